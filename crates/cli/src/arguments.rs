@@ -234,6 +234,8 @@ pub(crate) enum CacheCommand {
 /// What there is to do with a schedule.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
+    /// Show the last runs of one, with the last lines of a command
+    Show { name: String },
     /// Run one now, also a paused one
     Run { name: String },
     /// Pause one: it does not run by itself, also after a restart of the server

@@ -17,6 +17,10 @@ const UNIQUE: &str = "pronghorn-unique";
 const UNIQUE_FOR: &str = "pronghorn-unique-for";
 const UNIQUE_WHILE: &str = "pronghorn-unique-while";
 const RESULT: &str = "pronghorn-result";
+/// The batch that it is of.
+pub(crate) const BATCH: &str = "pronghorn-batch";
+/// How often in a row its handler has wanted it again at once.
+const REQUEUES: &str = "pronghorn-requeues";
 
 const KNOWN: [&str; 6] = [DEADLINE, EXPIRES, UNIQUE, UNIQUE_FOR, UNIQUE_WHILE, RESULT];
 
@@ -32,6 +36,7 @@ pub(crate) struct Extras {
     pub(crate) unique: Option<String>,
     /// Somebody waits for what the handler returns.
     pub(crate) wants_result: bool,
+    pub(crate) batch: Option<String>,
 }
 
 /// A job of which there may be one with this key.
@@ -54,6 +59,7 @@ impl Extras {
                 EXPIRES_AT => extras.expires_at = value.parse().ok(),
                 UNIQUE => extras.unique = Some(value.to_owned()),
                 RESULT => extras.wants_result = true,
+                BATCH => extras.batch = Some(value.to_owned()),
                 _ => {}
             }
         }
@@ -63,6 +69,29 @@ impl Extras {
     pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_at.is_some_and(|at| at <= now_ms)
     }
+}
+
+/// A job that is wanted again at once comes so often without a pause: whoever asks for its turn a
+/// few times finds it, and who always asks is not to keep a processor busy.
+const AT_ONCE: u32 = 3;
+/// The pause after that, which doubles each time, and the longest one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a job waits that its handler wants again without saying when, and the header by which
+/// that is counted.
+pub(crate) fn requeued(headers: &Headers) -> (Duration, (String, Vec<String>)) {
+    let before = headers.get(REQUEUES).and_then(|values| values.first());
+    let times: u32 = before.and_then(|it| it.parse().ok()).unwrap_or(0);
+    let pause = match times.checked_sub(AT_ONCE) {
+        None => Duration::ZERO,
+        Some(beyond) => {
+            let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(beyond));
+            doubled.min(LONGEST_PAUSE)
+        }
+    };
+    let times = times.saturating_add(1).to_string();
+    (pause, (REQUEUES.to_owned(), vec![times]))
 }
 
 /// What comes of the job is kept for somebody who waits.
@@ -98,7 +127,7 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
                     "the header {name} is `{value}`; accepted: `queued`, `running`"
                 ));
             }
-            UNIQUE | RESULT | EXPIRES_AT => {}
+            UNIQUE | RESULT | EXPIRES_AT | REQUEUES | BATCH => {}
             _ => {
                 let name = name.escape_debug();
                 return Err(format!(
@@ -180,6 +209,27 @@ mod tests {
         assert_eq!(visible.keys().collect::<Vec<_>>(), ["a", "z"]);
         let plain = Headers::from([("a".to_owned(), Vec::new())]);
         assert!(matches!(super::visible(&plain), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_job_that_is_always_wanted_again_waits_longer_and_longer() {
+        let mut job = job(&[]);
+        let pauses: Vec<_> = (0..12)
+            .map(|_| {
+                let (pause, (name, value)) = requeued(&job.headers);
+                job.headers.insert(name, value);
+                pause.as_millis()
+            })
+            .collect();
+        let expected = [
+            0, 0, 0, 100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000,
+        ];
+        assert_eq!(pauses, expected);
+        assert!(visible(&job.headers).is_empty());
+        assert!(
+            accept(&mut job, &Rules::default(), 0).is_ok(),
+            "it may be imported"
+        );
     }
 
     #[test]

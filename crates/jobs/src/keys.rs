@@ -26,7 +26,22 @@ pub(crate) struct Keys(Arc<Mutex<State>>);
 struct State {
     unique: HashMap<String, Held>,
     cancelled: HashMap<String, Instant>,
-    running: HashMap<String, CancellationToken>,
+    running: HashMap<String, Running>,
+}
+
+/// A job that a worker has.
+#[derive(Debug)]
+struct Running {
+    cancelled: CancellationToken,
+    progress: Option<Progress>,
+}
+
+/// How far a job has come, as its handler says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Progress {
+    /// 0 to 1.
+    pub(crate) done: f64,
+    pub(crate) text: String,
 }
 
 #[derive(Debug)]
@@ -96,7 +111,7 @@ impl Keys {
     pub(crate) fn cancel(&self, id: &str) -> Cancelled {
         let mut state = lock(&self.0);
         if let Some(running) = state.running.get(id) {
-            running.cancel();
+            running.cancelled.cancel();
             return Cancelled::Running;
         }
         if state.cancelled.len() >= MOST_CANCELLED {
@@ -117,9 +132,28 @@ impl Keys {
         if state.cancelled.remove(id).is_some() {
             return None;
         }
-        let token = CancellationToken::new();
-        state.running.insert(id.to_owned(), token.clone());
-        Some(token)
+        let cancelled = CancellationToken::new();
+        let running = Running {
+            cancelled: cancelled.clone(),
+            progress: None,
+        };
+        state.running.insert(id.to_owned(), running);
+        Some(cancelled)
+    }
+
+    /// Notes how far a job has come. False: no worker has it.
+    pub(crate) fn note_progress(&self, id: &str, progress: Progress) -> bool {
+        let mut state = lock(&self.0);
+        let running = state.running.get_mut(id);
+        running.is_some_and(|running| {
+            running.progress = Some(progress);
+            true
+        })
+    }
+
+    /// How far a job has come: None where no worker has it, or its handler has not said.
+    pub(crate) fn progress(&self, id: &str) -> Option<Progress> {
+        lock(&self.0).running.get(id)?.progress.clone()
     }
 
     pub(crate) fn ran(&self, id: &str) {

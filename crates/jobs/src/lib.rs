@@ -6,6 +6,7 @@
 //! - `methods` and `messages`: RPC, as RoadRunner's packages call it.
 //! - `consumer`: takes jobs out of pipelines when workers are free; `call` and `reply` are what
 //!   workers get and answer.
+//! - `batches`: jobs with one that comes when all of them have ended.
 //! - [`clock`] and `schedules`: jobs by the clock.
 //! - [`JobsService`]: all of it, as a service.
 //!
@@ -13,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batches;
 mod brokers;
 mod call;
 pub mod clock;

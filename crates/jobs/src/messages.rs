@@ -9,6 +9,7 @@ use pronghorn_plugin_api::rpc::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::batches::Last;
 use crate::job::{Headers, Job};
 
 /// An id is a UUID, a name a class, a pipeline a word; nobody needs more.
@@ -32,6 +33,16 @@ pub(crate) struct PushRequest {
 pub(crate) struct PushBatchRequest {
     #[prost(message, repeated, tag = "1")]
     jobs: Vec<JobMessage>,
+}
+
+/// Jobs, and one that is pushed when all of them have come to their end. RoadRunner has none.
+#[derive(Clone, PartialEq, prost::Message, Deserialize)]
+#[serde(default)]
+pub(crate) struct BatchRequest {
+    #[prost(message, repeated, tag = "1")]
+    jobs: Vec<JobMessage>,
+    #[prost(message, optional, tag = "2")]
+    then: Option<JobMessage>,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]
@@ -164,7 +175,7 @@ macro_rules! outcome {
     )*};
 }
 
-argument!(PushRequest PushBatchRequest PipelineNames DeclareRequest Empty);
+argument!(PushRequest PushBatchRequest BatchRequest PipelineNames DeclareRequest Empty);
 outcome!(PipelineNames Empty Kept Stats);
 
 /// Jobs of one call, each with the name of its pipeline.
@@ -186,6 +197,14 @@ impl PushBatchRequest {
             )));
         }
         self.jobs.into_iter().map(JobMessage::read).collect()
+    }
+}
+
+impl BatchRequest {
+    pub(crate) fn jobs(self) -> Result<(Pushed, Last), Failure> {
+        let (pipeline, job) = self.then.unwrap_or_default().read()?;
+        let jobs = PushBatchRequest { jobs: self.jobs };
+        Ok((jobs.jobs()?, Last { pipeline, job }))
     }
 }
 

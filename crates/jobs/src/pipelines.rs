@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::batches::{BatchError, Batches, Last};
 use crate::dead::{DeadError, DeadLetters};
 use crate::drivers::{self, Delivery, Driver, DriverError, Embedded, Memory, Part, Stat, Wake};
 use crate::extras::{self, Extras, Unique};
@@ -41,6 +42,7 @@ struct Shared {
     keys: Keys,
     results: Results,
     dead: DeadLetters,
+    batches: Batches,
     /// A pipeline was opened, or could not be.
     opened: Notify,
     /// What each thing that is asked of a driver may take.
@@ -113,6 +115,8 @@ pub(crate) enum PipelineError {
     Driver(#[from] DriverError),
     #[error("the driver of pipeline {0} did not answer in time; it may have done it all the same")]
     Late(String),
+    #[error(transparent)]
+    Batch(#[from] BatchError),
     #[error("{0}")]
     Refused(String),
     #[error("pipeline {name} is not ready: {why}")]
@@ -139,6 +143,7 @@ impl Pipelines {
         Self(Arc::new(Shared {
             state: Mutex::default(),
             dead: DeadLetters::new(store.clone()),
+            batches: Batches::new(store.clone()),
             store,
             wakes: Mutex::new(wakes.collect()),
             keys: Keys::default(),
@@ -314,6 +319,54 @@ impl Pipelines {
             pushed?;
         }
         Ok(duplicates)
+    }
+
+    /// Keeps jobs, and one that is pushed when all of them have come to their end.
+    pub(crate) async fn push_batch(
+        &self,
+        mut jobs: Pushed,
+        last: Last,
+    ) -> Result<Duplicates, PipelineError> {
+        let id = last.job.id.clone();
+        if id.contains('\0') || jobs.is_empty() {
+            let why = "a batch has at least one job, and an ID without a byte of zero";
+            return Err(PipelineError::Refused(why.to_owned()));
+        }
+        let names = jobs.iter().map(|(name, _)| name).chain([&last.pipeline]);
+        for name in names {
+            self.get_open(name).await?.expect_ours()?;
+        }
+        for (_, job) in &mut jobs {
+            let batch = vec![id.clone()];
+            job.headers.insert(extras::BATCH.to_owned(), batch);
+        }
+        let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
+        self.0.batches.keep(&id, &last, ids).await?;
+        let pushed = self.push(jobs).await;
+        let Ok(duplicates) = &pushed else {
+            // Jobs of several pipelines may be there in part: they have no batch then.
+            self.0.batches.forget(&id).await?;
+            return pushed;
+        };
+        for job in duplicates.keys() {
+            self.end_in_batch(&id, job, false).await?;
+        }
+        pushed
+    }
+
+    /// A job of a batch does not run any more, and its pipeline has not forgotten it.
+    pub(crate) async fn end_in_batch(
+        &self,
+        batch: &str,
+        job: &str,
+        failed: bool,
+    ) -> Result<(), PipelineError> {
+        let batches = &self.0.batches;
+        let Some(last) = batches.ended(batch, job, failed).await? else {
+            return Ok(());
+        };
+        self.push(vec![(last.pipeline, last.job)]).await?;
+        Ok(batches.forget(batch).await?)
     }
 
     /// Whether there is what a job names.
@@ -634,6 +687,17 @@ impl Pipeline {
             return self.next_place(now);
         }
         self.driver.next_due()
+    }
+
+    /// Jobs of a batch are told by this server alone.
+    fn expect_ours(&self) -> Result<(), PipelineError> {
+        if matches!(self.driver_name, "memory" | "embedded" | "boltdb") {
+            return Ok(());
+        }
+        let (name, driver) = (&self.name, self.driver_name);
+        Err(PipelineError::Refused(format!(
+            "the pipeline {name} is in {driver}; a batch takes pipelines of the drivers `memory` and `embedded`"
+        )))
     }
 
     fn late(&self) -> PipelineError {

@@ -22,7 +22,7 @@ use crate::consumer::{Consumer, Handoffs};
 use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
-use crate::schedules::Schedules;
+use crate::schedules::{Schedules, Surroundings};
 use crate::settings::{Brokers, JobsPool, JobsSettings};
 use crate::traced::Traced;
 
@@ -134,7 +134,14 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         })?;
     }
     let schedules = settings.schedules.clone();
-    let schedules = Schedules::new(schedules, pipelines.clone(), context.store.clone());
+    let surroundings = Surroundings {
+        spawner: workers.pools.resources().spawner.clone(),
+        folder: context.folder.clone(),
+        variables: workers.pools.command_variables(),
+        user: context.user.as_ref().map(|(_, user)| user.clone()),
+    };
+    let store = context.store.clone();
+    let schedules = Schedules::new(schedules, pipelines.clone(), store, surroundings);
     methods::add(&context.rpc, &pipelines, &schedules);
     let shown = pipelines.clone();
     let reports = move || -> BoxFuture<'static, _> {

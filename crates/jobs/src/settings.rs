@@ -7,7 +7,7 @@ use pronghorn_config::{Choice, Era, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::brokers::{amqp, is_tube, nats, nsq};
-use crate::clock::{self, ScheduleSettings};
+use crate::clock::{self, ScheduleSettings, What};
 use crate::rules::Rules;
 
 pub use crate::brokers::{
@@ -315,7 +315,9 @@ impl JobsSettings {
         }
         let schedules = clock::read(t);
         for (name, schedule) in &schedules {
-            let pipeline = &schedule.pipeline;
+            let What::Job { pipeline, .. } = &schedule.what else {
+                continue;
+            };
             if !pipelines.iter().any(|(known, _)| known == pipeline) {
                 let message = format!(
                     "has schedule `{name}` for pipeline `{pipeline}`, and there is no such pipeline"

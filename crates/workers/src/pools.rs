@@ -264,6 +264,21 @@ impl Pools {
         reloading.join_all().await;
     }
 
+    /// What a command is started with that is of no pool: the server's environment, what finds the
+    /// services, and `server.env`. What comes later wins.
+    pub fn command_variables(&self) -> Vec<(OsString, OsString)> {
+        let state = self.lock();
+        let mut variables = state.environment.to_vec();
+        let services = self.0.resources.variables.iter();
+        let services = services.map(|(name, value)| (*name, value.as_str()));
+        let own = state.server.env.iter();
+        for (name, value) in services.chain(own) {
+            variables.retain(|(known, _)| known != name);
+            variables.push((name.into(), value.into()));
+        }
+        variables
+    }
+
     fn setups(&self, owner: &'static str, specs: &[PoolSpec<'_>]) -> Vec<Setup> {
         let (server, environment) = {
             let state = self.lock();

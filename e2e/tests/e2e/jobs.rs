@@ -374,6 +374,73 @@ fn a_schedule_pushes_jobs_and_is_seen_run_and_paused() {
 }
 
 #[test]
+fn a_schedule_runs_a_command_and_shows_what_it_said() {
+    let more = "  schedules:\n    \
+                  backup: {cron: '0 0 30 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n";
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
+    let server = Server::start(site);
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let run = |arguments: &[&str]| {
+        let all = [&["schedules"], arguments, &["-o", &address]].concat();
+        Server::run_beside(server.site(), &all)
+    };
+    assert_eq!(run(&["show", "backup"]).stdout, "it has not run yet\n");
+    run(&["run", "backup"]);
+    let shown = wait_for("the end of the command", || {
+        let shown = run(&["show", "backup"]).stdout;
+        shown.contains("failed").then_some(shown)
+    });
+    let ran = server.site().path("ran").display().to_string();
+    for said in ["failed: it ended with exit code 7", "    no room\n", &ran] {
+        assert!(shown.contains(said), "{said} in {shown}");
+    }
+    run(&["show", "none"]).assert_refused(&["there is no schedule `none`"]);
+    server.logged(&["no room", "backup"]);
+    server.stop();
+}
+
+/// Its members are of two pipelines, and one of them fails; a kill of the server in the middle does
+/// not matter.
+#[test]
+fn a_batch_ends_with_its_last_job_and_a_job_says_how_far_it_is() {
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 1");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    let of = |id: &str, name: &str, pipeline: &str| {
+        let options = format!(r#"{{"pipeline":"{pipeline}"}}"#);
+        format!(r#"{{"job":"{name}","id":"{id}","payload":"OTAw","options":{options}}}"#)
+    };
+    let slow = r#"{"job":{"job":"halfway","id":"h","payload":"NTAw","headers":{"pronghorn-result":{"value":["1"]}},"options":{"pipeline":"kept"}}}"#;
+    assert_eq!(rpc.call("jobs.Push", slow), "{}");
+    let halfway = r#"{"state":"waiting","progress":0.5,"progress_text":"half of it"}"#;
+    wait_for("progress", || {
+        let said = rpc.call("jobs.Await", r#"{"id":"h"}"#);
+        (said == halfway).then_some(())
+    });
+    let ended = rpc.call("jobs.Await", r#"{"id":"h","timeout_ms":30000}"#);
+    assert_eq!(ended, r#"{"state":"done","result":"[null,null]"}"#);
+
+    let jobs = [
+        of("a", "fail", "kept"),
+        of("b", "slow", "kept"),
+        of("c", "ping", "kept"),
+    ];
+    let then = of("last", "ping", "kept");
+    let batch = format!(r#"{{"jobs":[{}],"then":{then}}}"#, jobs.join(","));
+    assert_eq!(rpc.call("jobs.Batch", &batch), "{}");
+    wait_until_ran(&server, 3);
+    let server = Server::start(server.killed());
+    let ran = wait_for("the last one", || {
+        let ran = ran(&server);
+        ran.contains(r#""id":"last""#).then_some(ran)
+    });
+    let last = ran.lines().last().expect("a line");
+    let headers = r#""headers":{"batch-failed":["1"],"batch-jobs":["3"]}"#;
+    assert!(last.contains(headers), "{ran}");
+    server.stop();
+}
+
+#[test]
 fn jobs_move_as_lines_of_json() {
     let (server, mut rpc) = start(1);
     assert_eq!(

@@ -33,13 +33,24 @@ final class FakeQueue extends Queue
         return $ids;
     }
 
+    public function then(NewJob $last, NewJob ...$jobs): string
+    {
+        if ($jobs === []) {
+            throw new \ValueError('There is no job to wait for.');
+        }
+        $this->batch(...$jobs);
+
+        return $this->batch($last)[0];
+    }
+
     /**
      * What handle() said for jobs of this name. It waits for nobody.
      *
      * @throws \ValueError when the time-out makes no sense
      */
-    public function await(string $id, float $timeout = 30.0): mixed
+    public function await(string $id, float $timeout = 30.0, ?callable $progress = null): mixed
     {
+        unset($progress); // no handler runs, so nothing is told
         if (!($timeout > 0)) {
             throw new \ValueError('A time-out is above 0.');
         }

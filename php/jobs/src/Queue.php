@@ -79,10 +79,25 @@ abstract class Queue
     abstract public function batch(NewJob ...$jobs): array;
 
     /**
+     * Pushes jobs, and one that runs when all of them have come to their end: done, given up,
+     * cancelled or too old. Its headers `batch-jobs` and `batch-failed` say how many there were,
+     * and how many were not done. The pipelines are of the drivers `memory` and `embedded`.
+     *
+     * @return string the ID of that one
+     * @throws RpcError when the server does not take them
+     * @throws ConnectionLost when the server is gone or did not answer in time; it may have the jobs
+     * @throws \JsonException when a payload can't be written as JSON
+     * @throws \ValueError without a job to wait for
+     */
+    abstract public function then(NewJob $last, NewJob ...$jobs): string;
+
+    /**
      * Waits until a job is done that was pushed with the option `result`.
      *
      * @param string $id what push() returned
      * @param float $timeout seconds, above 0
+     * @param ?callable(float, string): mixed $progress gets how far the job has come, 0 to 1, and
+     *     what it is at, when its handler has said something new
      * @return mixed what its handler returned, as JSON keeps it
      * @throws JobFailed when the job was given up
      * @throws NotDone when it is not done by then, or its result is not kept any more
@@ -90,5 +105,5 @@ abstract class Queue
      * @throws ConnectionLost when the server is gone
      * @throws \ValueError when the time-out makes no sense
      */
-    abstract public function await(string $id, float $timeout = 30.0): mixed;
+    abstract public function await(string $id, float $timeout = 30.0, ?callable $progress = null): mixed;
 }

@@ -67,6 +67,28 @@ final class RpcQueueTest extends TestCase
         }
     }
 
+    public function testABatchGoesWithTheJobThatComesLast(): void
+    {
+        $last = new NewJob('sum', '', new Options(pipeline: 'other'));
+        $id = $this->queue->then($last, new NewJob('a'), new NewJob('b'));
+        [[$method, $argument]] = $this->seen();
+        self::assertSame(['jobs.Batch', $id], [$method, $argument['then']['id']]);
+        self::assertSame('other', $argument['then']['options']['pipeline']);
+        self::assertSame(['a', 'b'], array_column($argument['jobs'], 'job'));
+        $this->expectException(\ValueError::class);
+        $this->queue->then(new NewJob('sum'));
+    }
+
+    public function testProgressIsToldWhenThereIsSomeNew(): void
+    {
+        $told = [];
+        $this->queue->await('long', 100.0, function (float $done, string $text) use (&$told): void {
+            $told[] = [$done, $text];
+        });
+        self::assertSame([[0.0, 'halfway'], [0.5, 'halfway']], $told);
+        self::assertSame(500, $this->seen()[0][1]['timeout_ms']);
+    }
+
     public function testNobodyThereIsSaid(): void
     {
         $this->expectException(ConnectionLost::class);

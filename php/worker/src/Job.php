@@ -20,6 +20,8 @@ final class Job
     /** Ten years; the server takes no longer delays. */
     private const MAX_DELAY = 10 * 365.2 * 86_400;
 
+    private static ?Rpc $server = null;
+
     private int $outcome = Native::JOB_DONE;
     private int $delay = 0;
     private string $reason = '';
@@ -69,6 +71,26 @@ final class Job
         $exchange = Exchange::$current;
 
         return $exchange instanceof JobExchange && $exchange->job === $this ? $exchange->call()->timeLeft() : null;
+    }
+
+    /**
+     * Says how far the job has come, for those who wait for it. Outside of a worker it does
+     * nothing.
+     *
+     * @param float $done 0 to 1
+     * @param string $text what it is at
+     * @throws Exception when the share makes no sense, or the server is gone
+     */
+    public function progress(float $done, string $text = ''): void
+    {
+        if (!($done >= 0 && $done <= 1)) {
+            $given = \is_nan($done) ? 'NAN' : $done; // PHP 8.5 warns where NAN becomes a string
+            throw new BadCall("A job's progress is from 0 to 1, this is $given.");
+        }
+        if (Exchange::$current instanceof JobExchange && Exchange::$current->job === $this) {
+            self::$server ??= Rpc::connect();
+            self::$server->call('jobs.Progress', ['id' => $this->id, 'done' => $done, 'text' => $text]);
+        }
     }
 
     /** Gives the job up: no other attempt would help. It becomes a dead letter. */

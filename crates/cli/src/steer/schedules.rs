@@ -34,6 +34,9 @@ struct Run {
     ended: Option<u64>,
     /// A text, or a map from a text to why.
     outcome: Option<Value>,
+    /// The last lines of a command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<String>,
 }
 
 pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, String> {
@@ -47,6 +50,19 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
                 say(&format!("{text}\n"));
             } else {
                 say(&table(&list));
+            }
+            return Ok(Exit::Done);
+        }
+        Some(SchedulesCommand::Show { name }) => {
+            let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
+            let found = list.schedules.into_iter().find(|it| it.name == *name);
+            let schedule = found.ok_or_else(|| format!("there is no schedule `{}`", line(name)))?;
+            if schedules.json {
+                let text =
+                    serde_json::to_string_pretty(&schedule).map_err(|error| error.to_string())?;
+                say(&format!("{text}\n"));
+            } else {
+                say(&runs(&schedule));
             }
             return Ok(Exit::Done);
         }
@@ -65,6 +81,25 @@ fn table(list: &List) -> String {
         ["SCHEDULE", "WHEN", "NEXT", "LAST", "TOOK", "OUTCOME"],
         &cells,
     )
+}
+
+/// Its runs, the newest first, each with the last lines of its command.
+fn runs(schedule: &Schedule) -> String {
+    if schedule.runs.is_empty() {
+        return "it has not run yet\n".to_owned();
+    }
+    let lines = schedule.runs.iter().rev().flat_map(|run| {
+        let began = ago(moment(run.began).elapsed().unwrap_or_default());
+        let took = run.ended.map(|ended| {
+            let took = Duration::from_millis(ended.saturating_sub(run.began));
+            format!(", took {}", time(took))
+        });
+        let (id, outcome) = (line(&run.id), run.outcome());
+        let first = format!("{id}  {began}{}: {outcome}\n", took.unwrap_or_default());
+        let said = run.lines.iter().map(|said| format!("    {}\n", line(said)));
+        std::iter::once(first).chain(said)
+    });
+    lines.collect()
 }
 
 impl Schedule {

@@ -4,4 +4,4 @@ mod moments;
 mod settings;
 
 pub use moments::{Moments, When};
-pub use settings::{CatchUp, Overlap, ScheduleSettings, read};
+pub use settings::{CatchUp, Overlap, ScheduleSettings, What, read};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use pronghorn_config::{Choice, Node, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Choice, Command, Node, Setting, Shown, Table, Wrong};
 
 use super::{Moments, When};
 
@@ -14,14 +14,29 @@ const MOST: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleSettings {
     pub moments: Moments,
-    pub job: String,
-    pub pipeline: String,
-    pub payload: String,
+    pub what: What,
     pub overlap: Overlap,
     pub catch_up: CatchUp,
     /// A run begins up to so much later.
     pub jitter: Duration,
 }
+
+/// What a schedule runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A job is pushed.
+    Job {
+        name: String,
+        pipeline: String,
+        payload: String,
+    },
+    /// A program is started, and killed when its time is over.
+    Command { command: Command, limit: Duration },
+}
+
+/// What a command may take. Whoever needs longer knows it, and one that hangs shows within the
+/// day.
+const COMMAND_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// What happens when the run before has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +128,7 @@ pub fn read(t: &mut Table<'_>) -> Vec<(String, ScheduleSettings)> {
     let schedules = t.sections_with(
         "schedules",
         "Jobs by the clock, by name.",
-        "A schedule: `cron` or `every`, and the job that is pushed.",
+        "A schedule: `cron` or `every`, and the `job` that is pushed or the `command` that is run.",
         |t| {
             t.ours();
             read_one(t)
@@ -153,6 +168,19 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     let job: Option<String> = t
         .key("job", "The name of the job, for its handler.")
         .optional();
+    let command: Option<Command> = t
+        .key(
+            "command",
+            "Instead of a job: a command, run in the server's folder, as its user, with the variables of `server.env`.",
+        )
+        .optional();
+    let limit = t
+        .key(
+            "timeout",
+            "How long the command may run before it is killed.",
+        )
+        .range(Duration::from_secs(1)..=Duration::from_hours(24 * 7))
+        .default(COMMAND_TIMEOUT);
     let pipeline = t
         .key("pipeline", "The pipeline that it is pushed to.")
         .default("default".to_owned());
@@ -198,18 +226,29 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
             "for example `every: 5m`",
         );
     }
-    if job.is_none() {
-        t.error(
-            "",
-            "has no `job`",
-            "name the job that is pushed, for example `job: cleanup`",
-        );
-    }
+    let what = match (job, command) {
+        (Some(name), None) => Some(What::Job {
+            name,
+            pipeline,
+            payload,
+        }),
+        (None, Some(command)) => Some(What::Command { command, limit }),
+        (None, None) => {
+            t.error(
+                "",
+                "has neither `job` nor `command`",
+                "name the job that is pushed, for example `job: cleanup`",
+            );
+            None
+        }
+        (Some(_), Some(_)) => {
+            t.error("command", "stands beside `job`", "remove one of them");
+            None
+        }
+    };
     Some(ScheduleSettings {
         moments: Moments::new(when?, zone),
-        job: job?,
-        pipeline,
-        payload,
+        what: what?,
         overlap,
         catch_up,
         jitter,

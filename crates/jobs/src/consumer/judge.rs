@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::Outcome;
 use crate::drivers::Settlement;
+use crate::extras;
 use crate::job::Job;
 use crate::metrics::Verdict;
 use crate::reply::{self, Answered, Wish};
@@ -71,7 +72,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
     let attempts = job.attempts.saturating_add(1);
     let (settlement, end) = match wish {
         Wish::Done(result) => (Settlement::Ack, Some(End::Done(result))),
-        Wish::Settle(settlement) => (settlement, None),
+        Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
         Wish::Failed { delay } => match retry.after(attempts) {
             Some(by_rule) => {
@@ -96,6 +97,19 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         verdict: Some(verdict),
         remark,
         end,
+    }
+}
+
+/// A handler that wants its job again and does not say when would have it at once, and again: a
+/// job that nobody can do must not keep a worker busy.
+fn not_at_once_for_ever(settlement: Settlement, job: &Job) -> Settlement {
+    match settlement {
+        Settlement::Requeue { mut headers, delay } if delay.is_zero() => {
+            let (delay, (name, times)) = extras::requeued(&job.headers);
+            headers.insert(name, times);
+            Settlement::Requeue { headers, delay }
+        }
+        other => other,
     }
 }
 

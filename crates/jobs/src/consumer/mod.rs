@@ -287,6 +287,20 @@ impl<R: Runners> Consumer<R> {
                     }
                 }
             }
+            if let (Some(batch), Some(ended)) = (&extras.batch, &end) {
+                let failed = !matches!(ended, End::Done(_));
+                let noted = pipelines.end_in_batch(batch, &job.id, failed).await;
+                if let Err(error) = noted {
+                    if let Some(times) = unsettled.should_log() {
+                        let (id, pipeline) = (&job.id, &pipeline.name);
+                        tracing::error!(target: "jobs", id, pipeline, times, "its batch can't be told, so the job will run again: {error}");
+                    }
+                    settlement = Settlement::Failed {
+                        delay: WITHOUT_LETTER,
+                    };
+                    end = None;
+                }
+            }
             if let Some(ticket) = ticket {
                 let settled = settle_at_last(&pipeline, ticket, settlement).await;
                 if let Err(error) = settled {

@@ -185,6 +185,24 @@ pub(super) async fn survives_a_restart(engine: &mut Engine, subject: Subject) {
 }
 
 #[tokio::test]
+async fn a_job_that_is_always_given_back_does_not_keep_a_worker_busy() {
+    let memory = Memory::new(1 << 20, Wake::default());
+    memory.resume();
+    memory.push(vec![job("a")]).await.unwrap();
+    for at_once in [true, true, true, false] {
+        let delivery = memory.take(Instant::now()).expect("it is there");
+        let nack = Settlement::Nack {
+            requeue: true,
+            delay: Duration::ZERO,
+        };
+        memory.settle(delivery.ticket, nack).await.unwrap();
+        let stat = memory.stat().await.unwrap();
+        let (active, delayed) = if at_once { (1, 0) } else { (0, 1) };
+        assert_eq!((stat.active, stat.delayed), (active, delayed));
+    }
+}
+
+#[tokio::test]
 async fn memory_conforms() {
     conforms(|_| Box::pin(async { memory(PLENTY) })).await;
 }

@@ -28,6 +28,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::extras;
 use crate::job::{Headers, Job};
 
 pub(crate) use self::amqp::open as amqp;
@@ -193,6 +194,13 @@ impl Settlement {
                 ..again()
             }),
             Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Rejected,
+            Self::Nack { delay, .. } if delay.is_zero() => {
+                // One that is always given back must not keep a worker busy.
+                let (delay, (name, times)) = extras::requeued(&job.headers);
+                let mut job = Job { delay, ..again() };
+                job.headers.insert(name, times);
+                Fate::Again(job)
+            }
             Self::Nack { delay, .. } => Fate::Again(Job { delay, ..again() }),
             Self::Requeue { headers, delay } => {
                 let mut job = Job { delay, ..again() };

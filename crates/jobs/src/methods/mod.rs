@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
 use crate::messages::{
-    DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest, PushRequest,
-    Pushed, Stats,
+    BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
+    PushRequest, Pushed, Stats,
 };
 use crate::pipelines::{PipelineError, Pipelines, with_causes};
 use crate::schedules::Schedules;
@@ -23,6 +23,9 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     });
     methods.add_on_any_thread("PushBatch", async |pipelines, request: PushBatchRequest| {
         push(pipelines, request.jobs()).await
+    });
+    methods.add("Batch", async |pipelines, request: BatchRequest| {
+        batch(pipelines, request).await
     });
     methods.add(
         "Pause",
@@ -51,6 +54,13 @@ fn chain(operations: &str, error: &PipelineError) -> Failure {
 async fn push(pipelines: Pipelines, jobs: Result<Pushed, Failure>) -> Result<Kept, Failure> {
     let pushed = pipelines.push(jobs?).await;
     let duplicates = pushed.map_err(|error| chain("rpc_push:\n\tjobs_plugin_push: ", &error))?;
+    Ok(Kept { duplicates })
+}
+
+async fn batch(pipelines: Pipelines, request: BatchRequest) -> Result<Kept, Failure> {
+    let (jobs, last) = request.jobs()?;
+    let pushed = pipelines.push_batch(jobs, last).await;
+    let duplicates = pushed.map_err(|error| chain("rpc_batch: ", &error))?;
     Ok(Kept { duplicates })
 }
 

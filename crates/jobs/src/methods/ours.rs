@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dead::{DeadError, Headline, Letter};
 use crate::job::{Headers, Job};
-use crate::keys::Cancelled;
+use crate::keys::{Cancelled, Progress};
 use crate::pipelines::{Pipelines, with_causes};
 use crate::results::Ended;
 
@@ -16,11 +16,14 @@ use crate::results::Ended;
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Of a list.
 const MOST_LISTED: usize = 1000;
+/// Of a text that says what a job is at.
+const LONGEST_TEXT: usize = 500;
 /// Of a payload that is shown.
 const MOST_SHOWN: usize = 64 << 10;
 
 pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add("Await", wait);
+    methods.add_on_any_thread("Progress", progress);
     methods.add("Cancel", cancel);
     methods.add("Overview", overview);
     methods.add("Export", export);
@@ -48,9 +51,39 @@ struct Waited {
     result: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Of a job that a worker has: 0 to 1, and what it is at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress_text: Option<String>,
 }
 
 impl Outcome for Waited {}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    id: String,
+    done: f64,
+    text: String,
+}
+
+impl Argument for Said {}
+
+/// Of a job that runs: others have come to their end meanwhile.
+async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
+    if !(0.0..=1.0).contains(&said.done) {
+        let done = said.done;
+        return Err(Failure::new(format!(
+            "a progress of {done}; accepted: 0 to 1"
+        )));
+    }
+    let progress = Progress {
+        done: said.done,
+        text: said.text.chars().take(LONGEST_TEXT).collect(),
+    };
+    Ok(pipelines.keys().note_progress(&said.id, progress))
+}
 
 async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
     let within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
@@ -64,10 +97,14 @@ async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
         }
         Some(Ended::Failed(why)) => ("failed", None, Some(why)),
     };
+    let progress = (state == "waiting").then(|| pipelines.keys().progress(&asked.id));
+    let (progress, progress_text) = progress.flatten().map(|it| (it.done, it.text)).unzip();
     Ok(Waited {
         state,
         result,
         error,
+        progress,
+        progress_text,
     })
 }
 

@@ -10,6 +10,7 @@ use pronghorn_store::LazyStore;
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::metrics::Metrics;
+use crate::schedules::Surroundings;
 
 struct Server(Methods);
 
@@ -25,7 +26,14 @@ impl Server {
             ["default"].into_iter(),
             brokers(),
         );
-        let schedules = Schedules::new([], pipelines.clone(), LazyStore::default());
+        let surroundings = Surroundings {
+            spawner: pronghorn_process::Spawner::start().unwrap(),
+            folder: std::env::temp_dir(),
+            variables: Vec::new(),
+            user: None,
+        };
+        let store = LazyStore::default();
+        let schedules = Schedules::new([], pipelines.clone(), store, surroundings);
         add(&methods, &pipelines, &schedules);
         Self(methods)
     }
@@ -138,6 +146,53 @@ async fn a_name_counts_in_lower_case_too() {
     server.expect("Declare", declare, "{}").await;
     let push = r#"{"job":{"id":"1","options":{"pipeline":"mail"}}}"#;
     server.expect("Push", push, "{}").await;
+}
+
+#[tokio::test]
+async fn names_that_are_empty_or_long_are_refused() {
+    let server = Server::new();
+    let long = "n".repeat(10 << 10);
+    for (method, json, said) in [
+        (
+            "Declare",
+            format!(r#"{{"pipeline":{{"name":"{long}","driver":"memory"}}}}"#),
+            "a pipeline's name has 1 to 255 bytes",
+        ),
+        (
+            "Declare",
+            r#"{"pipeline":{"name":"","driver":"memory"}}"#.to_owned(),
+            "the pipeline has no name",
+        ),
+        (
+            "Push",
+            format!(r#"{{"job":{{"id":"1","job":"{long}","options":{{"pipeline":"n"}}}}}}"#),
+            "the job's name: 10240 bytes; at most 4096 are taken",
+        ),
+        (
+            "Push",
+            format!(r#"{{"job":{{"id":"1","options":{{"pipeline":"{long}"}}}}}}"#),
+            "no such pipeline",
+        ),
+        (
+            "Batch",
+            r#"{"jobs":[],"then":{"id":"1"}}"#.to_owned(),
+            "rpc_batch: a batch has at least one job",
+        ),
+        (
+            "Batch",
+            r#"{"jobs":[{"id":"2"}],"then":{"id":"a\u0000"}}"#.to_owned(),
+            "rpc_batch: a batch has at least one job, and an ID without a byte of zero",
+        ),
+        (
+            "Progress",
+            r#"{"id":"1","done":2}"#.to_owned(),
+            "a progress of 2; accepted: 0 to 1",
+        ),
+        ("Progress", r#"{"id":"1","done":1}"#.to_owned(), "false"),
+    ] {
+        let answer = server.call(method, &json).await;
+        assert!(answer.contains(said), "{method}: {answer}");
+    }
 }
 
 #[tokio::test]

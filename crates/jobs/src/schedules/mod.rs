@@ -1,6 +1,7 @@
 //! Jobs by the clock: when each schedule is due, and what became of its runs, which outlive the
 //! server.
 
+mod command;
 mod record;
 
 use std::collections::BTreeMap;
@@ -14,9 +15,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+pub(crate) use self::command::Surroundings;
 pub(crate) use self::record::Run;
 use self::record::{Outcome, Record, TREE};
-use crate::clock::{CatchUp, Overlap, ScheduleSettings};
+use crate::clock::{CatchUp, Overlap, ScheduleSettings, What};
 use crate::extras;
 use crate::job::{Job, now_ms};
 use crate::pipelines::Pipelines;
@@ -41,6 +43,8 @@ struct Shared {
     settings: BTreeMap<String, ScheduleSettings>,
     pipelines: Pipelines,
     store: LazyStore,
+    /// Of commands.
+    surroundings: Surroundings,
     state: Mutex<BTreeMap<String, State>>,
     /// Something was asked for.
     news: Notify,
@@ -86,11 +90,13 @@ impl Schedules {
         settings: impl IntoIterator<Item = (String, ScheduleSettings)>,
         pipelines: Pipelines,
         store: LazyStore,
+        surroundings: Surroundings,
     ) -> Self {
         Self(Arc::new(Shared {
             settings: settings.into_iter().collect(),
             pipelines,
             store,
+            surroundings,
             state: Mutex::default(),
             news: Notify::new(),
         }))
@@ -237,15 +243,25 @@ impl Schedules {
         if !self.may_begin(name, settings.overlap, due) {
             return;
         }
-        let (id, outcome) = self.push(name, settings, due).await;
-        let outcome = match outcome {
-            Err(why) => Outcome::Failed(why),
-            Ok(()) => {
+        let id = format!("{name}-{due}");
+        let (outcome, lines) = match &settings.what {
+            What::Job {
+                name: job,
+                pipeline,
+                payload,
+            } => {
+                let outcome = match self.push(&id, job, pipeline, payload).await {
+                    Err(why) => Outcome::Failed(why),
+                    Ok(()) => {
+                        self.note(name, |record| record.begin(due, &id)).await;
+                        self.ended(&id).await.into()
+                    }
+                };
+                (outcome, Vec::new())
+            }
+            What::Command { command, limit } => {
                 self.note(name, |record| record.begin(due, &id)).await;
-                match self.ended(&id).await {
-                    Ended::Done(_) => Outcome::Done,
-                    Ended::Failed(why) => Outcome::Failed(why),
-                }
+                self.0.surroundings.run(name, command, *limit).await
             }
         };
         if let Outcome::Failed(why) = &outcome {
@@ -258,7 +274,7 @@ impl Schedules {
                 it.running = it.running.saturating_sub(1);
             }
         }
-        self.note(name, |record| record.end(due, &id, outcome))
+        self.note(name, |record| record.end(due, &id, outcome, lines))
             .await;
         self.0.news.notify_one();
     }
@@ -282,21 +298,21 @@ impl Schedules {
 
     async fn push(
         &self,
+        id: &str,
         name: &str,
-        settings: &ScheduleSettings,
-        due: u64,
-    ) -> (String, Result<(), String>) {
-        let id = format!("{name}-{due}");
+        pipeline: &str,
+        payload: &str,
+    ) -> Result<(), String> {
         let mut job = Job {
-            id: id.clone(),
-            name: settings.job.clone(),
-            payload: settings.payload.clone().into(),
+            id: id.to_owned(),
+            name: name.to_owned(),
+            payload: payload.to_owned().into(),
             ..Job::default()
         };
         extras::ask_for_result(&mut job);
-        let pushed = vec![(settings.pipeline.clone(), job)];
-        let pushed = self.0.pipelines.push(pushed).await;
-        (id, pushed.map(|_| ()).map_err(|error| error.to_string()))
+        let pushed = self.0.pipelines.push(vec![(pipeline.to_owned(), job)]);
+        let pushed = pushed.await;
+        pushed.map(|_| ()).map_err(|error| error.to_string())
     }
 
     async fn ended(&self, id: &str) -> Ended {

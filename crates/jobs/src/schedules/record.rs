@@ -4,6 +4,7 @@ use pronghorn_store::Tree;
 use serde::{Deserialize, Serialize};
 
 use crate::job::now_ms;
+use crate::results::Ended;
 
 pub(super) const TREE: Tree = Tree::new("jobs.schedules");
 
@@ -31,6 +32,9 @@ pub(crate) struct Run {
     pub(crate) ended: Option<u64>,
     #[serde(default)]
     pub(crate) outcome: Option<Outcome>,
+    /// The last lines of a command.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) lines: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +44,15 @@ pub(crate) enum Outcome {
     Failed(String),
     /// The server ended before it did; its job may run again.
     BrokenOff,
+}
+
+impl From<Ended> for Outcome {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Done(_) => Self::Done,
+            Ended::Failed(why) => Self::Failed(why),
+        }
+    }
 }
 
 impl Record {
@@ -67,12 +80,13 @@ impl Record {
             began: now_ms(),
             ended: None,
             outcome: None,
+            lines: Vec::new(),
         });
         let beyond = self.runs.len().saturating_sub(MOST);
         self.runs.drain(..beyond);
     }
 
-    pub(super) fn end(&mut self, due: u64, id: &str, outcome: Outcome) {
+    pub(super) fn end(&mut self, due: u64, id: &str, outcome: Outcome, lines: Vec<String>) {
         let outcome = match outcome {
             Outcome::Failed(why) => Outcome::Failed(why.chars().take(LONGEST_REASON).collect()),
             other => other,
@@ -83,6 +97,7 @@ impl Record {
         if let Some(run) = self.runs.iter_mut().rev().find(|run| run.id == id) {
             run.ended = Some(now_ms());
             run.outcome = Some(outcome);
+            run.lines = lines;
         }
     }
 }
@@ -98,7 +113,7 @@ mod tests {
             let id = due.to_string();
             record.begin(due, &id);
             if due != 29 {
-                record.end(due, &id, Outcome::Failed("x".repeat(1000)));
+                record.end(due, &id, Outcome::Failed("x".repeat(1000)), Vec::new());
             }
         }
         let mut read = Record::decode(&record.encode());

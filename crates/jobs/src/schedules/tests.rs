@@ -40,9 +40,11 @@ fn folder() -> PathBuf {
 fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSettings {
     ScheduleSettings {
         moments: Moments::new(When::Every(every), Tz::UTC),
-        job: "tick".to_owned(),
-        pipeline: "p".to_owned(),
-        payload: "x".to_owned(),
+        what: What::Job {
+            name: "tick".to_owned(),
+            pipeline: "p".to_owned(),
+            payload: "x".to_owned(),
+        },
         overlap,
         catch_up,
         jitter: Duration::ZERO,
@@ -65,7 +67,7 @@ impl Scene {
         pipelines.declare("p", &memory).await.unwrap();
         pipelines.resume("p").unwrap();
         let schedules = [("s".to_owned(), of)];
-        let schedules = Schedules::new(schedules, pipelines.clone(), store.clone());
+        let schedules = Schedules::new(schedules, pipelines.clone(), store.clone(), surroundings());
         let mut tasks = JoinSet::new();
         tasks.spawn(schedules.clone().work());
         Self {
@@ -110,6 +112,72 @@ impl Scene {
         self.store.close().await;
         std::mem::take(&mut self.folder)
     }
+}
+
+fn surroundings() -> Surroundings {
+    Surroundings {
+        spawner: pronghorn_process::Spawner::start().unwrap(),
+        folder: std::env::temp_dir(),
+        variables: vec![("WORD".into(), "said".into())],
+        user: None,
+    }
+}
+
+/// One whose run is at once, and by hand.
+fn command(script: &str, limit: Duration) -> ScheduleSettings {
+    let argv = ["/bin/sh", "-c", script].map(ToOwned::to_owned);
+    ScheduleSettings {
+        what: What::Command {
+            command: pronghorn_config::Command::new(argv).unwrap(),
+            limit,
+        },
+        ..settings(NEVER, Overlap::Skip, CatchUp::None)
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
+    let noisy = "for i in $(seq 30); do echo line $i; done; echo $WORD >&2; pwd; exit 3";
+    let scene = Scene::new(folder(), command(noisy, NEVER)).await;
+    scene.schedules.run_now("s").unwrap();
+    let run = scene.runs(1).await.remove(0);
+    let failed = Outcome::Failed("it ended with exit code 3".to_owned());
+    assert_eq!(run.outcome, Some(failed));
+    assert_eq!(run.lines.len(), 10, "{:?}", run.lines);
+    assert!(
+        run.lines.iter().any(|line| line == "said"),
+        "{:?}",
+        run.lines
+    );
+    let folder = scene.close().await;
+    let scene = Scene::new(folder, command("echo fine", NEVER)).await;
+    assert_eq!(scene.runs(1).await[0].lines, run.lines, "kept");
+    scene.schedules.run_now("s").unwrap();
+    let runs = scene.runs(2).await;
+    assert_eq!(runs[1].outcome, Some(Outcome::Done));
+    assert_eq!(runs[1].lines, ["fine"]);
+}
+
+#[tokio::test]
+async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
+    let scene = Scene::new(folder(), command("echo begun; sleep 1000", SECOND)).await;
+    scene.schedules.run_now("s").unwrap();
+    let run = scene.runs(1).await.remove(0);
+    let late = "it ran for longer than 1s, and was killed".to_owned();
+    assert_eq!(run.outcome, Some(Outcome::Failed(late)));
+    assert_eq!(run.lines, ["begun"]);
+    let mut none = command("", SECOND);
+    let argv = ["/nonexistent/program".to_owned()];
+    none.what = What::Command {
+        command: pronghorn_config::Command::new(argv).unwrap(),
+        limit: SECOND,
+    };
+    let scene = Scene::new(folder(), none).await;
+    scene.schedules.run_now("s").unwrap();
+    let Some(Outcome::Failed(why)) = scene.runs(1).await.remove(0).outcome else {
+        panic!("it is not there");
+    };
+    assert!(why.starts_with("it can't be started: "), "{why}");
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -15,6 +15,8 @@ final class RpcQueue extends Queue
 {
     /** Seconds that one question for a result may take, well below what a connection waits for. */
     private const SLICE = 20.0;
+    /** Seconds after which it is looked again how far a job has come. */
+    private const LOOK_AGAIN = 0.5;
     /** Seconds: a year, for what is meant as for ever. */
     private const LONGEST = 31_536_000.0;
 
@@ -42,16 +44,34 @@ final class RpcQueue extends Queue
         return \array_map(static fn (string $id): string => $answer['duplicates'][$id] ?? $id, $ids);
     }
 
-    public function await(string $id, float $timeout = 30.0): mixed
+    public function then(NewJob $last, NewJob ...$jobs): string
+    {
+        if ($jobs === []) {
+            throw new \ValueError('There is no job to wait for.');
+        }
+        $messages = [];
+        foreach ($jobs as $job) {
+            $messages[] = Message::of($job, $this->pipeline);
+        }
+        $then = Message::of($last, $this->pipeline);
+        $this->rpc->call('jobs.Batch', ['jobs' => $messages, 'then' => $then]);
+
+        return $then['id'];
+    }
+
+    public function await(string $id, float $timeout = 30.0, ?callable $progress = null): mixed
     {
         if (!($timeout > 0)) {
             throw new \ValueError('A time-out is above 0.');
         }
         $until = \hrtime(true) + (int) (\min($timeout, self::LONGEST) * 1e9);
+        $told = null;
         do {
             $left = ($until - \hrtime(true)) / 1e9;
-            $slice = \max(0.0, \min($left, self::SLICE, $this->timeout / 2));
+            $longest = $progress === null ? self::SLICE : self::LOOK_AGAIN;
+            $slice = \max(0.0, \min($left, $longest, $this->timeout / 2));
             $answer = $this->rpc->call('jobs.Await', ['id' => $id, 'timeout_ms' => (int) \ceil($slice * 1000)]);
+            $told = self::tell($progress, $answer, $told);
         } while ($answer['state'] === 'waiting' && $left > $slice);
 
         return match ($answer['state']) {
@@ -61,5 +81,24 @@ final class RpcQueue extends Queue
                 "Job $id was not done in time, is not known, or was pushed without the option `result`."
             ),
         };
+    }
+
+    /**
+     * Says how far a job has come, if that is something new.
+     *
+     * @param ?callable(float, string): mixed $progress
+     * @param array<string, mixed> $answer of the server
+     * @param ?array{float, string} $told what was said before
+     * @return ?array{float, string} what has been said
+     */
+    private static function tell(?callable $progress, array $answer, ?array $told): ?array
+    {
+        $now = [(float) ($answer['progress'] ?? 0), $answer['progress_text'] ?? ''];
+        if ($progress === null || !isset($answer['progress']) || $now === $told) {
+            return $told;
+        }
+        $progress(...$now);
+
+        return $now;
     }
 }
