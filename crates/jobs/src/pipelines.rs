@@ -369,6 +369,19 @@ impl Pipelines {
         Ok(batches.forget(batch).await?)
     }
 
+    /// Whether this server is the one to do what has this name, of all that share a pipeline's
+    /// engine; and whether there may be others, who run its jobs as well.
+    pub(crate) async fn claim(
+        &self,
+        pipeline: &str,
+        name: &str,
+    ) -> Result<(bool, bool), PipelineError> {
+        let pipeline = self.get_open(pipeline).await?;
+        let claimed = timeout(self.0.patience, pipeline.driver.claim(name)).await;
+        let claimed = claimed.map_err(|_| pipeline.late())??;
+        Ok((claimed, pipeline.expect_ours().is_err()))
+    }
+
     /// Whether there is what a job names.
     fn accept(&self, job: &Job) -> Result<(), PipelineError> {
         match job.pool() {

@@ -18,7 +18,7 @@ mod redis;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +81,16 @@ pub trait Driver: Send + Sync + 'static {
         ticket: Ticket,
         settlement: Settlement,
     ) -> BoxFuture<'_, Result<(), DriverError>>;
+
+    /// Whether this server is the first that asks for a name, of all that share the engine. An
+    /// engine that is not shared, or knows no such names, says so to each.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not answer.
+    fn claim<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<bool, DriverError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
 
     /// Gives out no further job until [`resume`](Self::resume). A new driver is paused.
     fn pause(&self);

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::settings::BrokerTls;
 
 /// A broker in a folder and on a port of its own. It ends with the test.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
@@ -25,7 +25,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Nobody waits until it is up: drivers do not need that.
-    pub(super) fn start(
+    pub(crate) fn start(
         program: impl Into<PathBuf>,
         arguments: impl Fn(u16) -> Vec<String>,
     ) -> Self {
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// As [`start`](Self::start), with a file of settings in its folder.
-    pub(super) fn start_with_file(
+    pub(crate) fn start_with_file(
         program: impl Into<PathBuf>,
         name: &str,
         make: impl Fn(u16) -> (Vec<String>, String),
@@ -52,7 +52,7 @@ impl Engine {
     /// With TLS on another port for who has a certificate, one scheduler, a daemon for names of its
     /// own, and only the applications that it is made of: at its start it reads all plugins that
     /// are installed, on or off, which takes longer than all else together.
-    pub(super) fn rabbitmq(tls: u16, certificates: &Certificates) -> Self {
+    pub(crate) fn rabbitmq(tls: u16, certificates: &Certificates) -> Self {
         let mut engine = Self::new("/usr/lib/rabbitmq/bin/rabbitmq-server");
         let (names, folder) = (free_port().to_string(), engine.folder.clone());
         link_applications(&folder.join("applications"));
@@ -112,17 +112,17 @@ impl Engine {
         }
     }
 
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// It is asked to end, and not killed.
-    pub(super) fn ends_in_order(&mut self) {
+    pub(crate) fn ends_in_order(&mut self) {
         self.ends_in_order = true;
     }
 
     /// Kills it; what it had on its disk stays.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
             // Scripts that start a broker leave it as a child.
             let group = Pid::from_child(&child);
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -157,10 +157,10 @@ impl Engine {
 
 /// An authority with a certificate for 127.0.0.1 and one for a client: `ca.pem`, `server.pem` and
 /// `server.key`, `client.pem` and `client.key`.
-pub(super) struct Certificates(PathBuf);
+pub(crate) struct Certificates(PathBuf);
 
 impl Certificates {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let made = Self(folder());
         let settings = "[req]\ndistinguished_name = name\n[name]\n";
         std::fs::write(made.path("openssl.cnf"), settings).unwrap();
@@ -199,12 +199,12 @@ impl Certificates {
         );
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Those of the client, or only whom it trusts.
-    pub(super) fn client(&self, has_identity: bool) -> BrokerTls {
+    pub(crate) fn client(&self, has_identity: bool) -> BrokerTls {
         let identity = (self.path("client.pem"), self.path("client.key"));
         BrokerTls {
             root_ca: Some(self.path("ca.pem")),
@@ -282,13 +282,13 @@ fn folder() -> PathBuf {
 }
 
 /// What `scripts/need` has built, beside the tests.
-pub(super) fn tool(name: &str) -> PathBuf {
+pub(crate) fn tool(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap();
     target.join("tools").join(name)
 }
 
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }

@@ -22,7 +22,6 @@ use crate::clock::{CatchUp, Overlap, ScheduleSettings, What};
 use crate::extras;
 use crate::job::{Job, now_ms};
 use crate::pipelines::Pipelines;
-use crate::results::Ended;
 
 /// The clock is looked at so often at least: it may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -250,11 +249,29 @@ impl Schedules {
                 pipeline,
                 payload,
             } => {
-                let outcome = match self.push(&id, job, pipeline, payload).await {
+                let claimed = self.0.pipelines.claim(pipeline, &id).await;
+                if matches!(claimed, Ok((false, _))) {
+                    tracing::debug!(target: "jobs", schedule = name, id, "another server has this run");
+                    self.has_ended(name);
+                    self.note(name, |record| {
+                        record.last_due = record.last_due.max(Some(due));
+                    })
+                    .await;
+                    return;
+                }
+                let pushed = match claimed {
+                    Ok((_, is_shared)) => {
+                        let pushed = self.push(&id, job, pipeline, payload).await;
+                        pushed.map(|()| is_shared)
+                    }
+                    Err(error) => Err(error.to_string()),
+                };
+                let outcome = match pushed {
                     Err(why) => Outcome::Failed(why),
-                    Ok(()) => {
+                    Ok(is_shared) => {
                         self.note(name, |record| record.begin(due, &id)).await;
-                        self.ended(&id).await.into()
+                        let limit = is_shared.then(|| settings.half_a_period(due));
+                        self.outcome(&id, limit).await
                     }
                 };
                 (outcome, Vec::new())
@@ -268,12 +285,7 @@ impl Schedules {
             let why = why.lines().next().unwrap_or_default();
             tracing::warn!(target: "jobs", schedule = name, id, "a run has failed: {why}");
         }
-        {
-            let mut state = lock(&self.0.state);
-            if let Some(it) = state.get_mut(name) {
-                it.running = it.running.saturating_sub(1);
-            }
-        }
+        self.has_ended(name);
         self.note(name, |record| record.end(due, &id, outcome, lines))
             .await;
         self.0.news.notify_one();
@@ -315,10 +327,21 @@ impl Schedules {
         pushed.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    async fn ended(&self, id: &str) -> Ended {
+    fn has_ended(&self, name: &str) {
+        let mut state = lock(&self.0.state);
+        if let Some(it) = state.get_mut(name) {
+            it.running = it.running.saturating_sub(1);
+        }
+    }
+
+    /// What comes of a job. With a limit, it may never be known here.
+    async fn outcome(&self, id: &str, limit: Option<Duration>) -> Outcome {
+        let results = self.0.pipelines.results();
         loop {
-            if let Some(ended) = self.0.pipelines.results().wait(id, ASK_AGAIN).await {
-                return ended;
+            match results.wait(id, limit.unwrap_or(ASK_AGAIN)).await {
+                Some(ended) => return ended.into(),
+                None if limit.is_some() => return Outcome::Pushed,
+                None => {}
             }
         }
     }
@@ -390,6 +413,15 @@ impl Schedules {
             return Ok(());
         }
         Err(ScheduleError::Unknown(name.escape_debug().to_string()))
+    }
+}
+
+impl ScheduleSettings {
+    /// How long the end of a job is waited for that another server may run: the next run is not to
+    /// find this one under way.
+    fn half_a_period(&self, due: u64) -> Duration {
+        let next = self.moments.after(due).unwrap_or(due);
+        Duration::from_millis(next.saturating_sub(due) / 2)
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) enum Outcome {
     Failed(String),
     /// The server ended before it did; its job may run again.
     BrokenOff,
+    /// Its job is with a broker, and another server may have run it: its end was not seen here.
+    Pushed,
 }
 
 impl From<Ended> for Outcome {

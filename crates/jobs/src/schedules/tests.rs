@@ -10,10 +10,13 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::clock::{Moments, When};
+use crate::drivers::Settlement;
+use crate::drivers::testing::Engine;
 use crate::metrics::Metrics;
 use crate::pipelines::Work;
+use crate::results::Ended;
 use crate::rules::Rules;
-use crate::settings::{DriverSettings, PipelineSettings};
+use crate::settings::{BrokerAddress, BrokerTls, DriverSettings, PipelineSettings, RedisPipeline};
 
 struct Scene {
     pipelines: Pipelines,
@@ -53,18 +56,23 @@ fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSet
 
 impl Scene {
     async fn new(folder: PathBuf, of: ScheduleSettings) -> Self {
+        let memory = DriverSettings::Memory { max_size: 1 << 20 };
+        Self::with(folder, of, memory).await
+    }
+
+    async fn with(folder: PathBuf, of: ScheduleSettings, driver: DriverSettings) -> Self {
         let store = LazyStore::new(folder.clone(), 1 << 20);
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(10);
         let pools = ["default"].into_iter();
         let pipelines = Pipelines::new(store.clone(), patience, metrics, pools, brokers());
-        let memory = PipelineSettings {
-            driver: DriverSettings::Memory { max_size: 1 << 20 },
+        let settings = PipelineSettings {
+            driver,
             priority: 10,
             pool: "default".to_owned(),
             rules: Rules::default(),
         };
-        pipelines.declare("p", &memory).await.unwrap();
+        pipelines.declare("p", &settings).await.unwrap();
         pipelines.resume("p").unwrap();
         let schedules = [("s".to_owned(), of)];
         let schedules = Schedules::new(schedules, pipelines.clone(), store.clone(), surroundings());
@@ -195,6 +203,44 @@ async fn a_job_is_pushed_at_each_moment_and_its_end_is_noted() {
     assert_eq!(runs[0].due % 1000, 0);
     assert!(runs[0].began - runs[0].due < 5000);
     assert_ne!(scene.next().await.delivery.job.id, job.id);
+}
+
+/// Two servers with the same schedule, and a pipeline in the same Redis.
+#[tokio::test]
+async fn of_servers_that_share_redis_one_has_each_run() {
+    let engine = Engine::start("redis-server", |port| {
+        let fixed = ["--bind", "127.0.0.1", "--save", "", "--port"];
+        let fixed = fixed.iter().map(|text| (*text).to_owned());
+        fixed.chain([port.to_string()]).collect()
+    });
+    let redis = || {
+        DriverSettings::Redis(RedisPipeline {
+            address: BrokerAddress::new(format!("redis://127.0.0.1:{}", engine.port())),
+            tls: BrokerTls::default(),
+            queue: "q".to_owned(),
+            claim_after: Duration::from_mins(1),
+        })
+    };
+    let of = settings(SECOND, Overlap::Skip, CatchUp::One);
+    let first = Scene::with(folder(), of.clone(), redis()).await;
+    let second = Scene::with(folder(), of, redis()).await;
+    let mut ids = Vec::new();
+    while ids.len() < 4 {
+        let work = tokio::select! {
+            work = first.next() => work,
+            work = second.next() => work,
+        };
+        ids.push(work.delivery.job.id.clone());
+        let settled = work
+            .pipeline
+            .driver
+            .settle(work.delivery.ticket, Settlement::Ack);
+        settled.await.unwrap();
+    }
+    let due = |id: &String| id.trim_start_matches("s-").parse::<u64>().unwrap();
+    assert!(ids.is_sorted_by_key(due), "{ids:?}");
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "{ids:?}");
 }
 
 #[tokio::test]

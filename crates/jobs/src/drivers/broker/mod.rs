@@ -95,6 +95,12 @@ pub(crate) trait Link: Send + Sync + 'static {
         std::future::pending()
     }
 
+    /// Whether this server is the first that asks for a name. A broker that knows no such names
+    /// says so to each.
+    fn claim(&self, _name: &str) -> impl Future<Output = Result<bool, BrokerError>> + Send {
+        std::future::ready(Ok(true))
+    }
+
     fn stat(&self) -> impl Future<Output = Result<Counts, BrokerError>> + Send;
 
     /// As that of [`Driver`]. Jobs that come, go or change their place while somebody goes from
@@ -546,6 +552,14 @@ impl<B: Broker> Driver for Brokered<B> {
         lock(&self.core.state).paused = false;
         self.core.changed.notify_one();
         self.core.wake.wake();
+    }
+
+    fn claim<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<bool, DriverError>> {
+        Box::pin(async move {
+            let up = self.core.up_unless_closed().await?;
+            let claimed = up.link.claim(name).await;
+            claimed.map_err(|error| self.core.failed(&up, error))
+        })
     }
 
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {

@@ -36,6 +36,9 @@ const FIELD: &str = "job";
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked for delayed jobs that other servers have pushed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long it is known which server has a run of a schedule. One that was down for longer makes up
+/// for runs that others have had.
+const CLAIM_KEPT: Duration = Duration::from_hours(24);
 /// How many jobs are brought at a time.
 const MOST_AT_A_TIME: usize = 256;
 
@@ -320,6 +323,18 @@ impl Link for RedisLink {
             // A push that is noticed and the time that comes are the same.
             _ = timeout(wait, self.delayed.notified()).await;
         }
+    }
+
+    async fn claim(&self, name: &str) -> Result<bool, BrokerError> {
+        let mut command = redis::cmd("SET");
+        command
+            .arg(format!("{}:run:{name}", self.keys.stream))
+            .arg(&self.consumer)
+            .arg("NX")
+            .arg("PX")
+            .arg(millis(CLAIM_KEPT));
+        let set: Option<String> = self.ask(&command).await?;
+        Ok(set.is_some())
     }
 
     async fn stat(&self) -> Result<Counts, BrokerError> {

@@ -46,6 +46,16 @@ async fn redis_conforms() {
 }
 
 #[tokio::test]
+async fn the_first_server_that_claims_a_name_has_it() {
+    let engine = start();
+    let [first, second] =
+        [(), ()].map(|()| open("p", &pipeline(&engine, "q", ""), Wake::default()));
+    assert_eq!(second.claim("tick-1").await, Ok(true));
+    assert_eq!(first.claim("tick-1").await, Ok(false));
+    assert_eq!(first.claim("tick-2").await, Ok(true));
+}
+
+#[tokio::test]
 async fn a_redis_that_goes_and_comes_loses_no_job() {
     let mut engine = start();
     let subject = subject(&engine, "q");
