@@ -256,19 +256,28 @@ impl Pipelines {
         settings: &PipelineSettings,
     ) -> Result<Pipeline, PipelineError> {
         let wake = self.wake_of(&settings.pool);
+        let priority = settings.priority;
         let driver: Arc<dyn Driver> = match &settings.driver {
             DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
                 let store = self.0.store.get().await?;
                 Arc::new(Embedded::open(name, store, wake.clone()).await?)
             }
-            DriverSettings::Redis(redis) => Arc::new(drivers::redis(name, redis, wake.clone())),
-            DriverSettings::Amqp(amqp) => Arc::new(drivers::amqp(name, amqp, wake.clone())),
-            DriverSettings::Beanstalk(tube) => {
-                Arc::new(drivers::beanstalk(name, tube, wake.clone()))
+            DriverSettings::Redis(redis) => {
+                Arc::new(drivers::redis(name, redis, wake.clone()).with_priority(priority))
             }
-            DriverSettings::Nats(nats) => Arc::new(drivers::nats(name, nats, wake.clone())),
-            DriverSettings::Nsq(nsq) => Arc::new(drivers::nsq(name, nsq, wake.clone())),
+            DriverSettings::Amqp(amqp) => {
+                Arc::new(drivers::amqp(name, amqp, wake.clone()).with_priority(priority))
+            }
+            DriverSettings::Beanstalk(tube) => {
+                Arc::new(drivers::beanstalk(name, tube, wake.clone()).with_priority(priority))
+            }
+            DriverSettings::Nats(nats) => {
+                Arc::new(drivers::nats(name, nats, wake.clone()).with_priority(priority))
+            }
+            DriverSettings::Nsq(nsq) => {
+                Arc::new(drivers::nsq(name, nsq, wake.clone()).with_priority(priority))
+            }
         };
         Ok(Pipeline {
             name: name.to_owned(),

@@ -14,6 +14,7 @@ pub(super) mod item;
 mod state;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -193,6 +194,8 @@ pub(crate) struct Brokered<B: Broker> {
 struct Core<B: Broker> {
     broker: B,
     pipeline: String,
+    /// Of jobs that have none.
+    priority: AtomicI64,
     wake: Wake,
     state: Mutex<State<Token<B>>>,
     /// The runner has to look at the state again.
@@ -236,6 +239,7 @@ impl<B: Broker> Brokered<B> {
         let core = Arc::new(Core {
             broker,
             pipeline: pipeline.to_owned(),
+            priority: AtomicI64::new(0),
             wake,
             state: Mutex::new(State::new()),
             changed: Notify::new(),
@@ -250,6 +254,12 @@ impl<B: Broker> Brokered<B> {
             core,
             _runner: runner,
         }
+    }
+
+    /// Of jobs that have none, as those that somebody else has pushed. For a driver that is paused.
+    pub(crate) fn with_priority(self, priority: i64) -> Self {
+        self.core.priority.store(priority, Relaxed);
+        self
     }
 }
 
@@ -335,7 +345,10 @@ impl<B: Broker> Core<B> {
         }
         let number = self.link.borrow().as_ref().map_or(0, |up| up.number);
         let mut state = lock(&self.state);
-        for (job, token) in jobs {
+        for (mut job, token) in jobs {
+            if job.priority == 0 {
+                job.priority = self.priority.load(Relaxed);
+            }
             state.brought(Entry {
                 job: Arc::new(job),
                 token,

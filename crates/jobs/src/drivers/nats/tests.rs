@@ -102,8 +102,11 @@ async fn what_can_not_be_declared_or_kept_is_said() {
 #[tokio::test]
 async fn messages_of_others_are_jobs_and_ours_are_read_by_roadrunner() {
     let engine = start("");
-    let subject = subject(&engine, "q");
     let settings = pipeline(&engine, "q", "");
+    let opened = settings.clone();
+    let subject = conformance::subject(Ability::OURS, move |wake| {
+        open("p", &opened, wake).with_priority(7)
+    });
     subject.driver.resume();
     let job = Job {
         id: "1".to_owned(),
@@ -142,6 +145,7 @@ async fn messages_of_others_are_jobs_and_ours_are_read_by_roadrunner() {
         ("deduced_by_rr", &b"plain"[..])
     );
     assert_eq!(foreign.job.headers["X-Who"], ["somebody"]);
+    assert_eq!(foreign.job.priority, 7);
 }
 
 #[tokio::test]
