@@ -465,6 +465,7 @@ static void bury(const cache_segment *segment, uint64_t slot)
 
 typedef struct {
 	bool is_there;
+	bool is_full; /* where it can be put is another entry, which somebody needs */
 	uint64_t number, slot; /* where the key is, or where it can be put */
 	raw_head head;
 	void *value;
@@ -510,6 +511,7 @@ static void look(const cache_segment *segment, uint64_t bucket, uint64_t hashed,
 			least_touched = touched;
 		}
 	}
+	result->is_full = free == 0;
 	result->number = free != 0 ? free : least != 0 ? least : 1;
 	result->slot = load(slot_of(segment, bucket, result->number));
 }
@@ -836,7 +838,7 @@ static cache_outcome change(const cache_segment *segment, const void *key, size_
 		}
 		const uint64_t step = entry == NULL ? CACHE_REMOVE << CACHE_STEP_SHIFT : at / CACHE_UNIT | CACHE_PUT << CACHE_STEP_SHIFT;
 		if (announce(segment, bucket, idle, there.number, step)) {
-			if (!there.is_there && is_current(segment, there.slot)) {
+			if (!there.is_there && there.is_full && is_current(segment, there.slot)) {
 				count(segment, CACHE_EVICTIONS);
 			}
 			bury(segment, there.slot);

@@ -181,7 +181,7 @@ impl Cache {
     }
 
     /// How many entries there are, those that are over and not removed yet among them. It looks at
-    /// the whole index: a millisecond for each 16 MB of the storage.
+    /// the whole index, which is up to a quarter of the storage.
     pub fn entries(&self) -> u64 {
         self.segment.entries()
     }

@@ -350,9 +350,9 @@ impl Segment {
         announcement.load(Acquire) & !(STEP_BITS << STEP_SHIFT)
     }
 
-    /// The slots of a bucket: that of the key, one that nobody needs, and else one whose entry has
-    /// to go for another.
-    fn look(&self, bucket: usize, hash: u64, key: &[u8]) -> (Option<(Found, Entry)>, Found) {
+    /// The slots of a bucket: that of the key, and one that nobody needs. Where there is none it is
+    /// one whose entry has to go for another, and the last is true.
+    fn look(&self, bucket: usize, hash: u64, key: &[u8]) -> (Option<(Found, Entry)>, Found, bool) {
         let now = milliseconds();
         let (mut found, mut free, mut least) = (None, None, None);
         for slot in 1..=SLOTS as u64 {
@@ -388,7 +388,7 @@ impl Segment {
         let place = free
             .or_else(|| least.map(|(_, here)| here))
             .unwrap_or_else(first);
-        (found, place)
+        (found, place, free.is_none())
     }
 
     /// One change of a key, as if at one moment: `decide` sees what is there. It may be asked again
@@ -402,7 +402,7 @@ impl Segment {
         let bucket = self.bucket_of(hash);
         for _ in 0..TRIES {
             let idle = self.settle(bucket);
-            let (found, free) = self.look(bucket, hash, key);
+            let (found, free, is_full) = self.look(bucket, hash, key);
             let entry = found.as_ref().map(|(_, entry)| entry);
             let (step, outcome) = decide(entry)?;
             let target = found.as_ref().map_or(free, |(found, _)| *found);
@@ -420,7 +420,7 @@ impl Segment {
                 }
             };
             if self.announce(bucket, idle, target, step) {
-                if found.is_none() && self.is_current(target.word) {
+                if found.is_none() && is_full && self.is_current(target.word) {
                     self.count(EVICTIONS);
                 }
                 self.bury(target.word);

@@ -224,3 +224,20 @@ fn scribbles_harm_nobody() {
         cache.figures();
     }
 }
+
+#[test]
+fn what_is_over_is_no_eviction() {
+    let cache = Cache::new(1 << 20, 9).expect("there is memory");
+    let entry = NewEntry {
+        key: b"a",
+        value: b"1",
+        kind: BYTES,
+        ends: 1,
+    };
+    cache.set(&entry).expect("kept");
+    assert_eq!(cache.get(b"a"), None, "its end has come");
+    cache.set(&NewEntry { ends: 0, ..entry }).expect("kept");
+    assert!(cache.get(b"a").is_some());
+    assert_eq!(cache.figures().evictions, 0);
+    assert_eq!(cache.entries(), 1);
+}

@@ -100,6 +100,11 @@ fn both_ends_read_what_the_other_one_writes() {
         "200 gone"
     );
     assert_eq!(cache.get(b"r5"), None);
+    said(
+        &cache,
+        "$c->set('over', 1, 0.001); usleep(3000); $c->set('over', 2);",
+    );
+    assert_eq!(cache.figures().evictions, 0, "what is over need not go");
 }
 
 #[test]
@@ -248,4 +253,30 @@ fn a_pool_sees_the_storages_that_it_is_given() {
         assert_eq!(server.get("/").text(), answer, "{storages}");
         server.stop();
     }
+}
+
+#[test]
+fn a_worker_without_the_extension_goes_over_rpc() {
+    let body = "$store = new Pronghorn\\Cache\\Rpc(Pronghorn\\Rpc::connect(), 'fast');
+        $lock = new Pronghorn\\Cache\\Lock($store, 'l', 5.0);
+        $sum = [$store->increment('n', 2), $store->add('a', [1]), $store->get('a'), $store->compareAndSwap('a', [1], null),
+            $store->get('a', 7), $lock->acquire(), $lock->token(), $lock->release(), $store->clear('n'), $store->get('n', 'gone')];
+        return json_encode([class_exists('Pronghorn\\Cache\\SharedMemory', false), ...$sum]);";
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let worker =
+        Site::sdk_worker(body).replacen("<?php", &format!("<?php require '{packages}';"), 1);
+    let site = site(
+        "transport: relay, num_workers: 1",
+        "{fast: {driver: memory}}",
+    )
+    .file("worker.php", &worker);
+    let config = std::fs::read_to_string(site.path(".rr.yaml")).expect("it is there");
+    let config = config.replace(&format!("-d extension={} ", extension().display()), "");
+    let server = Server::start(site.config(&config.replace("num_workers: 2, ", "")));
+    let answer = server.get("/").text();
+    assert_eq!(
+        answer,
+        r#"[false,2,true,[1],true,null,true,1,true,1,"gone"]"#
+    );
+    server.stop();
 }
