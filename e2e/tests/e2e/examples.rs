@@ -214,3 +214,39 @@ fn jobs() {
     assert_eq!((failed.status, failed.text().as_str()), (500, said));
     server.stop();
 }
+
+/// What all workers share; in a copy of its configuration with other ports.
+#[test]
+fn cache() {
+    let source = Site::example("cache");
+    let source = source.parent().expect("it lies in a folder");
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let code = std::fs::read_to_string(source.join("web.php")).expect("it is there");
+    let code = code.replace(
+        "__DIR__ . '/../../php/autoload.php'",
+        &format!("'{packages}'"),
+    );
+    let config = std::fs::read_to_string(source.join("pronghorn.yaml")).expect("it is there");
+    let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
+    let config = config.replace("127.0.0.1:6001", "127.0.0.1:0");
+    let server = Server::start(Site::new().file("web.php", &code).config(&config));
+    let first = server.get("/").text();
+    assert!(first.starts_with("Visit 1 of a page built by "), "{first}");
+    let second = server.get("/").text();
+    assert_eq!(second, first.replace("Visit 1", "Visit 2"));
+    for status in [200, 200, 200, 429] {
+        assert_eq!(server.get("/limited?client=ada").status, status);
+    }
+    assert_eq!(server.get("/limited?client=bob").status, 200);
+    for number in 1..=2 {
+        let done = server.get("/once").text();
+        assert_eq!(done, format!("Done as number {number}.\n"));
+    }
+    let first = server.get("/session");
+    let cookie = first.header("set-cookie").expect("PHP sets it");
+    let cookie = cookie.split(';').next().expect("its value").to_owned();
+    let mut client = server.connect();
+    client.request("GET", "/session", &format!("Cookie: {cookie}\r\n"));
+    assert_eq!(client.response().text(), "You were here 2 times.\n");
+    server.stop();
+}

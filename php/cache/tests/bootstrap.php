@@ -14,3 +14,4 @@ require __DIR__ . '/Support/ArrayStore.php';
 
 // Distributions put it below a directory of include_path.
 require_once 'Psr/SimpleCache/autoload.php';
+require_once 'Psr/Cache/autoload.php';

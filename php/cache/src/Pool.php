@@ -1,0 +1,147 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache;
+
+use Psr\Cache\CacheItemInterface;
+use Psr\Cache\CacheItemPoolInterface;
+
+/**
+ * A storage of the server that all workers share, as a PSR-6 pool. It needs the package psr/cache.
+ *
+ * Keys are those of PSR-6 and longer ones: 1 to 65,000 bytes, without `{}()/\@:`.
+ */
+final class Pool implements CacheItemPoolInterface
+{
+    private const LONGEST_KEY = 65_000;
+
+    /** @var array<string, Item> by key */
+    private array $deferred = [];
+
+    /** @param string $prefix before all keys of this pool */
+    public function __construct(private readonly Store $store, private readonly string $prefix = '')
+    {
+    }
+
+    /** As {@see Cache::open}. */
+    public static function open(string $storage, string $prefix = ''): self
+    {
+        return new self(Cache::open($storage)->store, $prefix);
+    }
+
+    /** What was deferred and not committed is kept as well. */
+    public function __destruct()
+    {
+        $this->commit();
+    }
+
+    public function getItem($key): Item
+    {
+        return $this->getItems([$key])[$key];
+    }
+
+    /**
+     * @param list<string> $keys
+     * @return array<string, Item> by key
+     */
+    public function getItems(array $keys = []): array
+    {
+        $names = [];
+        foreach ($keys as $key) {
+            $names[$key] = $this->name($key);
+        }
+        $found = $this->store->many(\array_values(\array_diff_key($names, $this->deferred)));
+        $items = [];
+        foreach ($names as $key => $name) {
+            $key = (string) $key;
+            $items[$key] = match (true) {
+                isset($this->deferred[$key]) => $this->ofDeferred($key),
+                \array_key_exists($name, $found) => new Item($key, $found[$name], true),
+                default => new Item($key),
+            };
+        }
+
+        return $items;
+    }
+
+    public function hasItem($key): bool
+    {
+        return $this->getItem($key)->isHit();
+    }
+
+    /** Removes what this pool's prefix begins; without one, all of the storage. */
+    public function clear(): bool
+    {
+        $this->deferred = [];
+        $this->store->clear($this->prefix);
+
+        return true;
+    }
+
+    public function deleteItem($key): bool
+    {
+        return $this->deleteItems([$key]);
+    }
+
+    /** @param list<string> $keys */
+    public function deleteItems(array $keys): bool
+    {
+        foreach (\array_map($this->name(...), $keys) as $number => $name) {
+            unset($this->deferred[$keys[$number]]);
+            $this->store->delete($name);
+        }
+
+        return true;
+    }
+
+    public function save(CacheItemInterface $item): bool
+    {
+        if (!$item instanceof Item) {
+            throw new InvalidItem('An item is of getItem(), and not made by somebody else.');
+        }
+        unset($this->deferred[$item->getKey()]);
+
+        return $this->store->set($this->name($item->getKey()), $item->get(), $item->left());
+    }
+
+    public function saveDeferred(CacheItemInterface $item): bool
+    {
+        if (!$item instanceof Item) {
+            throw new InvalidItem('An item is of getItem(), and not made by somebody else.');
+        }
+        $this->deferred[$item->getKey()] = $item;
+
+        return true;
+    }
+
+    public function commit(): bool
+    {
+        $kept = true;
+        foreach ($this->deferred as $item) {
+            $kept = $this->save($item) && $kept;
+        }
+
+        return $kept;
+    }
+
+    private function ofDeferred(string $key): Item
+    {
+        $item = $this->deferred[$key];
+        $left = $item->left();
+
+        return $left !== null && $left <= 0 ? new Item($key) : new Item($key, $item->get(), true);
+    }
+
+    private function name(mixed $key): string
+    {
+        if (!\is_string($key) || $key === '' || \strlen($key) > self::LONGEST_KEY) {
+            throw new InvalidItem('A key is a string of 1 to ' . self::LONGEST_KEY . ' bytes.');
+        }
+        if (\strpbrk($key, '{}()/\\@:') !== false) {
+            throw new InvalidItem('A key has none of the signs {}()/\\@: in PSR-6.');
+        }
+
+        return $this->prefix . $key;
+    }
+}
