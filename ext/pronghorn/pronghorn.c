@@ -20,6 +20,7 @@
 #include "classic.h"
 #include "deadline.h"
 #include "exit.h"
+#include "leaks.h"
 #include "leftovers.h"
 #include "opcache.h"
 #include "pending.h"
@@ -31,7 +32,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 11
+#define PRONGHORN_API 12
 
 #include "pronghorn_arginfo.h"
 
@@ -799,7 +800,7 @@ static enum call_outcome answer(callback *handler, zend_object *exchange, zval *
 /* Whether there is something to do after a call that PHP code does. */
 static bool has_more(zend_object *output)
 {
-	return !requests_are_front() && (!is_silent(output) || (!requests_on() && leftovers_any()));
+	return (!requests_are_front() && (!is_silent(output) || (!requests_on() && leftovers_any()))) || leaks_due();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
@@ -1088,6 +1089,30 @@ ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
 	requests_take_over(&slots, front, form);
 }
 
+ZEND_FUNCTION(Pronghorn_Internal_leaks_watch)
+{
+	zend_long every;
+	bool settings;
+
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+		Z_PARAM_LONG(every)
+		Z_PARAM_BOOL(settings)
+	ZEND_PARSE_PARAMETERS_END();
+
+	leaks_watch(every, settings);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_leaks_look)
+{
+	zend_string *route;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_STR(route)
+	ZEND_PARSE_PARAMETERS_END();
+
+	leaks_look(route, return_value);
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_request_begin)
 {
 	zend_object *exchange;
@@ -1200,6 +1225,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 	property_offsets.response = NULL;
 	exit_forget();
 	leftovers_forget();
+	leaks_forget();
 	classic_script_ended();
 	return SUCCESS;
 }

@@ -176,6 +176,25 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /**
+     * From now on one call of so many is examined for what it leaves to the next.
+     *
+     * @param bool $settings whether settings of PHP are looked at, too
+     */
+    function leaks_watch(int $every, bool $settings): void
+    {
+    }
+
+    /**
+     * A call of this route is over, and nothing of it is left.
+     *
+     * @return list<array{string, string, int, string, string}> what was found and not told before:
+     *     the place, the file and line of its code, what was there at first, and what is there now
+     */
+    function leaks_look(string $route): array
+    {
+    }
+
     /** Begins a request that ring_serve does not begin. */
     function request_begin(object $exchange): void
     {

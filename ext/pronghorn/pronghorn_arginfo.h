@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 307f5b726a5c67e0ac02fa62840eaf2ccc1e6b67 */
+ * Stub hash: 68b6884bddcdd30d9c14637e19dbc35a6a93b264 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -82,6 +82,15 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_requests_take
 	ZEND_ARG_TYPE_INFO(0, form, IS_CALLABLE, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_leaks_watch, 0, 2, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, every, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, settings, _IS_BOOL, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_leaks_look, 0, 1, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO(0, route, IS_STRING, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_begin, 0, 1, IS_VOID, 0)
@@ -183,6 +192,8 @@ ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
 ZEND_FUNCTION(Pronghorn_Internal_places_seen);
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
+ZEND_FUNCTION(Pronghorn_Internal_leaks_watch);
+ZEND_FUNCTION(Pronghorn_Internal_leaks_look);
 ZEND_FUNCTION(Pronghorn_Internal_request_begin);
 ZEND_FUNCTION(Pronghorn_Internal_request_serve);
 ZEND_FUNCTION(Pronghorn_Internal_request_end);
@@ -216,6 +227,8 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", places_seen, Pronghorn_Internal_places_seen, arginfo_Pronghorn_Internal_places_seen)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_watch, Pronghorn_Internal_leaks_watch, arginfo_Pronghorn_Internal_leaks_watch)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_look, Pronghorn_Internal_leaks_look, arginfo_Pronghorn_Internal_leaks_look)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_begin, Pronghorn_Internal_request_begin, arginfo_Pronghorn_Internal_request_begin)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_serve, Pronghorn_Internal_request_serve, arginfo_Pronghorn_Internal_request_serve)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_end, Pronghorn_Internal_request_end, arginfo_Pronghorn_Internal_request_end)

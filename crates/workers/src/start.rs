@@ -445,6 +445,11 @@ impl Start<'_> {
         {
             set("PRONGHORN_GLOBALS", "1");
         }
+        if let Runner::Worker(worker) = &self.spec.settings.runner
+            && let Some(leaks) = worker.leaks.variable(self.resources.development)
+        {
+            set("PRONGHORN_LEAKS", &leaks);
+        }
         if self.spec.settings.mode() == Mode::Classic {
             let is_seen = |name: &&str| self.is_seen(name);
             let names = environment.iter().filter_map(|(name, _)| name.to_str());

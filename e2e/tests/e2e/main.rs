@@ -37,6 +37,7 @@ mod killed;
 mod kind;
 mod kv;
 mod laravel;
+mod leaks;
 mod life;
 mod malformed;
 mod middleware;

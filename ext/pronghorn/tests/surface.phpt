@@ -43,12 +43,14 @@ Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?a
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
 Pronghorn\Internal\places_seen(): array
 Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
+Pronghorn\Internal\leaks_watch(int $every, bool $settings): void
+Pronghorn\Internal\leaks_look(string $route): array
 Pronghorn\Internal\request_begin(object $exchange): void
 Pronghorn\Internal\request_serve(object $exchange, callable $handler): array
 Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(11)
+int(12)
 bool(true)
 Shared memory => not attached

@@ -14,6 +14,7 @@ final class Loop
     /** Null: calls are requests of PHP's own. */
     private ?Leftovers $leftovers = null;
     private bool $hasBegun = false;
+    private ?Leaks $leaks = null;
 
     /** What a call has left in PHP can't be taken back, so this process gets no other one. */
     private bool $isSpoiled = false;
@@ -52,6 +53,7 @@ final class Loop
             $this->serve($exchange, $handlers);
             // What belongs to a call is gone before the wait for the next one begins.
             unset($exchange);
+            $this->lookForLeaks();
         }
     }
 
@@ -74,6 +76,7 @@ final class Loop
                 $this->conclude(...$next);
             }
             unset($next);
+            $this->lookForLeaks();
         }
     }
 
@@ -91,6 +94,15 @@ final class Loop
         } else {
             $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit);
         }
+        if ($this->survivesExit) {
+            $this->leaks = Leaks::watch($this->transport, $this->leftovers !== null);
+        }
+    }
+
+    /** What the last call has left by now stays. */
+    private function lookForLeaks(): void
+    {
+        $this->isSpoiled = ($this->leaks?->look() ?? false) || $this->isSpoiled;
     }
 
     /** The next call of an own loop. */
@@ -102,6 +114,7 @@ final class Loop
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
         }
         $this->settle(null);
+        $this->lookForLeaks();
         $exchange = $this->isSpoiled ? null : $this->transport->next();
         if ($exchange !== null) {
             $this->expectKind($exchange, $exchange instanceof HttpExchange);
@@ -232,6 +245,7 @@ final class Loop
         $this->settle($exchange);
         Exchange::$current = null;
         $exchange->close();
+        $this->leaks?->ended($exchange);
     }
 
     private function settle(?Exchange $exchange): void

@@ -161,3 +161,63 @@ impl Choice for RequestBody {
     const CHOICES: &'static [(&'static str, Self)] =
         &[("buffer", Self::Buffer), ("stream", Self::Stream)];
 }
+
+/// What is done about state that calls leave to those after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaks {
+    /// They are told in development, and not looked for elsewhere.
+    Auto,
+    Off,
+    /// Each place is told once.
+    Report,
+    /// Its worker is replaced as well.
+    Recycle,
+}
+
+impl Choice for Leaks {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("off", Self::Off),
+        ("report", Self::Report),
+        ("recycle", Self::Recycle),
+    ];
+}
+
+impl Leaks {
+    /// Outside of development one call of so many is examined, and the one before it: 2 times 100
+    /// µs or so for each 64 calls.
+    const SAMPLE: u32 = 64;
+
+    /// What a worker is told of it.
+    pub(crate) fn variable(self, development: bool) -> Option<String> {
+        let every = if development { 1 } else { Self::SAMPLE };
+        match self {
+            Self::Auto if !development => None,
+            Self::Off => None,
+            Self::Auto | Self::Report => Some(format!("report {every}")),
+            Self::Recycle => Some(format!("recycle {every}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Leaks;
+
+    #[test]
+    fn leaks_are_looked_for_after_each_call_in_development_alone() {
+        for (leaks, development, expected) in [
+            (Leaks::Auto, false, None),
+            (Leaks::Auto, true, Some("report 1")),
+            (Leaks::Off, true, None),
+            (Leaks::Report, false, Some("report 64")),
+            (Leaks::Recycle, true, Some("recycle 1")),
+        ] {
+            assert_eq!(
+                leaks.variable(development).as_deref(),
+                expected,
+                "{leaks:?}"
+            );
+        }
+    }
+}

@@ -19,7 +19,7 @@ mod requests;
 mod scaling;
 mod scripts;
 
-pub use choices::{ClientGone, CodecChoice, Mode, RequestBody, Retry};
+pub use choices::{ClientGone, CodecChoice, Leaks, Mode, RequestBody, Retry};
 pub use classic::{ClassicSettings, SpawnChoice};
 pub use fastcgi::{FastCgiPeer, FastCgiSettings};
 pub use requests::HttpPoolSettings;
@@ -163,6 +163,7 @@ pub struct WorkerSettings {
     pub globals: bool,
     /// [`SpawnChoice::Auto`] starts each by itself.
     pub spawn: SpawnChoice,
+    pub leaks: Leaks,
 }
 
 impl WorkerSettings {
@@ -305,6 +306,7 @@ struct WorkerKeys {
     codec: CodecChoice,
     fence: Fence,
     globals: bool,
+    leaks: Leaks,
 }
 
 /// All keys of a pool, in the order in which they are shown.
@@ -544,6 +546,18 @@ impl WorkerKeys {
             .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
             .default(GLOBALS)
         });
+        let leaks = t
+            .key(
+                "leaks",
+                "What is done about state that calls of a route change for those after them, such \
+                 as a static property that holds a user, with the extension: `report` tells each \
+                 place once, `recycle` replaces the worker as well. One call of 64 is examined, in \
+                 development each. `auto` reports in development, and is `off` elsewhere.",
+            )
+            .ours()
+            .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi]))
+            .refused(mode.without_kept())
+            .default(Leaks::Auto);
         let fence = t.section_with("relay", "Workers on pipes and sockets.", |t| {
             t.key(
                 "fence",
@@ -562,6 +576,7 @@ impl WorkerKeys {
             codec,
             fence,
             globals: globals.unwrap_or(false),
+            leaks,
         }
     }
 }
@@ -639,6 +654,7 @@ impl RunnerKeys {
             codec,
             fence,
             globals,
+            leaks,
         } = worker;
         match (mode, site) {
             (Mode::Classic, Some(site)) => {
@@ -678,6 +694,7 @@ impl RunnerKeys {
                     fence,
                     globals,
                     spawn,
+                    leaks,
                 };
                 settings.check(t);
                 Runner::Worker(settings)

@@ -1,0 +1,72 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Internal;
+
+/**
+ * Tells of places that calls change for those after them: static properties, static variables,
+ * globals, and settings of PHP. The extension finds them.
+ */
+final class Leaks
+{
+    /** The server's wish: what to do, and one call of how many is examined: `report 1`. */
+    private const ASKED = 'PRONGHORN_LEAKS';
+
+    private ?string $route = null;
+
+    private function __construct(private readonly Transport $transport, private readonly bool $recycles)
+    {
+    }
+
+    /**
+     * Null: nobody wants it.
+     *
+     * @param bool $settings whether what calls set in PHP stays
+     */
+    public static function watch(Transport $transport, bool $settings): ?self
+    {
+        if (\preg_match('/^(report|recycle) (\d{1,6})$/D', (string) \getenv(self::ASKED), $asked) !== 1) {
+            return null;
+        }
+        \Pronghorn\Internal\leaks_watch((int) $asked[2], $settings);
+
+        return new self($transport, $asked[1] === 'recycle');
+    }
+
+    /** A call is over; its objects go now. */
+    public function ended(?Exchange $exchange): void
+    {
+        $this->route = match (true) {
+            $exchange instanceof JobExchange => "job {$exchange->job->name}",
+            default => $exchange?->describe(),
+        };
+    }
+
+    /** @return bool whether this process should serve no other call */
+    public function look(): bool
+    {
+        if ($this->route === null) {
+            return false;
+        }
+        [$route, $this->route] = [$this->route, null];
+        $found = \Pronghorn\Internal\leaks_look($route);
+        foreach ($found as [$place, $file, $line, $before, $now]) {
+            $change = match (true) {
+                $before === '' => 'it was another one each time',
+                $before === $now => "$now, not the same or with something else inside",
+                default => "$before at first, $now now",
+            };
+            $this->transport->remark(new Failure(
+                "leak: $place",
+                "$place keeps what a call leaves there, and the next call finds it: $change."
+                    . " Three calls of `$route` have changed it. hint: keep it in an object that ends with the call,"
+                    . ' or set it back with Call::defer()',
+                $file,
+                $line,
+            ));
+        }
+
+        return $this->recycles && $found !== [];
+    }
+}
