@@ -27,7 +27,8 @@ fn pipeline(engine: &Engine, name: &str, user: &str) -> NatsPipeline {
     let mut settings = NatsPipeline::declared(&map.into(), &brokers().nats).unwrap();
     let url = format!("nats://{user}127.0.0.1:{}", engine.port());
     settings.server.address = BrokerAddress::new(url);
-    settings.ack_wait = Duration::from_secs(1);
+    // Longer than what has to happen at once may take.
+    settings.ack_wait = Duration::from_secs(8);
     settings
 }
 
@@ -244,4 +245,24 @@ async fn all_jobs_in_nats_are_listed_where_those_that_are_done_leave() {
         .unwrap_err()
         .to_string();
     assert_eq!(refused, "`after` is of no part of a list");
+}
+
+#[tokio::test]
+async fn a_job_that_is_worked_on_stays_with_its_server() {
+    let engine = start("");
+    let mut settings = pipeline(&engine, "q", "");
+    settings.ack_wait = Duration::from_secs(1);
+    let one = settings.clone();
+    let one = conformance::subject(Ability::OURS, move |wake| open("p", &one, wake));
+    let two = conformance::subject(Ability::OURS, move |wake| open("p", &settings, wake));
+    one.driver.resume();
+    one.driver.push(vec![Job::default()]).await.unwrap();
+    let taken = one.next().await;
+    two.driver.resume();
+    let stolen = tokio::time::timeout(Duration::from_secs(3), two.next()).await;
+    assert!(stolen.is_err(), "it is out");
+    let acked = one
+        .driver
+        .settle(taken.ticket, crate::drivers::Settlement::Ack);
+    acked.await.unwrap();
 }
