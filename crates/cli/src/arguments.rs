@@ -247,6 +247,14 @@ pub(crate) enum SchedulesCommand {
 /// What there is to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
+    /// Print how jobs end, as they do, until a signal
+    Tail {
+        /// Of this pipeline only
+        pipeline: Option<String>,
+        /// Print JSON, a line for each
+        #[arg(long)]
+        json: bool,
+    },
     /// List dead letters: jobs that were given up, the newest first
     Dead {
         /// Of this pipeline only

@@ -29,6 +29,7 @@ mod meter;
 mod methods;
 mod metrics;
 mod pipelines;
+mod recent;
 mod reply;
 mod results;
 pub mod rules;

@@ -23,6 +23,7 @@ use crate::keys::Keys;
 use crate::messages::Pushed;
 use crate::meter::Meter;
 use crate::metrics::Metrics;
+use crate::recent::Recent;
 use crate::results::{Ended, Results};
 use crate::rules::{Bucket, Rules};
 use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
@@ -43,6 +44,9 @@ struct Shared {
     results: Results,
     dead: DeadLetters,
     batches: Batches,
+    recent: Recent,
+    /// Says how many workers each pool has.
+    workers: Mutex<HashMap<String, Box<dyn Fn() -> usize + Send + Sync>>>,
     /// A pipeline was opened, or could not be.
     opened: Notify,
     /// What each thing that is asked of a driver may take.
@@ -144,6 +148,8 @@ impl Pipelines {
             state: Mutex::default(),
             dead: DeadLetters::new(store.clone()),
             batches: Batches::new(store.clone()),
+            recent: Recent::default(),
+            workers: Mutex::default(),
             store,
             wakes: Mutex::new(wakes.collect()),
             keys: Keys::default(),
@@ -169,6 +175,26 @@ impl Pipelines {
 
     pub(crate) fn results(&self) -> &Results {
         &self.0.results
+    }
+
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.0.recent
+    }
+
+    /// Says how many workers a pool has, when it is asked.
+    pub(crate) fn count_workers(
+        &self,
+        pool: &str,
+        count: impl Fn() -> usize + Send + Sync + 'static,
+    ) {
+        lock(&self.0.workers).insert(pool.to_owned(), Box::new(count));
+    }
+
+    /// How many workers run the jobs of a pipeline.
+    pub(crate) fn consumers(&self, pipeline: &Pipeline) -> usize {
+        let workers = lock(&self.0.workers);
+        let count = workers.get(&pipeline.pool).filter(|_| pipeline.consumes());
+        count.map_or(0, |count| count())
     }
 
     pub(crate) fn dead(&self) -> &DeadLetters {

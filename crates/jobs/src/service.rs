@@ -252,6 +252,9 @@ impl Running for Jobs {
         let threads = self.io.threads().iter().cycle();
         for ((of, inbox), thread) in self.settings.pools.iter().zip(inboxes).zip(threads) {
             let pool = self.pools.get(&of.full_name).expect("it was started");
+            let workers = pool.pool().clone();
+            let count = move || workers.workers();
+            self.pipelines.count_workers(&of.name, count);
             let consumer = Consumer::new(
                 self.pipelines.clone(),
                 &of.name,

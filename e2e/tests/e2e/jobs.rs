@@ -374,6 +374,42 @@ fn a_schedule_pushes_jobs_and_is_seen_run_and_paused() {
 }
 
 #[test]
+fn somebody_who_looks_on_sees_how_jobs_end() {
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 2");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "mail", "unseen", "ping", 0);
+    wait_until_ran(&server, 1);
+    let nothing = r#"{"endings":[],"number":0}"#;
+    assert_eq!(rpc.call("jobs.Recent", "{}"), nothing);
+    for (id, name) in [("one", "ping"), ("two", "fail")] {
+        push(&mut rpc, "kept", id, name, 0);
+        wait_until_ran(&server, if id == "one" { 2 } else { 3 });
+    }
+    let seen = wait_for("both", || {
+        let seen = rpc.call("jobs.Recent", "{}");
+        seen.contains(r#""number":2}"#).then_some(seen)
+    });
+    let seen: Value = serde_json::from_str(&seen).expect("it is JSON");
+    let (one, two) = (&seen["endings"][0], &seen["endings"][1]);
+    assert_eq!(
+        (&one["id"], &one["outcome"]),
+        (&"one".into(), &"done".into())
+    );
+    assert_eq!(
+        (&two["outcome"], &two["why"], &two["attempt"]),
+        (
+            &"given up".into(),
+            &"failed on purpose; the job is given up after 1 attempt".into(),
+            &1.into()
+        )
+    );
+    let all = rpc.call("jobs.Overview", "{}");
+    assert!(all.contains(r#""consumers":2"#), "{all}");
+    server.stop();
+}
+
+#[test]
 fn a_schedule_runs_a_command_and_shows_what_it_said() {
     let more = "  schedules:\n    \
                   backup: {cron: '0 0 30 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n";

@@ -114,6 +114,18 @@ fn not_at_once_for_ever(settlement: Settlement, job: &Job) -> Settlement {
 }
 
 impl Judged {
+    /// In a word.
+    pub(super) fn outcome(&self) -> &'static str {
+        match (&self.end, self.verdict) {
+            (Some(End::Done(_)), _) => "done",
+            (Some(End::GivenUp(_)), _) => "given up",
+            (Some(End::Dropped(_)), _) => "dropped",
+            (None, Some(Verdict::Failed)) => "failed",
+            (None, Some(_)) => "again",
+            (None, None) => "not taken",
+        }
+    }
+
     fn quietly(settlement: Settlement, end: Option<End>) -> Self {
         Self {
             settlement,

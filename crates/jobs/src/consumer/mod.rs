@@ -22,6 +22,7 @@ use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::Extras;
 use crate::job::{Job, now_ms};
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
+use crate::recent::Ending;
 
 /// How often it is looked whether there are workers while there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -256,6 +257,16 @@ impl<R: Runners> Consumer<R> {
         if let Some(verdict) = judged.verdict {
             self.pipelines.metrics().ran(verdict);
         }
+        self.pipelines.recent().note(|| Ending {
+            number: 0,
+            at: 0,
+            pipeline: pipeline.name.clone(),
+            id: job.id.clone(),
+            job: job.name.clone(),
+            attempt: job.attempts.saturating_add(1),
+            outcome: judged.outcome(),
+            why: judged.remark.clone(),
+        });
         if let Some(remark) = &judged.remark {
             let (id, name, pipeline) = (&job.id, &job.name, &pipeline.name);
             let remark = remark.lines().next().unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::dead::{DeadError, Headline, Letter};
 use crate::job::{Headers, Job};
 use crate::keys::{Cancelled, Progress};
 use crate::pipelines::{Pipelines, with_causes};
+use crate::recent::Ending;
 use crate::results::Ended;
 
 /// Of one question; who wants to wait longer asks again.
@@ -26,6 +27,7 @@ pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add_on_any_thread("Progress", progress);
     methods.add("Cancel", cancel);
     methods.add("Overview", overview);
+    methods.add("Recent", recent);
     methods.add("Export", export);
     methods.add("DeadLetters", list);
     methods.add("Show", show);
@@ -169,6 +171,8 @@ struct Row {
     dead: u64,
     /// Jobs that ended in the last minute.
     per_minute: u64,
+    /// Workers that run its jobs.
+    consumers: usize,
     priority: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -207,11 +211,35 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
             reserved: stat.reserved,
             dead: dead.get(&pipeline.name).copied().unwrap_or(0),
             per_minute: pipeline.per_minute(),
+            consumers: pipelines.consumers(&pipeline),
             priority: pipeline.priority,
             error,
         });
     }
     Ok(Rows { pipelines: rows })
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Behind {
+    number: u64,
+}
+
+impl Argument for Behind {}
+
+#[derive(Serialize)]
+struct Endings {
+    endings: Vec<Ending>,
+    /// Of the last one, to ask for those behind it.
+    number: u64,
+}
+
+impl Outcome for Endings {}
+
+/// How attempts ended since it was asked before, at most ten seconds ago.
+async fn recent(pipelines: Pipelines, behind: Behind) -> Result<Endings, Failure> {
+    let (endings, number) = pipelines.recent().behind(behind.number);
+    Ok(Endings { endings, number })
 }
 
 #[derive(Default, Deserialize)]

@@ -4,6 +4,7 @@
 mod letters;
 mod lines;
 mod pipelines;
+mod tail;
 
 use pronghorn_rpc::Client;
 use serde::Deserialize;
@@ -30,7 +31,7 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
         if let Some(unknown) = jobs.of.first() {
             return Err(format!(
                 "`jobs` can't do `{unknown}`\n\
-                 hint: `pause`, `resume`, `dead`, `show`, `retry`, `discard`, `cancel`, `export` and `import`, or one of RoadRunner's flags"
+                 hint: `pause`, `resume`, `tail`, `dead`, `show`, `retry`, `discard`, `cancel`, `export` and `import`, or one of RoadRunner's flags"
             ));
         }
         let mut client = task.rpc_client().await?;
@@ -44,6 +45,7 @@ async fn carry_out(client: &mut Client, command: &JobsCommand) -> Result<Exit, S
         JobsCommand::Dead { pipeline, json } => {
             letters::list(client, pipeline.as_deref(), *json).await
         }
+        JobsCommand::Tail { pipeline, json } => tail::run(client, pipeline.as_deref(), *json).await,
         JobsCommand::Show { id, json } => letters::show(client, id, *json).await,
         JobsCommand::Retry(which) => {
             let argument = serde_json::json!({"ids": which.ids, "pipeline": which.pipeline});

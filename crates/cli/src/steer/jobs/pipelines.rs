@@ -24,12 +24,14 @@ struct Row {
     reserved: u64,
     dead: u64,
     per_minute: u64,
+    #[serde(default)]
+    consumers: u64,
     priority: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-const HEADS: [&str; 9] = [
+const HEADS: [&str; 10] = [
     "PIPELINE",
     "DRIVER",
     "POOL",
@@ -39,6 +41,7 @@ const HEADS: [&str; 9] = [
     "RESERVED",
     "DEAD",
     "PER MINUTE",
+    "CONSUMERS",
 ];
 
 pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String> {
@@ -54,7 +57,7 @@ pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String
 }
 
 impl Row {
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 10] {
         let state = match (&self.error, self.consumes) {
             (Some(error), _) => line(error),
             (None, true) => "consumes".to_owned(),
@@ -70,6 +73,7 @@ impl Row {
             self.reserved.to_string(),
             self.dead.to_string(),
             self.per_minute.to_string(),
+            self.consumers.to_string(),
         ]
     }
 }
