@@ -229,6 +229,12 @@ fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
     let severity = run.unknown_severity;
     for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
         let message = format!("unknown key `{}`", unknown.path());
+        // Whoever types one expects an effect; a file may be older than its server.
+        let severity = if unknown.place.is_override() {
+            Severity::Error
+        } else {
+            severity
+        };
         run.diagnostics
             .push(severity, &unknown.place, message, &unknown.hint(&known));
     }
@@ -311,7 +317,11 @@ impl Unknown {
         let siblings = || self.siblings.iter().map(String::as_str);
         let meant = aliases.iter().find(here).copied();
         if let Some(near) = meant.or_else(|| nearest(&self.name, siblings())) {
-            return format!("did you mean `{near}`?");
+            // Of an override there is no section to be seen.
+            let is_bare = self.section.is_empty() || !self.place.is_override();
+            let section = if is_bare { "" } else { &self.section };
+            let point = if is_bare { "" } else { "." };
+            return format!("did you mean `{section}{point}{near}`?");
         }
         let elsewhere = known.iter().map(Record::path).find_map(|path| {
             let (section, name) = path.rsplit_once('.').unwrap_or(("", path));

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use pronghorn_config::Listen;
 use pronghorn_http::{
     Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
     resolve,
@@ -51,6 +52,10 @@ pub struct Exposition {
 }
 
 impl api::Service for MetricsService {
+    fn listens(&self) -> Vec<Listen> {
+        vec![Listen::Tcp(self.settings.address.clone())]
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,

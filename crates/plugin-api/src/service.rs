@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
-use pronghorn_config::{Severity, Table};
+use pronghorn_config::{Listen, Severity, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
@@ -47,6 +47,11 @@ pub trait Service: Any + fmt::Debug + Send {
     /// Whether a server has something to do with this service alone.
     fn serves(&self) -> bool {
         true
+    }
+
+    /// Where it listens.
+    fn listens(&self) -> Vec<Listen> {
+        Vec::new()
     }
 
     /// Says what is wrong between this section and others. `t` is the whole configuration.

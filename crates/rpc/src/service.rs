@@ -1,6 +1,6 @@
 //! The service `rpc`: the server with its own two methods.
 
-use pronghorn_config::{Address, Endpoint, Section, Table};
+use pronghorn_config::{Address, Endpoint, Listen, Section, Table};
 use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
     BoxFuture, Configuration, Context, Handover, Running, Service, StartError, Stopped,
@@ -55,6 +55,10 @@ struct Serving {
 }
 
 impl Service for Rpc {
+    fn listens(&self) -> Vec<Listen> {
+        vec![self.listen.clone().into()]
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use pronghorn_config::{Listen, Severity};
+use pronghorn_config::{Listen, Severity, nearest};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{ConfiguredPool, Finding};
 use pronghorn_pool::Incidents;
@@ -141,6 +141,9 @@ async fn look_at_pools(
             environment,
             resources: &resources,
         };
+        if may_ask {
+            findings.extend(look_at_ini(&start, &pool).await);
+        }
         let found = match pool.settings.mode() {
             Mode::Worker => match look_at_command(&start, &pool) {
                 None if may_ask => look_for_extension(&start, &pool).await,
@@ -153,6 +156,24 @@ async fn look_at_pools(
         findings.extend(found);
     }
     Some(findings)
+}
+
+/// Settings that the pool's PHP does not have: it would pass over them in silence.
+async fn look_at_ini(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Vec<Finding> {
+    let launch = start.launch();
+    let Some((unknown, known)) = launch.unknown_settings().await else {
+        return Vec::new();
+    };
+    let finding = |name: String| Finding {
+        severity: Severity::Warning,
+        message: "has no effect: this PHP has no such setting".to_owned(),
+        hint: match nearest(&name, known.split(' ')) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "is the extension that has it loaded?".to_owned(),
+        },
+        key: format!("{}.ini.{name}", pool.section),
+    };
+    unknown.into_iter().map(finding).collect()
 }
 
 /// The program of a worker script, and the script.

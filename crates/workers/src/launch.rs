@@ -79,6 +79,18 @@ impl Launch {
         }
     }
 
+    /// Names of the pool's `ini` that its PHP does not have, and all that it has. Asks PHP the
+    /// first time.
+    pub async fn unknown_settings(&self) -> Option<(Vec<String>, &str)> {
+        let command = match self {
+            Self::Command(command) | Self::Classic { command, .. } => command,
+            Self::FastCgi(_) | Self::Programs(_) => return None,
+        };
+        let unknown = command.php.unknown_settings(&command.spec).await;
+        let about = command.php.about(&command.spec).await?;
+        Some((unknown, &about.settings))
+    }
+
     /// Of a pool whose PHP could use the extension, has none and gets none. Asks PHP the first
     /// time.
     pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {

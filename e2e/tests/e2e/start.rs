@@ -340,3 +340,34 @@ fn a_script_that_the_workers_may_not_read_is_told_as_that() {
         ended.stderr
     );
 }
+
+#[test]
+fn an_override_of_an_unknown_key_is_refused_with_the_nearest_one() {
+    let site = Site::new().config("version: '3'\nserver: {command: php worker.php}\n");
+    let ended = Server::run(&site, &["serve", "-o", "http.adress=127.0.0.1:0"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    for part in [
+        "-o http.adress: unknown key",
+        "did you mean `http.address`?",
+    ] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_setting_that_php_does_not_have_is_found_by_asking_it() {
+    let site = Site::new()
+        .config(
+            "version: '3'\nserver: {command: php worker.php}\nhttp: {address: ':0', \
+             pool: {ini: {memory_limitt: 1G, opcache.enable_cli: 1, precision: 5}}}\n",
+        )
+        .file("worker.php", "<?php");
+    let ended = Server::run(&site, &["check"]);
+    ended.assert_said(&[
+        "`http.pool.ini.memory_limitt` has no effect",
+        "`memory_limit`?",
+    ]);
+    for known in ["precision", "opcache"] {
+        assert!(!ended.stdout.contains(known), "{}", ended.stdout);
+    }
+}

@@ -159,6 +159,37 @@ pub enum Listen {
     Unix(PathBuf),
 }
 
+impl Listen {
+    /// Whether one process can't listen on both. Names are compared as they are written.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (one, other) = match (self, other) {
+            (Self::Unix(one), Self::Unix(other)) => return one == other,
+            (Self::Tcp(one), Self::Tcp(other)) => (one, other),
+            _ => return false,
+        };
+        let host = |address: &'_ Address| match address.host.as_deref() {
+            None | Some("0.0.0.0" | "::") => None,
+            Some("localhost") => Some("127.0.0.1".to_owned()),
+            Some(host) => Some(host.to_owned()),
+        };
+        let is_same = match (host(one), host(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        one.port == other.port && one.port != 0 && is_same
+    }
+}
+
+impl From<Endpoint> for Listen {
+    fn from(endpoint: Endpoint) -> Self {
+        match endpoint {
+            Endpoint::Tcp(address) => Self::Tcp(address),
+            Endpoint::Unix(path) => Self::Unix(path),
+        }
+    }
+}
+
 impl Setting for Listen {
     fn example() -> String {
         "127.0.0.1:8080".to_owned()

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pronghorn_config::Listen;
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
 use pronghorn_process::open_files;
 use pronghorn_workers::IoThreads;
@@ -32,6 +33,10 @@ struct Serving {
 }
 
 impl api::Service for FileService {
+    fn listens(&self) -> Vec<Listen> {
+        vec![Listen::Tcp(self.settings.address.clone())]
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,

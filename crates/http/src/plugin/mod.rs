@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_config::Table;
+use pronghorn_config::{Listen, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, NotReady, Reload,
@@ -203,6 +203,11 @@ impl api::Service for HttpService {
     fn check(&self, t: &mut Table<'_>, server: &ServerSettings) {
         look::check_commands(t, &self.settings, server);
         look::check_otel(t, &self.settings);
+    }
+
+    fn listens(&self) -> Vec<Listen> {
+        let listeners = self.settings.listeners().into_iter();
+        listeners.filter_map(|listener| listener.at).collect()
     }
 
     fn look(&self, folder: &Path) -> Vec<Finding> {

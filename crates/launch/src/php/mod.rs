@@ -100,6 +100,15 @@ impl Php {
         self.found(of).await.has_extension
     }
 
+    /// Names of the pool's `ini` that its PHP does not have.
+    pub async fn unknown_settings(&self, of: &LaunchSpec) -> Vec<String> {
+        let Some(about) = self.about(of).await else {
+            return Vec::new();
+        };
+        let names = self.ini.written.iter().map(|setting| &setting.name);
+        names.filter(|name| !about.knows(name)).cloned().collect()
+    }
+
     /// Whether its workers run scripts.
     pub(crate) fn runs_scripts(&self) -> bool {
         self.scripts

@@ -32,7 +32,7 @@ echo "\n", implode("\t", [
     (int) is_file(ini_get('extension_dir') . '/opcache.so'),
     implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'), php_ini_loaded_file(),
     (int) ini_get('opcache.jit_buffer_size') > 0 ? ini_get('opcache.jit') : '',
-    (string) phpversion('pronghorn'), PHP_BINDIR,
+    (string) phpversion('pronghorn'), PHP_BINDIR, implode(' ', array_keys(ini_get_all(null, false))),
 ]), "\n";
 "#;
 
@@ -58,6 +58,8 @@ pub struct About {
     pub release: String,
     /// Where its `phpize` was installed.
     pub binaries: PathBuf,
+    /// Names of the settings that it has, with blanks between them.
+    pub settings: String,
 }
 
 impl About {
@@ -79,6 +81,7 @@ impl About {
             mode,
             release,
             binaries,
+            settings,
         ] = parts[..]
         else {
             return None;
@@ -99,7 +102,16 @@ impl About {
             jit: mode.to_owned(),
             release: release.to_owned(),
             binaries: binaries.into(),
+            settings: settings.to_owned(),
         })
+    }
+
+    /// Whether a line of php.ini with this name has an effect.
+    pub fn knows(&self, name: &str) -> bool {
+        // What loads an extension is no setting; OPcache's are there once it is loaded.
+        matches!(name, "extension" | "zend_extension")
+            || self.could_have_opcache && name.starts_with("opcache.")
+            || self.settings.split(' ').any(|known| known == name)
     }
 }
 
@@ -218,7 +230,7 @@ mod tests {
     #[test]
     fn the_line_is_found_whatever_is_printed_around_it() {
         let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
-            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\t\t/usr/bin\nbye\n";
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\t\t/usr/bin\tdate.timezone precision\nbye\n";
         let about = About::parse(answer).unwrap();
         assert_eq!(
             (&*about.version, &*about.identity),
@@ -232,6 +244,14 @@ mod tests {
         assert_eq!(about.ini_file, PathBuf::from("/etc/php.ini"));
         assert_eq!(about.jit, "tracing");
         assert_eq!(about.binaries, PathBuf::from("/usr/bin"));
+        for (name, is_known) in [
+            ("precision", true),
+            ("extension", true),
+            ("precisio", false),
+            ("opcache.jit", false),
+        ] {
+            assert_eq!(about.knows(name), is_known, "{name}");
+        }
     }
 
     #[test]
@@ -240,8 +260,8 @@ mod tests {
             "",
             "hello\n",
             "pronghorn-asks\t8.2\n",
-            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\t\t/b\n",
-            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\t\t/b\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\t\t/b\t\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\t\t/b\t\n",
         ] {
             assert_eq!(About::parse(answer), None, "{answer:?}");
         }

@@ -83,6 +83,10 @@ struct Known {
 }
 
 impl api_of_services::Service for AdminService {
+    fn listens(&self) -> Vec<Listen> {
+        vec![self.settings.listen.clone()]
+    }
+
     fn serves(&self) -> bool {
         false
     }

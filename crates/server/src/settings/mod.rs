@@ -8,7 +8,7 @@ mod say;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Era, Section, Table, describe};
+use pronghorn_config::{Choice, Era, Listen, Section, Table, describe};
 use pronghorn_plugin_api::{ConfiguredPool, Service};
 
 use crate::services::Services;
@@ -154,6 +154,7 @@ impl Settings {
                 logs.add_channel(channel, outputs);
             }
         }
+        check_addresses(t, &services);
         for kind in kinds.iter().filter(|kind| !kind.is_there()) {
             _ = kind.read(t); // it says so, and there is nothing to start
         }
@@ -167,6 +168,27 @@ impl Settings {
             logs,
             reload,
             endure,
+        }
+    }
+}
+
+/// Two services can't listen on one address: the second one would find it taken, by this process.
+fn check_addresses(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>)]) {
+    let mut taken: Vec<(&str, Listen)> = Vec::new();
+    for (name, service) in services {
+        for listen in service.listens() {
+            let other = taken
+                .iter()
+                .find(|(by, at)| by != name && at.overlaps(&listen));
+            if let Some((by, _)) = other {
+                let at = &listen;
+                t.error(
+                    name,
+                    &format!("listens on `{at}`, and so does `{by}`"),
+                    "give each an address or a port of its own",
+                );
+            }
+            taken.push((name, listen));
         }
     }
 }

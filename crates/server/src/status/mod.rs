@@ -7,7 +7,7 @@ mod settings;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::Table;
+use pronghorn_config::{Listen, Table};
 use pronghorn_http::{
     ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
     resolve,
@@ -93,6 +93,13 @@ impl<'a> Pipeline<'a> {
 }
 
 impl api::Service for StatusService {
+    fn listens(&self) -> Vec<Listen> {
+        let settings = self.settings.iter();
+        settings
+            .map(|settings| Listen::Tcp(settings.address.clone()))
+            .collect()
+    }
+
     fn serves(&self) -> bool {
         false
     }
