@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use pronghorn_plugin_api::rpc::{self, Encoding, Failure, Method, Methods};
+use pronghorn_plugin_api::rpc::{self, Encoding, Failure, Method, Methods, WeakMethods};
 use pronghorn_pool::transport::{Calling, MethodCaller, Returned};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -16,7 +16,8 @@ const MOST: usize = 1024;
 /// Answers workers, by the same methods as RPC.
 #[derive(Debug)]
 pub struct WorkerMethods {
-    methods: Methods,
+    /// They lead to the pools, whose workers have this.
+    methods: WeakMethods,
     orders: mpsc::Sender<Order>,
 }
 
@@ -35,17 +36,21 @@ enum Work {
 impl WorkerMethods {
     /// The second is what carries calls out, on the runtime that this is called on. Dropped, it
     /// cuts them off.
-    pub fn start(methods: Methods) -> (Arc<Self>, JoinSet<()>) {
+    pub fn start(methods: &Methods) -> (Arc<Self>, JoinSet<()>) {
         let (orders, inbox) = mpsc::channel(MOST);
         let mut carrying = JoinSet::new();
         carrying.spawn(carry_out(inbox));
+        let methods = methods.downgrade();
         (Arc::new(Self { methods, orders }), carrying)
     }
 }
 
 impl MethodCaller for WorkerMethods {
     fn call(&self, method: &str, argument: Bytes) -> Calling {
-        let method = match self.methods.find(method) {
+        let Some(methods) = self.methods.upgrade() else {
+            return Calling::Done(Err("the server is stopping".to_owned()));
+        };
+        let method = match methods.find(method) {
             Ok(method) => method,
             Err(unknown) => return Calling::Done(Err(unknown.to_string())),
         };
@@ -146,7 +151,7 @@ mod tests {
         own.add("Usual", async |_, _: bool| {
             Err::<bool, _>(Failure::new("not today"))
         });
-        let (workers, _carrying) = WorkerMethods::start(methods);
+        let (workers, _carrying) = WorkerMethods::start(&methods);
 
         let Calling::Done(Ok(result)) = workers.call("own.Now", json(r#""a""#)) else {
             panic!("not at once");
@@ -183,7 +188,7 @@ mod tests {
             let _dropped = Dropped(ended);
             std::future::pending::<Result<bool, Failure>>().await
         });
-        let (workers, _carrying) = WorkerMethods::start(methods);
+        let (workers, _carrying) = WorkerMethods::start(&methods);
         let waits = later(workers.call("own.Wait", json("true")));
         yield_now().await;
         assert_eq!(ended.load(Ordering::Relaxed), 0);

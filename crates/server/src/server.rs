@@ -95,7 +95,8 @@ struct Workers {
     relay: Option<Arc<RelayListener>>,
     /// None where nobody asked for it.
     watches: Vec<Watch>,
-    /// Of methods, by workers.
+    /// Methods that workers call, and the calls.
+    _methods: Methods,
     _calls: JoinSet<()>,
     /// Last, for what is above it lives on these threads.
     io: IoThreads,
@@ -300,7 +301,7 @@ impl Server {
             let user = user.map(|(_, user)| user);
             run_on_init(on_init, &self.spawner, folder, &environment, user).await?;
         }
-        let (methods, calls) = WorkerMethods::start(context.rpc.clone());
+        let (methods, calls) = WorkerMethods::start(&context.rpc);
         let services = self.services.iter();
         let resources = PoolResources {
             user: user.cloned(),
@@ -330,6 +331,7 @@ impl Server {
             pools: Pools::new(resources, server, environment),
             relay,
             watches: Vec::new(),
+            _methods: context.rpc.clone(),
             _calls: calls,
             io,
         })

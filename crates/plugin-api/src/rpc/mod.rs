@@ -29,7 +29,7 @@ mod value;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
@@ -41,6 +41,10 @@ pub use value::{Argument, Binary, Outcome, Reader, Writer, read_message, write_m
 /// All methods of a server. Clones are the same table.
 #[derive(Clone, Default)]
 pub struct Methods(Arc<RwLock<Services>>);
+
+/// The same table, for those that it leads to: they must not keep it.
+#[derive(Clone)]
+pub struct WeakMethods(Weak<RwLock<Services>>);
 
 /// Services by name, methods by their own.
 type Services = HashMap<&'static str, HashMap<&'static str, Method>>;
@@ -122,6 +126,12 @@ impl Methods {
         }
     }
 
+    /// The same table for as long as somebody else has it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakMethods {
+        WeakMethods(Arc::downgrade(&self.0))
+    }
+
     /// Looks up `service.Method`, with regard to case; the last dot separates.
     ///
     /// # Errors
@@ -139,6 +149,14 @@ impl Methods {
             Some(method) => Ok(method.clone()),
             None => Err(Unknown::Method(name.to_owned())),
         }
+    }
+}
+
+impl WeakMethods {
+    /// None once the server is gone.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Methods> {
+        self.0.upgrade().map(Methods)
     }
 }
 
@@ -244,6 +262,12 @@ impl Method {
     /// Whether any thread may begin a call.
     pub fn is_for_any_thread(&self) -> bool {
         self.manner == Manner::AnyThread
+    }
+}
+
+impl fmt::Debug for WeakMethods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WeakMethods")
     }
 }
 

@@ -42,7 +42,6 @@ fn a_pool_without_requests_refuses_each_key_about_them() {
         "resolve_root: never",
         "server_software: x",
         "php: php",
-        "spawn: exec",
         "clear_env: true",
         "fastcgi: {php_fpm: php-fpm}",
         "warmup: [/]",
