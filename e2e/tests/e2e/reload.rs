@@ -301,6 +301,7 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
 /// Sections with keys that a reload applies, by the test that sees one of their keys count. Each is
 /// replaced as a whole, with the settings of a pool below it, so one key stands for all.
 const LIVE: &[(&str, &[&str])] = &[
+    ("a_reload_changes_what_is_kept", &["otel.sampling"]),
     (
         "keys_that_a_reload_applies_count_after_it",
         &[

@@ -70,7 +70,10 @@ final class LastWords
 
     private function fail(Exchange $exchange, Failure $failure): void
     {
-        if ($exchange->state !== Exchange::DONE) {
+        if ($exchange->state === Exchange::DONE) {
+            // Of what was deferred: the client has its reply, and the server is to know.
+            $exchange->transport->remark($failure);
+        } else {
             $exchange->transport->error($exchange->id, $failure, Native::LEAVING);
         }
     }
