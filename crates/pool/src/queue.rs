@@ -102,7 +102,8 @@ impl<T> Queue<T> {
 
     /// Since when items wait and none is taken.
     pub(crate) fn stalled(&self) -> Option<Instant> {
-        self.oldest().max(self.taken).filter(|_| self.len > 0)
+        self.oldest()
+            .map(|oldest| self.taken.map_or(oldest, |taken| taken.max(oldest)))
     }
 
     /// Since when the oldest waits.
