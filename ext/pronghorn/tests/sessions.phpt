@@ -3,6 +3,11 @@ A session is kept in a storage: read, written, ended, and given another id
 --EXTENSIONS--
 pronghorn
 session
+--SKIPIF--
+<?php
+$is_valgrind = getenv('USE_ZEND_ALLOC') === '0' && !str_contains((string) getenv('LD_PRELOAD'), 'asan');
+if ($is_valgrind) die('skip valgrind makes each process take seconds, and the test waits for times');
+?>
 --FILE--
 <?php
 require __DIR__ . '/sessions.inc';
