@@ -75,7 +75,11 @@ fn check(records: &[Value], script: &str, line: u64) {
         .filter(|record| record["msg"] == "http log" && record["status"].as_u64() >= Some(500));
     assert!(failed.clone().all(|record| record["level"] == "warn"));
     assert_eq!(failed.count(), 4);
-    let errors = records.iter().filter(|record| record["level"] == "error");
+    // PHP ends after a fatal error, and the server may see that before it has asked it to.
+    let of_worker = |record: &Value| record["msg"].to_string().contains("worker died");
+    let errors = records
+        .iter()
+        .filter(|record| record["level"] == "error" && !of_worker(record));
     assert_eq!(errors.count(), 3, "{records:?}");
 }
 
