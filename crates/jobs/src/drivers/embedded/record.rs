@@ -143,7 +143,8 @@ impl Record {
             return Key::ready(pipeline, job.priority, number);
         }
         self.delayed += 1;
-        let due = now.saturating_add(millis(job.delay.min(LONGEST_DELAY)));
+        // A millisecond of `now` has begun, and no job comes early.
+        let due = now.saturating_add(millis(job.delay.min(LONGEST_DELAY)) + 1);
         Key::delayed(pipeline, due, number)
     }
 
