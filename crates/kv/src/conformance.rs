@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_cache::Cache;
 use pronghorn_store::LazyStore;
-use pronghorn_testkit::Engine;
+use pronghorn_testkit::{Certificates, Engine};
 use tokio::time::{Instant, sleep};
 
 use crate::driver::{Driver, DriverError, Entry, Item};
@@ -435,8 +435,7 @@ mod in_memcached {
 }
 
 mod in_redis {
-    use std::path::Path;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
 
     use pronghorn_redis::{RedisAddress, RedisSettings, RedisTls};
 
@@ -632,29 +631,11 @@ mod in_redis {
         assert_eq!(cli(&master, &["get", "a"]), "1");
     }
 
-    fn openssl(folder: &Path, arguments: &str) {
-        let made = Command::new("openssl")
-            .args(arguments.split(' '))
-            .current_dir(folder)
-            .stderr(Stdio::null())
-            .status();
-        assert!(made.is_ok_and(|it| it.success()), "openssl {arguments}");
-    }
-
     #[tokio::test]
     async fn tls_is_spoken_with_who_is_trusted() {
-        let folder = Folder::new("tls");
-        std::fs::create_dir_all(&folder.0).expect("a folder");
-        let names = "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1";
-        let ca =
-            "req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=ca";
-        openssl(&folder.0, ca);
-        let ask = "req -newkey rsa:2048 -nodes -keyout key.pem -out request.pem";
-        openssl(&folder.0, &format!("{ask} {names}"));
-        let sign = "x509 -req -in request.pem -CA ca.pem -CAkey ca.key -days 2 -out cert.pem -copy_extensions copy";
-        openssl(&folder.0, sign);
-        let file = |name: &str| folder.0.join(name).to_string_lossy().into_owned();
-        let (cert, key, ca) = (file("cert.pem"), file("key.pem"), file("ca.pem"));
+        let certificates = Certificates::new();
+        let file = |name: &str| certificates.path(name).to_string_lossy().into_owned();
+        let (cert, key, ca) = (file("server.pem"), file("server.key"), file("ca.pem"));
         let engine = Engine::start("redis-server", |port| {
             let port = port.to_string();
             let all = [
@@ -681,8 +662,11 @@ mod in_redis {
                 ..settings(&[&engine])
             })
         };
-        let root_ca = Some(folder.0.join("ca.pem"));
-        let identity = Some((folder.0.join("cert.pem"), folder.0.join("key.pem")));
+        let root_ca = Some(certificates.path("ca.pem"));
+        let identity = Some((
+            certificates.path("client.pem"),
+            certificates.path("client.key"),
+        ));
         let right = with(RedisTls {
             root_ca: root_ca.clone(),
             identity,

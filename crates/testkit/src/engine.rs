@@ -1,7 +1,7 @@
 //! Real servers of others, on loopback.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -12,11 +12,15 @@ use crate::free_address;
 /// A server in a folder and on a port of its own. It ends with the test.
 #[derive(Debug)]
 pub struct Engine {
-    program: &'static str,
+    program: PathBuf,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    /// What ends beside it.
+    farewell: Option<Command>,
     folder: PathBuf,
     port: u16,
     child: Option<Child>,
+    ends_in_order: bool,
 }
 
 impl Engine {
@@ -25,22 +29,68 @@ impl Engine {
     /// # Panics
     ///
     /// When it is not installed.
-    pub fn start(program: &'static str, arguments: impl Fn(u16) -> Vec<String>) -> Self {
-        let port = free_address().port();
-        let mut engine = Self {
-            program,
-            arguments: arguments(port),
-            folder: folder(),
-            port,
-            child: None,
-        };
+    pub fn start(program: impl Into<PathBuf>, arguments: impl Fn(u16) -> Vec<String>) -> Self {
+        let mut engine = Self::new(program);
+        engine.arguments = arguments(engine.port);
         engine.restart();
         engine
+    }
+
+    /// As [`start`](Self::start), with a file of settings in its folder.
+    ///
+    /// # Panics
+    ///
+    /// When it is not installed.
+    pub fn start_with_file(
+        program: impl Into<PathBuf>,
+        name: &str,
+        make: impl Fn(u16) -> (Vec<String>, String),
+    ) -> Self {
+        let mut engine = Self::new(program);
+        let (arguments, text) = make(engine.port);
+        std::fs::write(engine.folder.join(name), text).expect("the folder is there");
+        engine.arguments = arguments;
+        engine.restart();
+        engine
+    }
+
+    /// One that [`restart`](Self::restart) starts.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            farewell: None,
+            folder: folder(),
+            port: free_address().port(),
+            child: None,
+            ends_in_order: false,
+        }
+    }
+
+    /// Variables of its environment.
+    pub fn set_environment(&mut self, environment: Vec<(&'static str, String)>) {
+        self.environment = environment;
+    }
+
+    /// What ends beside it.
+    pub fn set_farewell(&mut self, farewell: Command) {
+        self.farewell = Some(farewell);
+    }
+
+    /// Where it runs.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// It is asked to end, and not killed.
+    pub fn ends_in_order(&mut self) {
+        self.ends_in_order = true;
     }
 
     /// Kills it; what it had on its disk stays.
@@ -50,9 +100,14 @@ impl Engine {
     /// When the system forbids it.
     pub fn stop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // A shell that has started it leaves it as a child.
+            // Scripts that start a server leave it as a child.
             let group = Pid::from_child(&child);
-            kill_process_group(group, Signal::KILL).expect("it was not waited for");
+            let signal = if self.ends_in_order {
+                Signal::TERM
+            } else {
+                Signal::KILL
+            };
+            kill_process_group(group, signal).expect("it was not waited for");
             child.wait().expect("it is a child");
         }
     }
@@ -63,15 +118,16 @@ impl Engine {
     ///
     /// When it is not installed.
     pub fn restart(&mut self) {
-        let child = Command::new(self.program)
+        let child = Command::new(&self.program)
             .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        let program = self.program;
+        let program = self.program.display();
         let child = child.unwrap_or_else(|error| {
             panic!("{program} does not start ({error}): `scripts/need brokers` installs it")
         });
@@ -82,7 +138,73 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.stop();
+        if let Some(farewell) = &mut self.farewell {
+            _ = farewell.status(); // it may have ended by itself
+        }
         _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// An authority with a certificate for 127.0.0.1 and one for a client: `ca.pem`, `server.pem` and
+/// `server.key`, `client.pem` and `client.key`.
+#[derive(Debug)]
+pub struct Certificates(PathBuf);
+
+impl Certificates {
+    /// Makes them.
+    ///
+    /// # Panics
+    ///
+    /// When openssl is not there, or fails.
+    #[expect(clippy::new_without_default, reason = "it runs a program")]
+    pub fn new() -> Self {
+        let made = Self(folder());
+        let settings = "[req]\ndistinguished_name = name\n[name]\n";
+        std::fs::write(made.path("openssl.cnf"), settings).expect("the folder is there");
+        made.make("ca", &["basicConstraints=critical,CA:TRUE"]);
+        made.make("server", &["subjectAltName=IP:127.0.0.1,DNS:localhost"]);
+        made.make("client", &["extendedKeyUsage=clientAuth"]);
+        made
+    }
+
+    fn make(&self, name: &str, extensions: &[&str]) {
+        let mut command = Command::new("openssl");
+        command.current_dir(&self.0).args(
+            "req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+                .split(' '),
+        );
+        if name != "ca" {
+            command.args(["-CA", "ca.pem", "-CAkey", "ca.key"]);
+        }
+        for extension in extensions {
+            command.args(["-addext", extension]);
+        }
+        let made = command
+            .args(["-subj", &format!("/CN={name}")])
+            .args([
+                "-keyout",
+                &format!("{name}.key"),
+                "-out",
+                &format!("{name}.pem"),
+            ])
+            .output();
+        let made = made.expect("openssl is there: `scripts/need brokers` installs it");
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
+    }
+
+    /// Of one of the files.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

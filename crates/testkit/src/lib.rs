@@ -21,7 +21,7 @@ mod server;
 mod site;
 
 pub use client::{Connection, Response};
-pub use engine::Engine;
+pub use engine::{Certificates, Engine};
 pub use load::Load;
 pub use server::{Ended, Server, binary, built};
 pub use site::Site;

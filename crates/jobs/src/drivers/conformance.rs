@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_store::Store;
+use pronghorn_testkit::Engine;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::drivers::testing::Engine;
 use crate::drivers::*;
 use crate::{Headers, Job};
 

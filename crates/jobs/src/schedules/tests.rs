@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use chrono_tz::Tz;
 use pronghorn_metrics::Registry;
+use pronghorn_testkit::Engine;
 use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::clock::{Moments, When};
 use crate::drivers::Settlement;
-use crate::drivers::testing::Engine;
 use crate::metrics::Metrics;
 use crate::pipelines::Work;
 use crate::results::Ended;

@@ -1,12 +1,13 @@
 //! Against a real RabbitMQ. It takes seconds to start, so one does for all.
 
 use pronghorn_config::{Input, Severity, load};
+use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::{Certificates, Engine, free_port};
+use crate::drivers::testing::{client_tls, free_port, rabbitmq};
 use crate::settings::{BrokerAddress, Brokers, DriverSettings, JobsSettings};
 
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
@@ -96,11 +97,11 @@ async fn certificates_are_shown_and_looked_at(tls: u16, certificates: &Certifica
     let mut settings = configured(SHAPES[0], tls);
     let url = format!("amqps://guest:guest@127.0.0.1:{tls}/");
     settings.server.address = BrokerAddress::new(url);
-    settings.server.tls = certificates.client(true);
+    settings.server.tls = client_tls(certificates, true);
     let known = open("p", &settings, Wake::default());
     known.push(vec![Job::default()]).await.unwrap();
 
-    settings.server.tls = certificates.client(false);
+    settings.server.tls = client_tls(certificates, false);
     let unknown = open("p", &settings, Wake::default());
     conformance::unhealthy(&unknown, " is away: ").await;
 
@@ -132,7 +133,7 @@ fn subject(engine: &Engine, queue: &'static str) -> Subject {
 #[tokio::test]
 async fn amqp_conforms_and_survives_a_restart_and_refuses() {
     let (tls, certificates) = (free_port(), Certificates::new());
-    let mut engine = Engine::rabbitmq(tls, &certificates);
+    let mut engine = rabbitmq(tls, &certificates);
     conforms(|name| Box::pin(std::future::ready(subject(&engine, name)))).await;
     let kept = subject(&engine, "q");
     conformance::survives_a_restart(&mut engine, kept).await;

@@ -1,9 +1,10 @@
 //! Against a real beanstalkd.
 
+use pronghorn_testkit::Engine;
+
 use super::*;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::Engine;
 use crate::settings::{BeanstalkServer, BrokerAddress};
 
 fn start(more: &[&str]) -> Engine {

@@ -1,10 +1,12 @@
 //! Against a real NATS.
 
+use pronghorn_testkit::{Certificates, Engine};
+
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::{Certificates, Engine};
+use crate::drivers::testing::client_tls;
 use crate::settings::BrokerAddress;
 
 fn start(settings: &str) -> Engine {
@@ -216,10 +218,10 @@ async fn nats_knows_this_server_by_its_certificate() {
     let mut settings = pipeline(&engine, "q", "");
     let url = format!("tls://127.0.0.1:{}", engine.port());
     settings.server.address = BrokerAddress::new(url);
-    settings.server.tls = certificates.client(true);
+    settings.server.tls = client_tls(&certificates, true);
     let known = open("p", &settings, Wake::default());
     known.push(vec![Job::default()]).await.unwrap();
-    settings.server.tls = certificates.client(false);
+    settings.server.tls = client_tls(&certificates, false);
     let unknown = open("p", &settings, Wake::default());
     conformance::unhealthy(&unknown, " is away: ").await;
     settings.server.tls.root_ca = None;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pronghorn_testkit::Engine;
+
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::{Engine, free_port, tool};
+use crate::drivers::testing::{free_port, tool};
 
 /// An nsqd, and where its HTTP is. It writes what it has in memory when it ends in order, and loses
 /// it when it is killed.

@@ -1,9 +1,11 @@
 //! Against a real Redis.
 
+use pronghorn_testkit::{Certificates, Engine};
+
 use super::*;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::{Certificates, Engine, free_port};
+use crate::drivers::testing::{client_tls, free_port};
 use crate::settings::BrokerAddress;
 
 fn start() -> Engine {
@@ -93,10 +95,10 @@ async fn redis_knows_this_server_by_its_certificate() {
     ]);
     let mut settings = pipeline(&engine, "q", "");
     settings.address = BrokerAddress::new(format!("rediss://127.0.0.1:{tls}"));
-    settings.tls = certificates.client(true);
+    settings.tls = client_tls(&certificates, true);
     let known = open("p", &settings, Wake::default());
     known.push(vec![Job::default()]).await.unwrap();
-    settings.tls = certificates.client(false);
+    settings.tls = client_tls(&certificates, false);
     let unknown = open("p", &settings, Wake::default());
     conformance::unhealthy(&unknown, " is away: ").await;
     settings.tls.root_ca = None;
