@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\LockEntry;
+
 /**
  * A lock that all workers share, by an entry of a storage. It ends by itself, so that the death of
  * its owner holds nobody up for long.
@@ -16,7 +18,8 @@ final class Lock
     /** Seconds between two tries. */
     private const LOOK = 0.002;
 
-    /** What is kept while it is held: the owner and the token. */
+    private readonly LockEntry $entry;
+    /** Who has it, while it is held by this one. */
     private ?string $held = null;
     private int $token = 0;
 
@@ -29,6 +32,7 @@ final class Lock
         if (!($ttl > 0)) {
             throw new \ValueError('A lock is held for more than 0 seconds.');
         }
+        $this->entry = new LockEntry($store, $name);
     }
 
     /**
@@ -52,8 +56,7 @@ final class Lock
     /** Begins its time anew; false: it has ended, and another one may have it. */
     public function renew(): bool
     {
-        return $this->held !== null
-            && $this->store->compareAndSwap($this->key(), $this->held, $this->held, $this->ttl);
+        return $this->held !== null && $this->entry->renew($this->held, $this->ttl);
     }
 
     /** Gives it back; false: it had ended before. */
@@ -61,15 +64,13 @@ final class Lock
     {
         $held = $this->held;
         $this->held = null;
-        // What is there for a moment longer is nobody's: whoever else acquires it finds another
-        // value.
-        return $held !== null
-            && $this->store->compareAndSwap($this->key(), $held, '', 0.001);
+
+        return $held !== null && $this->entry->give($held);
     }
 
     public function isHeld(): bool
     {
-        return $this->held !== null && $this->store->get($this->key()) === $this->held;
+        return $this->held !== null && $this->entry->owner() === $this->held;
     }
 
     /** That of the last acquisition. */
@@ -81,19 +82,12 @@ final class Lock
     private function try(): bool
     {
         $mine = \bin2hex(\random_bytes(16));
-        $isMine = $this->store->add($this->key(), $mine, $this->ttl)
-            || $this->store->compareAndSwap($this->key(), '', $mine, $this->ttl);
-        if (!$isMine) {
+        if (!$this->entry->take($mine, $this->ttl)) {
             return false;
         }
         $this->held = $mine;
         $this->token = $this->store->increment("lock-token\0$this->name");
 
         return true;
-    }
-
-    private function key(): string
-    {
-        return "lock\0$this->name";
     }
 }

@@ -5,45 +5,37 @@ declare(strict_types=1);
 namespace Pronghorn\Laravel\Cache;
 
 use Illuminate\Cache\Lock;
+use Pronghorn\Cache\Internal\LockEntry;
 use Pronghorn\Cache\Store;
 
-/** A lock of Laravel in a storage of the server: an entry that names its owner. */
+/** A lock of Laravel in a storage of the server. */
 final class PronghornLock extends Lock
 {
-    /** Who has a lock that was given back, for the moment until its entry ends. */
-    private const NOBODY = '';
+    private readonly LockEntry $entry;
 
-    public function __construct(private readonly Store $store, string $name, int $seconds, ?string $owner = null)
+    public function __construct(Store $store, string $name, int $seconds, ?string $owner = null)
     {
         parent::__construct($name, $seconds, $owner);
+        $this->entry = new LockEntry($store, $name);
     }
 
     public function acquire()
     {
-        $ttl = $this->seconds > 0 ? (float) $this->seconds : null;
-
-        return $this->store->add($this->key(), $this->owner, $ttl)
-            || $this->store->compareAndSwap($this->key(), self::NOBODY, $this->owner, $ttl);
+        return $this->entry->take($this->owner, $this->seconds > 0 ? (float) $this->seconds : null);
     }
 
     public function release()
     {
-        // Not a look and then a deletion: between the two another one may have acquired it.
-        return $this->store->compareAndSwap($this->key(), $this->owner, self::NOBODY, 0.001);
+        return $this->entry->give($this->owner);
     }
 
     public function forceRelease()
     {
-        $this->store->delete($this->key());
+        $this->entry->remove();
     }
 
     protected function getCurrentOwner()
     {
-        return (string) $this->store->get($this->key(), self::NOBODY);
-    }
-
-    private function key(): string
-    {
-        return "lock\0$this->name";
+        return $this->entry->owner();
     }
 }

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Symfony\Lock;
 
+use Pronghorn\Cache\Internal\LockEntry;
 use Pronghorn\Cache\Store;
 use Symfony\Component\Lock\Exception\InvalidTtlException;
 use Symfony\Component\Lock\Exception\LockConflictedException;
@@ -11,13 +12,10 @@ use Symfony\Component\Lock\Key;
 use Symfony\Component\Lock\PersistingStoreInterface;
 use Symfony\Component\Lock\Store\ExpiringStoreTrait;
 
-/** Locks of Symfony in a storage of the server: entries that name their owner. */
+/** Locks of Symfony in a storage of the server. */
 final class PronghornStore implements PersistingStoreInterface
 {
     use ExpiringStoreTrait;
-
-    /** Who has a lock that was given back, for the moment until its entry ends. */
-    private const NOBODY = '';
 
     /** @param float $initialTtl seconds for which a lock is held before somebody says for how long */
     public function __construct(private readonly Store $store, private readonly float $initialTtl = 300.0)
@@ -30,11 +28,8 @@ final class PronghornStore implements PersistingStoreInterface
     public function save(Key $key): void
     {
         $key->reduceLifetime($this->initialTtl);
-        $owner = $this->owner($key);
-        $isOurs = $this->store->add(self::name($key), $owner, $this->initialTtl)
-            || $this->store->compareAndSwap(self::name($key), self::NOBODY, $owner, $this->initialTtl)
-            || $this->store->compareAndSwap(self::name($key), $owner, $owner, $this->initialTtl);
-        if (!$isOurs) {
+        [$entry, $owner] = [$this->entry($key), $this->owner($key)];
+        if (!$entry->take($owner, $this->initialTtl) && !$entry->renew($owner, $this->initialTtl)) {
             throw new LockConflictedException();
         }
         $this->checkNotExpired($key);
@@ -46,10 +41,8 @@ final class PronghornStore implements PersistingStoreInterface
             throw new InvalidTtlException("The TTL is $ttl: it must be above 0.");
         }
         $key->reduceLifetime($ttl);
-        $owner = $this->owner($key);
-        $isOurs = $this->store->compareAndSwap(self::name($key), $owner, $owner, $ttl)
-            || $this->store->add(self::name($key), $owner, $ttl);
-        if (!$isOurs) {
+        [$entry, $owner] = [$this->entry($key), $this->owner($key)];
+        if (!$entry->renew($owner, $ttl) && !$entry->take($owner, $ttl)) {
             throw new LockConflictedException();
         }
         $this->checkNotExpired($key);
@@ -57,13 +50,12 @@ final class PronghornStore implements PersistingStoreInterface
 
     public function delete(Key $key): void
     {
-        // Not a look and then a deletion: between the two another one may have acquired it.
-        $this->store->compareAndSwap(self::name($key), $this->owner($key), self::NOBODY, 0.001);
+        $this->entry($key)->give($this->owner($key));
     }
 
     public function exists(Key $key): bool
     {
-        return $this->store->get(self::name($key)) === $this->owner($key);
+        return $this->entry($key)->owner() === $this->owner($key);
     }
 
     private function owner(Key $key): string
@@ -75,8 +67,8 @@ final class PronghornStore implements PersistingStoreInterface
         return $key->getState(self::class);
     }
 
-    private static function name(Key $key): string
+    private function entry(Key $key): LockEntry
     {
-        return "lock\0$key";
+        return new LockEntry($this->store, (string) $key);
     }
 }

@@ -1,0 +1,55 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache\Internal;
+
+use Pronghorn\Cache\Store;
+
+/**
+ * The entry of a storage that a lock is: it names its owner, an empty text nobody. Each step is one
+ * step of the storage: between a look and a change another one may have acquired it.
+ */
+final class LockEntry
+{
+    private const NOBODY = '';
+    /** Seconds for which an entry that was given back is there as nobody's. */
+    private const REST = 0.001;
+
+    private readonly string $key;
+
+    public function __construct(private readonly Store $store, string $name)
+    {
+        $this->key = "lock\0$name";
+    }
+
+    /** Where it is nobody's. */
+    public function take(string $owner, ?float $ttl): bool
+    {
+        return $this->store->add($this->key, $owner, $ttl)
+            || $this->store->compareAndSwap($this->key, self::NOBODY, $owner, $ttl);
+    }
+
+    /** Begins the time of its owner anew. */
+    public function renew(string $owner, float $ttl): bool
+    {
+        return $this->store->compareAndSwap($this->key, $owner, $owner, $ttl);
+    }
+
+    /** False: it was another one's, or nobody's. */
+    public function give(string $owner): bool
+    {
+        return $this->store->compareAndSwap($this->key, $owner, self::NOBODY, self::REST);
+    }
+
+    /** Takes it from whoever has it. */
+    public function remove(): void
+    {
+        $this->store->delete($this->key);
+    }
+
+    public function owner(): string
+    {
+        return (string) $this->store->get($this->key, self::NOBODY);
+    }
+}
