@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pronghorn_server::reports::{Group, Report, Reports, groups};
 
 use crate::arguments::{Arguments, Crashes};
-use crate::exit::{Exit, failed, say};
+use crate::exit::{Exit, failed, say, say_json};
 use crate::folders;
 
 pub(crate) fn run(arguments: &Arguments, options: &Crashes) -> Exit {
@@ -40,13 +40,7 @@ fn tell(found: &[Report], reports: &Reports, options: &Crashes) -> Exit {
             say(&shown(report));
             Exit::Done
         }
-        _ if options.json => {
-            match serde_json::to_string_pretty(found) {
-                Ok(json) => say(&format!("{json}\n")),
-                Err(error) => return failed(&error.to_string()),
-            }
-            Exit::Done
-        }
+        _ if options.json => say_json(&found).unwrap_or_else(|error| failed(&error)),
         (_, []) => {
             say(&format!("No reports in {}\n", reports.folder().display()));
             Exit::Done

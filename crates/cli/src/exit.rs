@@ -8,6 +8,8 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
+
 /// How the command ends. The numbers are documented in `docs/reference/command-line.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -44,6 +46,13 @@ pub(crate) fn misused(message: &str) -> Exit {
 /// Data, on stdout.
 pub(crate) fn say(text: &str) {
     print!("{text}");
+}
+
+/// The same as JSON, for programs.
+pub(crate) fn say_json(value: &impl Serialize) -> Result<Exit, String> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
+    say(&format!("{text}\n"));
+    Ok(Exit::Done)
 }
 
 /// What is not data, on stderr.

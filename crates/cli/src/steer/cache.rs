@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::text::{bytes, columns, line};
 use super::{Task, over_rpc};
 use crate::arguments::{Cache, CacheCommand};
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -59,12 +59,9 @@ pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> 
                 .await
                 .map_err(without_section)?;
             if cache.json {
-                let text =
-                    serde_json::to_string_pretty(&list).map_err(|error| error.to_string())?;
-                say(&format!("{text}\n"));
-            } else {
-                say(&table(&list));
+                return say_json(&list);
             }
+            say(&table(&list));
             return Ok(Exit::Done);
         }
         Some(CacheCommand::Get { storage, key }) => {

@@ -9,7 +9,7 @@ use super::boxes::ago;
 use super::text::{columns, line, time};
 use super::{Task, over_rpc};
 use crate::arguments::{Schedules, SchedulesCommand};
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -45,12 +45,9 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
         None => {
             let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
             if schedules.json {
-                let text =
-                    serde_json::to_string_pretty(&list).map_err(|error| error.to_string())?;
-                say(&format!("{text}\n"));
-            } else {
-                say(&table(&list));
+                return say_json(&list);
             }
+            say(&table(&list));
             return Ok(Exit::Done);
         }
         Some(SchedulesCommand::Show { name }) => {
@@ -58,12 +55,9 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
             let found = list.schedules.into_iter().find(|it| it.name == *name);
             let schedule = found.ok_or_else(|| format!("there is no schedule `{}`", line(name)))?;
             if schedules.json {
-                let text =
-                    serde_json::to_string_pretty(&schedule).map_err(|error| error.to_string())?;
-                say(&format!("{text}\n"));
-            } else {
-                say(&runs(&schedule));
+                return say_json(&schedule);
             }
+            say(&runs(&schedule));
             return Ok(Exit::Done);
         }
         Some(SchedulesCommand::Run { name }) => ("schedules.Run", name),

@@ -8,7 +8,7 @@ use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::over_rpc;
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 use crate::steer::boxes::{ago, size};
 use crate::steer::text::{columns, line, lines};
 
@@ -51,7 +51,7 @@ pub(super) async fn list(
     let argument = serde_json::json!({"pipeline": pipeline.unwrap_or_default()});
     let listed: Listed = over_rpc::ask(client, "jobs.DeadLetters", &argument).await?;
     if json {
-        return as_json(&listed);
+        return say_json(&listed);
     }
     let cells: Vec<_> = listed.letters.iter().map(Headline::cells).collect();
     say(&columns(
@@ -81,7 +81,7 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
     let argument = serde_json::json!({"id": id});
     let letter: Letter = over_rpc::ask(client, "jobs.Show", &argument).await?;
     if json {
-        return as_json(&letter);
+        return say_json(&letter);
     }
     let mut out = String::new();
     let mut entry = |name: &str, value: &str| {
@@ -111,10 +111,4 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
 fn since(milliseconds: u64) -> Duration {
     let then = SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
     then.elapsed().unwrap_or_default()
-}
-
-fn as_json(value: &impl Serialize) -> Result<Exit, String> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())?;
-    say(&format!("{text}\n"));
-    Ok(Exit::Done)
 }

@@ -4,7 +4,7 @@ use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::over_rpc;
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 use crate::steer::text::{columns, line};
 
 #[derive(Serialize, Deserialize)]
@@ -47,9 +47,7 @@ const HEADS: [&str; 10] = [
 pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String> {
     let rows: Rows = over_rpc::ask(client, "jobs.Overview", &serde_json::json!({})).await?;
     if json {
-        let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?;
-        say(&format!("{text}\n"));
-        return Ok(Exit::Done);
+        return say_json(&rows);
     }
     let cells: Vec<_> = rows.pipelines.iter().map(Row::cells).collect();
     say(&columns(HEADS, &cells));
