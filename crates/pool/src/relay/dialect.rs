@@ -4,7 +4,6 @@ use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, Header, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{self, Message};
 use pronghorn_wire::{Codec, DecodeError, Head};
-use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::call::{CallError, Payload};
@@ -152,61 +151,15 @@ impl Dialect {
         }
     }
 
-    /// Whether a frame may be one of those that belong to no call.
-    pub(crate) fn may_be_aside(&self, item: &Item) -> bool {
-        matches!((self, item), (Self::Native, Item::Frame { context, .. })
-            if native::is_aside(context))
-    }
-
-    /// A method that a worker calls, and its argument, which is taken out of the frame.
-    pub(crate) fn question_of(&self, item: &mut Item) -> Option<(native::Question, Bytes)> {
+    /// What a frame says beside any call, and its body.
+    pub(crate) fn aside<'i>(
+        &self,
+        item: &'i mut Item,
+    ) -> Option<(native::Aside<'i>, &'i mut Content)> {
         match (self, item) {
             (Self::Native, Item::Frame { context, body, .. }) => {
-                let question = native::question(context)?;
-                let nothing = Content::from(Bytes::new());
-                Some((question, std::mem::replace(body, nothing).into()))
+                Some((native::aside(context)?, body))
             }
-            _ => None,
-        }
-    }
-
-    /// Whether a frame asks for new workers, at whatever time; and whether because its cache is
-    /// full.
-    pub(crate) fn asks_for_renewal(&self, item: &Item) -> Option<bool> {
-        match (self, item) {
-            (Self::Native, Item::Frame { context, .. }) => native::asks_for_renewal(context),
-            _ => None,
-        }
-    }
-
-    /// What a worker says of the application, at whatever time.
-    pub(crate) fn remark(&self, item: &Item) -> Option<native::Thrown> {
-        match (self, item) {
-            (Self::Native, Item::Frame { context, .. }) => native::remark(context),
-            _ => None,
-        }
-    }
-
-    /// A record that the application makes, at whatever time.
-    pub(crate) fn log_entry(&self, item: &Item) -> Option<native::LogEntry> {
-        match (self, item) {
-            (Self::Native, Item::Frame { context, .. }) => native::log_entry(context),
-            _ => None,
-        }
-    }
-
-    /// What PHP would write to its log, at whatever time.
-    pub(crate) fn php_message<'i>(&self, item: &'i Item) -> Option<Cow<'i, str>> {
-        match (self, item) {
-            (Self::Native, Item::Frame { context, .. }) => native::php_message(context),
-            _ => None,
-        }
-    }
-
-    /// What the application has counted, at whatever time.
-    pub(crate) fn counts<'i>(&self, item: &'i Item) -> Option<&'i [u8]> {
-        match (self, item) {
-            (Self::Native, Item::Frame { context, .. }) => native::counts(context),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ use pronghorn_base::Timer;
 use pronghorn_process::Exit;
 use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
-use pronghorn_wire::native::Thrown;
+use pronghorn_wire::native::{Aside, Thrown};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
@@ -180,45 +180,38 @@ impl Relay {
 
     /// Takes what belongs to no call.
     fn is_aside(&mut self, item: &mut Item) -> bool {
-        if !self.dialect.may_be_aside(item) {
+        let Some((aside, body)) = self.dialect.aside(item) else {
             return false;
-        }
-        if let Some(full) = self.dialect.asks_for_renewal(item) {
-            self.wishes = self.wishes.saturating_add(1);
-            self.slot_handle.asks_for_renewal(full);
-            return true;
-        }
-        let remark = self.dialect.remark(item);
-        if let Some(remark) = &remark {
-            self.tell_remark(remark);
-            return true;
-        }
-        if let Some(changes) = self.dialect.counts(item) {
-            self.slot_handle.count_for_application(changes);
-            return true;
-        }
-        if let Some((question, argument)) = self.dialect.question_of(item)
-            && let Some(methods) = &self.settings.methods
-        {
-            let calling = methods.call(&question.method, argument);
-            // A worker that gave up waiting may ask again before it is answered.
-            if !self.asked.sends() {
-                self.asked = Asked::new(question.number, calling);
+        };
+        match aside {
+            Aside::Renewal { full } => {
+                self.wishes = self.wishes.saturating_add(1);
+                self.slot_handle.asks_for_renewal(full);
             }
-            // It reads the answer before it begins another call.
-            self.reclaim();
-            return true;
+            Aside::Remark(remark) => self.tell_remark(&remark),
+            Aside::Counts(changes) => self.slot_handle.count_for_application(changes),
+            Aside::Question(question) => {
+                let Some(methods) = &self.settings.methods else {
+                    return false;
+                };
+                let argument = std::mem::replace(body, Bytes::new().into());
+                let calling = methods.call(&question.method, argument.into());
+                // A worker that gave up waiting may ask again before it is answered.
+                if !self.asked.sends() {
+                    self.asked = Asked::new(question.number, calling);
+                }
+                // It reads the answer before it begins another call.
+                self.reclaim();
+            }
+            Aside::PhpMessage(text) => {
+                self.slot_handle.log_message(self.under_way.as_ref(), &text);
+            }
+            Aside::Log(entry) => {
+                let call = self.under_way.as_ref().map(|of| of.payload.as_ref());
+                self.slot_handle.log(call, &entry);
+            }
         }
-        if let Some(text) = self.dialect.php_message(item) {
-            self.slot_handle.log_message(self.under_way.as_ref(), &text);
-            return true;
-        }
-        let entry = self.dialect.log_entry(item);
-        if let Some(entry) = &entry {
-            let call = self.under_way.as_ref().map(|of| of.payload.as_ref());
-            self.slot_handle.log(call, entry);
-        }
-        entry.is_some()
+        true
     }
 
     /// Gets on with the answer to what the worker asked, as far as that is possible now.

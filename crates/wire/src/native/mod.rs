@@ -324,24 +324,24 @@ pub struct Thrown {
     pub trace: String,
 }
 
-/// Whether a context asks for new workers, because the sender's cache of code is of no more use to
-/// it; and whether because it was full, and not reset. It belongs to no call, and [`decode`] passes
-/// over it.
-pub fn asks_for_renewal(context: &[u8]) -> Option<bool> {
-    match context {
-        [KIND_RENEW, _, small, 0, _, _, _, _] => Some(*small == 2),
-        _ => None,
-    }
-}
-
-/// What a worker found wrong with the application, and went on: `None` where a context is no such
-/// message, or makes no sense. It belongs to no call, and [`decode`] passes over it.
-pub fn remark(context: &[u8]) -> Option<Thrown> {
-    let [KIND_REMARK, _, _, _, _, _, _, _, rest @ ..] = context else {
-        return None;
-    };
-    let mut input = Reader { rest };
-    input.thrown().ok().filter(|_| input.rest.is_empty())
+/// What a worker says beside its call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Aside<'a> {
+    /// It asks for new workers, because its cache of code is of no more use to it.
+    Renewal {
+        /// The cache was full, and not reset.
+        full: bool,
+    },
+    /// It found something wrong with the application, and went on.
+    Remark(Thrown),
+    /// A record that the application makes.
+    Log(LogEntry),
+    /// What the application has counted, as a JSON list.
+    Counts(&'a [u8]),
+    /// What PHP itself wants to be logged.
+    PhpMessage(Cow<'a, str>),
+    /// A method of the server that it calls; the argument is the body, as JSON.
+    Question(Question),
 }
 
 /// A record that an application makes.
@@ -355,53 +355,7 @@ pub struct LogEntry {
     pub context: String,
 }
 
-/// What a worker wants to be logged: `None` where a context is no such message, or makes no sense.
-/// It comes at any time, and [`decode`] passes over it.
-pub fn log_entry(context: &[u8]) -> Option<LogEntry> {
-    let [KIND_LOG, _, level, 0, _, _, _, _, rest @ ..] = context else {
-        return None;
-    };
-    let mut input = Reader { rest };
-    let message = input.len().and_then(|len| input.text(len)).ok()?;
-    Some(LogEntry {
-        level: *level,
-        message,
-        context: input.text(input.rest.len()).ok()?,
-    })
-}
-
-/// What an application has counted, as a JSON list: `None` where a context is no such message. It
-/// comes at any time, and [`decode`] passes over it.
-pub fn counts(context: &[u8]) -> Option<&[u8]> {
-    match context {
-        [KIND_COUNTS, _, 0, 0, _, _, _, _, changes @ ..] => Some(changes),
-        _ => None,
-    }
-}
-
-/// What PHP itself wants to be logged: `None` where a context is no such message. It comes at any
-/// time, and [`decode`] passes over it.
-pub fn php_message(context: &[u8]) -> Option<Cow<'_, str>> {
-    match context {
-        [KIND_MESSAGE, _, _, _, _, _, _, _, text @ ..] => Some(String::from_utf8_lossy(text)),
-        _ => None,
-    }
-}
-
-/// Whether a context may be of a message that belongs to no call: [`asks_for_renewal`],
-/// [`remark`], [`log_entry`], [`counts`], [`php_message`] or [`question`]. All others are for
-/// [`decode`].
-pub fn is_aside(context: &[u8]) -> bool {
-    let kind = context.first();
-    kind.is_some_and(|kind| {
-        matches!(
-            *kind,
-            KIND_RENEW | KIND_REMARK | KIND_LOG | KIND_ASK | KIND_COUNTS | KIND_MESSAGE
-        )
-    })
-}
-
-/// A method of the server that a worker calls; the argument is the body, as JSON.
+/// A method of the server that a worker calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The worker's number for it, which the answer repeats.
@@ -410,15 +364,35 @@ pub struct Question {
     pub method: String,
 }
 
-/// What a worker asks: `None` where a context is no such message. It comes while the worker has a
-/// call, and [`decode`] refuses it.
-pub fn question(context: &[u8]) -> Option<Question> {
-    let [KIND_ASK, _, 0, 0, a, b, c, d, method @ ..] = context else {
-        return None;
-    };
-    Some(Question {
-        number: u32::from_le_bytes([*a, *b, *c, *d]),
-        method: String::from_utf8_lossy(method).into_owned(),
+/// What belongs to no call: `None` where a context is another message, or makes no sense. It comes
+/// at any time, a question while the worker has a call. [`decode`] passes over all of them but
+/// questions, which it refuses.
+pub fn aside(context: &[u8]) -> Option<Aside<'_>> {
+    Some(match context {
+        [KIND_RENEW, _, small, 0, _, _, _, _] => Aside::Renewal { full: *small == 2 },
+        [KIND_REMARK, _, _, _, _, _, _, _, rest @ ..] => {
+            let mut input = Reader { rest };
+            let thrown = input.thrown().ok().filter(|_| input.rest.is_empty());
+            Aside::Remark(thrown?)
+        }
+        [KIND_LOG, _, level, 0, _, _, _, _, rest @ ..] => {
+            let mut input = Reader { rest };
+            let message = input.len().and_then(|len| input.text(len)).ok()?;
+            Aside::Log(LogEntry {
+                level: *level,
+                message,
+                context: input.text(input.rest.len()).ok()?,
+            })
+        }
+        [KIND_COUNTS, _, 0, 0, _, _, _, _, changes @ ..] => Aside::Counts(changes),
+        [KIND_MESSAGE, _, _, _, _, _, _, _, text @ ..] => {
+            Aside::PhpMessage(String::from_utf8_lossy(text))
+        }
+        [KIND_ASK, _, 0, 0, a, b, c, d, method @ ..] => Aside::Question(Question {
+            number: u32::from_le_bytes([*a, *b, *c, *d]),
+            method: String::from_utf8_lossy(method).into_owned(),
+        }),
+        _ => return None,
     })
 }
 

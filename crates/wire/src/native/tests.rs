@@ -358,13 +358,13 @@ fn a_worker_that_wants_to_be_renewed_says_why() {
     for (small, full) in [(1, false), (2, true), (99, false)] {
         let mut context = Vec::new();
         put_envelope(&mut context, KIND_RENEW, IGNORABLE, small, 1);
-        assert_eq!(asks_for_renewal(&context), Some(full));
+        assert_eq!(aside(&context), Some(Aside::Renewal { full }));
         assert_eq!(
             decode(&Bytes::from(context.clone())).unwrap(),
             Message::Ignorable
         );
         context.pop();
-        assert_eq!(asks_for_renewal(&context), None);
+        assert_eq!(aside(&context), None);
     }
 }
 
@@ -383,18 +383,18 @@ fn a_remark_has_the_shape_of_an_error() {
         line: 7,
         trace: String::new(),
     };
-    assert_eq!(remark(&context), Some(expected));
+    assert_eq!(aside(&context), Some(Aside::Remark(expected)));
     assert_eq!(
         decode(&Bytes::from(context.clone())).unwrap(),
         Message::Ignorable
     );
     let longer = [&*context, b"."].concat();
-    assert_eq!(remark(&longer), None, "bytes are left over");
+    assert_eq!(aside(&longer), None, "bytes are left over");
     for end in 0..context.len() {
-        assert_eq!(remark(&context[..end]), None, "cut at {end}");
+        assert_eq!(aside(&context[..end]), None, "cut at {end}");
     }
     context[0] = KIND_RENEW;
-    assert_eq!(remark(&context), None);
+    assert_eq!(aside(&context), None);
 }
 
 #[test]
@@ -438,16 +438,16 @@ fn an_application_names_its_route_and_writes_records() {
         message: "Lost.".into(),
         context: "{\"a\":1}".into(),
     };
-    assert_eq!(log_entry(&context), Some(entry));
+    assert_eq!(aside(&context), Some(Aside::Log(entry)));
     assert_eq!(
         decode(&Bytes::from(context.clone())).unwrap(),
         Message::Ignorable
     );
     for end in 0..17 {
-        assert_eq!(log_entry(&context[..end]), None, "cut at {end}");
+        assert_eq!(aside(&context[..end]), None, "cut at {end}");
     }
     context[0] = KIND_RENEW;
-    assert_eq!(log_entry(&context), None);
+    assert_eq!(aside(&context), None);
 }
 
 #[test]
@@ -455,13 +455,10 @@ fn php_says_what_it_would_write_to_its_log() {
     let mut context = Vec::new();
     put_envelope(&mut context, KIND_MESSAGE, IGNORABLE, 0, 7);
     context.extend_from_slice(b"PHP Warning:  \xff");
-    assert!(is_aside(&context));
-    assert_eq!(
-        php_message(&context).as_deref(),
-        Some("PHP Warning:  \u{fffd}")
-    );
+    let said = Aside::PhpMessage("PHP Warning:  \u{fffd}".into());
+    assert_eq!(aside(&context), Some(said));
     for end in 0..8 {
-        assert_eq!(php_message(&context[..end]), None, "cut at {end}");
+        assert_eq!(aside(&context[..end]), None, "cut at {end}");
     }
     assert_eq!(decode(&Bytes::from(context)).unwrap(), Message::Ignorable);
 }
