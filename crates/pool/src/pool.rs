@@ -472,8 +472,11 @@ impl Shared {
     /// before the lock is given back.
     fn publish_queue(&self, guarded: &Guarded) {
         let core = &guarded.core;
-        self.stats
-            .set_waiting(core.waiting(), core.oldest(), core.stalled());
+        // Most of the time nobody waits, and nobody did.
+        if core.waiting() > 0 || self.stats.waiting() > 0 {
+            self.stats
+                .set_waiting(core.waiting(), core.oldest(), core.stalled());
+        }
     }
 
     fn admit(&self, call: Call, now: Instant, ahead: Ahead) {

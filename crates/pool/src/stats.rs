@@ -199,10 +199,6 @@ impl QueueStats {
                 micros(moment.saturating_duration_since(self.start)).saturating_add(1)
             })
         };
-        // Most of the time nobody waits, and nobody did.
-        if waiting == 0 && self.waiting.load(Relaxed) == 0 {
-            return;
-        }
         self.waiting.store(waiting, Relaxed);
         self.oldest.store(number(oldest), Relaxed);
         self.stalled.store(number(stalled), Relaxed);
