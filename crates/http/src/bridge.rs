@@ -367,7 +367,7 @@ impl PoolHandler {
                 return Response::plain(status, &format!("{error}\n"));
             }
             CallError::Unencodable(Unencodable::Pool(why)) => return self.fail(request, why, why),
-            CallError::Refused(_) => {
+            CallError::Refused(_) | CallError::NotBegun => {
                 let mut response = Response::status_only(status);
                 response.fields.push("Retry-After", error::RETRY_AFTER);
                 return response;

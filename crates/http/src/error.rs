@@ -12,6 +12,7 @@ pub(crate) fn status(error: &CallError, internal: u16) -> u16 {
         CallError::Refused(
             Refused::QueueFull | Refused::WaitedTooLong | Refused::NoWorker | Refused::Stopping,
         ) => 503,
+        CallError::NotBegun => 503,
         CallError::Unencodable(Unencodable::Request(_)) => 400,
         // Somebody has to change the settings.
         CallError::Unencodable(Unencodable::Pool(_)) => 500,

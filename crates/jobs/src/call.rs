@@ -24,6 +24,8 @@ pub(crate) struct JobCall {
     pub(crate) deadline: Option<Duration>,
     /// The reply is to have what the handler returns.
     pub(crate) wants_result: bool,
+    /// Its pipeline takes it back as if it had never been taken.
+    pub(crate) can_go_back: bool,
 }
 
 /// What RoadRunner's packages read in a frame's context; keys in its order.
@@ -55,6 +57,10 @@ impl Payload for JobCall {
     /// The pipeline gives it again, and counts.
     fn repeatable(&self) -> bool {
         false
+    }
+
+    fn waits_elsewhere(&self) -> bool {
+        self.can_go_back
     }
 
     fn describe(&self) -> String {
@@ -121,6 +127,7 @@ mod tests {
             driver: "memory",
             deadline: None,
             wants_result: false,
+            can_go_back: true,
         };
         let dispatch = Dispatch {
             number: 1,

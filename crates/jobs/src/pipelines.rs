@@ -611,12 +611,13 @@ impl Pipelines {
     }
 
     /// Waits for a job for one of so many free workers of a pool: the best one of its pipelines.
-    /// Cancel safe.
+    /// Where none is free, the job is to be at hand for one, and comes from a pipeline whose jobs
+    /// are this server's own: others may have free workers for the rest. Cancel safe.
     pub(crate) async fn next(&self, pool: &str, free: usize) -> Work {
         let wake = self.wake_of(pool);
         loop {
             let now = Instant::now();
-            if let Some(work) = self.take(pool, now) {
+            if let Some(work) = self.take(pool, free, now) {
                 return work;
             }
             self.want(pool, free);
@@ -652,7 +653,7 @@ impl Pipelines {
         mine.map(|pipeline| of(pipeline)).collect()
     }
 
-    fn take(&self, pool: &str, now: Instant) -> Option<Work> {
+    fn take(&self, pool: &str, free: usize, now: Instant) -> Option<Work> {
         let mut state = lock(&self.0.state);
         let State {
             pipelines,
@@ -667,6 +668,9 @@ impl Pipelines {
         let until = pipelines.range::<str, _>(until);
         let has_job = |(_, pipeline): (_, &Arc<Pipeline>)| {
             if pipeline.pool != pool || pipeline.places_left() == 0 {
+                return None;
+            }
+            if free == 0 && !pipeline.is_ours() {
                 return None;
             }
             let head = pipeline.driver.head(now)?;
@@ -737,9 +741,14 @@ impl Pipeline {
         self.driver.next_due()
     }
 
+    /// Whether nobody but this server has its jobs.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.driver_name, "memory" | "embedded" | "boltdb")
+    }
+
     /// Jobs of a batch are told by this server alone.
     fn expect_ours(&self) -> Result<(), PipelineError> {
-        if matches!(self.driver_name, "memory" | "embedded" | "boltdb") {
+        if self.is_ours() {
             return Ok(());
         }
         let (name, driver) = (&self.name, self.driver_name);

@@ -28,6 +28,10 @@ impl<R: Runners> Runners for Traced<R> {
         self.runners.places()
     }
 
+    fn room(&self) -> usize {
+        self.runners.room()
+    }
+
     fn run(&self, mut call: JobCall) -> BoxFuture<'static, Outcome> {
         let Some(recorder) = &self.recorder else {
             return self.runners.run(call);
@@ -92,6 +96,7 @@ impl JobTrace {
     fn end(self, outcome: &Outcome) {
         let took = self.start.elapsed();
         let error = match outcome {
+            Outcome::NotBegun => return, // nothing has happened
             Outcome::Answered(_) | Outcome::Replied(..) | Outcome::Dropped(_) => None,
             Outcome::Reported(why) | Outcome::NotTaken(why) | Outcome::Lost(why) => Some(why),
         };
@@ -155,6 +160,10 @@ mod tests {
             1
         }
 
+        fn room(&self) -> usize {
+            0
+        }
+
         fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
             let told = call
                 .job
@@ -184,6 +193,7 @@ mod tests {
             driver: "memory",
             deadline: None,
             wants_result: false,
+            can_go_back: true,
         }
     }
 

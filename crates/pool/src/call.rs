@@ -72,6 +72,12 @@ pub trait Payload: Send + Sync + 'static {
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
+    /// Whether its maker has a place for it: one that a worker was given for later, and has not
+    /// begun, then ends as [`CallError::NotBegun`] instead of waiting in the pool's queue.
+    fn waits_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Whether all of it is here, so that nobody has to be there while it runs.
     fn is_complete(&self) -> bool {
         true
@@ -311,6 +317,9 @@ pub enum CallError {
     /// The load's: there was no place, or no worker in time. Nothing was done.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// A worker had it for later and did not come to it. Nothing was done.
+    #[error("no worker has begun it")]
+    NotBegun,
     /// The request's: it can't be written for this worker. Nothing was done.
     #[error("the request can't be passed on: {0}")]
     Unencodable(#[from] Unencodable),

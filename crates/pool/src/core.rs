@@ -313,6 +313,11 @@ impl<C, T: Clone> Core<C, T> {
         None
     }
 
+    /// How many calls busy workers would take for when they are done with those they have.
+    pub(crate) fn room(&self) -> usize {
+        self.room
+    }
+
     /// A worker has so many calls less ahead, and gets no other one before it is
     /// [freed](Self::freed).
     pub(crate) fn took_back(&mut self, id: SlotId, calls: usize) {

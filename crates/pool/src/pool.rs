@@ -697,11 +697,16 @@ impl SlotHandle {
             return; // without a look at the clock
         }
         let now = Instant::now();
-        for call in calls {
-            // One whose client has left would stay in the queue.
-            if !call.is_unwanted() {
-                self.shared.admit(call, now, Ahead::MayNot);
-            }
+        // One whose client has left would stay in the queue.
+        let wanted = calls.into_iter().filter(|call| !call.is_unwanted());
+        let (elsewhere, here): (Vec<_>, Vec<_>) =
+            wanted.partition(|call| call.payload.waits_elsewhere());
+        for call in here {
+            self.shared.admit(call, now, Ahead::MayNot);
+        }
+        // The last one first, for those who put each in front of what they have.
+        for call in elsewhere.into_iter().rev() {
+            call.fail(CallError::NotBegun);
         }
     }
 
@@ -946,6 +951,12 @@ impl Pool {
     /// How many workers are up. Asks nobody.
     pub fn workers(&self) -> usize {
         self.shared.roster.len()
+    }
+
+    /// How many calls its busy workers would take for when they are done with those they have: none
+    /// unless these are quick.
+    pub fn room(&self) -> usize {
+        self.shared.lock().core.room()
     }
 
     /// Lets workers that are free say that they hear.

@@ -53,6 +53,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
             tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
             return Judged::quietly(Settlement::Release, None);
         }
+        Outcome::NotBegun => return Judged::quietly(Settlement::Release, None),
         Outcome::Dropped(why) => {
             tracing::debug!(target: "jobs", id = job.id, "{why}");
             return Judged::quietly(Settlement::Ack, Some(End::Dropped(why)));

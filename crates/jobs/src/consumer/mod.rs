@@ -48,6 +48,9 @@ pub(crate) trait Runners: Send + Sync + 'static {
     /// How many jobs they can run at a time, now.
     fn places(&self) -> usize;
 
+    /// How many more they would have at hand, as they are quick at those that they run.
+    fn room(&self) -> usize;
+
     fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome>;
 }
 
@@ -62,6 +65,8 @@ pub(crate) enum Outcome {
     Reported(String),
     /// No worker has had it, or the server has ended the one that had it.
     NotTaken(String),
+    /// A worker had it at hand, and takes longer for the one before it than was expected.
+    NotBegun,
     /// The worker died of it, or it took too long.
     Lost(String),
     /// It does not run any more.
@@ -128,7 +133,8 @@ impl<R: Runners> Consumer<R> {
         let mut moving = JoinSet::new();
         loop {
             let places = self.runners.places().min(self.most);
-            let free = if settling.len() < MOST_UNSETTLED {
+            let takes = settling.len() < MOST_UNSETTLED && moving.len() < MOST_MOVING;
+            let free = if takes {
                 places.saturating_sub(running.len())
             } else {
                 0
@@ -136,6 +142,7 @@ impl<R: Runners> Consumer<R> {
             if free == 0 {
                 self.pipelines.want(&self.pool, 0);
             }
+            let room = takes && running.len() < self.most && self.runners.room() > 0;
             tokio::select! {
                 biased;
                 () = end.cancelled() => break,
@@ -150,8 +157,7 @@ impl<R: Runners> Consumer<R> {
                 Some(work) = self.inbox.recv(), if free > 0 => {
                     running.spawn(self.run(work));
                 }
-                work = self.pipelines.next(&self.pool, free),
-                        if free > 0 && moving.len() < MOST_MOVING => {
+                work = self.pipelines.next(&self.pool, free), if free > 0 || room => {
                     match self.way_of(&work) {
                         Way::Here => _ = running.spawn(self.run(work)),
                         Way::There(other) => _ = moving.spawn(hand_over(work, other)),
@@ -253,20 +259,23 @@ impl<R: Runners> Consumer<R> {
             outcome,
             place,
         } = ran;
+        let is_news = !matches!(outcome, Outcome::NotBegun);
         let judged = judge(&job, &pipeline.rules.retry, outcome);
         if let Some(verdict) = judged.verdict {
             self.pipelines.metrics().ran(verdict);
         }
-        self.pipelines.recent().note(|| Ending {
-            number: 0,
-            at: 0,
-            pipeline: pipeline.name.clone(),
-            id: job.id.clone(),
-            job: job.name.clone(),
-            attempt: job.attempts.saturating_add(1),
-            outcome: judged.outcome(),
-            why: judged.remark.clone(),
-        });
+        if is_news {
+            self.pipelines.recent().note(|| Ending {
+                number: 0,
+                at: 0,
+                pipeline: pipeline.name.clone(),
+                id: job.id.clone(),
+                job: job.name.clone(),
+                attempt: job.attempts.saturating_add(1),
+                outcome: judged.outcome(),
+                why: judged.remark.clone(),
+            });
+        }
         if let Some(remark) = &judged.remark {
             let (id, name, pipeline) = (&job.id, &job.name, &pipeline.name);
             let remark = remark.lines().next().unwrap_or_default();
@@ -348,6 +357,11 @@ fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &Extras) -> JobCall {
         driver: pipeline.driver_name,
         deadline: extras.deadline.or(pipeline.rules.deadline),
         wants_result: extras.wants_result,
+        // The others have lost something by being taken: their key, what their rate allows.
+        can_go_back: pipeline.is_ours()
+            && pipeline.rules.rate.is_none()
+            && !job.auto_ack
+            && extras.unique.is_none(),
     }
 }
 
@@ -407,6 +421,10 @@ impl Runners for Pool {
         self.workers()
     }
 
+    fn room(&self) -> usize {
+        Self::room(self)
+    }
+
     fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
         let now = Instant::now();
         let terms = Terms {
@@ -440,6 +458,7 @@ async fn answer(mut pending: pronghorn_pool::Pending) -> Outcome {
 fn of_error(error: &CallError) -> Outcome {
     let why = error.to_string();
     match error {
+        CallError::NotBegun => Outcome::NotBegun,
         CallError::Refused(_)
         | CallError::Worker(
             WorkerFault::NotStarted(_) | WorkerFault::Unwilling(_) | WorkerFault::CutOff(_),

@@ -27,6 +27,8 @@ struct Fakes(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     places: usize,
+    /// For jobs at hand.
+    room: usize,
     /// Jobs that run, in the order in which they began.
     running: VecDeque<(JobCall, oneshot::Sender<Outcome>)>,
     most: usize,
@@ -35,6 +37,11 @@ struct State {
 impl Runners for Fakes {
     fn places(&self) -> usize {
         lock(&self.0).places
+    }
+
+    fn room(&self) -> usize {
+        let state = lock(&self.0);
+        (state.places + state.room).saturating_sub(state.running.len())
     }
 
     fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
@@ -210,6 +217,52 @@ async fn a_job_is_taken_when_a_worker_is_free_and_not_before() {
     );
     assert_eq!(scene.counted("rr_jobs_jobs_ok"), 1);
     assert_eq!(scene.counted("rr_jobs_push_ok"), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn quick_workers_have_the_next_jobs_at_hand() {
+    let scene = Scene::new(1, &["p"]).await;
+    lock(&scene.fakes.0).room = 2;
+    scene.pipelines.recent().behind(0);
+    for id in ["a", "b", "c", "d"] {
+        scene.push("p", job(id)).await;
+    }
+    assert_eq!(scene.running(), ["a", "b", "c"]);
+    // The job before them takes longer: they go back, the last one first, as a pool does it.
+    {
+        let mut state = lock(&scene.fakes.0);
+        state.room = 0;
+        for _ in ["c", "b"] {
+            let (_, answer) = state.running.pop_back().unwrap();
+            answer.send(Outcome::NotBegun).unwrap();
+        }
+    }
+    settle_down().await;
+    assert_eq!(scene.counts("p").await, (3, 0, 1));
+    for id in ["a", "b", "c", "d"] {
+        assert_eq!(scene.running(), [id], "in their order, as before");
+        scene.answer(answered(r#"{"type":0}"#)).await;
+    }
+    let (endings, _) = scene.pipelines.recent().behind(0);
+    assert_eq!(endings.len(), 4, "going back is no news");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_that_lose_something_by_being_taken_do_not_go_back() {
+    let scene = Scene::new(1, &["p"]).await;
+    let automatic = Job {
+        auto_ack: true,
+        ..job("a")
+    };
+    for job in [automatic, job("b")] {
+        scene.push("p", job).await;
+        {
+            let state = lock(&scene.fakes.0);
+            let (call, _) = state.running.front().unwrap();
+            assert_eq!(call.can_go_back, call.job.id == "b");
+        }
+        scene.answer(answered(r#"{"type":0}"#)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

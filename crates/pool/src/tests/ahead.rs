@@ -493,6 +493,27 @@ async fn calls_behind_a_long_one_go_to_other_workers() {
     assert_eq!(body(&mut late).await.unwrap(), "last");
 }
 
+#[tokio::test(start_paused = true)]
+async fn calls_behind_a_long_one_end_if_their_maker_has_a_place_for_them() {
+    let mut stage = Stage::new(None).await;
+    assert_eq!(stage.pool.room(), 0, "nobody knows how quick it is");
+    stage.warm().await;
+    let mut first = stage.call("/elsewhere/1");
+    settle().await;
+    assert!(stage.pool.room() > 0);
+    let mut second = stage.call("/elsewhere/2");
+    settle().await;
+    let found = stage.worker.finds_all();
+    assert!(stage.worker.begins(found[0]));
+    tokio::time::sleep(LONG).await;
+    assert_eq!(stage.pool.stats().waiting(), 0);
+    assert!(!stage.worker.begins(found[1]), "it was taken back");
+    assert!(matches!(body(&mut second).await, Err(CallError::NotBegun)));
+    assert_eq!(stage.pool.room(), 0, "it is not quick now");
+    stage.worker.reply(found[0], "done");
+    assert_eq!(body(&mut first).await.unwrap(), "done");
+}
+
 /// What a call has deferred belongs to its time: those behind it stay while that is short, and go
 /// when it is not.
 #[tokio::test(start_paused = true)]

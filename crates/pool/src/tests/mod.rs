@@ -113,6 +113,10 @@ impl Payload for TestPayload {
         self.repeatable
     }
 
+    fn waits_elsewhere(&self) -> bool {
+        self.name.starts_with("/elsewhere")
+    }
+
     fn describe(&self) -> String {
         self.name.to_owned()
     }
