@@ -1,5 +1,6 @@
 //! A pool as its callers and its workers see it.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -699,13 +700,14 @@ impl SlotHandle {
         let now = Instant::now();
         // One whose client has left would stay in the queue.
         let wanted = calls.into_iter().filter(|call| !call.is_unwanted());
-        let (elsewhere, here): (Vec<_>, Vec<_>) =
+        let (mut elsewhere, here): (Vec<_>, Vec<_>) =
             wanted.partition(|call| call.payload.waits_elsewhere());
         for call in here {
             self.shared.admit(call, now, Ahead::MayNot);
         }
         // The last one first, for those who put each in front of what they have.
-        for call in elsewhere.into_iter().rev() {
+        elsewhere.sort_unstable_by_key(|call| Reverse(call.seq));
+        for call in elsewhere {
             call.fail(CallError::NotBegun);
         }
     }

@@ -11,6 +11,7 @@ use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, WORKER_HEADER};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::TestPayload;
@@ -501,14 +502,23 @@ async fn calls_behind_a_long_one_end_if_their_maker_has_a_place_for_them() {
     let mut first = stage.call("/elsewhere/1");
     settle().await;
     assert!(stage.pool.room() > 0);
-    let mut second = stage.call("/elsewhere/2");
+    let mut others = JoinSet::new();
+    for name in ["/elsewhere/2", "/elsewhere/3"] {
+        let mut call = stage.call(name);
+        others.spawn(async move { (name, body(&mut call).await) });
+    }
     settle().await;
     let found = stage.worker.finds_all();
     assert!(stage.worker.begins(found[0]));
     tokio::time::sleep(LONG).await;
     assert_eq!(stage.pool.stats().waiting(), 0);
     assert!(!stage.worker.begins(found[1]), "it was taken back");
-    assert!(matches!(body(&mut second).await, Err(CallError::NotBegun)));
+    // So that each can be put in front of what its maker has.
+    for last in ["/elsewhere/3", "/elsewhere/2"] {
+        let (name, outcome) = others.join_next().await.unwrap().unwrap();
+        assert_eq!(name, last);
+        assert!(matches!(outcome, Err(CallError::NotBegun)));
+    }
     assert_eq!(stage.pool.room(), 0, "it is not quick now");
     stage.worker.reply(found[0], "done");
     assert_eq!(body(&mut first).await.unwrap(), "done");
