@@ -970,6 +970,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_answer)
 		RETURN_THROWS();
 	}
 	bool done = false;
+	ring_expect_answer(&channel);
 	while (!done) {
 		size_t length;
 		native_envelope envelope;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -44,10 +45,20 @@ void ring_mark(ring_mark_number mark)
 /* Looks between two at the clock. */
 #define LOOKS 64
 
+/* Nanoseconds for which an answer of the server is looked for: those that need no disk and no
+ * other server take less. */
+#define ANSWER_SPIN 30000
+/* After one that took longer, so many are slept for. */
+#define SLEEPS_AFTER_LATE 16
+
 static int64_t spin;
+/* The server's thread may run while we look for its answer. */
+static bool has_processors;
 
 void ring_startup(void)
 {
+	cpu_set_t processors;
+	has_processors = sched_getaffinity(0, sizeof processors, &processors) == 0 && CPU_COUNT(&processors) > 1;
 	const char *asked = getenv(SPIN);
 	long microseconds = asked == NULL ? 0 : strtol(asked, NULL, 10);
 	spin = 1000 * (microseconds < 0 ? 0 : microseconds > LONGEST_SPIN ? LONGEST_SPIN : microseconds);
@@ -201,13 +212,13 @@ static void pause_processor(void)
 #endif
 }
 
-/* Whether so many bytes come while we look for them, for as long as that was asked for. */
-static bool come_soon(const ring_t *ring, size_t bytes)
+/* Whether so many bytes come while we look for them, for so many nanoseconds. */
+static bool come_soon(const ring_t *ring, size_t bytes, int64_t longest)
 {
-	if (spin == 0) {
+	if (longest == 0) {
 		return false;
 	}
-	const int64_t until = clock_nanoseconds() + spin;
+	const int64_t until = clock_nanoseconds() + longest;
 	do {
 		for (int i = 0; i < LOOKS; i++) {
 			if (ring_there(ring) >= bytes) {
@@ -253,12 +264,17 @@ static ring_outcome sleep_below(ring_t *ring, uint32_t why, size_t (*count)(cons
 static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const ring_t *), size_t enough, size_t most)
 {
 	size_t now;
+	const int64_t for_answer = ring->answer_spin;
+	ring->answer_spin = 0;
 	while ((now = count(ring)) < enough) {
 		if (ring->owes_bell) {
 			ring_bell(ring);
 		}
-		if (why == RING_FOR_BYTES && come_soon(ring, enough)) {
+		if (why == RING_FOR_BYTES && come_soon(ring, enough, for_answer > spin ? for_answer : spin)) {
 			continue;
+		}
+		if (for_answer > 0) {
+			ring->sleeps_left = SLEEPS_AFTER_LATE;
 		}
 		ring_outcome outcome = sleep_below(ring, why, count, enough);
 		if (outcome != RING_OK && count(ring) < enough) {
@@ -266,6 +282,15 @@ static ring_outcome wait_for(ring_t *ring, uint32_t why, size_t (*count)(const r
 		}
 	}
 	return now > most ? RING_GONE : RING_OK;
+}
+
+void ring_expect_answer(ring_t *ring)
+{
+	if (ring->sleeps_left > 0) {
+		ring->sleeps_left--;
+	} else if (has_processors) {
+		ring->answer_spin = ANSWER_SPIN;
+	}
 }
 
 ring_outcome ring_wait(ring_t *ring, size_t bytes)

@@ -45,6 +45,8 @@ typedef struct {
 	uint32_t rung;
 	bool owes_bell;
 	uint32_t calls;          /* that were begun */
+	int64_t answer_spin;     /* nanoseconds for which the next wait looks before it sleeps */
+	unsigned sleeps_left;    /* answers that are not looked for, because one took long */
 } ring_t;
 
 typedef enum {
@@ -65,6 +67,9 @@ void ring_forget(ring_t *ring);
 
 /* How much there is to take, without waiting: more than RING_DOWN when the counts make no sense. */
 size_t ring_there(const ring_t *ring);
+
+/* What is waited for next is the answer to a question, which often comes sooner than a sleep ends. */
+void ring_expect_answer(ring_t *ring);
 
 /* Waits until there are at least so many bytes to take, at most RING_DOWN. */
 ring_outcome ring_wait(ring_t *ring, size_t bytes);

@@ -31,6 +31,8 @@ mod loan;
 mod memory;
 #[cfg(not(all(test, feature = "model")))]
 mod peer;
+#[cfg(not(all(test, feature = "model")))]
+mod questions;
 mod stack;
 mod sync;
 #[cfg(not(all(test, feature = "model")))]
@@ -51,7 +53,7 @@ pub use memory::SharedMemory;
 pub use peer::Peer;
 pub use stack::StackLayout;
 #[cfg(not(all(test, feature = "model")))]
-pub use thread::{Thread, collect};
+pub use thread::{Thread, answered, asked, collect};
 
 #[cfg(test)]
 #[cfg(not(feature = "model"))]

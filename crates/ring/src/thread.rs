@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::sched_yield;
@@ -15,6 +16,7 @@ use tokio::runtime::Handle;
 use crate::half::{Server, Sleeper};
 use crate::link::wake_if_asleep;
 use crate::memory::{ParkingPage, SharedMemory};
+use crate::questions::Questions;
 use crate::turn::Turn;
 
 /// What workers of an I/O thread need of it. Cheap to clone.
@@ -41,7 +43,13 @@ struct Here {
     /// How often it may come by before it wakes them.
     passes_left: u32,
     turn: Turn,
+    questions: Questions,
 }
+
+/// How long a question is looked for that may come at any moment.
+const LOOK: Duration = Duration::from_micros(20);
+/// Looks between two at the clock.
+const LOOKS: u32 = 64;
 
 /// How often a busy thread comes by before it wakes those it has put something for: some ten
 /// requests, a tenth of a millisecond.
@@ -99,6 +107,7 @@ impl Thread {
                     to_wake: Vec::new(),
                     passes_left: PASSES,
                     turn: Turn::default(),
+                    questions: Questions::default(),
                 });
             });
             if let Err(error) = listen(&here).await {
@@ -124,6 +133,9 @@ impl Thread {
         with_here(|here| {
             wake_all(here);
             if collect_in(here) {
+                return;
+            }
+            if here.questions.is_one_near() && looks_longer(here) {
                 return;
             }
             if here.waiting.iter().any(Waiting::runs_quick_calls) {
@@ -208,6 +220,32 @@ fn collect_in(here: &mut Here) -> bool {
         !news
     });
     here.waiting.len() < before
+}
+
+/// A worker has asked something beside its call.
+pub fn asked() {
+    with_here(|here| here.questions.asked(Instant::now()));
+}
+
+/// It has its answer.
+pub fn answered() {
+    with_here(|here| here.questions.answered(Instant::now()));
+}
+
+/// Looks for a question, or for anything else that a worker has put, for a moment.
+fn looks_longer(here: &mut Here) -> bool {
+    let until = Instant::now() + LOOK;
+    loop {
+        for _ in 0..LOOKS {
+            if collect_in(here) {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+    }
 }
 
 /// Waits in the name of a link; one that waits already waits for this now.

@@ -194,6 +194,7 @@ impl Relay {
                 let Some(methods) = &self.settings.methods else {
                     return false;
                 };
+                pronghorn_ring::asked();
                 let argument = std::mem::replace(body, Bytes::new().into());
                 let calling = methods.call(&question.method, argument.into());
                 // A worker that gave up waiting may ask again before it is answered.

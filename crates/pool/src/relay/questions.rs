@@ -94,6 +94,7 @@ impl Asked {
                 }
                 Self::Sends(bytes) if bytes.is_empty() => {
                     channel.wake();
+                    pronghorn_ring::answered();
                     *self = Self::Nothing;
                 }
                 Self::Sends(bytes) => match Pin::new(&mut *channel).poll_write(cx, bytes) {
