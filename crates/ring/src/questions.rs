@@ -1,6 +1,8 @@
 //! When workers ask one question after another.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Questions with less time than this between them come in a row: a thread is woken in that.
 const ROW: Duration = Duration::from_micros(60);
