@@ -4,11 +4,12 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Tags;
 use Psr\SimpleCache\CacheInterface;
 
 /**
  * A storage of the server that all workers share, as a PSR-16 cache with more: `add`, `increment`,
- * `compareAndSwap`, `remember`, and all keys with a prefix cleared at once.
+ * `compareAndSwap`, `remember`, tags, and all keys with a prefix cleared at once.
  */
 final class Cache implements CacheInterface
 {
@@ -17,8 +18,11 @@ final class Cache implements CacheInterface
     /** Seconds between two looks at what another worker computes. */
     private const LOOK = 0.002;
 
+    private readonly Tags $tags;
+
     public function __construct(public readonly Store $store, private readonly string $prefix = '')
     {
+        $this->tags = new Tags($store, $prefix);
     }
 
     /**
@@ -36,12 +40,38 @@ final class Cache implements CacheInterface
 
     public function get($key, $default = null): mixed
     {
-        return $this->store->get($this->name($key), $default);
+        $kept = $this->store->get($this->name($key), $default);
+
+        return Tags::isTagged($kept) ? $this->tags->unwrap([$kept])[0] ?? $default : $kept;
     }
 
     public function set($key, $value, $ttl = null): bool
     {
         return $this->store->set($this->name($key), $value, self::seconds($ttl));
+    }
+
+    /**
+     * Keeps a value until one of its tags is invalidated. It is read as any other, but `increment`
+     * and `compareAndSwap` are of values without tags.
+     *
+     * @param iterable<string> $tags
+     * @param int|float|\DateInterval|null $ttl
+     */
+    public function setTagged(string $key, mixed $value, iterable $tags, mixed $ttl = null): bool
+    {
+        return $this->set($key, Tags::wrap($value, $this->tags->numbers($tags)), $ttl);
+    }
+
+    /**
+     * Removes all that was kept with one of these tags, at once, however much it is.
+     *
+     * @param iterable<string> $tags
+     */
+    public function invalidateTags(iterable $tags): bool
+    {
+        $this->tags->invalidate($tags);
+
+        return true;
     }
 
     /** As PSR-16 has it: whether the key is gone, also when it was not there. */
@@ -54,7 +84,7 @@ final class Cache implements CacheInterface
 
     public function has($key): bool
     {
-        return \array_key_exists($this->name($key), $this->store->many([$this->name($key)]));
+        return $this->tags->unwrap($this->store->many([$this->name($key)])) !== [];
     }
 
     /** Removes what this cache's prefix begins; without one, all of the storage. */
@@ -81,7 +111,7 @@ final class Cache implements CacheInterface
         foreach (self::each($keys) as $key) {
             $names[(string) $key] = $this->name((string) $key);
         }
-        $found = $this->store->many(\array_values($names));
+        $found = $this->tags->unwrap($this->store->many(\array_values($names)));
 
         return \array_map(
             static fn (string $name): mixed => \array_key_exists($name, $found) ? $found[$name] : $default,
@@ -139,20 +169,26 @@ final class Cache implements CacheInterface
      * @param float $ttl seconds for which the value is fresh, above 0
      * @param callable(): T $compute
      * @param float $stale seconds for which it is used beyond that while a worker computes it anew
+     * @param iterable<string> $tags as in {@see setTagged}; what is invalidated is not used as stale
      * @return T
      */
-    public function remember(string $key, float $ttl, callable $compute, float $stale = 0.0): mixed
-    {
+    public function remember(
+        string $key,
+        float $ttl,
+        callable $compute,
+        float $stale = 0.0,
+        iterable $tags = [],
+    ): mixed {
         if (!($ttl > 0 && $stale >= 0)) {
             throw new \ValueError('A value is fresh for more than 0 seconds, and stale for 0 or more.');
         }
         $name = $this->name($key);
         // What is kept says until when it is fresh, so that a value of null is one as well.
-        $kept = $this->store->get($name);
+        $kept = $this->kept($name);
         $until = \microtime(true) + self::COMPUTING;
         while (!\is_array($kept) || \count($kept) !== 2 || $kept[1] <= \microtime(true)) {
             if ($this->store->add("$name\0computing", 1, self::COMPUTING)) {
-                return $this->compute($name, $ttl, $compute, $stale);
+                return $this->compute($name, $ttl, $compute, $stale, $tags);
             }
             if (\is_array($kept) && \count($kept) === 2) {
                 return $kept[0];
@@ -162,22 +198,38 @@ final class Cache implements CacheInterface
                 return $compute();
             }
             \usleep((int) (self::LOOK * 1e6)); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- it waits
-            $kept = $this->store->get($name);
+            $kept = $this->kept($name);
         }
 
         return $kept[0];
     }
 
-    private function compute(string $name, float $ttl, callable $compute, float $stale): mixed
+    /** What is there, if its tags hold. */
+    private function kept(string $name): mixed
     {
+        $kept = $this->store->get($name);
+
+        return Tags::isTagged($kept) ? $this->tags->unwrap([$kept])[0] ?? null : $kept;
+    }
+
+    /** @param iterable<string> $tags */
+    private function compute(
+        string $name,
+        float $ttl,
+        callable $compute,
+        float $stale,
+        iterable $tags,
+    ): mixed {
         try {
             // Another one may have been done between the look and the place.
-            $kept = $this->store->get($name);
+            $kept = $this->kept($name);
             if (\is_array($kept) && \count($kept) === 2 && $kept[1] > \microtime(true)) {
                 return $kept[0];
             }
+            $numbers = $this->tags->numbers($tags);
             $value = $compute();
-            $this->store->set($name, [$value, \microtime(true) + $ttl], $ttl + $stale);
+            $kept = Tags::wrap([$value, \microtime(true) + $ttl], $numbers);
+            $this->store->set($name, $kept, $ttl + $stale);
 
             return $value;
         } finally {

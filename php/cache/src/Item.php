@@ -11,6 +11,8 @@ final class Item implements CacheItemInterface
 {
     /** Seconds since 1970; null for no end. */
     private ?float $ends = null;
+    /** @var array<string, true> */
+    private array $tags = [];
 
     /** @internal */
     public function __construct(
@@ -65,6 +67,30 @@ final class Item implements CacheItemInterface
         $this->ends = $time === null ? null : \microtime(true) + $time;
 
         return $this;
+    }
+
+    /**
+     * It is there until one of its tags is invalidated, too: {@see Pool::invalidateTags}. As
+     * Symfony's items have it; an item that is read has none until it is given some.
+     *
+     * @param string|iterable<string> $tags
+     */
+    public function tag(string|iterable $tags): static
+    {
+        foreach (\is_string($tags) ? [$tags] : $tags as $tag) {
+            $this->tags[$tag] = true;
+        }
+
+        return $this;
+    }
+
+    /**
+     * @internal
+     * @return list<string>
+     */
+    public function tags(): array
+    {
+        return \array_map(\strval(...), \array_keys($this->tags));
     }
 
     /**

@@ -4,11 +4,13 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Tags;
 use Psr\Cache\CacheItemInterface;
 use Psr\Cache\CacheItemPoolInterface;
 
 /**
- * A storage of the server that all workers share, as a PSR-6 pool. It needs the package psr/cache.
+ * A storage of the server that all workers share, as a PSR-6 pool, with tags. It needs the package
+ * psr/cache.
  *
  * Keys are those of PSR-6 and longer ones: 1 to 65,000 bytes, without `{}()/\@:`.
  */
@@ -18,10 +20,12 @@ final class Pool implements CacheItemPoolInterface
 
     /** @var array<string, Item> by key */
     private array $deferred = [];
+    private readonly Tags $tags;
 
     /** @param string $prefix before all keys of this pool */
     public function __construct(private readonly Store $store, private readonly string $prefix = '')
     {
+        $this->tags = new Tags($store, $prefix);
     }
 
     /** As {@see Cache::open}. */
@@ -52,6 +56,7 @@ final class Pool implements CacheItemPoolInterface
             $names[$key] = $this->name($key);
         }
         $found = $this->store->many(\array_values(\array_diff_key($names, $this->deferred)));
+        $found = $this->tags->unwrap($found);
         $items = [];
         foreach ($names as $key => $name) {
             $key = (string) $key;
@@ -101,8 +106,27 @@ final class Pool implements CacheItemPoolInterface
             throw new InvalidItem('An item is of getItem(), and not made by somebody else.');
         }
         unset($this->deferred[$item->getKey()]);
+        $kept = Tags::wrap($item->get(), $this->tags->numbers($item->tags()));
 
-        return $this->store->set($this->name($item->getKey()), $item->get(), $item->left());
+        return $this->store->set($this->name($item->getKey()), $kept, $item->left());
+    }
+
+    /**
+     * Removes all items that were saved with one of these tags, at once, however many they are.
+     *
+     * @param iterable<string> $tags
+     */
+    public function invalidateTags(iterable $tags): bool
+    {
+        $this->tags->invalidate($tags);
+        // Those that are not saved yet were given their tags in this process.
+        $gone = [...$tags];
+        $this->deferred = \array_filter(
+            $this->deferred,
+            static fn (Item $item): bool => \array_intersect($item->tags(), $gone) === [],
+        );
+
+        return true;
     }
 
     public function saveDeferred(CacheItemInterface $item): bool

@@ -15,6 +15,7 @@ require __DIR__ . '/../autoload.php';
 require_once 'Symfony/Component/HttpKernel/autoload.php';
 require_once 'Symfony/Component/Runtime/autoload.php';
 require_once 'Psr/SimpleCache/autoload.php';
+require_once 'Symfony/Component/Cache/autoload.php';
 require_once 'Symfony/Component/Lock/autoload.php';
 require_once 'Symfony/Component/Messenger/autoload.php';
 require_once __DIR__ . '/../../cache/autoload.php';

@@ -1,0 +1,112 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Cache\Internal;
+
+use Pronghorn\Cache\InvalidKey;
+use Pronghorn\Cache\Store;
+
+/**
+ * Tags of entries. Each tag has an entry with a random number, and what is tagged is kept with the
+ * numbers of its tags: without the number, which goes in one step, none of it is there any more.
+ */
+final class Tags
+{
+    public const NUMBERS = "\0tags";
+    private const VALUE = "\0value";
+
+    public function __construct(private readonly Store $store, private readonly string $prefix)
+    {
+    }
+
+    /**
+     * The numbers of these tags, by the names of their entries. Taken before a value is computed:
+     * what is invalidated meanwhile is not there afterwards either.
+     *
+     * @param iterable<string> $tags
+     * @return array<string, int>
+     */
+    public function numbers(iterable $tags): array
+    {
+        $names = $this->names($tags);
+        $there = $this->store->many($names);
+        $numbers = [];
+        foreach ($names as $name) {
+            $number = $there[$name] ?? null;
+            if (!\is_int($number)) {
+                $number = \random_int(1, \PHP_INT_MAX);
+                // Another worker may have been quicker.
+                $number = $this->store->add($name, $number) ? $number : (int) $this->store->get($name, 0);
+            }
+            $numbers[$name] = $number;
+        }
+
+        return $numbers;
+    }
+
+    /**
+     * What is kept of a value with tags.
+     *
+     * @param array<string, int> $numbers
+     */
+    public static function wrap(mixed $value, array $numbers): mixed
+    {
+        return $numbers === [] ? $value : [self::NUMBERS => $numbers, self::VALUE => $value];
+    }
+
+    /**
+     * The values of what is kept, without those whose tags were invalidated.
+     *
+     * @param array<string, mixed> $kept
+     * @return array<string, mixed>
+     */
+    public function unwrap(array $kept): array
+    {
+        $tagged = \array_filter($kept, self::isTagged(...));
+        if ($tagged === []) {
+            return $kept;
+        }
+        $numbers = \array_column($tagged, self::NUMBERS);
+        $there = $this->store->many(\array_keys(\array_merge(...$numbers)));
+        foreach ($tagged as $key => $one) {
+            if (\array_diff_assoc($one[self::NUMBERS], $there) === []) {
+                $kept[$key] = $one[self::VALUE];
+            } else {
+                unset($kept[$key]);
+            }
+        }
+
+        return $kept;
+    }
+
+    public static function isTagged(mixed $kept): bool
+    {
+        return \is_array($kept) && \is_array($kept[self::NUMBERS] ?? null);
+    }
+
+    /** @param iterable<string> $tags */
+    public function invalidate(iterable $tags): void
+    {
+        foreach ($this->names($tags) as $name) {
+            $this->store->delete($name);
+        }
+    }
+
+    /**
+     * @param iterable<mixed> $tags
+     * @return list<string>
+     */
+    private function names(iterable $tags): array
+    {
+        $names = [];
+        foreach ($tags as $tag) {
+            if (!\is_string($tag) || $tag === '') {
+                throw new InvalidKey('A tag is a string with at least one byte.');
+            }
+            $names[] = "{$this->prefix}tag\0$tag";
+        }
+
+        return $names;
+    }
+}
