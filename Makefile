@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-micro instructions browser collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-cache bench-micro instructions browser collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -86,6 +86,11 @@ bench-full: tuned ## All scenarios, servers and loads: about an hour and three q
 	cargo build --release --bin pronghorn-bench
 	$(BINARY)-bench --pronghorn $(TUNED) --full --syscalls --json $(dir $(BINARY))bench-full.json $(BENCH)
 
+bench-cache: build ## Measure storages in memory, RPC and sessions in two minutes; BENCH="--packages DIR --rr BINARY" for RoadRunner's
+	@scripts/need php extension apps bench
+	scripts/php-extensions
+	php bench/cache/run.php --pronghorn $(BINARY) --extension $$(ls $(TARGET)/extensions/pronghorn-*.so | head -n1) --extensions $(TARGET)/tools/php-extensions/list --json $(dir $(BINARY))bench-cache.json $(BENCH)
+
 bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build
 	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool -p pronghorn-http --bench wire --bench h1 --bench queue --bench routes -- $(BENCH)
@@ -119,4 +124,5 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
+	PRONGHORN_MODEL_STEPS=1000000 cargo test --release -p pronghorn-cache --lib behaves
 	PRONGHORN_BIN=$(TUNED) cargo test -p pronghorn-e2e --test soak

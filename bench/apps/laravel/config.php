@@ -5,6 +5,8 @@
 declare(strict_types=1);
 
 $data = data_folder('laravel');
+// `make bench-cache` has them in a storage of the server.
+$session = \getenv('BENCH_SESSION') ?: 'file';
 
 return [
     'app' => [
@@ -43,6 +45,7 @@ return [
             Illuminate\Validation\ValidationServiceProvider::class,
             Illuminate\View\ViewServiceProvider::class,
             App\RouteServiceProvider::class,
+            ...($session === 'pronghorn' ? [Pronghorn\Laravel\PronghornServiceProvider::class] : []),
         ],
         'aliases' => [],
     ],
@@ -51,7 +54,14 @@ return [
         'guards' => ['web' => ['driver' => 'session', 'provider' => 'users']],
         'providers' => ['users' => ['driver' => 'eloquent', 'model' => App\User::class]],
     ],
-    'cache' => ['default' => 'array', 'stores' => ['array' => ['driver' => 'array']], 'prefix' => 'bench'],
+    'cache' => [
+        'default' => 'array',
+        'stores' => [
+            'array' => ['driver' => 'array'],
+            'pronghorn' => ['driver' => 'pronghorn', 'storage' => 'sessions'],
+        ],
+        'prefix' => 'bench',
+    ],
     'database' => [
         'default' => 'sqlite',
         'connections' => [
@@ -70,7 +80,7 @@ return [
     ],
     'queue' => ['default' => 'sync', 'connections' => ['sync' => ['driver' => 'sync']]],
     'session' => [
-        'driver' => 'file',
+        'driver' => $session,
         'files' => "$data/sessions",
         'lifetime' => 120,
         'expire_on_close' => false,

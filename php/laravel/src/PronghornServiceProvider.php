@@ -9,6 +9,8 @@ use Illuminate\Contracts\Cache\Repository;
 use Illuminate\Contracts\Container\Container;
 use Illuminate\Log\LogManager;
 use Illuminate\Queue\QueueManager;
+use Illuminate\Session\CacheBasedSessionHandler;
+use Illuminate\Session\SessionManager;
 use Illuminate\Support\ServiceProvider;
 use Monolog\Handler\PsrHandler;
 use Monolog\Logger;
@@ -17,7 +19,7 @@ use Pronghorn\Laravel\Queue\Connector;
 use Pronghorn\Log;
 use Psr\Log\LoggerInterface;
 
-/** The configuration, the drivers `pronghorn` for queues, caches and logs, and the commands. */
+/** The configuration, the drivers `pronghorn` for queues, caches, sessions and logs, and the commands. */
 final class PronghornServiceProvider extends ServiceProvider
 {
     private const CONFIG = __DIR__ . '/../config/pronghorn.php';
@@ -34,6 +36,13 @@ final class PronghornServiceProvider extends ServiceProvider
                 PronghornStore::of($config + ['prefix' => $app['config']['cache.prefix']]),
                 $config,
             ));
+        });
+        $this->callAfterResolving('session', static function (SessionManager $sessions): void {
+            $sessions->extend('pronghorn', static function (Container $app): CacheBasedSessionHandler {
+                $store = $app['cache']->store($app['config']['session.store'] ?? 'pronghorn');
+
+                return new CacheBasedSessionHandler(clone $store, (int) $app['config']['session.lifetime']);
+            });
         });
         $this->callAfterResolving('log', static function (LogManager $logs): void {
             // phpcs:ignore Generic.CodeAnalysis.UnusedFunctionParameter -- it is Laravel that calls

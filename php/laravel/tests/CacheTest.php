@@ -9,6 +9,8 @@ use Illuminate\Cache\Repository;
 use Illuminate\Config\Repository as Config;
 use Illuminate\Foundation\Application;
 use Illuminate\Log\LogServiceProvider;
+use Illuminate\Session\CacheBasedSessionHandler;
+use Illuminate\Session\SessionServiceProvider;
 use Monolog\Handler\PsrHandler;
 use Monolog\Logger;
 use PHPUnit\Framework\TestCase;
@@ -92,6 +94,9 @@ final class CacheTest extends TestCase
                 'prefix' => 'shop',
                 'stores' => ['ours' => ['driver' => 'pronghorn', 'storage' => 'app']],
             ],
+            'session' => [
+                'driver' => 'pronghorn', 'store' => 'ours', 'lifetime' => 120, 'cookie' => 'c', 'encrypt' => false,
+            ],
             'logging' => [
                 'default' => 'ours',
                 'channels' => ['ours' => ['driver' => 'pronghorn', 'level' => 'warning']],
@@ -99,6 +104,7 @@ final class CacheTest extends TestCase
         ]));
         $app->register(CacheServiceProvider::class);
         $app->register(LogServiceProvider::class);
+        $app->register(SessionServiceProvider::class);
         $app->register(PronghornServiceProvider::class);
         $store = $app->make('cache')->store()->getStore();
         self::assertInstanceOf(PronghornStore::class, $store);
@@ -106,5 +112,8 @@ final class CacheTest extends TestCase
         $handlers = $app->make('log')->channel()->getHandlers();
         self::assertInstanceOf(PsrHandler::class, $handlers[0]);
         self::assertSame(Logger::toMonologLevel('warning'), $handlers[0]->getLevel());
+        $sessions = $app->make('session')->driver()->getHandler();
+        self::assertInstanceOf(CacheBasedSessionHandler::class, $sessions);
+        self::assertInstanceOf(PronghornStore::class, $sessions->getCache()->getStore());
     }
 }
