@@ -86,6 +86,26 @@ fn a_worker_that_leaks_is_replaced_where_that_is_wanted() {
     assert!(!log.contains("worker died"), "{log}");
 }
 
+/// Where the place can't be found, its route is.
+#[test]
+fn memory_that_each_call_of_a_route_leaves_is_told() {
+    let server = Server::start_with(site(""), &["serve", "--dev"]);
+    for _ in 0..120 {
+        server.get("/hidden");
+        server.get("/clean");
+    }
+    let line = server.logged(&["ERROR", "Each call of `GET /hidden` leaves "]);
+    let bytes = line
+        .split_once(" leaves ")
+        .and_then(|(_, rest)| rest.split(' ').next());
+    let bytes: usize = bytes
+        .and_then(|bytes| bytes.parse().ok())
+        .expect("a number");
+    assert!((1000..4000).contains(&bytes), "{line}");
+    let log = server.stop().stderr;
+    assert_eq!(log.matches("leaves").count(), 1, "{log}");
+}
+
 #[test]
 fn nothing_is_looked_for_where_nobody_wants_it() {
     let server = Server::start(site(""));

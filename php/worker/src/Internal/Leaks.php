@@ -6,7 +6,7 @@ namespace Pronghorn\Internal;
 
 /**
  * Tells of places that calls change for those after them: static properties, static variables,
- * globals, and settings of PHP. The extension finds them.
+ * globals, and settings of PHP. The extension finds them. And tells of memory that calls leave.
  */
 final class Leaks
 {
@@ -14,9 +14,11 @@ final class Leaks
     private const ASKED = 'PRONGHORN_LEAKS';
 
     private ?string $route = null;
+    private readonly Growth $growth;
 
     private function __construct(private readonly Transport $transport, private readonly bool $recycles)
     {
+        $this->growth = new Growth();
     }
 
     /**
@@ -67,6 +69,18 @@ final class Leaks
             ));
         }
 
-        return $this->recycles && $found !== [];
+        $bytes = $this->growth->ended($route);
+        if ($bytes !== null) {
+            $this->transport->remark(new Failure(
+                "memory: $route",
+                "Each call of `$route` leaves $bytes bytes of memory in its worker, also when PHP has collected what"
+                    . ' nobody holds. hint: look for what keeps its objects, such as listeners, closures, lists in'
+                    . ' objects and logs in memory; `max_jobs` of the pool bounds what is lost',
+                '',
+                0,
+            ));
+        }
+
+        return $this->recycles && ($found !== [] || $bytes !== null);
     }
 }
