@@ -42,6 +42,22 @@ final class Foundation
     }
 
     /**
+     * A handler of Pronghorn's requests, of one that takes and returns those of HttpFoundation.
+     * What it returns may also be whatever else a handler returns.
+     *
+     * @param \Closure(Request): mixed $function
+     * @return \Closure(Asked): mixed
+     */
+    public static function handler(\Closure $function): \Closure
+    {
+        return static function (Asked $asked) use ($function): mixed {
+            $result = $function(self::request($asked));
+
+            return $result instanceof Response ? self::reply($result) : $result;
+        };
+    }
+
+    /**
      * Answers the call under way by a kernel that is kept: behind the reply, for which the client
      * waits no longer, it terminates and is made ready for the next request.
      *

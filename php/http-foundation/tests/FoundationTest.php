@@ -6,6 +6,7 @@ namespace Pronghorn\HttpFoundation\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Pronghorn\ClientGone;
+use Pronghorn\File;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\Pipes;
@@ -13,6 +14,7 @@ use Pronghorn\Internal\Relay;
 use Pronghorn\Internal\ServedFile;
 use Pronghorn\Internal\WrittenBody;
 use Pronghorn\Request as Asked;
+use Pronghorn\Testing\Client;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\SocketServer;
 use Symfony\Component\HttpFoundation\BinaryFileResponse;
@@ -41,6 +43,18 @@ final class FoundationTest extends TestCase
         self::assertSame('{"y":4}', $request->getContent());
         self::assertSame('127.0.0.1', $request->getClientIp());
         self::assertTrue($request->isSecure());
+    }
+
+    public function testAHandlerMayTakeTheseRequests(): void
+    {
+        $client = new Client(static fn (Request $request): Response|string => match ($request->getPathInfo()) {
+            '/form' => new JsonResponse([$request->request->all(), $request->files->get('a')->getClientOriginalName()]),
+            default => "Hello, {$request->query->get('name')}!",
+        });
+        self::assertSame('Hello, you!', $client->get('/?name=you')->body());
+        $reply = $client->post('/form', form: ['b' => 'c'], files: ['a' => File::fake('a.txt', 'text', 'text/plain')]);
+        self::assertSame([['b' => 'c'], 'a.txt'], $reply->json());
+        self::assertSame('application/json', $reply->header('Content-Type'));
     }
 
     public function testALongBodyIsReadByWhoAsksForIt(): void

@@ -57,6 +57,10 @@ final class HandlerTest extends TestCase
     /** @return iterable<string, array{callable, string}> */
     public static function misshapen(): iterable
     {
+        yield 'a request of Symfony' => [
+            fn (\Symfony\Component\HttpFoundation\Request $r) => '',
+            '`composer require pronghorn/http-foundation`',
+        ];
         yield 'nothing' => [fn () => '', 'runs in a pool with `mode: classic`'];
         yield 'no type' => [fn ($r) => '', 'a parameter without a type'];
         yield 'mixed' => [fn (mixed $r) => '', '`mixed`'];

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
+use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Request;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\RequestHandlerInterface;
@@ -15,9 +16,12 @@ final class HttpHandler extends Handler
         Accepted are
           fn (Psr\Http\Message\ServerRequestInterface $request): Psr\Http\Message\ResponseInterface
           fn (Pronghorn\Request $request): string|iterable|array|Pronghorn\Response
+          fn (Symfony\Component\HttpFoundation\Request $request): Symfony\Component\HttpFoundation\Response
           an object that is a Psr\Http\Server\RequestHandlerInterface
           fn () => require 'public/index.php', whose output is the reply
         END;
+
+    private const OF_SYMFONY = 'Symfony\Component\HttpFoundation\Request';
 
     /** @param class-string|'' $type of the first parameter; empty: there is none */
     private function __construct(
@@ -61,10 +65,26 @@ final class HttpHandler extends Handler
             if (self::isPsr($type)) {
                 return new self($reflection, $function, $messages, true, $type);
             }
+            if ($type === self::OF_SYMFONY) {
+                return new self($reflection, self::ofSymfony($function, $where), $messages, false, Request::class);
+            }
         }
         $type = $parameters[0]->getType();
         $taken = $type === null ? 'a parameter without a type' : "`$type`";
         throw new BadWorker("$where takes $taken, not a request.\n" . self::SHAPES);
+    }
+
+    /** @throws BadWorker */
+    private static function ofSymfony(\Closure $function, string $where): \Closure
+    {
+        if (!\class_exists(Foundation::class)) {
+            throw new BadWorker(
+                "$where takes a request of Symfony, and there is no package pronghorn/http-foundation."
+                    . " hint: `composer require pronghorn/http-foundation`\n" . self::SHAPES
+            );
+        }
+
+        return Foundation::handler($function);
     }
 
     /** Whether its output is the reply. */
