@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat bench bench-full bench-cache bench-micro instructions browser collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full bench-cache bench-micro instructions browser collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -38,6 +38,7 @@ test: ## Run every test
 	phpunit -c php/jobs/phpunit.xml.dist
 	phpunit -c php/laravel/phpunit.xml.dist
 	phpunit -c php/symfony/phpunit.xml.dist
+	phpunit -c php/wordpress/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
@@ -57,6 +58,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	phpcs --standard=php/jobs/phpcs.xml.dist
 	phpcs --standard=php/laravel/phpcs.xml.dist
 	phpcs --standard=php/symfony/phpcs.xml.dist
+	phpcs --standard=php/wordpress/phpcs.xml.dist
 	phpcs --standard=php/worker/phpcs.xml.dist
 
 docs: ## Build the documentation of the crates; a warning fails
@@ -75,6 +77,13 @@ compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/ref
 	@PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) php e2e/fixtures/foreign/official.php --packages
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
+
+compat-laravel: ## Run Laravel Octane in DIR=… with this server as its RoadRunner (docs/reference/compatibility.md)
+	@scripts/need build php extension apps
+	@test -d "$(DIR)" || { echo "DIR names the folder with Octane: see docs/reference/compatibility.md" >&2; exit 1; }
+	scripts/build-extension
+	cargo build --bin pronghorn
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test octane
 
 bench: tuned ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
 	@scripts/need php apps bench

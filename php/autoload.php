@@ -11,3 +11,4 @@ require_once __DIR__ . '/cache/autoload.php';
 require_once __DIR__ . '/jobs/autoload.php';
 require_once __DIR__ . '/laravel/autoload.php';
 require_once __DIR__ . '/symfony/autoload.php';
+require_once __DIR__ . '/wordpress/autoload.php';

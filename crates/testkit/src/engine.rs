@@ -129,7 +129,7 @@ impl Engine {
             .spawn();
         let program = self.program.display();
         let child = child.unwrap_or_else(|error| {
-            panic!("{program} does not start ({error}): `scripts/need brokers` installs it")
+            panic!("{program} does not start ({error}): `scripts/need apps brokers` installs it")
         });
         self.child = Some(child);
     }

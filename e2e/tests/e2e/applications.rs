@@ -28,7 +28,7 @@ fn serve(site: Site, mode: &str, root: &str, environment: &str) -> Server {
 }
 
 /// The value of a hidden field of a form.
-fn hidden(page: &str, name: &str) -> String {
+pub(crate) fn hidden(page: &str, name: &str) -> String {
     let field = format!("name=\"{name}\" value=\"");
     let alone = format!("name='{name}' value='");
     let value = page.split_once(&field).map(|(_, rest)| (rest, '"'));

@@ -83,6 +83,7 @@ fn stop_kept(server: Server) {
 /// A client that keeps cookies and writes down what it hears.
 pub(crate) struct Browser {
     address: SocketAddr,
+    host: String,
     cookies: BTreeMap<String, String>,
     heard: Vec<String>,
 }
@@ -91,9 +92,17 @@ impl Browser {
     pub(crate) fn new(server: &Server) -> Self {
         Self {
             address: server.address(),
+            host: "test".to_owned(),
             cookies: BTreeMap::new(),
             heard: Vec::new(),
         }
+    }
+
+    /// For an application that has one address alone.
+    pub(crate) fn by_address(server: &Server) -> Self {
+        let mut browser = Self::new(server);
+        browser.host = server.address().to_string();
+        browser
     }
 
     pub(crate) fn get(&mut self, target: &str) -> Response {
@@ -132,7 +141,7 @@ impl Browser {
     }
 
     /// Sends a request with the cookies it has.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         method: &str,
         target: &str,
@@ -152,7 +161,10 @@ impl Browser {
             _ = write!(head, "Content-Length: {}\r\n", body.len());
         }
         let mut connection = Connection::open(self.address);
-        connection.request(method, target, &head);
+        connection.send(format!(
+            "{method} {target} HTTP/1.1\r\nHost: {}\r\n{head}\r\n",
+            self.host
+        ));
         connection.send(body);
         let response = connection.response();
         self.keep_cookies(&response);

@@ -1,6 +1,12 @@
 //! The examples, as a user starts them.
 
-use pronghorn_testkit::{Server, Site};
+use std::process::Command;
+
+use pronghorn_testkit::{Server, Site, binary, wait_for};
+
+use crate::applications::hidden;
+use crate::apps::Browser;
+use crate::example::copy;
 
 fn start(name: &str) -> Server {
     let config = Site::example(name);
@@ -125,10 +131,103 @@ fn plain() {
     server.stop();
 }
 
+/// A session, a form, a job and a cache, all by Laravel, and its schedule.
+#[test]
+fn laravel() {
+    let site = copy("laravel");
+    let server = Server::start_with(site, &["serve", "-c", "pronghorn.yaml"]);
+    let mut visitor = Browser::new(&server);
+    assert!(visitor.get("/").text().contains("your visit 1."));
+    let page = visitor.get("/").text();
+    assert!(
+        page.contains("your visit 2.") && page.contains("greeted nobody"),
+        "{page}"
+    );
+    let token = hidden(&page, "_token");
+    assert_eq!(
+        visitor.post("/", "name=Ada").status,
+        419,
+        "a form of nowhere"
+    );
+    let missing = visitor.post("/", &format!("_token={token}"));
+    assert_eq!(missing.status, 302);
+    assert!(visitor.get("/").text().contains("Who are you?"));
+    assert_eq!(
+        visitor
+            .post("/", &format!("_token={token}&name=Ada"))
+            .status,
+        302
+    );
+    assert!(visitor.get("/").text().contains("You will be greeted."));
+    wait_for("the job", || {
+        let page = Browser::new(&server).get("/").text();
+        page.contains("A job has greeted Ada.").then_some(())
+    });
+    server.logged(&["\tapp ", "Hello, Ada!"]);
+    assert_eq!(visitor.get("/style.css").status, 200);
+    let run = server.steer(&["schedules", "run", "laravel", "-c", "pronghorn.yaml"]);
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    wait_for("Laravel's schedule", || {
+        let kept = server.steer(&[
+            "cache",
+            "get",
+            "cache",
+            "laravel:minutes",
+            "-c",
+            "pronghorn.yaml",
+        ]);
+        kept.stdout.starts_with("i:").then_some(())
+    });
+    server.stop();
+}
+
+/// A session, a form, a message and a cache, all by Symfony.
+#[test]
+fn symfony() {
+    let site = copy("symfony");
+    let server = Server::start_with(site, &["serve", "-c", "pronghorn.yaml"]);
+    let mut visitor = Browser::new(&server);
+    for visit in 1..=3 {
+        let page = visitor.get("/").text();
+        assert!(page.contains(&format!("your visit {visit}.")), "{page}");
+        assert!(
+            Browser::new(&server)
+                .get("/")
+                .text()
+                .contains("your visit 1.")
+        );
+    }
+    assert_eq!(visitor.post("/", "name=%3CAda%3E").status, 303);
+    wait_for("the message", || {
+        let page = Browser::new(&server).get("/").text();
+        page.contains("A message has greeted &lt;Ada&gt;.")
+            .then_some(())
+    });
+    assert_eq!(visitor.get("/style.css").status, 200);
+    let workers = server.workers();
+    let asked = |command: &str| {
+        let ran = Command::new("php")
+            .args(["bin/console", command])
+            .current_dir(server.site().folder())
+            .envs([("APP_ENV", "prod"), ("APP_DEBUG", "0")])
+            .env("PRONGHORN_BINARY", binary())
+            .env("XDG_RUNTIME_DIR", server.site().folder())
+            .output()
+            .expect("php is there");
+        assert!(ran.status.success(), "{command}");
+        String::from_utf8_lossy(&ran.stdout).into_owned()
+    };
+    let shown = asked("pronghorn:status");
+    assert!(shown.contains("default: 2 workers"), "{shown}");
+    asked("pronghorn:reload");
+    assert!(server.workers().iter().all(|pid| !workers.contains(pid)));
+    server.stop();
+}
+
 /// What an application has to add: no more than five lines.
 #[test]
 fn workers_of_applications_are_short() {
-    for name in ["plain", "psr15", "slim"] {
+    for name in ["laravel", "plain", "psr15", "slim", "wordpress"] {
         let worker = Site::example(name).with_file_name("worker.php");
         let text = std::fs::read_to_string(&worker).expect("an example has a worker");
         let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
@@ -191,22 +290,7 @@ fn stream() {
 /// A request pushes a job, and waits for what it gives; in a copy, for the store lies beside it.
 #[test]
 fn jobs() {
-    let site = Site::new();
-    let source = Site::example("jobs");
-    let source = source.parent().expect("it lies in a folder");
-    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
-    for file in ["web.php", "worker.php"] {
-        let code = std::fs::read_to_string(source.join(file)).expect("it is there");
-        let code = code.replace(
-            "__DIR__ . '/../../php/autoload.php'",
-            &format!("'{packages}'"),
-        );
-        std::fs::write(site.path(file), code).expect("it can be written");
-    }
-    let config = std::fs::read_to_string(source.join("pronghorn.yaml")).expect("it is there");
-    let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
-    let site = site.config(&config.replace("127.0.0.1:6001", "127.0.0.1:0"));
-    let server = Server::start(site);
+    let server = Server::start_with(copy("jobs"), &["serve", "-c", "pronghorn.yaml"]);
     let hello = server.get("/?name=Ada");
     assert_eq!(hello.text(), "Hello, Ada! This was attempt 1.\n");
     let failed = server.get("/?name=");
@@ -218,18 +302,7 @@ fn jobs() {
 /// What all workers share; in a copy of its configuration with other ports.
 #[test]
 fn cache() {
-    let source = Site::example("cache");
-    let source = source.parent().expect("it lies in a folder");
-    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
-    let code = std::fs::read_to_string(source.join("web.php")).expect("it is there");
-    let code = code.replace(
-        "__DIR__ . '/../../php/autoload.php'",
-        &format!("'{packages}'"),
-    );
-    let config = std::fs::read_to_string(source.join("pronghorn.yaml")).expect("it is there");
-    let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
-    let config = config.replace("127.0.0.1:6001", "127.0.0.1:0");
-    let server = Server::start(Site::new().file("web.php", &code).config(&config));
+    let server = Server::start_with(copy("cache"), &["serve", "-c", "pronghorn.yaml"]);
     let first = server.get("/").text();
     assert!(first.starts_with("Visit 1 of a page built by "), "{first}");
     let second = server.get("/").text();

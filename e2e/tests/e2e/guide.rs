@@ -131,6 +131,27 @@ fn no_worker_of_a_page_returns_what_a_visitor_typed_as_html() {
 }
 
 #[test]
+fn laravel() {
+    follow("docs/guide/laravel.md", Site::new());
+}
+
+#[test]
+fn symfony() {
+    follow("docs/guide/symfony.md", Site::new());
+}
+
+#[test]
+fn testing() {
+    follow("docs/guide/testing.md", Site::new());
+}
+
+#[test]
+fn wordpress() {
+    crate::ring::extension(); // or its scripts do not run
+    follow("docs/guide/wordpress.md", Site::new());
+}
+
+#[test]
 fn crashes() {
     follow("docs/operations/crashes.md", Site::new());
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use pronghorn_testkit::{Server, Site, wait_for};
 
 use crate::apps::DATA;
+use crate::example::copy;
 use crate::ring::extension;
 
 #[test]
@@ -44,6 +45,29 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
 }
 
 #[test]
+fn a_configuration_that_was_cached_elsewhere_is_said() {
+    let site = copy("laravel");
+    let cached = Command::new("php")
+        .args(["artisan", "config:cache"])
+        .current_dir(site.folder())
+        .output();
+    assert!(cached.unwrap().status.success());
+    let file = "bootstrap/cache/config.php";
+    let moved = site
+        .read(file)
+        .replace(&site.folder().display().to_string(), "/srv/elsewhere");
+    site.write(file, &moved);
+    let ended = Server::run(&site, &["serve", "-c", "pronghorn.yaml"]);
+    assert_eq!(ended.code, Some(1));
+    for part in [
+        "The configuration was cached in another folder: there is no /srv/elsewhere/resources/views.",
+        "hint: `php artisan config:cache` here",
+    ] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
     for transport in ["ring", "relay"] {
         if transport == "ring" {
@@ -77,6 +101,11 @@ fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
         assert_eq!(server.get("/cache/once").text(), "first");
         assert_eq!(server.steer(&["reset"]).code, Some(0));
         assert_eq!(server.get("/cache/once").text(), "later");
+        let dumped = server.get("/dd").text();
+        assert!(
+            dumped.contains("sf-dump-str") && dumped.contains("the page"),
+            "{dumped}"
+        );
         server.get("/cache/log");
         server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
         assert!(!server.log().contains("Not this."));

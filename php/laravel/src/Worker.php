@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Laravel;
 
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Contracts\Foundation\CachesConfiguration;
 use Illuminate\Contracts\Http\Kernel;
 use Illuminate\Http\Request;
 use Illuminate\Http\UploadedFile;
@@ -14,6 +15,7 @@ use Pronghorn\Laravel\Queue\JobRunner;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
 use Pronghorn\Worker as Served;
+use Symfony\Component\HttpFoundation\Response;
 
 /** Answers requests and runs jobs with an application that is booted once. */
 final class Worker
@@ -21,14 +23,18 @@ final class Worker
     private readonly Kernel $kernel;
     private readonly Sandbox $sandbox;
     private readonly JobRunner $jobs;
+    private readonly ?OctaneEvents $octane;
 
     public function __construct(private readonly Application $app)
     {
+        // `dd()` and `dump()` go into the page, and not to a terminal that nobody sees.
+        $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->kernel = $app->make(Kernel::class);
         // Services that are made at the boot may want one.
         $app->instance('request', Request::create('http://localhost'));
         $this->kernel->bootstrap();
         $app->instance('request', Request::create($app->make('config')->get('app.url') ?: 'http://localhost'));
+        self::expectOwnConfiguration($app);
         $settings = $app->make('config')->get('pronghorn') ?? [];
         $settings += require __DIR__ . '/../config/pronghorn.php';
         foreach ($settings['warm'] as $name) {
@@ -37,13 +43,33 @@ final class Worker
             }
         }
         $this->jobs = new JobRunner($app);
+        $this->octane = OctaneEvents::of($app);
+        // What its listeners do now is part of the boot.
+        $this->octane?->started();
         $this->sandbox = new Sandbox($app, $settings['reset'], $settings['keep_connections']);
+    }
+
+    /** `config:cache` writes paths down, and a copy of the folder has them, too. */
+    private static function expectOwnConfiguration(Application $app): void
+    {
+        $views = $app->make('config')->get('view.paths', []);
+        $isCached = $app instanceof CachesConfiguration && $app->configurationIsCached();
+        if ($isCached && $views !== [] && \array_filter($views, 'is_dir') === []) {
+            throw new \LogicException(
+                "The configuration was cached in another folder: there is no $views[0]."
+                    . ' hint: `php artisan config:cache` here, or `php artisan config:clear`'
+            );
+        }
     }
 
     /** Answers requests and runs jobs until the server stops this worker. */
     public function run(): void
     {
-        (new Served())->onRequest($this->answer(...))->onJob($this->work(...))->run();
+        (new Served())
+            ->onRequest($this->answer(...))
+            ->onJob($this->work(...))
+            ->onStop(fn () => $this->octane?->stopped())
+            ->run();
     }
 
     private function work(Job $job): void
@@ -58,8 +84,22 @@ final class Worker
     private function answer(Asked $asked): Reply
     {
         $request = Request::createFromBase(Foundation::request($asked, UploadedFile::class));
-        [$kernel, $sandbox] = [$this->kernel, $this->sandbox];
 
-        return Foundation::answer($request, $kernel->handle(...), $kernel->terminate(...), $sandbox->restore(...));
+        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->sandbox->restore(...));
+    }
+
+    private function handle(Request $request): Response
+    {
+        $this->octane?->received($request);
+        $response = $this->kernel->handle($request);
+        $this->octane?->handled($request, $response);
+
+        return $response;
+    }
+
+    private function terminate(Request $request, Response $response): void
+    {
+        $this->kernel->terminate($request, $response);
+        $this->octane?->terminated($request, $response);
     }
 }

@@ -70,6 +70,8 @@ final class Runner implements RunnerInterface
 
     public function run(): int
     {
+        // `dd()` and `dump()` go into the page, and not to a terminal that nobody sees.
+        $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->boot();
         // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
         $worker = (new Worker())->withoutGlobals()->onRequest($this->answer(...));

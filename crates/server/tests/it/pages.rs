@@ -9,7 +9,7 @@ use pronghorn_config::{Input, Severity, describe, load};
 use pronghorn_server::settings::{Settings, reference};
 
 /// Directories with pages, and pages that lie elsewhere.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -18,6 +18,7 @@ const PAGES: [&str; 9] = [
     "docs",
     "php/cache/README.md",
     "php/goridge/README.md",
+    "php/wordpress/README.md",
     "php/worker/README.md",
 ];
 

@@ -6,6 +6,7 @@ namespace Pronghorn\Symfony\DependencyInjection;
 
 use Pronghorn\Cache\Cache;
 use Pronghorn\Symfony\Cache\LazyStore;
+use Pronghorn\Symfony\Command\ServerCommand;
 use Pronghorn\Symfony\Lock\PronghornStore;
 use Pronghorn\Symfony\Messenger\JobRunner;
 use Pronghorn\Symfony\Messenger\TransportFactory;
@@ -13,6 +14,7 @@ use Pronghorn\Symfony\Runner;
 use Symfony\Component\Cache\Adapter\Psr16Adapter;
 use Symfony\Component\Config\Definition\Builder\TreeBuilder;
 use Symfony\Component\Config\Definition\ConfigurationInterface;
+use Symfony\Component\Console\Command\Command;
 use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\DependencyInjection\Definition;
@@ -25,10 +27,18 @@ use Symfony\Component\Messenger\Transport\TransportFactoryInterface;
 /** Services for those components that the application has. */
 final class PronghornExtension extends Extension implements ConfigurationInterface
 {
+    /** By name: what the binary is asked, and what that is. */
+    private const COMMANDS = [
+        'serve' => ['serve', 'Serve the application with Pronghorn'],
+        'reload' => ['reset', 'Replace the workers of the server: the new ones load the code anew'],
+        'status' => ['workers', 'Show what the server and its workers are doing'],
+    ];
+
     /** @param array<array<string, mixed>> $configs */
     public function load(array $configs, ContainerBuilder $container): void
     {
         ['storage' => $storage] = $this->processConfiguration($this, $configs);
+        $this->commands($container);
         if (\interface_exists(TransportFactoryInterface::class)) {
             $container->setDefinition('messenger.transport.pronghorn.factory', new Definition(TransportFactory::class))
                 ->addTag('messenger.transport_factory');
@@ -59,6 +69,21 @@ final class PronghornExtension extends Extension implements ConfigurationInterfa
                 new Reference('pronghorn.lock_store'),
             ]));
             $container->registerAliasForArgument('pronghorn.lock_factory', LockFactory::class, 'pronghorn');
+        }
+    }
+
+    private function commands(ContainerBuilder $container): void
+    {
+        if (!\class_exists(Command::class)) {
+            return;
+        }
+        foreach (self::COMMANDS as $name => [$argument, $description]) {
+            $container->setDefinition("pronghorn.command.$name", new Definition(ServerCommand::class, [
+                "pronghorn:$name",
+                $description,
+                [$argument],
+                '%kernel.project_dir%',
+            ]))->addTag('console.command', ['command' => "pronghorn:$name", 'description' => $description]);
         }
     }
 

@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * Finds routes whose calls leave memory behind, each of them and not only the first ones. What holds
- * it is not asked: it may be a closure, a list in an object of an extension, a log in memory.
+ * Finds routes whose calls leave memory behind, each of them and not only the first ones. What
+ * holds it is not asked: it may be a closure, a list in an object of an extension, a log in memory.
  *
  * Each call is counted, by two looks at a number. What a route seems to leave may be garbage in
  * cycles that PHP collects later, so a suspect is counted once more, with a collection behind each

@@ -1,0 +1,240 @@
+//! Laravel Octane, unmodified, with this server as its RoadRunner; and packages that were made for
+//! it, in our own workers. `make compat-laravel DIR=…` runs it: DIR has a checkout of Octane and of
+//! what it needs, or is a Composer project with them.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use pronghorn_testkit::{Connection, Server, Site, binary, free_address, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[path = "../e2e/example.rs"]
+mod example;
+
+fn packages() -> PathBuf {
+    std::env::var_os("PRONGHORN_COMPAT_DIR")
+        .expect("`make compat-laravel DIR=…` sets it")
+        .into()
+}
+
+/// The Laravel of `examples`, with Octane and nothing of ours but where a test asks for it.
+fn site() -> Site {
+    let site = example::copy("laravel");
+    let finder = Site::fixture("foreign/find-packages.php");
+    let (finder, packages) = (finder.display(), packages());
+    let packages = packages.display();
+    let loads = format!(
+        "<?php\nrequire_once __DIR__ . '/../bootstrap/autoload.php';\nrequire_once '{finder}';\n\
+         if (is_file('{packages}/vendor/autoload.php')) {{\n    require_once '{packages}/vendor/autoload.php';\n\
+         }} else {{\n    Foreign\\loadCheckouts('{packages}');\n}}\n"
+    );
+    let worker = format!(
+        "<?php require is_file('{packages}/vendor/bin/roadrunner-worker') ? '{packages}/vendor/bin/roadrunner-worker' : '{packages}/octane/bin/roadrunner-worker';"
+    );
+    site.write("vendor/autoload.php", &loads);
+    site.write("vendor/bin/roadrunner-worker", &worker);
+    let routes = site.read("routes/web.php");
+    let pid = "Route::get('/pid', static fn (): string => (string) getmypid());\n";
+    site.write("routes/web.php", &(routes + pid));
+    for (file, from, to) in [
+        ("artisan", "/bootstrap/autoload.php", "/vendor/autoload.php"),
+        (
+            "worker.php",
+            "/bootstrap/autoload.php",
+            "/vendor/autoload.php",
+        ),
+        (
+            "config/app.php",
+            "App\\RouteServiceProvider::class,",
+            "App\\RouteServiceProvider::class,\nLaravel\\Octane\\OctaneServiceProvider::class,",
+        ),
+        (
+            "config/app.php",
+            "'env' => 'production'",
+            "'env' => 'local'",
+        ),
+        (
+            "config/cache.php",
+            "'driver' => 'pronghorn', 'storage' => 'cache'",
+            "'driver' => 'array'",
+        ),
+        (
+            "config/queue.php",
+            "'driver' => 'pronghorn', 'queue' => 'default', 'tries' => 3",
+            "'driver' => 'sync'",
+        ),
+        (
+            "config/logging.php",
+            "'driver' => 'pronghorn'",
+            "'driver' => 'errorlog'",
+        ),
+    ] {
+        let text = site.read(file);
+        assert!(text.contains(from), "{from} in {file}");
+        site.write(file, &text.replace(from, to));
+    }
+    symlink(binary(), site.path("rr")).expect("a link can be made");
+    site
+}
+
+/// `php artisan octane:start`, and what it prints.
+struct Octane {
+    site: Site,
+    child: Child,
+    http: SocketAddr,
+}
+
+impl Octane {
+    fn start(more: &[&str]) -> Self {
+        let (site, http, rpc) = (site(), free_address(), free_address());
+        let output = std::fs::File::create(site.path("output")).expect("it can be written");
+        let child = Command::new("php")
+            .args([
+                "artisan",
+                "octane:start",
+                "--server=roadrunner",
+                "--host=127.0.0.1",
+            ])
+            .args([
+                format!("--port={}", http.port()),
+                format!("--rpc-port={}", rpc.port()),
+            ])
+            .args(["--workers=2", "--max-requests=500"])
+            .args(more)
+            .current_dir(site.folder())
+            .stdin(Stdio::null())
+            .stderr(output.try_clone().expect("it is open"))
+            .stdout(output)
+            .spawn()
+            .expect("php is there");
+        let octane = Self { site, child, http };
+        wait_for("Octane's server", || {
+            std::net::TcpStream::connect(http).ok()?;
+            Some(())
+        });
+        octane
+    }
+
+    fn artisan(&self, command: &str) -> (Option<i32>, String) {
+        let ran = Command::new("php")
+            .args(["artisan", command, "--server=roadrunner"])
+            .current_dir(self.site.folder())
+            .output()
+            .expect("php is there");
+        let said = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+        (ran.status.code(), said.into_owned())
+    }
+
+    fn get(&self, target: &str) -> String {
+        Connection::open(self.http).get(target).text()
+    }
+
+    fn printed(&self, part: &str) {
+        wait_for(part, || {
+            self.site.read("output").contains(part).then_some(())
+        });
+    }
+
+    /// Waits until nothing of it is left.
+    fn ended(mut self) -> String {
+        self.child.wait().expect("it is a child");
+        wait_for("the server's end", || {
+            std::net::TcpStream::connect(self.http)
+                .is_err()
+                .then_some(())
+        });
+        self.site.read("output")
+    }
+}
+
+#[test]
+fn it_starts_tells_reloads_and_stops_the_server() {
+    let octane = Octane::start(&[]);
+    octane.printed("Server running");
+    assert!(octane.get("/").contains("your visit 1."));
+    // Its own line for a request, made of two records.
+    octane.printed("200    GET / ");
+    assert_eq!(octane.artisan("octane:status").0, Some(0));
+    let first = octane.get("/pid");
+    let (code, said) = octane.artisan("octane:reload");
+    assert!(
+        code == Some(0) && said.contains("Reloading workers"),
+        "{said}"
+    );
+    wait_for("new workers", || {
+        (octane.get("/pid") != first).then_some(())
+    });
+    let (code, said) = octane.artisan("octane:stop");
+    assert!(
+        code == Some(0) && said.contains("Stopping server"),
+        "{said}"
+    );
+    let printed = octane.ended();
+    assert!(!printed.contains("ERROR"), "{printed}");
+}
+
+#[test]
+fn a_changed_file_brings_new_workers() {
+    if !packages().join("node_modules/chokidar").is_dir() {
+        println!("left out: `npm install chokidar` in DIR is for `--watch`");
+        return;
+    }
+    let octane = Octane::start(&["--watch"]);
+    let routes = octane.site.read("routes/web.php");
+    let changed = format!("{routes}\nRoute::get('/new', static fn (): string => 'new');\n");
+    wait_for("the route that was added", || {
+        octane.site.write("routes/web.php", &changed);
+        (octane.get("/new") == "new").then_some(())
+    });
+    octane.printed("Application change detected. Restarting workers");
+    kill_process(Pid::from_child(&octane.child), Signal::INT).expect("it runs");
+    octane.ended();
+}
+
+/// What a package for Octane listens to, in a worker of ours.
+#[test]
+fn packages_made_for_octane_are_told_by_our_workers() {
+    let site = site();
+    let listeners = "
+use Illuminate\\Support\\Facades\\Event;
+final class Kept { public static array $users = []; public static array $told = []; }
+foreach (['WorkerStarting', 'RequestReceived', 'RequestHandled', 'RequestTerminated'] as $event) {
+    Event::listen(\"Laravel\\\\Octane\\\\Events\\\\$event\", static function () use ($event): void {
+        Kept::$told[] = $event;
+        $event !== 'RequestReceived' || Kept::$users = [];
+    });
+}
+Route::get('/kept', static function (): array {
+    Kept::$users[] = 'a visitor';
+
+    return [count(Kept::$users), Kept::$told];
+});
+";
+    let routes = site.read("routes/web.php") + listeners;
+    site.write("routes/web.php", &routes);
+    let config = "version: '3'\nserver: {command: php worker.php}\n\
+                  http: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n";
+    let server = Server::start(site.config(config));
+    let of_request = r#""RequestReceived","RequestHandled","RequestTerminated""#;
+    assert_eq!(
+        server.get("/kept").text(),
+        r#"[1,["WorkerStarting","RequestReceived"]]"#
+    );
+    assert_eq!(
+        server.get("/kept").text(),
+        format!(r#"[1,["WorkerStarting",{of_request},"RequestReceived"]]"#)
+    );
+    // Octane's own listeners do no harm: each visitor has a session of its own.
+    for visit in 1..20 {
+        let page = server.get("/");
+        assert!(
+            page.text().contains("your visit 1."),
+            "{visit}: {}",
+            page.text()
+        );
+    }
+    let ended = server.stop();
+    assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
+}
