@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full bench-cache bench-micro instructions browser collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full bench-cache bench-jobs bench-micro instructions browser collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -99,6 +99,10 @@ bench-cache: build ## Measure storages in memory, RPC and sessions in two minute
 	@scripts/need php extension apps bench
 	scripts/php-extensions
 	php bench/cache/run.php --pronghorn $(BINARY) --extension $$(ls $(TARGET)/extensions/pronghorn-*.so | head -n1) --extensions $(TARGET)/tools/php-extensions/list --json $(dir $(BINARY))bench-cache.json $(BENCH)
+
+bench-jobs: tuned ## Measure queues of jobs, in eight minutes at most; BENCH="--packages DIR --peer NAME=COMMAND" adds RoadRunner's
+	@scripts/need php extension
+	php bench/jobs/measure.php --pronghorn $(TUNED) --json $(dir $(BINARY))bench-jobs.json $(BENCH)
 
 bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build
