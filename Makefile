@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full bench-cache bench-jobs bench-micro instructions browser collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -51,6 +51,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	cargo fmt --all --check
 	scripts/check-width
 	scripts/check-dependencies
+	scripts/figures --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist
 	phpcs --standard=php/cache/phpcs.xml.dist
@@ -103,6 +104,12 @@ bench-cache: build ## Measure storages in memory, RPC and sessions in two minute
 bench-jobs: tuned ## Measure queues of jobs, in eight minutes at most; BENCH="--packages DIR --peer NAME=COMMAND" adds RoadRunner's
 	@scripts/need php extension
 	php bench/jobs/measure.php --pronghorn $(TUNED) --json $(dir $(BINARY))bench-jobs.json $(BENCH)
+
+report: tuned ## Measure the articles' tables and what explains them, and make docs/benchmarks.md: an hour; REPORT="cgi,slim" picks parts
+	@scripts/need php apps bench compat
+	scripts/php-extensions
+	cargo build --release --bin pronghorn-bench
+	$(BINARY)-bench report --pronghorn $(TUNED) $(if $(REPORT),--parts $(REPORT),--publish) $(BENCH)
 
 bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::benchmarks::Options;
 use crate::servers::Peer;
 
 /// `make bench` is to be over in ten minutes, with a build that is up to date.
@@ -14,7 +15,7 @@ const SHORT: Duration = Duration::from_secs(9 * 60);
 const FULL: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Measures the server beside its rivals in one run
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "pronghorn-bench", max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Scenarios to measure, with commas between [default: those of the short run]
@@ -39,17 +40,17 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,
     /// What others may take, in percent of one CPU, before a measurement is repeated or refused
-    #[arg(long, default_value_t = 6.0, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 6.0, value_name = "PERCENT", global = true)]
     pub(crate) noise: f64,
     /// Seconds after which nothing more is begun [default: 540, with --full 7200]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) limit: Option<u32>,
     /// Another server: `name=command` with {port} in it, or `name=http://address:port`;
     /// `name@scenario,…=` of some scenarios
-    #[arg(long = "peer", value_name = "NAME=COMMAND|URL")]
+    #[arg(long = "peer", value_name = "NAME=COMMAND|URL", global = true)]
     pub(crate) peers: Vec<Peer>,
     /// Folder of RoadRunner's PHP packages, for `pronghorn-roadrunner`
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub(crate) packages: Option<PathBuf>,
     /// I/O threads of Pronghorn [default: the server's]
     #[arg(long, value_name = "THREADS", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -61,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// The server [default: `pronghorn` beside this binary]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub(crate) pronghorn: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -77,10 +78,18 @@ impl Arguments {
     }
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
     /// Lists what can be asked of the servers
     Scenarios,
+    /// Measures the articles' tables and what explains them, part by part; makes their pages
+    Report(Options),
+    /// Fills the figures of the last report into README.md and the documentation
+    Figures {
+        /// Changes nothing: fails when a page has other figures
+        #[arg(long)]
+        check: bool,
+    },
     /// Shows what changed between two files of --json, and whether it is more than the spread
     Compare { before: PathBuf, after: PathBuf },
     /// The server of the row `http-alone`

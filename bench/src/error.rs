@@ -28,6 +28,14 @@ pub(crate) enum BenchError {
     /// The caller's.
     #[error("there is no scenario `{name}`\nhint: there are {known}")]
     NoScenario { name: String, known: String },
+    /// The caller's.
+    #[error("there is no part `{name}` of the report\nhint: there are {known}")]
+    NoPart { name: String, known: String },
+    /// The page's author's.
+    #[error("{}: {why}", file.display())]
+    Figure { file: PathBuf, why: String },
+    #[error("these pages disagree with docs/benchmarks.json: {0}\nhint: scripts/figures")]
+    Stale(String),
     #[error("{0}")]
     Scenario(#[from] ScenarioError),
     #[error("cannot read {}: {source}", file.display())]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod benchmarks;
 mod client;
 mod compare;
 mod error;
@@ -16,6 +17,7 @@ mod load;
 mod machine;
 mod memory;
 mod pages;
+mod phases;
 mod plan;
 mod processes;
 mod program;
@@ -92,22 +94,34 @@ async fn command(arguments: Arguments) -> Result<ExitCode, BenchError> {
             report::print(&compare::text(&before, &after));
             Ok(ExitCode::SUCCESS)
         }
-        None => measure(&arguments).await,
+        Some(Command::Figures { check }) => benchmarks::fill_in(*check),
+        Some(Command::Report(options)) => {
+            at_a_site(&arguments, async |site| {
+                benchmarks::run(options, &arguments, site).await
+            })
+            .await
+        }
+        None => {
+            let jobs = plan::jobs(&arguments)?;
+            at_a_site(&arguments, async |site| run(&jobs, site, &arguments).await).await
+        }
     }
 }
 
 /// Measures, and makes sure that nothing is left of it: after an error and a signal too.
-async fn measure(arguments: &Arguments) -> Result<ExitCode, BenchError> {
+async fn at_a_site(
+    arguments: &Arguments,
+    work: impl AsyncFnOnce(&Site) -> Result<ExitCode, BenchError>,
+) -> Result<ExitCode, BenchError> {
     open_files::raise(); // for thousands of idle connections
     if cfg!(debug_assertions) {
         report::tell("warning: built without --release: these figures mean nothing");
     }
-    let jobs = plan::jobs(arguments)?;
     let spawner = Spawner::start().map_err(BenchError::NoSpawner)?;
     let site = Site::new(spawner, arguments)?;
     let done = tokio::select! {
-        done = run(&jobs, &site, arguments) => done,
-        // What was started is killed as `run` is dropped.
+        done = work(&site) => done,
+        // What was started is killed as `work` is dropped.
         () = stop_signal() => Err(BenchError::Stopped),
     };
     let traces = Traces {

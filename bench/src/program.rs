@@ -114,6 +114,24 @@ impl Argv {
     ) -> Self {
         Self(program.into(), arguments.into())
     }
+
+    /// Started by another program, which becomes this one.
+    pub(crate) fn behind<const N: usize>(&self, starter: OsString, options: [&str; N]) -> Self {
+        let mut arguments: Vec<OsString> = options.map(OsString::from).into();
+        arguments.push(self.0.clone());
+        arguments.extend_from_slice(&self.1);
+        Self(starter, arguments)
+    }
+
+    /// What it prints goes to a terminal, by `script`, which reads it there.
+    pub(crate) fn at_a_terminal(&self, script: OsString) -> Self {
+        let words = std::iter::once(&self.0).chain(&self.1);
+        let quoted: Vec<String> = words
+            .map(|word| format!("'{}'", word.to_string_lossy().replace('\'', r"'\''")))
+            .collect();
+        let command = format!("exec {}", quoted.join(" "));
+        Self::new(script, ["-qefc".into(), command.into(), "/dev/null".into()])
+    }
 }
 
 /// What a program prints, as it comes.

@@ -1,5 +1,6 @@
 //! The figures of a run, as they are in the file. Names end in their unit.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,12 @@ pub(crate) struct Sample {
     /// CPU time per request.
     pub(crate) cpu_us_server: f64,
     pub(crate) cpu_us_php: f64,
+    /// The same of the load generator and the runner, which share the machine.
+    #[serde(default)]
+    pub(crate) cpu_us_client: f64,
+    /// Means of the parts of a request's time, in microseconds, where our server tells them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) phases_us: BTreeMap<String, f64>,
     /// Of one CPU, that went to other processes meanwhile.
     pub(crate) others_percent: f64,
     /// How many tries came before.

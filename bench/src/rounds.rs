@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::arguments::Arguments;
 use crate::error::BenchError;
 use crate::load;
+use crate::phases::Phases;
 use crate::plan::{Job, WARM_UP};
 use crate::processes::{Machine, own_cpu};
 use crate::report::{Report, tell};
@@ -179,18 +180,26 @@ impl Measured<'_> {
         if processes.is_empty() {
             return Err(BenchError::NoProcesses(server.address));
         }
+        let phases = Phases::ask(server.metrics).await?;
         let (start, own_before, machine_before) = (Instant::now(), own_cpu(), Machine::read());
         let before = processes.cpu();
         let seen = load::run(server, *load, job.seconds, site).await?;
         let after = server.processes().cpu();
         let (elapsed, own_after, machine_after) = (start.elapsed(), own_cpu(), Machine::read());
         let took = after.since(&before).ok_or(BenchError::Changed)?;
-        let ours = took.server + took.php + own_after.saturating_sub(own_before);
+        let own = own_after.saturating_sub(own_before);
+        let ours = took.server + took.php + own;
+        let phases_us = Phases::ask(server.metrics).await?.since(&phases);
         let per_request = |time: Duration| time.as_secs_f64() * 1e6 / seen.requests;
-        let others = match (machine_before, machine_after) {
+        let mut others = match (machine_before, machine_after) {
             (Some(before), Some(after)) => after.others(&before, ours, elapsed),
             _ => return Err(BenchError::NoMachine),
         };
+        let mut php = took.php;
+        if server.forgets_children {
+            php += elapsed.mul_f64(others.max(0.0) / 100.0);
+            others = 0.0;
+        }
         Ok(Sample {
             row: Row {
                 scenario: job.scenario.name.clone(),
@@ -200,7 +209,9 @@ impl Measured<'_> {
             round: *round,
             seen,
             cpu_us_server: per_request(took.server),
-            cpu_us_php: per_request(took.php),
+            cpu_us_php: per_request(php),
+            cpu_us_client: per_request(own),
+            phases_us,
             others_percent: others,
             repeats,
         })

@@ -75,7 +75,7 @@ impl Site {
                 .map(|folder| std::path::absolute(folder).unwrap_or_else(|_| folder.clone())),
             ports: Mutex::default(),
         };
-        Self::write(&site.php_ini(), PHP_INI)?;
+        Self::write_php_ini(&site.php_ini(), &[])?;
         Ok(site)
     }
 
@@ -109,6 +109,21 @@ impl Site {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.push(address.port());
         self.folder.join(ports.len().to_string())
+    }
+
+    /// The same for a server that shares the folder of another one.
+    pub(crate) fn also_note(&self, address: SocketAddr) {
+        _ = self.note(address); // no folder of its own
+    }
+
+    /// The runner's settings of PHP, and these behind them.
+    pub(crate) fn write_php_ini(file: &Path, more: &[String]) -> Result<(), BenchError> {
+        let mut settings = PHP_INI.to_owned();
+        for line in more {
+            settings.push_str(line);
+            settings.push('\n');
+        }
+        Self::write(file, settings).map(drop)
     }
 
     pub(crate) fn ports(&self) -> Vec<u16> {
@@ -171,6 +186,12 @@ impl Site {
 
 fn apps() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("apps")
+}
+
+/// The folder of the sources.
+pub(crate) fn repository() -> PathBuf {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.parent().unwrap_or(crate_folder).to_owned()
 }
 
 /// A folder with all that is in it.

@@ -5,14 +5,16 @@
 declare(strict_types=1);
 
 $data = data_folder('laravel');
+// What a run of the benchmark wants otherwise: settings of php.ini, which all servers have.
+$wanted = static fn (string $name, string $default): string => (\get_cfg_var("bench.$name") ?: $default);
 // `make bench-cache` has them in a storage of the server.
-$session = \getenv('BENCH_SESSION') ?: 'file';
+$session = $wanted('sessions', \getenv('BENCH_SESSION') ?: 'file');
 
 return [
     'app' => [
         'name' => 'bench',
         'env' => 'production',
-        'debug' => false,
+        'debug' => $wanted('debug', '0') === '1',
         'url' => 'http://localhost',
         'timezone' => 'UTC',
         'locale' => 'en',
@@ -62,6 +64,7 @@ return [
         ],
         'prefix' => 'bench',
     ],
+    'bench' => ['database_ms' => $wanted('database_ms', '0')],
     'database' => [
         'default' => 'sqlite',
         'connections' => [
@@ -86,8 +89,8 @@ return [
         'expire_on_close' => false,
         'encrypt' => false,
         // A client without cookies makes a file per request: with so many of them, looking for old
-        // ones measures that.
-        'lottery' => [0, 100],
+        // ones measures that. A run asks for it by naming the driver.
+        'lottery' => [$wanted('sessions', '') === 'file' ? 2 : 0, 100],
         'cookie' => 'bench_session',
         'path' => '/',
         'domain' => null,

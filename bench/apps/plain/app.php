@@ -9,6 +9,7 @@ require_once __DIR__ . '/../data.php';
 const ROUTES = [
     '/' => 'hello',
     '/json' => 'person',
+    '/page' => 'page',
     '/rows' => 'rows',
     '/post' => 'digest',
     '/64k' => 'long',
@@ -43,6 +44,30 @@ function person(array $query): array
         'tags' => ['a', 'b'],
         'active' => true,
     ]);
+}
+
+/** A page of a template: texts in HTML. */
+function page(array $query): array
+{
+    $escape = static fn (string $text): string => \htmlspecialchars($text, \ENT_QUOTES);
+    $title = $escape($query['title'] ?? 'Page');
+    $lines = '';
+    foreach (['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'] as $name) {
+        $lines .= '<li class="line"><a href="/items/' . \rawurlencode($name) . '">' . $escape("Item <$name>") . "</a></li>\n";
+    }
+    $page = <<<HTML
+        <!doctype html>
+        <html>
+        <head><title>$title</title></head>
+        <body>
+        <h1>$title</h1>
+        <ul>
+        $lines</ul>
+        </body>
+        </html>
+        HTML;
+
+    return [200, 'text/html', $page];
 }
 
 /** 200 rows of a table, 20 KB. */

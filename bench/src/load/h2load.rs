@@ -101,6 +101,7 @@ impl Told {
             rate: done / f64::from(seconds),
             latency,
             unanswered: 0,
+            errors_percent: 0.0,
         };
         Ok(Counted { seen, bytes })
     }

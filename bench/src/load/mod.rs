@@ -37,6 +37,9 @@ pub(crate) struct Seen {
     /// Of an open load: requests without an answer when patience was over. They count in the
     /// latency with their wait until then.
     pub(crate) unanswered: u64,
+    /// Answers that are none, where a setup counts them.
+    #[serde(default)]
+    pub(crate) errors_percent: f64,
 }
 
 /// Microseconds.
@@ -95,7 +98,9 @@ pub(crate) async fn run(
             open::run(server.address, &server.scenario, rate, connections, seconds).await?
         }
     };
-    check(server.address, &server.scenario).await?;
+    if !server.scenario.setup.counts_errors {
+        check(server.address, &server.scenario).await?;
+    }
     Ok(seen)
 }
 
@@ -114,10 +119,17 @@ async fn closed(
             wrk::run(server, connections, seconds, unframed, site).await
         }
     };
+    let setup = &server.scenario.setup;
+    if setup.counts_errors {
+        return Ok(run.await?.seen);
+    }
     let counted = tokio::select! {
         counted = run => counted?,
         wrong = watch(server, seconds, &sizes) => return Err(wrong.into()),
     };
+    if setup.file.is_some() {
+        return Ok(counted.seen); // its answers have two sizes
+    }
     plausible_size(&counted, connections, &sizes.into_inner())?;
     Ok(counted.seen)
 }

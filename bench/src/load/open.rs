@@ -201,6 +201,7 @@ impl Tally {
             rate: requests / time.as_secs_f64(),
             latency: Latency::of(&self.waits),
             unanswered: self.given_up,
+            errors_percent: 0.0,
         })
     }
 }

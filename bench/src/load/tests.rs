@@ -99,6 +99,7 @@ fn counted(requests: f64, bytes: f64) -> Counted {
         rate: requests,
         latency,
         unanswered: 0,
+        errors_percent: 0.0,
     };
     Counted { seen, bytes }
 }

@@ -41,6 +41,9 @@ pub(super) async fn run(
     ];
     let argv = Argv::new(find("wrk", "wrk")?, arguments);
     let figures = figures("wrk", argv, seconds, site, Figures::parse).await?;
+    if scenario.setup.counts_errors {
+        return figures.with_errors();
+    }
     figures.counted(scenario.expected.status, unframed)
 }
 
@@ -62,6 +65,23 @@ fn lua(scenario: &Scenario, body: &str) -> String {
             quoted(body)
         );
         script.push_str(&read);
+    }
+    if let Some(file) = scenario.setup.file {
+        // Two texts, made once.
+        let alternating = [
+            "local page, file, turn
+init = function(args)
+    page, file, turn = wrk.format(), wrk.format(nil, ",
+            &quoted(file),
+            "), false
+end
+request = function()
+    turn = not turn
+    return turn and page or file
+end
+",
+        ];
+        script.extend(alternating);
     }
     let done = format!(
         "done = function(summary, latency)
@@ -95,6 +115,19 @@ impl Figures {
             counts: next()?.try_into().ok()?,
             latency: next()?.try_into().ok()?,
         })
+    }
+
+    /// Whatever was answered counts, with the share of what a client would not call an answer.
+    fn with_errors(self) -> Result<Counted, BenchError> {
+        let [requests, _, _, connect, read, write, late, refused] = self.counts;
+        let failed = connect + read + write + late + refused;
+        let mut counts = self.counts;
+        for error in &mut counts[3..] {
+            *error = 0.0;
+        }
+        let mut counted = Self { counts, ..self }.counted(200, false)?;
+        counted.seen.errors_percent = failed / requests * 100.0;
+        Ok(counted)
     }
 
     fn counted(self, status: u16, unframed: bool) -> Result<Counted, BenchError> {
@@ -136,6 +169,7 @@ impl Figures {
             rate: requests / time * 1e6,
             latency,
             unanswered: 0,
+            errors_percent: 0.0,
         };
         Ok(Counted { seen, bytes })
     }
@@ -168,6 +202,7 @@ pronghorn 98 162 1230 4000 14200
             rate: 56_128.25,
             latency,
             unanswered: 0,
+            errors_percent: 0.0,
         };
         assert_eq!(
             counted,

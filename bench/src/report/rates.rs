@@ -89,6 +89,8 @@ fn to(row: &Row, server: &str, results: &Results) -> Option<Spread> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::load::{Latency, Seen};
     use crate::scenario::{folder, select};
@@ -113,9 +115,12 @@ pub(super) mod tests {
                 rate: 1000.0,
                 latency,
                 unanswered: 1,
+                errors_percent: 0.0,
             },
             cpu_us_server: cpu,
             cpu_us_php: 0.0,
+            cpu_us_client: 0.0,
+            phases_us: BTreeMap::new(),
             others_percent: 1.0,
             repeats: 0,
         }

@@ -4,12 +4,14 @@
 
 mod expected;
 mod read;
+mod setup;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use expected::{Body, Expected};
 pub(crate) use read::{ScenarioError, read};
+pub(crate) use setup::Setup;
 
 use crate::error::BenchError;
 
@@ -40,6 +42,7 @@ pub(crate) struct Scenario {
     /// A measurement takes at least so long.
     pub(crate) seconds: Option<u32>,
     pub(crate) expected: Expected,
+    pub(crate) setup: Setup,
     /// What `make bench-full` measures.
     pub(crate) full: Extent,
     /// What `make bench` measures; nothing of most.

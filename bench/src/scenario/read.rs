@@ -10,7 +10,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::Spanned;
 
-use super::{Body, Expected, Extent, Load, Protocol, Scenario};
+use super::{Body, Expected, Extent, Load, Protocol, Scenario, Setup};
 use crate::servers::names as server_names;
 
 /// More is a mistake in the file, and would be one of the machine.
@@ -223,6 +223,7 @@ impl Raw {
                 .map(|ms| Duration::from_millis(ms.into_inner())),
             seconds: self.seconds.map(Spanned::into_inner),
             expected: expected(&self.expect, self.gzip.is_some())?,
+            setup: Setup::default(),
             short: short.transpose()?,
             full,
         })

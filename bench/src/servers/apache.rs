@@ -19,6 +19,8 @@ const MODULES: [&str; 3] = [
 /// A process of Apache belongs to a connection as long as that lives: with fewer, all but the first
 /// few connections would only wait.
 const PROCESSES: u16 = 16;
+/// As its default for `MaxRequestWorkers`.
+const MOST_PROCESSES: u16 = 256;
 
 pub(crate) struct Apache {
     name: &'static str,
@@ -47,6 +49,15 @@ pub(crate) const CGI: Apache = Apache {
     what: What::Cgi,
 };
 
+/// The same with the module that starts programs from a process of their own, as Debian pairs it
+/// with processes of many threads.
+pub(crate) const CGID: Apache = Apache {
+    name: "apache-cgid",
+    packages: CGI.packages,
+    modules: &["alias", "cgid"],
+    what: What::Cgi,
+};
+
 impl Adapter for Apache {
     fn name(&self) -> &str {
         self.name
@@ -58,6 +69,10 @@ impl Adapter for Apache {
 
     fn packages(&self) -> &'static str {
         self.packages
+    }
+
+    fn forgets_children(&self) -> bool {
+        self.name == CGID.name
     }
 
     fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
@@ -99,7 +114,7 @@ DocumentRoot {public}
 <FilesMatch \\.php$>
     SetHandler application/x-httpd-php
 </FilesMatch>",
-                    ini = place.site.folder.display(),
+                    ini = place.folder.display(),
                 )
             }
             What::Cgi => {
@@ -143,6 +158,10 @@ pub(super) fn build(place: &Place<'_>) -> Result<PathBuf, BenchError> {
 
 fn configuration(place: &Place<'_>, modules: &[String], site: &str) -> String {
     let folder = place.folder.display();
+    let connections = u16::try_from(place.setup().connections).unwrap_or(u16::MAX);
+    let processes = PROCESSES
+        .max(place.workers())
+        .max(connections.min(MOST_PROCESSES));
     format!(
         "ServerRoot {folder}
 ServerName 127.0.0.1
@@ -152,6 +171,7 @@ PidFile {folder}/apache.pid
 {user}
 Listen {address}
 ErrorLog /dev/stderr
+{script_socket}
 LogLevel error
 StartServers {processes}
 MinSpareServers {processes}
@@ -170,8 +190,15 @@ MaxKeepAliveRequests 0
         } else {
             ""
         },
+        script_socket = if modules
+            .iter()
+            .any(|line| line.starts_with("LoadModule cgid_"))
+        {
+            format!("ScriptSock {folder}/cgid.sock")
+        } else {
+            String::new()
+        },
         address = place.address,
-        processes = PROCESSES.max(place.workers()),
-        more = PROCESSES.max(place.workers()) + 1,
+        more = processes + 1,
     )
 }

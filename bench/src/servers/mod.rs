@@ -19,7 +19,7 @@ use rustix::process::Signal;
 
 use crate::error::BenchError;
 use crate::program::Argv;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Setup};
 use crate::site::Site;
 
 /// The yardstick: what every CPU time is told as a multiple of.
@@ -46,6 +46,11 @@ pub(crate) trait Adapter {
         Signal::TERM
     }
 
+    /// Nobody waits for the programs that it starts, so that their CPU time is in no process's sum.
+    fn forgets_children(&self) -> bool {
+        false
+    }
+
     /// Where it listens already, when it runs without us.
     fn runs_at(&self) -> Option<SocketAddr> {
         None
@@ -67,6 +72,8 @@ pub(crate) struct Place<'a> {
     pub(crate) address: SocketAddr,
     /// The server's own, removed at the end: configuration, sockets, what the application writes.
     pub(crate) folder: PathBuf,
+    /// Where our server tells its metrics, if it is to.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 impl Place<'_> {
@@ -96,13 +103,22 @@ impl Place<'_> {
     pub(crate) fn workers(&self) -> u16 {
         self.scenario.workers
     }
+
+    /// Of this server's PHP.
+    pub(crate) fn php_ini(&self) -> PathBuf {
+        self.folder.join("php.ini")
+    }
+
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.scenario.setup
+    }
 }
 
 /// All that this crate brings.
 pub(crate) fn built_in() -> impl Iterator<Item = &'static dyn Adapter> {
     let modes = pronghorn::MODES.iter().map(|mode| mode as &dyn Adapter);
     let roots = pronghorn::ROOTS.iter().map(|root| root as &dyn Adapter);
-    let others: [&dyn Adapter; 10] = [
+    let others: [&dyn Adapter; 11] = [
         &pronghorn::HttpAlone,
         &pronghorn::Files,
         &nginx::FromMemory,
@@ -112,6 +128,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = &'static dyn Adapter> {
         &nginx::FILES_CACHED,
         &apache::PHP,
         &apache::CGI,
+        &apache::CGID,
         &php::CliServer,
     ];
     modes.chain(roots).chain(others)

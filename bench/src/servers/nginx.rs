@@ -1,6 +1,7 @@
 //! nginx from memory, and in front of php-fpm.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use nix::unistd::geteuid;
@@ -141,6 +142,16 @@ impl Adapter for Files {
     }
 }
 
+/// In front of a server of ours, as a tutorial writes it: a new connection for each request.
+pub(super) fn in_front_of(place: &Place<'_>, server: SocketAddr) -> Result<Argv, BenchError> {
+    let location = format!(
+        "proxy_pass http://{server};
+            proxy_set_header Host $host;
+            proxy_set_header X-Real-IP $remote_addr;"
+    );
+    nginx(place, "", &place.public(), &location)
+}
+
 /// Those of Debian's `fastcgi.conf`, with one script for all paths.
 const FASTCGI_PARAMETERS: &str = "fastcgi_param QUERY_STRING $query_string;
             fastcgi_param REQUEST_METHOD $request_method;
@@ -202,9 +213,9 @@ fn nginx(
 pid {folder}/nginx.pid;
 error_log stderr;
 worker_processes {PROCESSES};
-worker_rlimit_nofile 4096;
+worker_rlimit_nofile {files};
 events {{
-    worker_connections 4096;
+    worker_connections {files};
 }}
 http {{
     access_log off;
@@ -222,6 +233,7 @@ http {{
         {listen}
         root {root};
         {gzip}
+        {file}
         location / {{
             {location}
         }}
@@ -229,6 +241,12 @@ http {{
 }}
 ",
         listen = listen(place),
+        file = match place.setup().file {
+            Some(file) => format!("location = {file} {{}}"),
+            None => String::new(),
+        },
+        // Both sides of each connection, all of which one of its processes may have to hold.
+        files = (2 * place.setup().connections + 256).max(4096),
         gzip = place.scenario.gzip.map_or(String::new(), |level| {
             format!("gzip on; gzip_comp_level {level}; gzip_min_length 1024; gzip_types *;")
         }),
@@ -255,17 +273,22 @@ daemonize = no
 [bench]
 {user}
 listen = {socket}
+{backlog}
 pm = static
 pm.max_children = {workers}
 clear_env = no
 ",
-        workers = place.workers(),
+        backlog = match place.setup().backlog {
+            Some(backlog) => format!("listen.backlog = {backlog}"),
+            None => String::new(),
+        },
+        workers = place.setup().children.unwrap_or_else(|| place.workers()),
     );
     let file = place.write("fpm.conf", &configuration)?;
     let mut arguments = vec![
         "-F".into(),
         "-c".into(),
-        place.site.php_ini().into(),
+        place.php_ini().into(),
         "-y".into(),
         file.into(),
     ];

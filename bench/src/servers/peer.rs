@@ -107,7 +107,7 @@ impl Adapter for Peer {
             ("{address}", place.address.to_string()),
             ("{app}", place.app().display().to_string()),
             ("{workers}", place.workers().to_string()),
-            ("{ini}", place.site.php_ini().display().to_string()),
+            ("{ini}", place.php_ini().display().to_string()),
             ("{folder}", place.folder.display().to_string()),
         ] {
             command = command.replace(name, &value);

@@ -36,7 +36,7 @@ impl Adapter for CliServer {
             find("php", "php-cli")?,
             "-q".into(),
             "-c".into(),
-            place.site.php_ini().into(),
+            place.php_ini().into(),
             "-S".into(),
             place.address.to_string().into(),
             "-t".into(),

@@ -21,7 +21,7 @@ pub(crate) struct Mode {
     packages: &'static str,
 }
 
-pub(crate) const MODES: [Mode; 7] = [
+pub(crate) const MODES: [Mode; 9] = [
     Mode {
         name: "pronghorn",
         worker: &["worker.php"],
@@ -38,6 +38,18 @@ pub(crate) const MODES: [Mode; 7] = [
         name: "pronghorn-jit",
         worker: &["worker.php"],
         pool: with_jit,
+        packages: "php-cli",
+    },
+    Mode {
+        name: "pronghorn-fork",
+        worker: &["worker.php"],
+        pool: forked,
+        packages: "php-cli",
+    },
+    Mode {
+        name: "pronghorn-pristine",
+        worker: &["worker.php"],
+        pool: forked_for_one_call,
         packages: "php-cli",
     },
     Mode {
@@ -78,6 +90,16 @@ fn over_pipes() -> Value {
     json!({"transport": "relay"})
 }
 
+/// The application boots once for all workers.
+fn forked() -> Value {
+    json!({"spawn": "fork"})
+}
+
+/// A process for each request, forked behind the boot.
+fn forked_for_one_call() -> Value {
+    json!({"spawn": "fork", "max_jobs": 1})
+}
+
 /// Off unless asked for: this is what it would gain.
 fn with_jit() -> Value {
     json!({"ini": {"opcache.jit": "tracing", "opcache.jit_buffer_size": "64M"}})
@@ -107,7 +129,7 @@ impl Adapter for Mode {
         let mut command = vec![
             find("php", "php-cli")?,
             "-c".into(),
-            site.php_ini().into(),
+            place.php_ini().into(),
             place.script(script)?.into(),
         ];
         command.extend(arguments.iter().map(OsString::from));
@@ -161,7 +183,7 @@ impl Adapter for Root {
     }
 
     fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
-        let ini = place.site.php_ini();
+        let ini = place.php_ini();
         let with_ini = |php: OsString| json!([php.to_string_lossy(), "-c", ini]);
         let public = || -> Result<_, BenchError> {
             let script = place.script("public/index.php")?;
@@ -196,6 +218,11 @@ fn start(
         keys.insert("num_workers".to_owned(), place.workers().into());
         if keys.get("mode").is_some() {
             keys.insert("clear_env".to_owned(), false.into());
+        } else {
+            // Of kept workers: scripts below a root have other keys.
+            for (key, value) in &place.setup().pool {
+                keys.insert((*key).to_owned(), value.clone());
+            }
         }
     }
     let mut section = json!({"threads": site.io_threads, "pool": pool});
@@ -203,6 +230,11 @@ fn start(
         section[key] = value;
     }
     let mut middleware = Vec::new();
+    let public = place.public();
+    if place.setup().file.is_some() {
+        section["static"] = json!({"dir": public, "forbid": [".php"]});
+        middleware.push("static");
+    }
     if let Some(folder) = files {
         section["static"] = json!({"dir": folder});
         middleware.push("static");
@@ -212,13 +244,19 @@ fn start(
         middleware.push("gzip");
     }
     section["middleware"] = middleware.into();
+    if place.setup().terminal {
+        section["access_log"] = json!({"output": "stdout"});
+    }
     // JSON is YAML. No record for each request: the others write none either.
-    let configuration = json!({
+    let mut configuration = json!({
         "version": "3",
         "server": server,
         "http": section,
         "logs": {"channels": {"http": {"level": "warn"}}},
     });
+    if let Some(address) = place.metrics {
+        configuration["metrics"] = json!({"address": address.to_string()});
+    }
     let file = place.write("pronghorn.yaml", &configuration.to_string())?;
     let arguments = ["serve".into(), "-c".into(), file.into()];
     Ok(vec![Argv::new(&site.pronghorn, arguments)])
@@ -258,7 +296,7 @@ impl Adapter for Files {
     fn programs(&self, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
         let php = find("php", "php-cli")?;
         let script = place.script("worker.php")?;
-        let command = json!([php.to_string_lossy(), "-c", place.site.php_ini(), script]);
+        let command = json!([php.to_string_lossy(), "-c", place.php_ini(), script]);
         let folder = crate::pages::write(&place.folder)?;
         let server = json!({"command": command});
         start(place, &server, as_it_comes(), Some(&folder))

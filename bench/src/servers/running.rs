@@ -7,16 +7,18 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use super::{Adapter, Kind, Place};
+use super::{Adapter, Kind, Place, nginx};
 use crate::client::{CheckError, check};
 use crate::error::BenchError;
 use crate::processes::{Processes, listeners};
-use crate::program::Program;
+use crate::program::{Argv, Program};
 use crate::scenario::Scenario;
-use crate::site::{Site, free_address};
+use crate::site::{Site, find, free_address};
 
 /// From a server's start to its first right answer: Laravel's first boot compiles everything.
 const START: Duration = Duration::from_secs(20);
+/// More, for each worker that boots an application beside the others.
+const WORKER_START: Duration = Duration::from_millis(500);
 /// Between two questions whether it answers. A connection that is refused costs microseconds.
 const START_STEP: Duration = Duration::from_millis(1);
 
@@ -28,9 +30,45 @@ pub(crate) struct Server {
     pub(crate) scenario: Scenario,
     /// From its start to its first right answer; `None` when it ran already.
     pub(crate) start: Option<Duration>,
+    /// What nobody else took of the machine is its programs' CPU time.
+    pub(crate) forgets_children: bool,
+    /// Where it tells its metrics.
+    pub(crate) metrics: Option<SocketAddr>,
     packages: &'static str,
     stop_signal: Signal,
     programs: Vec<Program>,
+}
+
+/// Those of the adapter, as the setup wants them.
+fn programs(adapter: &dyn Adapter, place: &Place<'_>) -> Result<Vec<Argv>, BenchError> {
+    let setup = place.setup();
+    let is_ours = adapter.kind() == Kind::Ours;
+    let mut programs = if is_ours && setup.behind_nginx {
+        let behind = Place {
+            address: free_address()?,
+            folder: place.folder.clone(),
+            ..*place
+        };
+        place.site.also_note(behind.address);
+        let mut programs = adapter.programs(&behind)?;
+        programs.push(nginx::in_front_of(place, behind.address)?);
+        programs
+    } else {
+        adapter.programs(place)?
+    };
+    if is_ours
+        && setup.terminal
+        && let Some(first) = programs.first_mut()
+    {
+        *first = first.at_a_terminal(find("script", "bsdutils")?);
+    }
+    if let Some(processors) = setup.processors {
+        let taskset = find("taskset", "util-linux")?;
+        for program in &mut programs {
+            *program = program.behind(taskset.clone(), ["-c", processors]);
+        }
+    }
+    Ok(programs)
 }
 
 impl Server {
@@ -46,6 +84,8 @@ impl Server {
             address: adapter.runs_at().map_or_else(free_address, Ok)?,
             scenario: scenario.clone(),
             start: None,
+            forgets_children: adapter.forgets_children(),
+            metrics: None,
             packages: adapter.packages(),
             stop_signal: adapter.stop_signal(),
             programs: Vec::new(),
@@ -57,17 +97,22 @@ impl Server {
             check(server.address, &server.scenario).await?;
             return Ok(server);
         }
+        if server.kind == Kind::Ours && scenario.setup.metrics {
+            server.metrics = Some(free_address()?);
+        }
         let place = Place {
             site,
             scenario,
             address: server.address,
             folder: site.note(server.address),
+            metrics: server.metrics,
         };
         Site::make_folder(&place.folder)?;
+        Site::write_php_ini(&place.php_ini(), &scenario.setup.ini)?;
         if scenario.protocol.is_secure() {
             site.make_certificate().await?;
         }
-        let programs = adapter.programs(&place)?;
+        let programs = programs(adapter, &place)?;
         let start = Instant::now();
         for argv in programs {
             let program = Program::start(argv, site, &place.folder).await?;
@@ -86,12 +131,14 @@ impl Server {
                 return Err(self.not_ready(format!("ended with {exit}")).await);
             }
             let is_final = match error {
-                CheckError::Io(_) | CheckError::NoHttp2(_) => false,
+                // While many workers boot, a request waits for the first one of them.
+                CheckError::Io(_) | CheckError::NoHttp2(_) | CheckError::Slow => false,
                 // nginx answers 502 until php-fpm is there.
                 CheckError::Wrong { status, .. } => status < 500,
-                CheckError::Slow | CheckError::NoHttp(_) => true,
+                CheckError::NoHttp(_) => true,
             };
-            if is_final || start.elapsed() > START {
+            let limit = START + WORKER_START * self.scenario.workers.into();
+            if is_final || start.elapsed() > limit {
                 return Err(self.not_ready(error.to_string()).await);
             }
             sleep(START_STEP).await;

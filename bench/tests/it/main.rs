@@ -122,3 +122,26 @@ fn a_process_that_a_server_leaves_behind_is_named_and_removed() {
     assert!(said.contains(": sleep 1000"), "{said}");
     assert_eq!(left, Vec::<String>::new());
 }
+
+#[test]
+fn pages_have_the_figures_of_the_last_report() {
+    let checked = Command::new(env!("CARGO_BIN_EXE_pronghorn-bench"))
+        .args(["figures", "--check"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}");
+}
+
+#[test]
+fn an_unknown_part_is_answered_with_those_that_exist() {
+    let refused = Command::new(env!("CARGO_BIN_EXE_pronghorn-bench"))
+        .args(["report", "--parts", "lavarel", "--pronghorn", "/bin/sh"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        said.contains("there is no part `lavarel`") && said.contains("laravel-workers"),
+        "{said}"
+    );
+}

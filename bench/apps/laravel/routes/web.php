@@ -6,6 +6,7 @@ use App\Http\SiteController;
 use Illuminate\Support\Facades\Route;
 
 Route::get('/', [SiteController::class, 'home']);
+Route::get('/landing', [SiteController::class, 'landing']);
 Route::get('/login', [SiteController::class, 'form'])->name('login');
 Route::post('/login', [SiteController::class, 'login']);
 Route::post('/logout', [SiteController::class, 'logout']);

@@ -31,6 +31,17 @@ final class SiteController extends Controller
         return \view('home', ['visits' => $session->get('visits'), 'user' => $request->user()]);
     }
 
+    /** Waits as long as a busy database would, if the run wants that. */
+    public function landing(): Page
+    {
+        $wait = (int) \config('bench.database_ms');
+        if ($wait > 0) {
+            \usleep($wait * 1000);
+        }
+
+        return \view('landing');
+    }
+
     public function form(): Page
     {
         return \view('login');
