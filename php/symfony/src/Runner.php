@@ -40,6 +40,7 @@ final class Runner implements RunnerInterface
     /** After an exception that the application did not mean as an answer. */
     public const ON_EXCEPTION = 'exception';
 
+    private readonly Connections $connections;
     private int $requests = 0;
     private bool $isDoubtful = false;
 
@@ -60,6 +61,7 @@ final class Runner implements RunnerInterface
                     . ' is no RebootableInterface.'
             );
         }
+        $this->connections = new Connections();
     }
 
     /** Whether this process is a worker of Pronghorn. */
@@ -88,15 +90,20 @@ final class Runner implements RunnerInterface
     /** There is one where the application has the bundle and messenger. */
     private function jobs(): ?JobRunner
     {
-        // A kernel that boots anew has another container.
-        $container = $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
-        $jobs = $container?->get(self::JOBS, ContainerInterface::NULL_ON_INVALID_REFERENCE);
+        $jobs = $this->container()?->get(self::JOBS, ContainerInterface::NULL_ON_INVALID_REFERENCE);
 
         return $jobs instanceof JobRunner ? $jobs : null;
     }
 
+    /** A kernel that boots anew has another one. */
+    private function container(): ?ContainerInterface
+    {
+        return $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
+    }
+
     private function answer(Asked $asked): Reply
     {
+        $this->connections->revive($this->container());
         $request = Foundation::request($asked);
 
         return Foundation::answer($request, $this->kernel->handle(...), $this->terminate(...), $this->renew(...));
@@ -113,6 +120,7 @@ final class Runner implements RunnerInterface
     {
         $this->requests++;
         try {
+            $this->connections->settle($this->container());
             if ($this->kernel instanceof RebootableInterface && $this->isDue()) {
                 $this->requests = 0;
                 $this->kernel->reboot(null);
@@ -148,8 +156,7 @@ final class Runner implements RunnerInterface
 
     private function listen(): void
     {
-        $container = $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
-        $dispatcher = $container?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
+        $dispatcher = $this->container()?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
         if (!$dispatcher instanceof EventDispatcherInterface) {
             return;
         }

@@ -12,7 +12,9 @@ if (is_file(__DIR__ . '/../vendor/autoload.php')) {
 require __DIR__ . '/../autoload.php';
 
 // Distributions put them below a folder of include_path.
+require_once 'Doctrine/DBAL/autoload.php';
 require_once 'Symfony/Component/Console/autoload.php';
+require_once 'Symfony/Component/DependencyInjection/autoload.php';
 require_once 'Symfony/Component/HttpKernel/autoload.php';
 require_once 'Symfony/Component/Runtime/autoload.php';
 require_once 'Psr/SimpleCache/autoload.php';

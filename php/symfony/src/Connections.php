@@ -1,0 +1,70 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Symfony;
+
+use Doctrine\DBAL\Connection;
+use Symfony\Component\DependencyInjection\ContainerInterface;
+
+/**
+ * Connections to databases that a kept kernel holds open, by Doctrine. An entity manager that was
+ * closed by an exception is none of this: Doctrine's own reset makes it anew.
+ */
+final class Connections
+{
+    /** Of the registry, which is public in Doctrine's bundle. */
+    private const DOCTRINE = 'doctrine';
+    /**
+     * Seconds without a request after which a connection is asked whether it lives. Databases and
+     * what is between close idle ones after a minute or more.
+     */
+    private const IDLE = 10;
+
+    /** When the last request ended, by `hrtime()`; null: there was none. */
+    private ?int $used = null;
+
+    /** Before a request: one that was closed meanwhile is opened by the first query. */
+    public function revive(?ContainerInterface $container): void
+    {
+        if ($this->used === null || \hrtime(true) - $this->used < self::IDLE * 1_000_000_000) {
+            return;
+        }
+        foreach (self::opened($container) as $connection) {
+            try {
+                $connection->executeQuery($connection->getDatabasePlatform()->getDummySelectSQL());
+            } catch (\Throwable) {
+                $connection->close();
+            }
+        }
+    }
+
+    /** After a request: a transaction that was left open is rolled back. */
+    public function settle(?ContainerInterface $container): void
+    {
+        foreach (self::opened($container) as $connection) {
+            while ($connection->isTransactionActive()) {
+                $connection->rollBack();
+            }
+        }
+        $this->used = \hrtime(true);
+    }
+
+    /** @return list<Connection> */
+    private static function opened(?ContainerInterface $container): array
+    {
+        if ($container === null || !$container->initialized(self::DOCTRINE)) {
+            return [];
+        }
+        $opened = [];
+        $registry = $container->get(self::DOCTRINE);
+        foreach ($registry->getConnectionNames() as $name => $service) {
+            $connection = $container->initialized($service) ? $registry->getConnection($name) : null;
+            if ($connection instanceof Connection && $connection->isConnected()) {
+                $opened[] = $connection;
+            }
+        }
+
+        return $opened;
+    }
+}
