@@ -40,6 +40,20 @@ pub(crate) struct Response {
     pub(crate) ok: bool,
 }
 
+/// Of `lock.Token`, which is ours.
+#[derive(Clone, PartialEq, prost::Message, Serialize)]
+pub(crate) struct Token {
+    #[prost(bool, tag = "1")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) ok: bool,
+    #[prost(uint64, tag = "2")]
+    pub(crate) token: u64,
+}
+
+impl Outcome for Token {
+    const PROTOBUF: Option<Writer<Self>> = Some(write_message);
+}
+
 impl Argument for Request {
     const PROTOBUF: Option<Reader<Self>> = Some(read_message);
 }

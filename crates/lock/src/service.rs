@@ -2,46 +2,62 @@
 
 use pronghorn_config::{Choice, Table};
 use pronghorn_plugin_api::rpc::Failure;
-use pronghorn_plugin_api::{BoxFuture, Context, Running, Service, StartError, Stopped};
+use pronghorn_plugin_api::{
+    BoxFuture, Context, NotReady, Reload, Running, Service, StartError, Stopped,
+};
+use pronghorn_redis::RedisSettings;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::driver::Driver;
 use crate::locks::Locks;
-use crate::messages::{Request, Response};
+use crate::messages::{Request, Response, Token};
+use crate::redis::RedisLocks;
 use crate::table::{Limits, Mode};
+use crate::wanted::{LockError, Wanted};
 
 /// Locks as a service. It stops behind those that have workers, and nobody waits for a lock then.
 #[derive(Debug, Default)]
-pub struct Lock;
+pub struct Lock {
+    /// Where they are, if not in memory.
+    redis: Option<RedisSettings>,
+}
 
 struct AtWork {
-    locks: Locks,
-    _time: JoinSet<()>,
+    locks: Driver,
+    redis: Option<RedisSettings>,
+    _tasks: JoinSet<()>,
 }
 
 impl Lock {
     /// Reads the section of RoadRunner 3.
     pub fn read(t: &mut Table<'_>) -> Self {
-        t.optional_section_with("lock", "Locks over RPC are always there.", |t| {
-            let kept = t
-                .key("driver", "Where locks are kept.")
-                .default(Driver::Memory);
-            if kept == Driver::Redis {
-                t.section_not_yet("driver", "locks in Redis");
-            }
-            t.no_effect("config", "the server keeps locks in memory");
+        let redis = t.optional_section_with("lock", "Locks over RPC are always there.", |t| {
+            let choice = t
+                .key(
+                    "driver",
+                    "Where locks are kept: `redis` for servers that share them.",
+                )
+                .default(DriverChoice::Memory);
+            t.section_with("config", "Settings of the driver.", |t| {
+                let message = "is of `driver: redis`";
+                let is_redis = choice == DriverChoice::Redis;
+                t.keys_where(is_redis, message, "remove it", RedisSettings::read)
+            })
         });
-        Self
+        Self {
+            redis: redis.flatten(),
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Driver {
+enum DriverChoice {
     Memory,
     Redis,
 }
 
-impl Choice for Driver {
+impl Choice for DriverChoice {
     const CHOICES: &'static [(&'static str, Self)] =
         &[("memory", Self::Memory), ("redis", Self::Redis)];
 }
@@ -51,14 +67,18 @@ impl Service for Lock {
         false
     }
 
+    /// Locks in memory are always there.
+    fn is_watched(&self) -> bool {
+        self.redis.is_some()
+    }
+
     fn start(
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
         Box::pin(async move {
-            let locks = Locks::new(Limits::default());
-            let mut time = JoinSet::new();
-            time.spawn(locks.keep_time());
+            let redis = self.redis.clone();
+            let (locks, tasks) = open(self.redis, &context);
             let methods = context.rpc.service("lock", locks.clone());
             methods.add_while_connected("Lock", async |locks, request| {
                 acquire(locks, request, Mode::Write).await
@@ -70,13 +90,45 @@ impl Service for Lock {
             methods.add("ForceRelease", force_release);
             methods.add("Exists", exists);
             methods.add("UpdateTTL", update_ttl);
-            context.readiness.answer_with(|| Ok(()));
-            Ok(Box::new(AtWork { locks, _time: time }) as Box<dyn Running>)
+            methods.add("Token", token);
+            Ok(Box::new(AtWork {
+                locks,
+                redis,
+                _tasks: tasks,
+            }) as Box<dyn Running>)
         })
     }
 }
 
+fn open(redis: Option<RedisSettings>, context: &Context) -> (Driver, JoinSet<()>) {
+    let Some(redis) = redis else {
+        let locks = Locks::new(Limits::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(locks.keep_time());
+        context.readiness.answer_with(|| Ok(()));
+        return (Driver::Memory(locks), tasks);
+    };
+    let (locks, tasks) = RedisLocks::new(redis);
+    let watched = locks.clone();
+    let ready = move || watched.health().map_err(|why| NotReady(why.into()));
+    // A server whose locks are away is not to be restarted for it.
+    context.readiness.answer_apart(ready, || Ok(()));
+    (Driver::Redis(locks), tasks)
+}
+
 impl Running for AtWork {
+    fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        let same = to
+            .downcast::<Lock>()
+            .is_some_and(|to| to.redis == self.redis);
+        let reload = if same {
+            Reload::Applied
+        } else {
+            Reload::NeedsRestart
+        };
+        Box::pin(std::future::ready(reload))
+    }
+
     fn stop(self: Box<Self>, _: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
             self.locks.stop();
@@ -85,40 +137,63 @@ impl Running for AtWork {
     }
 }
 
-async fn acquire(locks: Locks, request: Request, mode: Mode) -> Result<Response, Failure> {
+fn failed(error: &LockError) -> Failure {
+    Failure::new(error.to_string())
+}
+
+async fn acquire(locks: Driver, request: Request, mode: Mode) -> Result<Response, Failure> {
     request.check()?;
-    let (ttl, wait) = (request.lifetime()?, request.patience()?);
-    let acquired = locks.acquire(&request.resource, &request.id, mode, ttl, wait);
-    match acquired.await {
+    let wanted = Wanted {
+        resource: &request.resource,
+        id: &request.id,
+        mode,
+        ttl: request.lifetime()?,
+        wait: request.patience()?,
+    };
+    match locks.acquire(wanted).await {
         Ok(ok) => Ok(Response { ok }),
-        Err(full) => {
-            tracing::warn!(target: "lock", resource = request.resource, "{full}");
-            Err(Failure::new(full.to_string()))
+        Err(error) => {
+            if matches!(error, LockError::Full(_)) {
+                tracing::warn!(target: "lock", resource = request.resource, "{error}");
+            }
+            Err(failed(&error))
         }
     }
 }
 
-async fn release(locks: Locks, request: Request) -> Result<Response, Failure> {
+fn answer(done: Result<bool, LockError>) -> Result<Response, Failure> {
+    done.map(|ok| Response { ok })
+        .map_err(|error| failed(&error))
+}
+
+async fn release(locks: Driver, request: Request) -> Result<Response, Failure> {
     request.check()?;
-    let ok = locks.release(&request.resource, &request.id);
-    Ok(Response { ok })
+    answer(locks.release(&request.resource, &request.id).await)
 }
 
-async fn force_release(locks: Locks, request: Request) -> Result<Response, Failure> {
+async fn force_release(locks: Driver, request: Request) -> Result<Response, Failure> {
     request.check_lengths()?;
-    let ok = locks.release_all(&request.resource);
-    Ok(Response { ok })
+    answer(locks.release_all(&request.resource).await)
 }
 
-async fn exists(locks: Locks, request: Request) -> Result<Response, Failure> {
+async fn exists(locks: Driver, request: Request) -> Result<Response, Failure> {
     request.check()?;
     let id = Some(request.id.as_str()).filter(|id| *id != "*");
-    let ok = locks.is_held(&request.resource, id);
-    Ok(Response { ok })
+    answer(locks.is_held(&request.resource, id).await)
 }
 
-async fn update_ttl(locks: Locks, request: Request) -> Result<Response, Failure> {
+async fn update_ttl(locks: Driver, request: Request) -> Result<Response, Failure> {
     request.check()?;
-    let ok = locks.prolong(&request.resource, &request.id, request.lifetime()?);
-    Ok(Response { ok })
+    let ttl = request.lifetime()?;
+    answer(locks.prolong(&request.resource, &request.id, ttl).await)
+}
+
+async fn token(locks: Driver, request: Request) -> Result<Token, Failure> {
+    request.check()?;
+    let token = locks.token(&request.resource, &request.id).await;
+    let token = token.map_err(|error| failed(&error))?;
+    Ok(Token {
+        ok: token.is_some(),
+        token: token.unwrap_or(0),
+    })
 }

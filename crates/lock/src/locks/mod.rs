@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pronghorn_base::lock;
 use tokio::sync::{Notify, oneshot};
@@ -34,7 +34,7 @@ type Turn = oneshot::Sender<()>;
 impl Locks {
     pub(crate) fn new(limits: Limits) -> Self {
         let state = State {
-            table: Table::new(limits),
+            table: Table::new(limits, microseconds()),
             stopped: false,
         };
         Self(Arc::new(Shared {
@@ -107,6 +107,10 @@ impl Locks {
         self.step(|state, now| state.table.prolong(resource, id, ttl, now))
     }
 
+    pub(crate) fn token(&self, resource: &str, id: &str) -> Option<u64> {
+        self.step(|state, _| state.table.token(resource, id))
+    }
+
     fn leave(&self, resource: &str, ticket: u64) -> bool {
         self.step(|state, now| {
             let (left, granted) = state.table.leave(resource, ticket, now);
@@ -165,6 +169,13 @@ impl Locks {
         // The table's steps don't panic.
         lock(&self.0.state)
     }
+}
+
+/// Since 1970: tokens that begin there are larger than those of a server that was here before, which
+/// has not granted a million locks a second.
+fn microseconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(0)
 }
 
 fn tell(granted: Vec<Turn>) {

@@ -1,7 +1,7 @@
 //! Which locks are held, until when, and who waits for them.
 //!
-//! Knows no clock: the time comes in. What a step grants comes back as the waiters' tokens, in the
-//! order of their turn.
+//! Knows no clock: the time comes in. Whom a step grants a lock comes back, in the order of their
+//! turn, as what they left to be told by.
 //!
 //! A resource is free, or held by one writer, or by any number of readers, each with an id. Whoever
 //! can't have it waits in one line, so that a writer is not starved by readers that keep coming.
@@ -27,6 +27,7 @@ pub(crate) struct Table<W> {
     ends: BTreeSet<(Instant, Arc<str>, Arc<str>)>,
     waiting: usize,
     next_ticket: u64,
+    last_token: u64,
     limits: Limits,
 }
 
@@ -47,10 +48,17 @@ pub(crate) enum Mode {
 struct Resource<W> {
     /// `Write` only together with a single holder.
     mode: Mode,
-    /// By id, with the end of each lock.
-    holders: HashMap<Arc<str>, Instant>,
+    /// By id.
+    holders: HashMap<Arc<str>, Held>,
     /// By ticket, which rise.
     line: VecDeque<Waiter<W>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    end: Instant,
+    /// Larger than that of any lock before: see [`Table::token`].
+    token: u64,
 }
 
 #[derive(Debug)]
@@ -59,14 +67,14 @@ struct Waiter<W> {
     id: Arc<str>,
     mode: Mode,
     ttl: Duration,
-    token: W,
+    told: W,
 }
 
 /// What came of an acquisition.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     Granted,
-    /// In the line; the token comes back with its turn.
+    /// In the line; what is to be told comes back with its turn.
     Waits(u64),
 }
 
@@ -79,6 +87,8 @@ pub(crate) enum Full {
     Locks(usize),
     #[error("{0} callers wait for locks already, and no more are allowed")]
     Waiting(usize),
+    #[error("{0} callers hold this lock or wait for it already, and no more are allowed")]
+    Resource(usize),
 }
 
 impl Default for Limits {
@@ -91,12 +101,14 @@ impl Default for Limits {
 }
 
 impl<W> Table<W> {
-    pub(crate) fn new(limits: Limits) -> Self {
+    /// Tokens begin behind `last_token`.
+    pub(crate) fn new(limits: Limits, last_token: u64) -> Self {
         Self {
             resources: HashMap::new(),
             ends: BTreeSet::new(),
             waiting: 0,
             next_ticket: 0,
+            last_token,
             limits,
         }
     }
@@ -111,7 +123,7 @@ impl<W> Table<W> {
         mode: Mode,
         ttl: Duration,
         now: Instant,
-        token: W,
+        told: W,
     ) -> Result<Acquired, Full> {
         if self.locks() >= self.limits.locks {
             return Err(Full::Locks(self.limits.locks));
@@ -123,7 +135,12 @@ impl<W> Table<W> {
             .or_insert_with(Resource::free);
         let past_the_line = entry.is_reader(&id) && entry.admits(&id, mode);
         if past_the_line || (entry.line.is_empty() && entry.admits(&id, mode)) {
-            entry.grant(&mut self.ends, &name, id, mode, now + ttl);
+            self.last_token += 1;
+            let held = Held {
+                end: now + ttl,
+                token: self.last_token,
+            };
+            entry.grant(&mut self.ends, &name, id, mode, held);
             return Ok(Acquired::Granted);
         }
         if self.waiting >= self.limits.waiting {
@@ -137,7 +154,7 @@ impl<W> Table<W> {
             id,
             mode,
             ttl,
-            token,
+            told,
         });
         Ok(Acquired::Waits(ticket))
     }
@@ -164,10 +181,10 @@ impl<W> Table<W> {
         let Some(entry) = self.resources.get_mut(resource) else {
             return (false, Vec::new());
         };
-        let Some((id, end)) = entry.holders.remove_entry(id) else {
+        let Some((id, held)) = entry.holders.remove_entry(id) else {
             return (false, Vec::new());
         };
-        self.ends.remove(&(end, resource.into(), id));
+        self.ends.remove(&(held.end, resource.into(), id));
         (true, self.advance(resource, now))
     }
 
@@ -178,8 +195,8 @@ impl<W> Table<W> {
         };
         let holders = std::mem::take(&mut entry.holders);
         let any = !holders.is_empty();
-        for (id, end) in holders {
-            self.ends.remove(&(end, resource.into(), id));
+        for (id, held) in holders {
+            self.ends.remove(&(held.end, resource.into(), id));
         }
         (any, self.advance(resource, now))
     }
@@ -192,6 +209,12 @@ impl<W> Table<W> {
         })
     }
 
+    /// The fencing token of the lock that `id` holds: what is written under it can be refused where
+    /// a larger one was seen.
+    pub(crate) fn token(&self, resource: &str, id: &str) -> Option<u64> {
+        Some(self.resources.get(resource)?.holders.get(id)?.token)
+    }
+
     /// Lets a lock end `ttl` from now. False when `id` holds none.
     pub(crate) fn prolong(
         &mut self,
@@ -201,15 +224,15 @@ impl<W> Table<W> {
         now: Instant,
     ) -> bool {
         let entry = self.resources.get_key_value(resource);
-        let Some((name, holder)) = entry.and_then(|(name, entry)| {
-            let (id, _) = entry.holders.get_key_value(id)?;
-            Some((name.clone(), id.clone()))
+        let Some((name, holder, token)) = entry.and_then(|(name, entry)| {
+            let (id, held) = entry.holders.get_key_value(id)?;
+            Some((name.clone(), id.clone(), held.token))
         }) else {
             return false;
         };
         let entry = self.resources.get_mut(resource).expect("just seen");
-        let mode = entry.mode;
-        entry.grant(&mut self.ends, &name, holder, mode, now + ttl);
+        let (mode, end) = (entry.mode, now + ttl);
+        entry.grant(&mut self.ends, &name, holder, mode, Held { end, token });
         true
     }
 
@@ -242,16 +265,16 @@ impl<W> Table<W> {
         self.waiting
     }
 
-    /// Everybody's token who waits; nobody does any more.
+    /// What all who wait are told by; nobody waits any more.
     pub(crate) fn dismiss_all(&mut self) -> Vec<W> {
         self.waiting = 0;
         let lines = self
             .resources
             .values_mut()
             .map(|entry| std::mem::take(&mut entry.line));
-        let tokens = lines.flatten().map(|waiter| waiter.token).collect();
+        let waited = lines.flatten().map(|waiter| waiter.told).collect();
         self.resources.retain(|_, entry| !entry.holders.is_empty());
-        tokens
+        waited
     }
 
     /// Gives the lock to whoever's turn it is, and forgets a resource that nobody wants.
@@ -263,9 +286,13 @@ impl<W> Table<W> {
         let entry = self.resources.get_mut(resource).expect("just seen");
         let mut granted = Vec::new();
         while let Some(waiter) = entry.next_in_turn() {
-            let end = now + waiter.ttl;
-            entry.grant(&mut self.ends, &name, waiter.id, waiter.mode, end);
-            granted.push(waiter.token);
+            self.last_token += 1;
+            let held = Held {
+                end: now + waiter.ttl,
+                token: self.last_token,
+            };
+            entry.grant(&mut self.ends, &name, waiter.id, waiter.mode, held);
+            granted.push(waiter.told);
         }
         self.waiting -= granted.len();
         if entry.holders.is_empty() && entry.line.is_empty() {
@@ -316,13 +343,13 @@ impl<W> Resource<W> {
         name: &Arc<str>,
         id: Arc<str>,
         mode: Mode,
-        end: Instant,
+        held: Held,
     ) {
         self.mode = mode;
-        if let Some(before) = self.holders.insert(id.clone(), end) {
-            ends.remove(&(before, name.clone(), id.clone()));
+        if let Some(before) = self.holders.insert(id.clone(), held) {
+            ends.remove(&(before.end, name.clone(), id.clone()));
         }
-        ends.insert((end, name.clone(), id));
+        ends.insert((held.end, name.clone(), id));
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn table() -> (Table<u32>, Instant) {
-    (Table::new(Limits::default()), Instant::now())
+    (Table::new(Limits::default(), 0), Instant::now())
 }
 
 /// Takes a lock for a minute; the ticket when it has to wait.
@@ -125,13 +125,33 @@ fn the_only_reader_may_become_the_writer() {
 }
 
 #[test]
+fn each_grant_has_a_larger_token() {
+    let mut table = Table::new(Limits::default(), 70);
+    let now = Instant::now();
+    take(&mut table, "a", Mode::Write, now, 1);
+    assert_eq!(table.token("r", "a"), Some(71));
+    assert!(table.prolong("r", "a", 90 * SECOND, now));
+    assert_eq!(table.token("r", "a"), Some(71), "it is the same lock");
+    take(&mut table, "b", Mode::Read, now, 2);
+    take(&mut table, "c", Mode::Read, now, 3);
+    assert_eq!(table.token("r", "b"), None, "it waits");
+    table.release("r", "a", now);
+    assert_eq!(table.token("r", "a"), None);
+    let read = (table.token("r", "b"), table.token("r", "c"));
+    assert_eq!(read, (Some(72), Some(73)));
+    table.release("r", "c", now);
+    take(&mut table, "b", Mode::Write, now, 4);
+    assert_eq!(table.token("r", "b"), Some(74), "reading was another lock");
+}
+
+#[test]
 fn there_is_an_end_to_everything() {
     let now = Instant::now();
     let limits = Limits {
         locks: 2,
         waiting: 1,
     };
-    let mut table = Table::new(limits);
+    let mut table = Table::new(limits, 0);
     take(&mut table, "a", Mode::Write, now, 1);
     assert!(take(&mut table, "b", Mode::Write, now, 2).is_some());
     let full = table.acquire("r", "c", Mode::Write, SECOND, now, 3);
@@ -278,7 +298,7 @@ proptest! {
     #[test]
     fn it_behaves_like_lists(steps in steps()) {
         let start = Instant::now();
-        let (mut table, mut model, mut now) = (Table::new(Limits::default()), Model::default(), 0);
+        let (mut table, mut model, mut now) = (Table::new(Limits::default(), 0), Model::default(), 0);
         let mut tickets = BTreeMap::new();
         for (token, step) in (0_u64..).zip(steps) {
             let at = |now: u64| start + Duration::from_secs(now);
