@@ -10,6 +10,7 @@
     reason = "made for tests only: they run in real time"
 )]
 
+pub mod cache;
 pub mod faults;
 pub mod jobs;
 pub mod load;

@@ -1,9 +1,12 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::layout::{BYTES, c_header};
+use proptest::prelude::*;
+
+use crate::layout::{BYTES, INTEGER, c_header};
 use crate::{Cache, NewEntry, Outcome, Refused};
 
 const SIZE: usize = 16 << 20;
@@ -240,4 +243,202 @@ fn what_is_over_is_no_eviction() {
     assert!(cache.get(b"a").is_some());
     assert_eq!(cache.figures().evictions, 0);
     assert_eq!(cache.entries(), 1);
+}
+
+/// What a step does to a key, by one of three handles of one storage.
+#[derive(Clone, Debug)]
+enum Act {
+    Set {
+        length: usize,
+        end: End,
+    },
+    Add {
+        length: usize,
+        end: End,
+    },
+    Swap {
+        is_right: bool,
+        length: usize,
+    },
+    Increment(i64),
+    Delete,
+    Expire(End),
+    /// All whose key begins as this one.
+    Clear,
+    /// The handle is dropped, and the storage is mapped anew.
+    Reopen,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Never,
+    Later,
+    Past,
+}
+
+impl End {
+    fn moment(self) -> u64 {
+        match self {
+            Self::Never => 0,
+            Self::Later => Cache::end(Duration::from_secs(3600)),
+            Self::Past => 1,
+        }
+    }
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let end = || prop_oneof![4 => Just(End::Never), 3 => Just(End::Later), 1 => Just(End::Past)];
+    let length = || prop_oneof![3 => 0..200_usize, 1 => 0..4000_usize];
+    prop_oneof![
+        8 => (length(), end()).prop_map(|(length, end)| Act::Set { length, end }),
+        3 => (length(), end()).prop_map(|(length, end)| Act::Add { length, end }),
+        3 => (any::<bool>(), length()).prop_map(|(is_right, length)| Act::Swap { is_right, length }),
+        3 => prop_oneof![4 => -9..9_i64, 1 => Just(i64::MAX)].prop_map(Act::Increment),
+        3 => Just(Act::Delete),
+        2 => end().prop_map(Act::Expire),
+        1 => Just(Act::Clear),
+        1 => Just(Act::Reopen),
+    ]
+}
+
+/// Keys of every length and with any bytes; several begin with another one.
+fn model_key(number: u8) -> Vec<u8> {
+    match number {
+        0 => vec![0],
+        1 => vec![255; 20_000],
+        2..10 => vec![0, number],
+        10..20 => vec![number; 3],
+        _ => format!("key:{number}").into_bytes(),
+    }
+}
+
+/// Kind and value, of what is not over.
+type Model = HashMap<Vec<u8>, (u32, Vec<u8>)>;
+
+fn act(handles: &mut [Cache], handle: usize, key: &[u8], act: &Act, model: &mut Model) {
+    let there = model.get(key).cloned();
+    let fresh = |length: usize| vec![u8::try_from(length % 251).expect("a byte"); length];
+    let cache = &handles[handle];
+    let kept = |model: &mut Model, value: Vec<u8>, end: End| match end {
+        End::Past => drop(model.remove(key)),
+        _ => drop(model.insert(key.to_vec(), (BYTES, value))),
+    };
+    match *act {
+        Act::Set { length, end } => {
+            let ends = end.moment();
+            let value = fresh(length);
+            cache
+                .set(&NewEntry {
+                    ends,
+                    ..entry(key, &value)
+                })
+                .expect("there is room");
+            kept(model, value, end);
+        }
+        Act::Add { length, end } => {
+            let ends = end.moment();
+            let value = fresh(length);
+            let done = cache.add(&NewEntry {
+                ends,
+                ..entry(key, &value)
+            });
+            if there.is_none() {
+                assert_eq!(done, Ok(Outcome::Done));
+                kept(model, value, end);
+            } else {
+                assert_eq!(done, Ok(Outcome::Differs));
+            }
+        }
+        Act::Swap { is_right, length } => {
+            let (kind, before) = there.clone().unwrap_or_else(|| (BYTES, b"-".to_vec()));
+            let before = if is_right { before } else { b"no".to_vec() };
+            let value = fresh(length);
+            let done = cache.compare_and_swap(kind, &before, &entry(key, &value));
+            if there == Some((kind, before)) {
+                assert_eq!(done, Ok(Outcome::Done));
+                kept(model, value, End::Never);
+            } else {
+                assert_eq!(done, Ok(Outcome::Differs));
+            }
+        }
+        Act::Increment(by) => {
+            let before = match &there {
+                None => Some(0),
+                Some((INTEGER, value)) => value[..].try_into().ok().map(i64::from_le_bytes),
+                Some(_) => None,
+            };
+            let sum = before.and_then(|before| before.checked_add(by));
+            assert_eq!(cache.increment(key, by, 0), Ok(sum));
+            if let Some(sum) = sum {
+                model.insert(key.to_vec(), (INTEGER, sum.to_le_bytes().to_vec()));
+            }
+        }
+        Act::Delete => {
+            assert_eq!(cache.delete(key), there.is_some());
+            model.remove(key);
+        }
+        Act::Expire(end) => {
+            let done = cache.expire(key, end.moment());
+            let expected = if there.is_some() {
+                Outcome::Done
+            } else {
+                Outcome::Differs
+            };
+            assert_eq!(done, Ok(expected));
+            if matches!(end, End::Past) {
+                model.remove(key);
+            }
+        }
+        Act::Clear => {
+            // What is over and not removed yet counts as well.
+            let before = model.len();
+            model.retain(|other, _| !other.starts_with(key));
+            assert!(cache.clear(key) >= before - model.len());
+        }
+        Act::Reopen => {
+            let file = cache.file().try_clone_to_owned().expect("a descriptor");
+            handles[handle] = Cache::map(file).expect("mapped").expect("this release");
+        }
+    }
+}
+
+/// More in `make soak`.
+fn cases() -> u32 {
+    let written = std::env::var("PRONGHORN_MODEL_STEPS").ok();
+    let steps: Option<u32> = written.and_then(|text| text.parse().ok());
+    steps.map_or(8, |steps| (steps / 500).max(1))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: cases(), failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    /// Much more is written than there is room for, and little is alive: blocks are emptied all the
+    /// time, and nothing may be lost.
+    #[test]
+    fn it_behaves_like_a_map(
+        steps in prop::collection::vec((0..3_usize, 0..40_u8, acts()), 0..4000)
+    ) {
+        let first = Cache::new(1 << 20, 7).expect("there is memory");
+        let map = || {
+            let file = first.file().try_clone_to_owned().expect("a descriptor");
+            Cache::map(file).expect("mapped").expect("this release")
+        };
+        let mut handles = [map(), map(), map()];
+        let mut model = Model::new();
+        for (handle, number, step) in &steps {
+            let key = model_key(*number);
+            act(&mut handles, *handle, &key, step, &mut model);
+            let reader = &handles[(handle + 1) % handles.len()];
+            let found = reader.get(&key).map(|it| (it.kind(), it.into_value()));
+            prop_assert_eq!(found.as_ref(), model.get(&key));
+        }
+        for number in 0..40 {
+            let key = model_key(number);
+            let found = first.get(&key).map(|it| (it.kind(), it.into_value()));
+            prop_assert_eq!(found.as_ref(), model.get(&key));
+        }
+        prop_assert_eq!(first.figures().evictions, 0);
+    }
 }

@@ -2,55 +2,27 @@
 //! process that is killed at any mark of `ext/pronghorn/cache_segment.h`, or stopped, is in
 //! nobody's way.
 
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_cache::layout::{BYTES, FLOAT, INTEGER, NULL, SERIALIZED, TRUE};
-use pronghorn_cache::{Cache, NewEntry, Outcome};
+use pronghorn_cache::Cache;
+use pronghorn_cache::layout::{AT_VERSION, FLOAT, INTEGER, NULL, SERIALIZED, TRUE, VERSION};
+use pronghorn_e2e::cache::{BUSY, compare_with_models, entry, is_sound, php, scribble};
 use pronghorn_testkit::{Server, Site, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::killed::build_with_marks;
 use crate::ring::extension;
 
-fn php(cache: &Cache, extension: &Path, code: &str, kill_at: &str) -> Child {
-    let memory = format!(
-        "/proc/{}/fd/{}",
-        std::process::id(),
-        cache.file().as_raw_fd()
-    );
-    let script = format!(
-        "exec php -d extension={} -r \"$CODE\" 9<>{memory}",
-        extension.display()
-    );
-    let code = format!("$c = Pronghorn\\Cache\\SharedMemory::open('it'); {code}");
-    Command::new("sh")
-        .args(["-c", &script])
-        .env("CODE", code)
-        .env("PRONGHORN_CACHE", "9=it")
-        .env("PRONGHORN_KILL_AT", kill_at)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("php runs")
-}
-
 fn said(cache: &Cache, code: &str) -> String {
     let php = php(cache, &extension(), code, "").wait_with_output();
     let php = php.expect("it ends");
     assert!(php.status.success(), "{php:?}");
     String::from_utf8(php.stdout).expect("text")
-}
-
-fn entry<'a>(key: &'a [u8], value: &'a [u8]) -> NewEntry<'a> {
-    NewEntry {
-        key,
-        value,
-        kind: BYTES,
-        ends: 0,
-    }
 }
 
 #[test]
@@ -128,30 +100,6 @@ fn counters_of_several_processes_lose_nothing() {
     );
 }
 
-/// Sets and deletes many keys, in a small cache, for longer than a test takes.
-const BUSY: &str = "for ($i = 0; $i < 5_000_000; $i++) { $k = 'key' . $i % 700; $c->set($k, str_repeat($k, $i % 97 + 1)); $i % 5 || $c->delete('key' . ($i * 7 % 700)); }";
-
-/// Whatever is there is right, and there is room for more than the cache holds.
-fn is_sound(cache: &Cache, what: &str) {
-    for number in 0..700 {
-        let key = format!("key{number}");
-        if let Some(found) = cache.get(key.as_bytes()) {
-            let value = found.value();
-            let is_right = value.chunks(key.len()).all(|part| part == key.as_bytes());
-            assert!(is_right && !value.is_empty(), "{what}: {key}");
-        }
-    }
-    for number in 0..10_000_u32 {
-        let key = number.to_le_bytes();
-        cache.set(&entry(&key, &[1; 300])).expect(what);
-        assert!(
-            cache.get(&key).is_some_and(|it| it.value() == [1; 300]),
-            "{what}: {number}"
-        );
-    }
-    assert_eq!(cache.add(&entry(b"free", b"")), Ok(Outcome::Done), "{what}");
-}
-
 #[test]
 fn a_process_that_is_killed_at_any_mark_is_in_nobodys_way() {
     let header = std::fs::read_to_string(
@@ -175,6 +123,46 @@ fn a_process_that_is_killed_at_any_mark_is_in_nobodys_way() {
             cache.delete(b"free");
         }
     }
+}
+
+#[test]
+fn what_can_not_be_kept_is_refused_and_harms_nothing() {
+    let cache = Cache::new(16 << 20, 9).expect("there is memory");
+    let code = "$c->set('a', 1);
+        try { $c->set('a', fn () => 1); } catch (Exception $e) { echo $e->getMessage(), ' '; }
+        class Odd { public function __serialize(): array { throw new Error('no'); } }
+        try { $c->add('b', new Odd()); } catch (Error $e) { echo $e->getMessage(), ' '; }
+        $most = 131072 - 32 - 1;
+        echo json_encode([$c->set('a', str_repeat('x', 1 << 24)), $c->set('l', str_repeat('x', $most)), $c->set('l', str_repeat('x', $most + 1)), $c->set('e', '')]);
+        echo json_encode([$c->get('a'), $c->get('b'), strlen($c->get('l')), $c->get('e')]);
+        foreach (['', str_repeat('k', 65537)] as $key) { try { $c->get($key); } catch (ValueError) { echo ' refused'; } }";
+    let expected = "Serialization of 'Closure' is not allowed no [false,true,false,true][1,null,131039,\"\"] refused refused";
+    assert_eq!(said(&cache, code), expected);
+}
+
+#[test]
+fn a_segment_of_another_version_is_not_mapped() {
+    let cache = Cache::new(1 << 20, 10).expect("there is memory");
+    let file = || cache.file().try_clone_to_owned().expect("a descriptor");
+    let version = (VERSION + 1).to_le_bytes();
+    let written = File::from(file()).write_all_at(&version, AT_VERSION as u64);
+    written.expect("it may be written");
+    assert!(Cache::map(file()).expect("it can be looked at").is_none());
+    let code = "echo $c === null ? 'not there' : 'mapped';";
+    assert_eq!(said(&cache, code), "not there");
+}
+
+/// The long form is in `make soak`.
+#[test]
+fn random_steps_of_several_processes_do_what_a_model_does() {
+    compare_with_models(&extension(), 3, 20_000);
+}
+
+/// The long form is in `make soak`.
+#[test]
+fn processes_live_with_scribbles_over_the_memory() {
+    let scribbles = scribble(&extension(), 2, 3_000);
+    assert_eq!(scribbles, 6_000);
 }
 
 #[test]

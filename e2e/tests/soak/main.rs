@@ -32,6 +32,8 @@ const RELOADS: f64 = 200.0;
 const BUSY_RELOADS: f64 = 50.0;
 /// And kills in between.
 const JOBS: [f64; 2] = [200_000.0, 1_000.0];
+/// Steps of each of four processes that are compared with a model, kills, and words of scribbles.
+const CACHE: [f64; 3] = [1_000_000.0, 300.0, 200_000.0];
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
 /// Calls that scribble once, and those that do it so often.
@@ -48,7 +50,7 @@ const MOST: Duration = Duration::from_secs(30 * 60);
 
 /// What is done to a server, by name.
 type Part = (&'static str, fn(f64, &mut Report));
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("kills", kills),
     ("reloads", reloads),
     ("upgrades", upgrades),
@@ -58,6 +60,7 @@ const PARTS: [Part; 10] = [
     ("scribbles", scribbles),
     ("valgrind", valgrind),
     ("jobs", jobs),
+    ("cache", cache),
     ("soak", soak),
 ];
 
@@ -326,6 +329,19 @@ fn jobs(scale: f64, report: &mut Report) {
     report.figure("times that a job ran again", counts.again);
     report.figure("jobs lost", counts.lost.len());
     report.demand("no job is lost", counts.lost.is_empty());
+}
+
+fn cache(scale: f64, report: &mut Report) {
+    report.part("A storage in shared memory: a model, kills, scribbles");
+    let [steps, kills, words] = CACHE.map(|most| scaled(most, scale));
+    let extension = pronghorn_e2e::ring::extension();
+    pronghorn_e2e::cache::compare_with_models(&extension, 4, steps);
+    report.figure("steps of each of four processes, as the model", steps);
+    pronghorn_e2e::cache::kill_at_random(&extension, kills);
+    report.figure("processes killed while they wrote", kills);
+    let storages = 20;
+    let words = pronghorn_e2e::cache::scribble(&extension, storages, words / storages);
+    report.figure("words scribbled, and no process died", words);
 }
 
 fn valgrind(scale: f64, report: &mut Report) {
