@@ -8,7 +8,7 @@
 declare(strict_types=1);
 
 require __DIR__ . '/../../e2e/fixtures/foreign/find-packages.php';
-require __DIR__ . '/simple-cache.php';
+require __DIR__ . '/../../e2e/fixtures/foreign/simple-cache.php';
 
 [, $packages, $address, $what, $processes, $seconds] = $argv;
 Foreign\load($packages);

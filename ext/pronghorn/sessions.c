@@ -1,5 +1,5 @@
 /* PHP's save handler `pronghorn`: a session is an entry of a storage in memory, and so is the lock
- * of the request that has it open. A holder that was killed is found by its number and by when its
+ * of the request that has it open; in other storages the server is asked for both (asked.c). A holder that was killed is found by its number and by when its
  * process started, so nobody waits for the dead. Ids come from cookies: they are checked before
  * they are parts of keys, and never written to a log. */
 #include "php.h"
@@ -22,6 +22,7 @@
 #include "SAPI.h"
 #include "php_ini.h"
 
+#include "asked.h"
 #include "cache.h"
 #include "pending.h"
 
@@ -49,7 +50,8 @@ typedef struct {
 
 /* What PHP keeps for us between open and close. */
 typedef struct {
-	const cache_segment *segment;
+	const cache_segment *segment; /* NULL: the server is asked */
+	asked asked;
 	zend_string *locked; /* the id; NULL: none */
 	holder mine;
 } opened;
@@ -288,7 +290,10 @@ static void release_lock(opened *of)
 		return;
 	}
 	/* A child that was forked meanwhile leaves it to its parent. */
-	if (of->mine.process == (uint64_t) getpid() && key_of(&key, LOCK_PREFIX, of->locked)) {
+	const bool is_mine_still = of->mine.process == (uint64_t) getpid();
+	if (is_mine_still && of->segment == NULL) {
+		asked_close(&of->asked, of->locked);
+	} else if (is_mine_still && key_of(&key, LOCK_PREFIX, of->locked)) {
 		cache_delete_if(of->segment, key.bytes, key.length, is_mine, &of->mine);
 	}
 	zend_string_release(of->locked);
@@ -313,17 +318,26 @@ static bool is_read_only(void)
 
 /* The storage: that of `save_path`, where it has the name of one. A path is of a php.ini that was
  * made for files. */
-static const cache_segment *choose_storage(const char *path)
+static bool choose_storage(opened *of, const char *path)
 {
 	const bool is_named = *path != '\0' && strchr(path, '/') == NULL;
-	const cache_segment *found = cache_find(is_named ? path : USUAL_STORAGE);
-	if (found == NULL && is_named) {
-		php_error_docref(NULL, E_WARNING, "session.save_path names no storage in memory that this process has mapped: %.100s", path);
-	} else if (found == NULL && (found = cache_find(NULL)) == NULL) {
+	const char *name = is_named ? path : USUAL_STORAGE;
+	of->segment = cache_find(name);
+	of->asked.storage = of->segment == NULL ? asked_find(name) : NULL;
+	if (of->segment == NULL && of->asked.storage == NULL && !is_named) {
+		of->segment = cache_find(NULL);
+		of->asked.storage = of->segment == NULL ? asked_find(NULL) : NULL;
+	}
+	if (of->segment != NULL || of->asked.storage != NULL) {
+		return true;
+	}
+	if (is_named) {
+		php_error_docref(NULL, E_WARNING, "session.save_path names no storage that this process has mapped or may ask for: %.100s", path);
+	} else {
 		php_error_docref(NULL, E_WARNING, "This process has mapped no storage named " USUAL_STORAGE " and not exactly one other: write `kv: {" USUAL_STORAGE
 			": {driver: memory}}`, or name a storage by session.save_path");
 	}
-	return found;
+	return false;
 }
 
 static void close_session(void **mod_data)
@@ -340,12 +354,12 @@ PS_OPEN_FUNC(pronghorn)
 {
 	(void) session_name;
 	close_session(mod_data);
-	const cache_segment *segment = choose_storage(CHARS(save_path));
-	if (segment == NULL) {
+	opened chosen = {0};
+	if (!choose_storage(&chosen, CHARS(save_path))) {
 		return FAILURE;
 	}
-	opened *of = ecalloc(1, sizeof *of);
-	of->segment = segment;
+	opened *of = emalloc(sizeof *of);
+	*of = chosen;
 	PS_SET_MOD_DATA(of);
 	return SUCCESS;
 }
@@ -354,6 +368,18 @@ PS_CLOSE_FUNC(pronghorn)
 {
 	close_session(mod_data);
 	return SUCCESS;
+}
+
+/* Of the server, which waits for the lock. */
+static bool ask_for(opened *of, zend_string *id, zend_string **value)
+{
+	become_holder(&of->mine);
+	const asker me = {.process = of->mine.process, .started = of->mine.started, .doing = of->mine.doing};
+	if (!asked_open(&of->asked, id, is_read_only(), &me, patience(), value)) {
+		return false;
+	}
+	of->locked = of->asked.token == 0 ? NULL : zend_string_copy(id);
+	return true;
 }
 
 PS_READ_FUNC(pronghorn)
@@ -370,6 +396,9 @@ PS_READ_FUNC(pronghorn)
 		return FAILURE;
 	}
 	release_lock(of);
+	if (of->segment == NULL) {
+		return ask_for(of, key, val) ? SUCCESS : FAILURE;
+	}
 	if (!is_read_only() && !take_lock(of, key)) {
 		return FAILURE;
 	}
@@ -414,7 +443,11 @@ static bool keep(const opened *of, const zend_string *id, const zend_string *val
 
 PS_WRITE_FUNC(pronghorn)
 {
-	return keep(PS_GET_MOD_DATA(), key, val, maxlifetime, NULL) ? SUCCESS : FAILURE;
+	const opened *of = PS_GET_MOD_DATA();
+	if (of != NULL && of->segment == NULL) {
+		return asked_write(&of->asked, key, val, maxlifetime, false) ? SUCCESS : FAILURE;
+	}
+	return keep(of, key, val, maxlifetime, NULL) ? SUCCESS : FAILURE;
 }
 
 /* A part of its time is over, or it is gone. */
@@ -427,7 +460,11 @@ static bool is_aged(void *context, const cache_head *head, const void *value, ca
 
 PS_UPDATE_TIMESTAMP_FUNC(pronghorn)
 {
-	return keep(PS_GET_MOD_DATA(), key, val, maxlifetime, is_aged) ? SUCCESS : FAILURE;
+	const opened *of = PS_GET_MOD_DATA();
+	if (of != NULL && of->segment == NULL) {
+		return asked_write(&of->asked, key, val, maxlifetime, true) ? SUCCESS : FAILURE;
+	}
+	return keep(of, key, val, maxlifetime, is_aged) ? SUCCESS : FAILURE;
 }
 
 PS_DESTROY_FUNC(pronghorn)
@@ -436,6 +473,9 @@ PS_DESTROY_FUNC(pronghorn)
 	session_key data;
 	if (of == NULL || !key_of(&data, DATA_PREFIX, key)) {
 		return FAILURE;
+	}
+	if (of->segment == NULL) {
+		return asked_destroy(&of->asked, key) ? SUCCESS : FAILURE;
 	}
 	cache_delete(of->segment, data.bytes, data.length);
 	return SUCCESS;
@@ -454,6 +494,9 @@ static bool is_there(const opened *of, const zend_string *id)
 	session_key key;
 	cache_head head;
 	zend_string *value = NULL;
+	if (of != NULL && of->segment == NULL) {
+		return key_of(&key, DATA_PREFIX, id) && asked_has(&of->asked, id);
+	}
 	const bool found = of != NULL && key_of(&key, DATA_PREFIX, id) && cache_fetch(of->segment, key.bytes, key.length, &head, &value);
 	if (found) {
 		zend_string_release(value);
@@ -483,6 +526,7 @@ void sessions_startup(void)
 	if (session_globals() == NULL) {
 		return;
 	}
+	asked_startup();
 	/* A session that is a module of its own can't be linked to. */
 	__typeof__(php_session_register_module) *add;
 	*(void **) &add = dlsym(RTLD_DEFAULT, "php_session_register_module");

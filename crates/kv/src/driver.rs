@@ -1,5 +1,7 @@
 //! What a storage asks of the place where its entries are.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_cache::Cache;
@@ -39,6 +41,22 @@ pub trait Driver: Send + Sync + 'static {
 
     /// The memory that PHP maps too, where the entries are there.
     fn shared(&self) -> Option<&Cache> {
+        None
+    }
+
+    /// Whether PHP's sessions can be here for processes that ask over RPC.
+    fn has_sessions(&self) -> bool {
+        false
+    }
+
+    /// Claims a key for one server among those that share the storage, or renews its claim; false:
+    /// another one has it. None where no others do.
+    fn claim(&self, _key: Bytes, _server: Bytes, _lasts: Duration) -> Option<Answer<'_, bool>> {
+        None
+    }
+
+    /// Ends a claim of this server.
+    fn unclaim(&self, _key: Bytes, _server: Bytes) -> Option<Answer<'_, ()>> {
         None
     }
 

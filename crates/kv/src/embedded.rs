@@ -306,6 +306,10 @@ impl Driver for Embedded {
         Box::pin(self.remove_all())
     }
 
+    fn has_sessions(&self) -> bool {
+        true
+    }
+
     fn health(&self) -> Result<(), String> {
         if self.fails.load(Ordering::Relaxed) {
             return Err("the store can't be written or read".to_owned());

@@ -7,7 +7,9 @@
 //! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
 //! - `metrics`: what is counted. `limits`: whether the machine has the memory.
 //! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory.
+//! - `sessions`: `session.Open` and its companions, for PHP's save handler.
 //! - `watch`: whether servers of their own answer.
+//! - `persist`: what a storage in memory leaves for the next start.
 //! - `moment`: times as RFC 3339 writes them.
 //! - [`KvService`]: all of it, as a service.
 
@@ -22,8 +24,10 @@ mod messages;
 mod methods;
 mod metrics;
 mod moment;
+mod persist;
 mod redis;
 mod service;
+mod sessions;
 pub mod settings;
 mod shared;
 mod storages;

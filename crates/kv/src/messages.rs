@@ -131,7 +131,10 @@ impl WireItem {
 
     pub(crate) fn with_end(key: Bytes, end: Option<Moment>) -> Self {
         Self {
-            timeout: end.map(|end| end.to_string()).unwrap_or_default(),
+            // RoadRunner's package reads no fraction of a second, and writes none.
+            timeout: end
+                .map(|end| end.to_second().to_string())
+                .unwrap_or_default(),
             ..Self::new(key)
         }
     }

@@ -30,6 +30,12 @@ impl Moment {
         Self(self.0.saturating_add(millis(duration)))
     }
 
+    /// The second that is nearest.
+    #[must_use]
+    pub const fn to_second(self) -> Self {
+        Self(self.0.saturating_add(500) / 1000 * 1000)
+    }
+
     /// How long it is from `earlier` to here; nothing when it lies before.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -170,6 +176,13 @@ mod tests {
             ("9999-12-31T23:59:60Z", 253_402_300_800_000),
         ] {
             assert_eq!(Moment::parse(text), Some(Moment(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_second_has_no_fraction() {
+        for (millis, second) in [(0, 0), (499, 0), (500, 1000), (59_999, 60_000)] {
+            assert_eq!(Moment(millis).to_second(), Moment(second));
         }
     }
 

@@ -1,6 +1,7 @@
 //! `redis`: entries are Redis' own, under their keys: RoadRunner and other programs find them.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::lock;
@@ -11,6 +12,13 @@ use crate::moment::Moment;
 
 /// What Redis answers to `PTTL` for an entry without an end.
 const NO_END: i64 = -1;
+
+/// Where nobody has it, or this server has.
+const CLAIM: &str = "local of = redis.call('GET', KEYS[1]) \
+    if of and of ~= ARGV[1] then return 0 end \
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
+const UNCLAIM: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
+    return redis.call('DEL', KEYS[1])";
 
 /// One storage in Redis.
 #[derive(Debug)]
@@ -37,6 +45,12 @@ impl Redis {
     fn command(&self, name: &str, key: &[u8]) -> Cmd {
         let mut command = cmd(name);
         command.arg(self.named(key));
+        command
+    }
+
+    fn script(&self, script: &str, key: &[u8]) -> Cmd {
+        let mut command = cmd("EVAL");
+        command.arg(script).arg(1).arg(self.named(key));
         command
     }
 
@@ -114,7 +128,7 @@ impl Driver for Redis {
             let commands = keys.iter().map(|key| self.command("PTTL", key)).collect();
             let left: Vec<i64> = self.each(commands).await?;
             let end = |left: i64| match u64::try_from(left) {
-                Ok(left) => Some(Some(now.after(std::time::Duration::from_millis(left)))),
+                Ok(left) => Some(Some(now.after(Duration::from_millis(left)))),
                 Err(_) if left == NO_END => Some(None),
                 Err(_) => None,
             };
@@ -153,6 +167,29 @@ impl Driver for Redis {
             let cleared = self.redis.clear(self.prefix.as_bytes()).await;
             self.told(cleared)
         })
+    }
+
+    fn has_sessions(&self) -> bool {
+        true
+    }
+
+    fn claim(&self, key: Bytes, server: Bytes, lasts: Duration) -> Option<Answer<'_, bool>> {
+        Some(Box::pin(async move {
+            let mut command = self.script(CLAIM, &key);
+            let lasts = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+            command.arg(&server[..]).arg(lasts);
+            let claimed = self.redis.ask(&command).await;
+            self.told(claimed)
+        }))
+    }
+
+    fn unclaim(&self, key: Bytes, server: Bytes) -> Option<Answer<'_, ()>> {
+        Some(Box::pin(async move {
+            let mut command = self.script(UNCLAIM, &key);
+            command.arg(&server[..]);
+            let gone: Result<i64, _> = self.redis.ask(&command).await;
+            self.told(gone).map(|_| ())
+        }))
     }
 
     fn probe(&self) -> Option<Answer<'_, ()>> {

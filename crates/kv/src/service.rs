@@ -8,12 +8,13 @@ use std::sync::Arc;
 use pronghorn_cache::Cache;
 use pronghorn_config::{Severity, Size, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, Context, Finding, NotReady, Reload, Running, Service, StartError, Stopped,
+    BoxFuture, Context, Finding, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 use crate::driver::Driver;
 use crate::embedded::{self, Embedded};
@@ -22,11 +23,16 @@ use crate::memcached::Memcached;
 use crate::memory::Memory;
 use crate::methods;
 use crate::metrics;
+use crate::moment::Moment;
+use crate::persist::{Found, Kept};
 use crate::redis::Redis;
+use crate::sessions;
 use crate::settings::{DriverSettings, KvSettings, RedisStorage};
 use crate::shared;
 use crate::storages::Storages;
 use crate::watch::watch;
+
+const LOG: &str = "kv";
 
 /// Storages before their start. They stop behind the services that have workers.
 #[derive(Debug, Default)]
@@ -38,10 +44,15 @@ struct AtWork {
     settings: KvSettings,
     /// What workers map.
     shared: Vec<(String, Arc<OwnedFd>)>,
+    /// Storages in memory that outlive a stop.
+    kept: Vec<(Kept, Arc<dyn Driver>)>,
+    /// Another process has their memory.
+    is_handed_over: bool,
     /// Where entries are kept that outlive the server, if a storage needs it.
     store: Option<LazyStore>,
     _sweeper: JoinSet<()>,
     _watch: JoinSet<()>,
+    _sessions: JoinSet<()>,
 }
 
 impl KvService {
@@ -72,7 +83,7 @@ impl Service for KvService {
             .storages
             .iter()
             .map(|(_, driver)| match driver {
-                DriverSettings::Memory { max_size } => *max_size,
+                DriverSettings::Memory { max_size, .. } => *max_size,
                 _ => 0,
             });
         let wanted: u64 = sizes.fold(0, u64::saturating_add);
@@ -109,8 +120,14 @@ struct NoMemory {
     source: io::Error,
 }
 
-/// That of the process before, if it has the same size, or a new one. The next process gets it.
-fn open_memory(context: &Context, name: &str, size: u64) -> io::Result<(Cache, OwnedFd)> {
+/// That of the process before, if it has the same size, or a new one, with what `kept` has for it.
+/// The next process gets it.
+fn open_memory(
+    context: &Context,
+    name: &str,
+    size: u64,
+    kept: Option<&Kept>,
+) -> io::Result<(Cache, OwnedFd)> {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let offer: String = format!("kv.memory.{size}.{name}")
         .split_whitespace()
@@ -119,11 +136,40 @@ fn open_memory(context: &Context, name: &str, size: u64) -> io::Result<(Cache, O
     let inherited = inherited.map(Cache::map).transpose()?.flatten();
     let cache = match inherited {
         Some(cache) => cache,
-        None => Cache::new(size, fastrand::u64(..))?,
+        None => {
+            let cache = Cache::new(size, fastrand::u64(..))?;
+            if let Some(kept) = kept {
+                fill(&cache, name, kept);
+            }
+            cache
+        }
     };
     context.sockets.offer(&offer, cache.file())?;
     let file = cache.file().try_clone_to_owned()?;
     Ok((cache, file))
+}
+
+/// A cache that begins empty is no reason not to start.
+fn fill(cache: &Cache, storage: &str, kept: &Kept) {
+    let path = kept.path().display();
+    match kept.read(cache, Moment::now()) {
+        Ok(Found {
+            entries: 0,
+            is_broken: false,
+        }) => {}
+        Ok(Found {
+            entries,
+            is_broken: false,
+        }) => {
+            info!(target: LOG, storage, entries, "the entries of before are there again");
+        }
+        Ok(Found { entries, .. }) => {
+            warn!(target: LOG, storage, entries, "`{path}` is broken: what stands behind so many entries is lost");
+        }
+        Err(error) => {
+            warn!(target: LOG, storage, "the storage begins empty: `{path}` can't be read: {error}");
+        }
+    }
 }
 
 async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartError> {
@@ -141,17 +187,20 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         }
     }
     let sweeper = store.clone().map(embedded::sweeper);
-    let (mut drivers, mut files) = (Vec::new(), Vec::new());
+    let (mut drivers, mut files, mut persistent) = (Vec::new(), Vec::new(), Vec::new());
     for (name, driver) in &settings.storages {
         let driver: Arc<dyn Driver> = match driver {
-            DriverSettings::Memory { max_size } => {
-                let (cache, file) =
-                    open_memory(context, name, *max_size).map_err(|source| NoMemory {
-                        name: name.clone(),
-                        source,
-                    })?;
+            DriverSettings::Memory { max_size, persist } => {
+                let kept = persist.then(|| Kept::new(&context.state, name));
+                let opened = open_memory(context, name, *max_size, kept.as_ref());
+                let (cache, file) = opened.map_err(|source| NoMemory {
+                    name: name.clone(),
+                    source,
+                })?;
                 files.push((name.clone(), Arc::new(file)));
-                Arc::new(Memory::new(cache))
+                let memory: Arc<dyn Driver> = Arc::new(Memory::new(cache));
+                persistent.extend(kept.map(|kept| (kept, memory.clone())));
+                memory
             }
             DriverSettings::Embedded => Arc::new(Embedded::new(name, context.store.clone())),
             DriverSettings::Redis(storage) => {
@@ -165,9 +214,11 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         drivers.push((name.clone(), driver));
     }
     let storages = Storages::new(drivers);
+    let mut sessions = JoinSet::new();
     if !settings.storages.is_empty() {
         methods::add(&context.rpc, &storages);
         shared::add(&context.rpc, &storages);
+        sessions = sessions::add(&context.rpc, &storages);
     }
     metrics::add(&context.metrics, &storages);
     let watch = watch(&storages);
@@ -177,13 +228,29 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
     Ok(AtWork {
         settings,
         shared: files,
+        kept: persistent,
+        is_handed_over: false,
         store,
         _sweeper: sweeper.unwrap_or_default(),
         _watch: watch,
+        _sessions: sessions,
     })
 }
 
 impl Running for AtWork {
+    /// Those in which PHP keeps sessions by asking the server, a line for each.
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let storages = self.settings.storages.iter();
+        let asked = storages.filter(|(_, driver)| {
+            matches!(driver, DriverSettings::Embedded | DriverSettings::Redis(_))
+        });
+        let names: Vec<&str> = asked.map(|(name, _)| &**name).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        vec![("PRONGHORN_SESSIONS", names.join("\n"))]
+    }
+
     fn storages(&self) -> Vec<(String, Arc<OwnedFd>)> {
         self.shared.clone()
     }
@@ -200,12 +267,45 @@ impl Running for AtWork {
         Box::pin(std::future::ready(reload))
     }
 
-    fn stop(self: Box<Self>, _: Instant) -> BoxFuture<'static, Stopped> {
+    /// All is up: what was read is not to come back after a kill.
+    fn open(&mut self) -> Result<(), StartError> {
+        for (kept, _) in &self.kept {
+            if let Err(error) = kept.remove() {
+                let path = kept.path().display();
+                warn!(target: LOG, "`{path}` can't be removed, and is read again after a kill: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        self.is_handed_over = step == Handover::Done;
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
+            if !self.is_handed_over {
+                for (kept, driver) in self.kept {
+                    keep(kept, driver, deadline).await;
+                }
+            }
             if let Some(store) = self.store {
                 store.close().await;
             }
             Stopped::Clean
         })
+    }
+}
+
+/// Writes what the next start reads.
+async fn keep(kept: Kept, driver: Arc<dyn Driver>, deadline: Instant) {
+    let written = tokio::task::spawn_blocking(move || {
+        let cache = driver.shared()?;
+        let written = kept.write(cache, Moment::now(), deadline);
+        Some(written.map_err(|error| (kept, error)))
+    });
+    if let Ok(Some(Err((kept, error)))) = written.await {
+        let path = kept.path().display();
+        warn!(target: LOG, "entries are lost: `{path}` can't be written: {error}");
     }
 }

@@ -44,6 +44,8 @@ pub enum DriverSettings {
     /// In memory, so many bytes.
     Memory {
         max_size: u64,
+        /// Whether its entries outlive a stop of the server.
+        persist: bool,
     },
     /// In the server's store.
     Embedded,
@@ -177,16 +179,7 @@ fn read_storage(t: &mut Table<'_>) -> Storage {
 fn read_config(t: &mut Table<'_>, choice: DriverChoice) -> DriverSettings {
     let of = |wanted| choice == wanted;
     let message = "is of storages with `driver: memory`";
-    let max_size = t.keys_where(of(DriverChoice::Memory), message, "remove it", |t| {
-            t.key(
-                "max_size",
-                "How much memory the entries may take; what was not read for the longest time goes first. It is \
-                 taken as it is needed. An entry may have a 128th of it, at least 64 KB and at most 4 MB.",
-            )
-                .ours()
-                .range(LEAST_SIZE..=MOST_SIZE)
-                .default(MAX_SIZE)
-        });
+    let memory = t.keys_where(of(DriverChoice::Memory), message, "remove it", read_memory);
     let message = "is of storages with `driver: redis`";
     let redis = t.keys_where(of(DriverChoice::Redis), message, "remove it", |t| {
             Box::new(RedisStorage {
@@ -218,10 +211,35 @@ fn read_config(t: &mut Table<'_>, choice: DriverChoice) -> DriverSettings {
     match (choice, redis, memcached) {
         (DriverChoice::Redis, Some(redis), _) => DriverSettings::Redis(redis),
         (DriverChoice::Memcached, _, Some(memcached)) => memcached,
-        (DriverChoice::Memory, ..) => DriverSettings::Memory {
-            max_size: max_size.unwrap_or(MAX_SIZE).bytes(),
-        },
+        (DriverChoice::Memory, ..) => memory.unwrap_or(DriverSettings::Memory {
+            max_size: MAX_SIZE.bytes(),
+            persist: false,
+        }),
         _ => DriverSettings::Embedded,
+    }
+}
+
+fn read_memory(t: &mut Table<'_>) -> DriverSettings {
+    let max_size = t
+        .key(
+            "max_size",
+            "How much memory the entries may take; what was not read for the longest time goes first. It is \
+             taken as it is needed. An entry may have a 128th of it, at least 64 KB and at most 4 MB.",
+        )
+        .ours()
+        .range(LEAST_SIZE..=MOST_SIZE)
+        .default(MAX_SIZE);
+    let persist = t
+        .key(
+            "persist",
+            "Whether a stop writes the entries into a file of the state directory, which the next start \
+             reads. A server that is killed loses them.",
+        )
+        .ours()
+        .default(false);
+    DriverSettings::Memory {
+        max_size: max_size.bytes(),
+        persist,
     }
 }
 

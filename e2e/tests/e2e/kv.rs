@@ -1,8 +1,9 @@
 //! Storages of keys and values, as RoadRunner's package calls them.
 
+use std::fmt::Write;
 use std::time::Duration;
 
-use pronghorn_testkit::{Engine, Server, Site, wait_for};
+use pronghorn_testkit::{Engine, Server, Site, binary, wait_for};
 use pronghorn_wire::frame::Flags;
 
 use crate::control::{Rpc, probe};
@@ -263,4 +264,73 @@ fn the_command_line_shows_storages_and_acts_on_entries() {
         .assert_refused(&["no such storage: nope"]);
     drop(rpc);
     server.stop();
+}
+
+#[test]
+fn a_server_that_gets_no_memory_says_for_which_storage() {
+    let site = Site::new().config(
+        "version: '3'\nrpc: {listen: 'tcp://127.0.0.1:0'}\n\
+         kv: {small: {driver: memory}, large: {driver: memory, config: {max_size: 30000MB}}}\n",
+    );
+    let script = format!(
+        "ulimit -v 16000000; exec {} serve -c .rr.yaml",
+        binary().display()
+    );
+    let ended = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(site.folder())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success(), "{said}");
+    let expected =
+        "storage `large`: there is no memory for it; make `kv.large.config.max_size` smaller";
+    assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn a_million_storages_are_refused_in_a_sentence() {
+    let mut config = String::from("version: '3'\nrpc: {listen: 'tcp://127.0.0.1:0'}\nkv:\n");
+    for number in 0..1_000_000 {
+        _ = writeln!(config, "  s{number}: {{}}"); // a string takes everything
+    }
+    let site = Site::new().config(&config);
+    let ended = std::process::Command::new(binary())
+        .args(["check", "-c", ".rr.yaml"])
+        .current_dir(site.folder())
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.len() < 10_000, "{said}");
+}
+
+/// The one who came first has it; the other one says so, and goes on when it is free.
+#[test]
+fn two_servers_do_not_write_one_store() {
+    let state = std::env::temp_dir().join(format!("pronghorn-two-{}", std::process::id()));
+    let start = || {
+        let site = Site::with_worker("app.php");
+        let config = site.read(".rr.yaml");
+        Server::start(site.config(&format!(
+            "{config}rpc: {{listen: 'tcp://127.0.0.1:0'}}\nstate_dir: '{}'\n\
+             kv: {{kept: {{driver: embedded}}}}\n",
+            state.display()
+        )))
+    };
+    let (one, other) = (start(), start());
+    let (mut first, mut second) = (Rpc::connect(&one), Rpc::connect(&other));
+    let set = request("kept", &[(b"a", b"1", "")]);
+    assert_eq!(call(&mut first, "kv.Set", &set), "");
+    let refused = call(&mut second, "kv.Set", &set);
+    let folder = state.display().to_string();
+    assert!(
+        refused.starts_with("error: rpc_set: ") && refused.contains(&folder),
+        "{refused}"
+    );
+    drop(first);
+    one.stop();
+    assert_eq!(call(&mut second, "kv.Set", &set), "");
+    drop(second);
+    other.stop();
+    std::fs::remove_dir_all(&state).expect("it is there");
 }

@@ -1,8 +1,9 @@
-//! Sessions in a storage that workers have mapped: `session.save_handler = pronghorn`.
+//! `session.save_handler = pronghorn`: sessions in a storage that workers have mapped, and in those
+//! that the server is asked for.
 
 use std::time::Duration;
 
-use pronghorn_testkit::{Connection, Response, Server, Site, time, wait_for};
+use pronghorn_testkit::{Connection, Engine, Response, Server, Site, time, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::control::Rpc;
@@ -51,7 +52,7 @@ fn site(pool: &str, ini: &str, kv: &str) -> Site {
         .config(&format!(
             "version: '3'\nserver: {{command: php worker.php}}\n\
              http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, {pool}, ini: {{{ini}}}}}}}\n\
-             rpc: {{listen: 'tcp://127.0.0.1:0'}}\nlogs: {{level: debug}}\nkv: {{{kv}}}\n"
+             rpc: {{listen: 'tcp://127.0.0.1:0'}}\nlogs: {{level: debug}}\nstate_dir: state\nkv: {{{kv}}}\n"
         ))
 }
 
@@ -187,4 +188,155 @@ fn a_pool_that_sees_no_storage_says_so() {
     let expected = "session_start(): Cannot find session save handler \"pronghorn\"";
     assert!(said.starts_with(expected), "{said}");
     server.stop();
+}
+
+const EMBEDDED: &str = "sessions: {driver: embedded}, other: {driver: memory}";
+
+fn redis() -> (Engine, String) {
+    let engine = Engine::start("redis-server", |port| {
+        let port = port.to_string();
+        let all = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
+        all.iter().map(|text| (*text).to_owned()).collect()
+    });
+    let port = engine.port();
+    let kv = format!(
+        "sessions: {{driver: redis, config: {{addrs: ['127.0.0.1:{port}'], prefix: 'shop:'}}}}"
+    );
+    (engine, kv)
+}
+
+/// The whole of it, in a storage that is not mapped.
+fn asks_the_server(pool: &str, kv: &str) {
+    let server = Server::start(site(pool, "", kv));
+    let first = server.get("/");
+    let cookie = first.header("set-cookie").expect("PHP sets it").to_owned();
+    assert!(cookie.starts_with("PHPSESSID="), "{cookie}");
+    assert_eq!(get(&server, "/").text(), "1", "{pool}: another client");
+    assert_eq!(get(&server, "/").text(), "2", "{pool}");
+    let (mut first, worker) = hold(&server);
+    assert_eq!(
+        get(&server, "/read").text(),
+        "3",
+        "{pool}: it waits for nobody"
+    );
+    let mut second = ask(&server, "GET", "/second");
+    let waits = format!("waits for the lock of its session, which process {worker} has for ");
+    let line = server.logged(&[&waits]);
+    assert!(line.contains(" s: POST /slow"), "{line}");
+    assert!(!line.contains("secret") && !line.contains("abc"), "{line}");
+    let_go(&server);
+    assert_eq!(first.response().text(), "3", "{pool}");
+    assert_eq!(second.response().text(), "4", "{pool}");
+
+    // Killed, it holds nobody up.
+    std::fs::remove_file(server.site().path("go")).expect("it is there");
+    std::fs::remove_file(server.site().path("held")).expect("it is there");
+    let (_first, worker) = hold(&server);
+    let mut second = ask(&server, "GET", "/second");
+    let worker = Pid::from_raw(i32::try_from(worker).expect("a pid")).expect("a pid");
+    kill_process(worker, Signal::KILL).expect("it runs");
+    let (response, took) = time(|| second.response());
+    assert_eq!(response.text(), "5", "{pool}: it had kept nothing");
+    assert!(took < Duration::from_secs(10), "{pool}");
+    server.stop();
+}
+
+#[test]
+fn the_servers_store_keeps_sessions_for_workers_of_all_kinds() {
+    for pool in pools() {
+        asks_the_server(&pool, EMBEDDED);
+    }
+}
+
+#[test]
+fn redis_keeps_sessions_for_workers_of_all_kinds() {
+    let (engine, kv) = redis();
+    for pool in pools() {
+        let emptied = std::process::Command::new("redis-cli")
+            .args(["-p", &engine.port().to_string(), "flushall"])
+            .output();
+        assert!(emptied.is_ok_and(|it| it.status.success()));
+        asks_the_server(&pool, &kv);
+    }
+}
+
+#[test]
+fn who_waits_too_long_for_a_session_of_the_server_is_told() {
+    let ini = "pronghorn.session_lock_timeout: '0.3'";
+    let server = Server::start(site("transport: ring", ini, EMBEDDED));
+    let (mut first, worker) = hold(&server);
+    let refused = get(&server, "/second").text();
+    let expected =
+        format!("[session_start(): The session is locked by process {worker} (POST /slow) for ");
+    assert!(refused.starts_with(&expected), "{refused}");
+    assert!(refused.ends_with("no session"), "{refused}");
+    let_go(&server);
+    assert_eq!(first.response().text(), "1");
+    server.stop();
+}
+
+/// Two servers, one Redis: the lock is one, and a server that ends leaves it.
+#[test]
+fn servers_share_sessions_in_redis() {
+    let (_engine, kv) = redis();
+    let one = Server::start(site("transport: ring", "", &kv));
+    let other = Server::start(site(
+        "transport: ring",
+        "pronghorn.session_lock_timeout: '0.3'",
+        &kv,
+    ));
+    assert_eq!(get(&one, "/").text(), "1");
+    assert_eq!(get(&other, "/").text(), "2");
+    let (mut first, _) = hold(&one);
+    let refused = get(&other, "/").text();
+    let expected =
+        "[session_start(): The session is locked by process 0 (a request of another server) for ";
+    assert!(refused.starts_with(expected), "{refused}");
+    let_go(&one);
+    assert_eq!(first.response().text(), "3");
+    assert_eq!(get(&other, "/").text(), "4");
+    one.stop();
+    other.stop();
+}
+
+#[test]
+fn a_storage_that_is_away_is_told_by_session_start() {
+    let (mut engine, kv) = redis();
+    let server = Server::start(site("transport: ring", "", &kv));
+    assert_eq!(get(&server, "/").text(), "1");
+    engine.stop();
+    let said = get(&server, "/").text();
+    let title = format!("the Redis at 127.0.0.1:{} does not answer", engine.port());
+    assert!(
+        said.contains(&title) && said.ends_with("no session"),
+        "{said}"
+    );
+    engine.restart();
+    wait_for("Redis to be found again", || {
+        (get(&server, "/").text() == "1").then_some(())
+    });
+    server.stop();
+}
+
+/// What each kind of storage keeps over a stop, and over a kill.
+#[test]
+fn sessions_outlive_a_restart_where_they_are_to() {
+    for (kv, stopped, killed) in [
+        ("sessions: {driver: memory}", "1", "1"),
+        (
+            "sessions: {driver: memory, config: {persist: true}}",
+            "3",
+            "1",
+        ),
+        ("sessions: {driver: embedded}", "3", "4"),
+    ] {
+        let server = Server::start(site("transport: ring", "", kv));
+        assert_eq!(get(&server, "/").text(), "1");
+        assert_eq!(get(&server, "/").text(), "2");
+        let server = Server::start(server.into_site());
+        assert_eq!(get(&server, "/").text(), stopped, "{kv}: after a stop");
+        let server = Server::start(server.killed());
+        assert_eq!(get(&server, "/").text(), killed, "{kv}: after a kill");
+        server.stop();
+    }
 }

@@ -70,6 +70,6 @@ Too long: session_write_close(): The session has %d bytes, and an entry of its s
 session_write_close(): Failed to write session data%S
 not kept
 By name: 2 3 4
-session_start(): session.save_path names no storage in memory that this process has mapped: nope
+session_start(): session.save_path names no storage that this process has mapped or may ask for: nope
 session_start(): This process has mapped no storage named sessions and not exactly one other: write `kv: {sessions: {driver: memory}}`, or name a storage by session.save_path
 pronghorn

@@ -1,0 +1,486 @@
+//! PHP's sessions in storages that workers do not map: the save handler of the extension asks for
+//! them over RPC (`docs/decisions/0038-sessions-and-their-lock.md`).
+//!
+//! The lock of a session is kept here, for the process that has it open. Where several servers
+//! share a storage, this server claims the session there as well, for as long as one of its
+//! processes has it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Place;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_base::lock;
+use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use crate::driver::{Driver, Entry, Item};
+use crate::moment::Moment;
+use crate::storages::Storages;
+
+const LOG: &str = "kv";
+
+/// PHP's own limit.
+const LONGEST_ID: usize = 256;
+/// More than PHP's `memory_limit` lets a script have at ease.
+const LONGEST_DATA: usize = 4 << 20;
+/// Of what a request is called in the log.
+const LONGEST_NAME: usize = 160;
+/// Sessions that are open at a time: each is a request under way.
+const MOST_OPEN: usize = 100_000;
+
+/// Between two looks at whether the holder lives, and at what another server has claimed.
+const LOOK: Duration = Duration::from_millis(50);
+/// After which the log says who is waited for.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+/// Who waits for ever has forgotten it.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a claim holds that is not renewed: others wait for so long after a server was killed.
+const CLAIM: Duration = Duration::from_secs(30);
+const RENEW_EVERY: Duration = Duration::from_secs(8);
+
+/// An entry is written again for its end alone once a part of its time is over.
+const PARTS: u32 = 8;
+
+/// Clones are the same ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Sessions(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    storages: Storages,
+    /// By storage and id.
+    held: Mutex<HashMap<Name, Holder>>,
+    /// One was let go.
+    changed: Notify,
+    /// This server, in claims.
+    server: Bytes,
+}
+
+type Name = (String, String);
+
+#[derive(Clone, Debug)]
+struct Holder {
+    process: Process,
+    token: u64,
+    since: Instant,
+    doing: String,
+}
+
+/// A process, and when it was started: a number is given anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    number: u64,
+    /// In the kernel's units; 0: it is not known.
+    started: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Request {
+    storage: String,
+    id: String,
+    process: u64,
+    started: u64,
+    /// The request of that process, for the log.
+    doing: String,
+    /// Milliseconds for the lock; 0 for no limit.
+    wait: u64,
+    /// Without the lock.
+    read_only: bool,
+    /// Of the answer to `Open`.
+    token: u64,
+    data: Binary,
+    /// The data is as it was.
+    is_same: bool,
+    /// Seconds.
+    ttl: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Answer {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Binary>,
+    found: bool,
+    token: u64,
+    /// Who has had it all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<Held>,
+}
+
+#[derive(Debug, Serialize)]
+struct Held {
+    /// 0: of another server.
+    process: u64,
+    doing: String,
+    seconds: f64,
+}
+
+impl Argument for Request {}
+impl Outcome for Answer {}
+
+fn failed(why: impl Display) -> Failure {
+    Failure::new(format!("sessions: {why}"))
+}
+
+pub(crate) fn add(methods: &Methods, storages: &Storages) -> JoinSet<()> {
+    let sessions = Sessions(Arc::new(Shared {
+        storages: storages.clone(),
+        held: Mutex::default(),
+        changed: Notify::new(),
+        server: format!("{:032x}", fastrand::u128(..)).into(),
+    }));
+    let methods = methods.service("session", sessions.clone());
+    methods.add_while_connected("Open", async |sessions: Sessions, request: Request| {
+        sessions.open(request).await
+    });
+    methods.add("Write", async |sessions: Sessions, request: Request| {
+        sessions.write(request).await
+    });
+    methods.add("Close", async |sessions: Sessions, request: Request| {
+        sessions.close(&request).await
+    });
+    methods.add("Destroy", async |sessions: Sessions, request: Request| {
+        let driver = sessions.storage(&request)?;
+        let gone = driver.delete(vec![data_key(&request.id)]).await;
+        gone.map(|()| Answer::default()).map_err(failed)
+    });
+    methods.add("Has", async |sessions: Sessions, request: Request| {
+        let driver = sessions.storage(&request)?;
+        let found = driver.has(vec![data_key(&request.id)], Moment::now()).await;
+        let found = found.map_err(failed)? == [true];
+        Ok(Answer {
+            found,
+            ..Answer::default()
+        })
+    });
+    let mut tasks = JoinSet::new();
+    tasks.spawn(sessions.renew());
+    tasks
+}
+
+fn data_key(id: &str) -> Bytes {
+    format!("session:{id}").into()
+}
+
+fn lock_key(id: &str) -> Bytes {
+    format!("session-lock:{id}").into()
+}
+
+/// PHP makes no other ids; those of cookies are anything.
+fn is_id(id: &str) -> bool {
+    let is_sign = |sign: char| sign.is_ascii_alphanumeric() || ",-".contains(sign);
+    (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(is_sign)
+}
+
+impl Sessions {
+    fn storage(&self, request: &Request) -> Result<Arc<dyn Driver>, Failure> {
+        if !is_id(&request.id) {
+            return Err(failed(
+                "the id is too long or has signs other than letters, digits, `-` and `,`",
+            ));
+        }
+        let name = &request.storage;
+        let driver = self.0.storages.find(name);
+        let driver = driver.ok_or_else(|| failed(format!("no such storage: {name}")))?;
+        if driver.has_sessions() {
+            return Ok(driver);
+        }
+        Err(failed(format!(
+            "the storage {name} has `driver: {}`, which keeps no sessions over RPC",
+            driver.name()
+        )))
+    }
+
+    /// The session, for this process alone unless it only reads.
+    async fn open(&self, request: Request) -> Result<Answer, Failure> {
+        let driver = self.storage(&request)?;
+        let mut mine = Mine {
+            sessions: self,
+            name: name(&request),
+            token: 0,
+        };
+        if !request.read_only
+            && let Some(holder) = self.take(&*driver, &request, &mut mine).await?
+        {
+            return Ok(Answer {
+                holder: Some(holder),
+                ..Answer::default()
+            });
+        }
+        let found = driver.get(vec![data_key(&request.id)], Moment::now()).await;
+        let data = found.map_err(failed)?.into_iter().next().flatten();
+        // It is that of the process, from now on.
+        let token = std::mem::take(&mut mine.token);
+        Ok(Answer {
+            found: data.is_some(),
+            data: data.map(Binary),
+            token,
+            holder: None,
+        })
+    }
+
+    /// Takes the lock. Some: who has had it for all of the time.
+    async fn take(
+        &self,
+        driver: &dyn Driver,
+        request: &Request,
+        mine: &mut Mine<'_>,
+    ) -> Result<Option<Held>, Failure> {
+        let begun = Instant::now();
+        let wait = match request.wait {
+            0 => LONGEST_WAIT,
+            wait => Duration::from_millis(wait).min(LONGEST_WAIT),
+        };
+        loop {
+            let changed = self.0.changed.notified();
+            let holder = match self.try_take(request)? {
+                Ok(token) => {
+                    mine.token = token;
+                    break;
+                }
+                Err(holder) => holder,
+            };
+            let waited = begun.elapsed();
+            if waited >= wait {
+                return Ok(Some(holder.held()));
+            }
+            if waited >= LONG_WAIT && waited < LONG_WAIT + 2 * LOOK {
+                tell(request, &holder);
+            }
+            // Let go or not: it looks again.
+            _ = timeout(LOOK.min(wait.saturating_sub(waited)), changed).await;
+        }
+        let claim = || driver.claim(lock_key(&request.id), self.0.server.clone(), CLAIM);
+        while let Some(claim) = claim() {
+            if claim.await.map_err(failed)? {
+                break;
+            }
+            let waited = begun.elapsed();
+            if waited >= wait {
+                return Ok(Some(Held {
+                    process: 0,
+                    doing: "a request of another server".to_owned(),
+                    seconds: waited.as_secs_f64(),
+                }));
+            }
+            sleep(LOOK.min(wait.saturating_sub(waited))).await;
+        }
+        Ok(None)
+    }
+
+    fn try_take(&self, request: &Request) -> Result<Result<u64, Holder>, Failure> {
+        let mut held = self.held();
+        if held.len() >= MOST_OPEN {
+            return Err(failed(format!("{MOST_OPEN} sessions are open already")));
+        }
+        let is_plain = |sign: &char| sign.is_ascii_graphic() || *sign == ' ';
+        let process = Process {
+            number: request.process,
+            started: request.started,
+        };
+        let mine = || Holder {
+            process,
+            // JSON's numbers are exact up to there.
+            token: fastrand::u64(1..1 << 53),
+            since: Instant::now(),
+            doing: (request.doing.chars().filter(is_plain))
+                .take(LONGEST_NAME)
+                .collect(),
+        };
+        match held.entry(name(request)) {
+            Place::Occupied(there)
+                if there.get().process != process && there.get().process.lives() =>
+            {
+                Ok(Err(there.get().clone()))
+            }
+            // Of the dead, or of one that the answer did not reach: a process has it once.
+            Place::Occupied(mut there) => {
+                there.insert(mine());
+                Ok(Ok(there.get().token))
+            }
+            Place::Vacant(free) => Ok(Ok(free.insert(mine()).token)),
+        }
+    }
+
+    async fn write(&self, request: Request) -> Result<Answer, Failure> {
+        let driver = self.storage(&request)?;
+        let has_it = self.held().get(&name(&request)).map(|it| it.token) == Some(request.token);
+        if !has_it {
+            return Err(failed(
+                "the lock of the session was lost: nothing is written",
+            ));
+        }
+        let (key, now) = (data_key(&request.id), Moment::now());
+        let ttl = Duration::from_secs(request.ttl.max(1));
+        let data = request.data.0;
+        let done = if data.is_empty() {
+            // Nothing is kept of a client that nothing is known of.
+            driver.delete(vec![key]).await
+        } else if data.len() > LONGEST_DATA {
+            let length = data.len();
+            return Err(failed(format!(
+                "the session has {length} bytes; {LONGEST_DATA} are allowed"
+            )));
+        } else if request.is_same && self.is_young(&*driver, &key, now, ttl).await {
+            Ok(())
+        } else {
+            let entry = Entry {
+                value: data,
+                ends: Some(now.after(ttl)),
+            };
+            driver.set(vec![Item { key, entry }], now).await
+        };
+        done.map(|()| Answer::default()).map_err(failed)
+    }
+
+    /// Whether it is there, and most of its time is left.
+    async fn is_young(&self, driver: &dyn Driver, key: &Bytes, now: Moment, ttl: Duration) -> bool {
+        let ends = driver.ends(vec![key.clone()], now).await;
+        let end = ends.ok().and_then(|ends| ends.into_iter().next().flatten());
+        end.flatten()
+            .is_some_and(|end| end.since(now) >= ttl / PARTS * (PARTS - 1))
+    }
+
+    async fn close(&self, request: &Request) -> Result<Answer, Failure> {
+        let driver = self.storage(request)?;
+        self.unclaim(&*driver, request).await?;
+        self.let_go(&name(request), request.token);
+        Ok(Answer::default())
+    }
+
+    /// Before it is let go here: whoever has it next claims it anew.
+    async fn unclaim(&self, driver: &dyn Driver, request: &Request) -> Result<(), Failure> {
+        let has_it = self.held().get(&name(request)).map(|it| it.token) == Some(request.token);
+        let key = lock_key(&request.id);
+        match driver.unclaim(key, self.0.server.clone()) {
+            Some(unclaimed) if has_it => {
+                let unclaimed = unclaimed.await;
+                // It ends by itself.
+                if unclaimed.is_err() {
+                    self.let_go(&name(request), request.token);
+                }
+                unclaimed.map_err(failed)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn let_go(&self, name: &Name, token: u64) {
+        let mut held = self.held();
+        if held.get(name).is_some_and(|it| it.token == token) {
+            held.remove(name);
+            drop(held);
+            self.0.changed.notify_waiters();
+        }
+    }
+
+    /// Forgets what the dead have had, and lets claims not end while somebody has a session.
+    /// Without end.
+    async fn renew(self) {
+        loop {
+            sleep(RENEW_EVERY).await;
+            let all: Vec<(Name, Holder)> = {
+                let held = self.held();
+                held.iter()
+                    .map(|(name, it)| (name.clone(), it.clone()))
+                    .collect()
+            };
+            for (name, holder) in all {
+                self.renew_one(&name, &holder).await;
+            }
+        }
+    }
+
+    async fn renew_one(&self, name: &Name, holder: &Holder) {
+        let Some(driver) = self.0.storages.find(&name.0) else {
+            return;
+        };
+        let (key, server) = (lock_key(&name.1), self.0.server.clone());
+        if !holder.process.lives() {
+            if let Some(unclaimed) = driver.unclaim(key, server) {
+                _ = unclaimed.await; // it ends by itself
+            }
+            self.let_go(name, holder.token);
+            return;
+        }
+        let Some(claim) = driver.claim(key, server, CLAIM) else {
+            return;
+        };
+        if matches!(claim.await, Ok(false)) {
+            let process = holder.process.number;
+            warn!(target: LOG, storage = name.0, process, "another server has the lock of a session that was open here: {}", holder.doing);
+            self.let_go(name, holder.token);
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Name, Holder>> {
+        lock(&self.0.held)
+    }
+}
+
+fn name(request: &Request) -> Name {
+    (request.storage.to_lowercase(), request.id.clone())
+}
+
+fn tell(request: &Request, holder: &Holder) {
+    let Held {
+        process,
+        doing,
+        seconds,
+    } = holder.held();
+    let waits: String = request
+        .doing
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .collect();
+    info!(target: LOG, "{waits} waits for the lock of its session, which process {process} has for {seconds:.1} s: {doing}");
+}
+
+/// What is let go where whoever asked for it goes before it has an answer.
+struct Mine<'a> {
+    sessions: &'a Sessions,
+    name: Name,
+    /// 0: there is nothing to let go.
+    token: u64,
+}
+
+impl Drop for Mine<'_> {
+    fn drop(&mut self) {
+        self.sessions.let_go(&self.name, self.token);
+    }
+}
+
+impl Holder {
+    fn held(&self) -> Held {
+        Held {
+            process: self.process.number,
+            doing: self.doing.clone(),
+            seconds: self.since.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+impl Process {
+    /// Whether it is there, and the same one.
+    fn lives(self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.number));
+        let stat = stat.unwrap_or_default();
+        // The name before may have any signs, also spaces and brackets.
+        let Some((_, fields)) = stat.rsplit_once(") ") else {
+            return false;
+        };
+        let mut fields = fields.split(' ');
+        let state = fields.next();
+        let started = fields.nth(18).and_then(|it| it.parse::<u64>().ok());
+        !matches!(state, Some("Z" | "X"))
+            && (self.started == 0 || started.is_none_or(|it| it == self.started))
+    }
+}
