@@ -547,6 +547,7 @@ static void close_block(const cache_segment *segment, open_block *open)
 	if (open->filled + CACHE_ENTRY <= segment->block_size) {
 		memset(segment->map + begin + open->filled, 0, CACHE_ENTRY);
 	}
+	atomic_fetch_add_explicit(dead_of(segment, open->block), (uint32_t) (segment->block_size - open->filled), memory_order_relaxed);
 	/* Unless another one has taken it over. */
 	swap(state_of(segment, open->block), now, state(CACHE_FULL, 0, generation(now)));
 	open->map = NULL;
@@ -601,22 +602,30 @@ static bool may_be_cleaned(const cache_segment *segment, uint64_t block)
 	return kind == CACHE_FULL || ((kind == CACHE_OPEN || kind == CACHE_CLEANING) && !is_held(now));
 }
 
+/* How many bytes of a block nobody needs, as far as is known: of one whose process is gone the end
+ * was never written. */
+static uint64_t gain(const cache_segment *segment, uint64_t block)
+{
+	const uint64_t kind = load(state_of(segment, block)) & CACHE_KIND_BITS;
+	const uint64_t unwritten = kind == CACHE_OPEN || kind == CACHE_CLEANING ? segment->block_size / WORTHWHILE : 0;
+	return atomic_load_explicit(dead_of(segment, block), memory_order_relaxed) + unwritten;
+}
+
 /* Begins to clean the block that costs least, and whether nothing need be lost for it: one of which
  * nobody needs much, or else the next one in turn. */
 static bool choose(const cache_segment *segment, uint64_t *block, bool *keeps_all)
 {
 	for (unsigned tries = 0; tries < 4; tries++) {
 		const uint64_t hand = atomic_load(word(segment, CACHE_AT_HAND)) % segment->blocks;
-		uint64_t next = UINT64_MAX, best = UINT64_MAX;
-		uint32_t most = 0;
+		uint64_t next = UINT64_MAX, best = UINT64_MAX, most = 0;
 		for (uint64_t step = 0; step < segment->blocks; step++) {
 			const uint64_t i = (hand + step) % segment->blocks;
-			const uint32_t dead = atomic_load_explicit(dead_of(segment, i), memory_order_relaxed);
-			if ((next == UINT64_MAX || dead > most) && may_be_cleaned(segment, i)) {
+			const uint64_t won = gain(segment, i);
+			if ((next == UINT64_MAX || won > most) && may_be_cleaned(segment, i)) {
 				next = next == UINT64_MAX ? i : next;
-				if (best == UINT64_MAX || dead > most) {
+				if (best == UINT64_MAX || won > most) {
 					best = i;
-					most = dead;
+					most = won;
 				}
 			}
 		}

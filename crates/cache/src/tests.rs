@@ -442,3 +442,23 @@ proptest! {
         prop_assert_eq!(first.figures().evictions, 0);
     }
 }
+
+/// Each leaves its block nearly empty, as a worker does that ends: that is no reason to lose an
+/// entry.
+#[test]
+fn many_that_come_and_go_cost_no_entry() {
+    let first = Cache::new(1 << 20, 7).expect("there is memory");
+    for number in 0..100_u32 {
+        first.set(&entry(&number.to_le_bytes(), b"kept")).unwrap();
+    }
+    for number in 100..400_u32 {
+        let file = first.file().try_clone_to_owned().expect("a descriptor");
+        let other = Cache::map(file).expect("mapped").expect("this release");
+        other.set(&entry(&number.to_le_bytes(), b"kept")).unwrap();
+    }
+    for number in 0..400_u32 {
+        let kept = value(&first, &number.to_le_bytes());
+        assert_eq!(kept.as_deref(), Some(&b"kept"[..]), "{number}");
+    }
+    assert_eq!(first.figures().evictions, 0);
+}

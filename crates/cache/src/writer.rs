@@ -164,6 +164,9 @@ fn end(on: &Segment, open: Open) {
     if open.filled + ENTRY <= on.shape.block_size {
         on.memory.write(begin + open.filled, &[0; ENTRY]);
     }
+    let rest = on.shape.block_size - open.filled;
+    on.dead(open.block)
+        .fetch_add(u32::try_from(rest).unwrap_or(0), Relaxed);
     let full = state(FULL, 0, generation(now));
     // Another one has taken it over.
     _ = on
@@ -217,6 +220,16 @@ fn take(on: &Segment, block: usize) -> Option<usize> {
     Some(block)
 }
 
+/// How many bytes of a block nobody needs, as far as is known: of one whose process is gone the end
+/// was never written.
+fn gain(on: &Segment, block: usize) -> usize {
+    let unwritten = match kind(on.state(block).load(Relaxed)) {
+        OPEN | CLEANING => on.shape.block_size / WORTHWHILE,
+        _ => 0,
+    };
+    on.dead(block).load(Relaxed) as usize + unwritten
+}
+
 /// Begins to clean the block that costs least, and whether nothing need be lost for it: one of
 /// which nobody needs much, or else the next one in turn.
 fn choose(on: &Segment) -> Option<(usize, bool)> {
@@ -234,9 +247,8 @@ fn choose(on: &Segment) -> Option<(usize, bool)> {
         };
         let mut there = blocks.filter(may_be_cleaned).peekable();
         let next = *there.peek()?;
-        let best = there.max_by_key(|block| on.dead(*block).load(Relaxed))?;
-        let dead = on.dead(best).load(Relaxed) as usize;
-        let keeps_all = dead >= on.shape.block_size / WORTHWHILE;
+        let best = there.max_by_key(|block| gain(on, *block))?;
+        let keeps_all = gain(on, best) >= on.shape.block_size / WORTHWHILE;
         let block = if keeps_all { best } else { next };
         let now = on.state(block).load(Acquire);
         let mine = state(CLEANING, on.process, generation(now));

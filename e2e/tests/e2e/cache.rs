@@ -140,6 +140,19 @@ fn what_can_not_be_kept_is_refused_and_harms_nothing() {
     assert_eq!(said(&cache, code), expected);
 }
 
+/// Each leaves a block in which it has written little.
+#[test]
+fn processes_that_come_and_go_cost_no_entry() {
+    let cache = Cache::new(1 << 20, 15).expect("there is memory");
+    for number in 0..40 {
+        said(&cache, &format!("$c->set('key{number}', {number});"));
+    }
+    let code =
+        "for ($i = $n = 0; $i < 40; $i++) { $n += $c->get(\"key$i\") === $i ? 1 : 0; } echo $n;";
+    assert_eq!(said(&cache, code), "40");
+    assert_eq!(cache.figures().evictions, 0);
+}
+
 #[test]
 fn a_segment_of_another_version_is_not_mapped() {
     let cache = Cache::new(1 << 20, 10).expect("there is memory");
