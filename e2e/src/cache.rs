@@ -75,7 +75,8 @@ pub fn is_sound(cache: &Cache, what: &str) {
     assert_eq!(cache.add(&entry(b"free", b"")), Ok(Outcome::Done), "{what}");
 }
 
-/// Random steps, each compared with what an array would do. `ME`, `SEED` and `STEPS` are set before.
+/// Random steps, each compared with what an array would do. `ME`, `SEED` and `STEPS` are set
+/// before.
 const MODEL: &str = r#"
 mt_srand(SEED);
 $model = [];

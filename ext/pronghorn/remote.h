@@ -9,9 +9,9 @@
  * process. */
 void remote_startup(void);
 
-/* Calls a method with an argument in JSON and waits for its answer, for `seconds` at most beyond what
- * signals make of it. The answer as an array. False: `wrong` says why, in the words of the server or
- * of the system; it may be NULL where an exception was thrown. */
+/* Calls a method with an argument in JSON and waits for its answer, for `seconds` at most. The
+ * answer as an array. False: `wrong` says why, in the words of the server or of the system; it may
+ * be NULL where an exception was thrown. */
 bool remote_call(const char *method, const smart_str *argument, double seconds, zval *answer, char **wrong);
 
 /* Appends `"name":"text"` with what JSON needs escaped, and a comma before. */

@@ -1,6 +1,7 @@
 /* PHP's save handler `pronghorn`: a session is an entry of a storage in memory, and so is the lock
- * of the request that has it open; in other storages the server is asked for both (asked.c). A holder that was killed is found by its number and by when its
- * process started, so nobody waits for the dead. Ids come from cookies: they are checked before
+ * of the request that has it open; in other storages the server is asked for both (asked.c). A
+ * holder that was killed is found by its number and by when its process started, so nobody waits
+ * for the dead. Ids come from cookies: they are checked before
  * they are parts of keys, and never written to a log. */
 #include "php.h"
 #include "sessions.h"

@@ -5,8 +5,8 @@
 //!   pass one suite of tests (`conformance`).
 //! - `table`: which lock is held by whom, and who waits; without a clock, so that it can be
 //!   compared with a model.
-//! - `locks`: the same with time and with callers that wait: `driver: memory`. These locks live only
-//!   for as long as the server.
+//! - `locks`: the same with time and with callers that wait: `driver: memory`. These locks live
+//!   only for as long as the server.
 //! - `redis`: `driver: redis`, decided by a script there.
 //!
 //! What each method does: `docs/reference/rpc.md`.

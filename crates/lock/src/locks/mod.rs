@@ -171,8 +171,8 @@ impl Locks {
     }
 }
 
-/// Since 1970: tokens that begin there are larger than those of a server that was here before, which
-/// has not granted a million locks a second.
+/// Since 1970: tokens that begin there are larger than those of a server that was here before,
+/// which has not granted a million locks a second.
 fn microseconds() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(0)
