@@ -246,7 +246,8 @@ fn conclude(options: &Options, planned: Vec<Planned>, out: &Path) -> Result<Exit
     let records: Vec<PartRecord> = planned.into_iter().filter_map(|part| part.done).collect();
     let mut figures = Figures::of(records, options.quick, options.rounds(), options.seconds());
     let file = out.join("benchmarks.json");
-    if let Ok(before) = Figures::read(&file) {
+    let before = if options.publish { &published() } else { &file };
+    if let Ok(before) = Figures::read(before) {
         figures.compare(&before);
     }
     figures.write(&file)?;

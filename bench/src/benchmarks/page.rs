@@ -561,7 +561,7 @@ fn method(page: &mut Document, figures: &Figures) {
          Nothing of this is part of the repository:",
     );
     for (name, how) in PEERS {
-        page.text(format!("**{name}.** {how}"));
+        page.text(format!("{name}: {how}"));
     }
     let fpm = figures.rows.iter().filter(|row| row.server == FPM).count();
     page.text(format!(

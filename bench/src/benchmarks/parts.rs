@@ -103,7 +103,7 @@ pub(crate) fn parts() -> Vec<Part> {
         part("slim", "Slim over connections", slim()),
         part(
             "one-processor",
-            "A greeting on one processor",
+            "One processor and a greeting, as runtimes of PHP are often compared",
             one_processor(),
         ),
         part(

@@ -103,7 +103,10 @@ mod drawn {
             range(lines, |point| point.0, &plot.x)?,
             range(lines, |point| point.1, &plot.y)?,
         );
-        match (plot.x.is_logarithmic, plot.y.is_logarithmic) {
+        // Only powers of ten have a label: an axis without two of them would have none.
+        let y_is_logarithmic = plot.y.is_logarithmic && y.end > y.start * 50.0;
+        let y = if y_is_logarithmic { y } else { 0.0..y.end };
+        match (plot.x.is_logarithmic, y_is_logarithmic) {
             (true, true) => draw_in(area, plot, lines, x.log_scale(), y.log_scale()),
             (true, false) => draw_in(area, plot, lines, x.log_scale(), y),
             (false, true) => draw_in(area, plot, lines, x, y.log_scale()),

@@ -134,8 +134,12 @@ impl Figures {
             let same = |other: &&Row| {
                 (&other.case, &other.server, &other.load) == (&row.case, &row.server, &row.load)
             };
-            let other = before.rows.iter().find(same).and_then(|other| other.ratio);
-            if let (Some(now), Some(then)) = (row.ratio, other) {
+            let Some(other) = before.rows.iter().find(same) else {
+                continue;
+            };
+            if let (Some(now), Some(then)) = (row.ratio, other.ratio) {
+                // The same run: what it was compared with before counts.
+                row.unstable |= other.unstable && now == then;
                 let factor = now.median / then.median;
                 row.unstable |= !(1.0 - STABLE..=1.0 / (1.0 - STABLE)).contains(&factor);
             }
