@@ -55,6 +55,9 @@ use questions::Asked;
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for
 /// the next call, and it waits again where one was taken back.
 const MOST_WISHES: u32 = 100;
+/// Of what a worker that has ended left behind: as much as a pipe or its shared memory can hold. A
+/// process that it started may write on for ever.
+const MOST_LAST_READS: u32 = 1024;
 
 /// What a relay is told at its start.
 #[derive(Debug)]
@@ -372,9 +375,13 @@ impl Relay {
         }
     }
 
+    /// Of a worker that has ended.
     fn last_item(&mut self) -> Option<Item> {
         let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = self.channel.read_now(&mut buffer) {
+        for _ in 0..MOST_LAST_READS {
+            let Ok(read @ 1..) = self.channel.read_now(&mut buffer) else {
+                break;
+            };
             self.incoming.room().extend_from_slice(&buffer[..read]);
         }
         self.item_here()
@@ -491,6 +498,15 @@ impl Peer for Relay {
             });
             match told.await {
                 Some(Ok(Told::Ping)) => self.say_ping().await,
+                Some(Ok(Told::Ended)) => {
+                    // What it wrote last is there, even if its event is not.
+                    let mut last = self.last_item();
+                    while let Some(item) = last {
+                        self.dialect.stray(item, &self.slot_handle)?;
+                        last = self.item_here();
+                    }
+                    return Ok(Told::Ended);
+                }
                 Some(Ok(told)) => return Ok(told),
                 Some(Err(what)) => return Err(Report::HungUp { what }),
                 None => {}

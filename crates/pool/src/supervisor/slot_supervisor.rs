@@ -248,13 +248,14 @@ impl SlotSupervisor {
                         details,
                     });
                 }
+                // It had said so, and its end was seen before that was read.
+                Report::Leaving => expected = true,
                 Report::Entered
                 | Report::Worn
                 | Report::Overdue { .. }
                 | Report::Slow { .. }
                 | Report::Recovered { .. }
                 | Report::AsksForRenewal { .. }
-                | Report::Leaving
                 | Report::Garbage { .. }
                 | Report::HungUp { .. } => {}
             }

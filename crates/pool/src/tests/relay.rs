@@ -1261,6 +1261,14 @@ async fn a_worker_that_wants_to_be_replaced_is_and_its_call_goes_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_farewell_of_a_worker_that_has_ended_is_read() {
+    let mut stage = Stage::foreign(Fence::Always).await;
+    stage.worker.send(&json(r#"{"stop":true}"#, b"")).await;
+    let reports = stage.ends(Exit::Code(0)).await;
+    assert!(matches!(reports[..], [Report::Leaving]), "{reports:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_meets_a_farewell_is_done_once() {
     // The worker meant the call before, and takes this one up all the same.
     let mut stage = Stage::foreign(Fence::Always).await;

@@ -29,6 +29,8 @@ enum Manner {
     Dies,
     /// Asks to be replaced instead of answering.
     Declines,
+    /// Answers that it ends, and has ended before that is read.
+    Leaves,
     /// Ends its calls so long after their deadline.
     Late(Duration),
 }
@@ -218,6 +220,13 @@ async fn work(
                 slot_handle.decline(call);
                 slot_handle.close();
                 slot_handle.next_alone(Instant::now())
+            }
+            Manner::Leaves => {
+                end.send_replace(Some(Exit::Code(255)));
+                while !matches!(told.recv().await, Some(Told::Order(Order::Ended(_)))) {}
+                answer(&slot_handle, call);
+                slot_handle.report(Report::Leaving);
+                return slot_handle.leave();
             }
             Manner::Late(time) => {
                 slot_handle.report(Report::Overdue {
@@ -467,6 +476,34 @@ async fn a_call_whose_worker_died_is_repeated_once_when_that_is_safe() {
     for pending in &mut calls {
         body(pending).await.unwrap();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_says_that_it_ends_has_not_crashed_whatever_is_seen_first() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = told.clone();
+    let options = Options {
+        incidents: crate::Incidents::new(move |incident| tell.lock().unwrap().push(incident)),
+        ..options(10)
+    };
+    let metrics = pronghorn_metrics::Registry::default();
+    let pool = Pool::new(options, &tokio::runtime::Handle::current(), &metrics);
+    let fakes = Fakes::new(Manner::Leaves);
+    let _running = RunningPool::start_with(pool.clone(), fakes.clone(), plan(1, 4))
+        .await
+        .unwrap();
+    for name in ["/a", "/b"] {
+        let mut pending = call(&pool, TestPayload::new(name));
+        assert_eq!(body(&mut pending).await.unwrap(), name);
+    }
+    settle().await;
+    assert_eq!(told.lock().unwrap().len(), 0, "{told:?}");
+
+    *fakes.manner.lock().unwrap() = Manner::Dies;
+    let mut pending = call(&pool, TestPayload::unrepeatable("/c"));
+    assert!(body(&mut pending).await.is_err());
+    settle().await;
+    assert_eq!(told.lock().unwrap().len(), 1, "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
