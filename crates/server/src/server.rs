@@ -227,6 +227,7 @@ impl Server {
             store,
             state,
         };
+        context.rpc.lack(settings.unconfigured);
         for (name, service, readiness) in others {
             self.start_service(name, service, readiness, &context)
                 .await?;

@@ -46,8 +46,13 @@ pub struct Methods(Arc<RwLock<Services>>);
 #[derive(Clone)]
 pub struct WeakMethods(Weak<RwLock<Services>>);
 
-/// Services by name, methods by their own.
-type Services = HashMap<&'static str, HashMap<&'static str, Method>>;
+#[derive(Default)]
+struct Services {
+    /// By name, methods by their own.
+    started: HashMap<&'static str, HashMap<&'static str, Method>>,
+    /// Those that a section of their name would start.
+    unconfigured: Vec<&'static str>,
+}
 
 /// One service's part of the table; what is added here gets a clone of `state` with each call.
 #[derive(Debug)]
@@ -104,6 +109,12 @@ pub enum Unknown {
     /// No service, or none that is started.
     #[error("rpc: can't find service {0}")]
     Service(String),
+    /// A service that the server has, and whose section is not written.
+    #[error(
+        "rpc: can't find service {0}: the configuration has no section `{1}`, without which there \
+         is none (hint: write `{1}: {{}}`)"
+    )]
+    Unconfigured(String, &'static str),
     /// The service is there.
     #[error("rpc: can't find method {0}")]
     Method(String),
@@ -126,6 +137,12 @@ impl Methods {
         }
     }
 
+    /// Names services that a section of their name would start: whoever calls one is told so.
+    pub fn lack(&self, services: impl IntoIterator<Item = &'static str>) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.unconfigured.extend(services);
+    }
+
     /// The same table for as long as somebody else has it.
     #[must_use]
     pub fn downgrade(&self) -> WeakMethods {
@@ -142,8 +159,13 @@ impl Methods {
             return Err(Unknown::IllFormed(name.to_owned()));
         };
         let services = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(methods) = services.get(service) else {
-            return Err(Unknown::Service(name.to_owned()));
+        let Some(methods) = services.started.get(service) else {
+            let known = services.unconfigured.iter();
+            let known = known.copied().find(|known| *known == service);
+            return Err(known.map_or_else(
+                || Unknown::Service(name.to_owned()),
+                |section| Unknown::Unconfigured(name.to_owned(), section),
+            ));
         };
         match methods.get(method) {
             Some(method) => Ok(method.clone()),
@@ -237,6 +259,7 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let before = services
+            .started
             .entry(self.service)
             .or_default()
             .insert(name, method);
@@ -277,6 +300,7 @@ impl fmt::Debug for Methods {
         f.debug_map()
             .entries(
                 services
+                    .started
                     .iter()
                     .map(|(name, methods)| (name, methods.keys())),
             )

@@ -100,6 +100,17 @@ fn names_are_looked_up_as_in_go() {
 }
 
 #[test]
+fn a_service_that_is_not_configured_says_by_what_it_would_be() {
+    let methods = methods();
+    methods.lack(["rpc", "test"]);
+    let why = methods.find("rpc.Version").err().map(|why| why.to_string());
+    let expected = "rpc: can't find service rpc.Version: the configuration has no section `rpc`, \
+                    without which there is none (hint: write `rpc: {}`)";
+    assert_eq!(why.as_deref(), Some(expected));
+    assert!(methods.find("test.Not").is_ok(), "what is there is there");
+}
+
+#[test]
 #[should_panic(expected = "there are two methods test.Not")]
 fn a_second_method_of_a_name_is_a_bug() {
     methods()

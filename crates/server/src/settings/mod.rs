@@ -43,6 +43,8 @@ pub struct Settings {
     pub reports: ReportSettings,
     /// What is configured of the table of services, in its order, by name.
     pub services: Vec<(&'static str, Box<dyn Service>)>,
+    /// The names of those that have no section.
+    pub unconfigured: Vec<&'static str>,
     /// Log records.
     pub logs: LogSettings,
     /// What to watch for changes for which service, when there is a section for it.
@@ -128,9 +130,12 @@ impl Settings {
             "Reports of crashes, time-outs, fatal errors and failed boots, as files in \
              `state_dir/reports`. `pronghorn crashes` shows them.",
         );
-        let mut services = Vec::new();
+        let (mut services, mut unconfigured) = (Vec::new(), Vec::new());
         for kind in kinds.iter().filter(|kind| kind.is_there()) {
-            services.extend(kind.read(t).map(|service| (kind.name(), service)));
+            match kind.read(t) {
+                Some(service) => services.push((kind.name(), service)),
+                None => unconfigured.push(kind.name()),
+            }
         }
         let mut logs: LogSettings = t.section("logs", "Log records.");
         let with_pools = services
@@ -165,6 +170,7 @@ impl Settings {
             state_dir,
             reports,
             services,
+            unconfigured,
             logs,
             reload,
             endure,
