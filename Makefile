@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -123,6 +123,11 @@ browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	@scripts/need build php browser
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test browser
+
+boards: ## Draw the pictures of Grafana's boards from a real Prometheus, and check that each panel has data
+	@scripts/need build php tests
+	cargo build --bin pronghorn
+	scripts/board-pictures
 
 collector: ## Send traces and metrics to a real collector of OpenTelemetry
 	@scripts/need build php otelcol
