@@ -618,6 +618,16 @@ impl Payload for HttpCall {
         }))
     }
 
+    fn notes_methods(&self) -> bool {
+        self.request.trace.is_some()
+    }
+
+    fn called(&self, method: &str, since: Instant, error: Option<&str>) {
+        if let Some(trace) = &self.request.trace {
+            trace.calls().add(method, since, error);
+        }
+    }
+
     fn looked_at(&self, look: Look) -> Option<Look> {
         _ = self.look.set(Box::new(look)); // of the first worker, where there was another one
         None

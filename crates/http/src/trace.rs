@@ -8,9 +8,11 @@ use std::time::Duration;
 use pronghorn_base::micros;
 use pronghorn_metrics::Exemplar;
 use pronghorn_trace::{
-    Begun, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value, text,
+    Begun, Calls, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value,
+    text,
 };
 use pronghorn_wire::Protocol;
+use tokio::time::Instant;
 
 use crate::sent::{OnSent, Sent};
 use crate::split::Split;
@@ -32,7 +34,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) scheme: &'static str,
     /// None of a client that has no address.
     pub(crate) ip: Option<IpAddr>,
-    /// In microseconds since the Unix epoch.
+    /// When its head was complete.
+    pub(crate) accepted: Instant,
+    /// The same in microseconds since the Unix epoch.
     pub(crate) accepted_us: u64,
 }
 
@@ -54,6 +58,10 @@ pub struct RequestTrace {
     /// In microseconds since the Unix epoch.
     accepted_us: u64,
     reached: OnceLock<Reached>,
+    /// Methods of the server that the application has called.
+    calls: Calls,
+    /// When a file began to be sent.
+    file: OnceLock<Duration>,
 }
 
 /// Where it was answered.
@@ -88,6 +96,8 @@ impl RequestTrace {
             ip: asked.ip,
             accepted_us: asked.accepted_us,
             reached: OnceLock::new(),
+            calls: Calls::since(asked.accepted),
+            file: OnceLock::new(),
         }
     }
 
@@ -113,6 +123,16 @@ impl RequestTrace {
             pool: pool.into(),
             route: route.map(Into::into),
         });
+    }
+
+    /// Takes methods of the server that the application calls.
+    pub(crate) const fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// A file is sent, which began so long after the request was accepted.
+    pub(crate) fn sends_file(&self, after: Duration) {
+        _ = self.file.set(after); // there is one response
     }
 
     fn is_kept(&self, sent: &Sent) -> bool {
@@ -207,9 +227,28 @@ impl RequestTrace {
         let id = SpanId::random();
         spans.push(part(queue, id, split.read, split.queue, pool().collect()));
         if let Some(took) = split.php {
-            let attributes = pool().chain(of_worker(split)).collect();
+            let mut attributes: Vec<_> = pool().chain(of_worker(split)).collect();
+            let calls = self.calls.count();
+            if calls > 0 {
+                attributes.push(("pronghorn.rpc_calls", calls.into()));
+            }
             let from = split.read + split.queue;
             spans.push(part(php, self.php, from, took, attributes));
+            spans.extend(self.calls.spans(self.php, self.at(Duration::ZERO)));
+        }
+    }
+
+    fn file(&self, from: Duration, sent: &Sent) -> Span {
+        static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "file".into());
+        Span {
+            id: SpanId::random(),
+            parent: Some(self.begun.span),
+            name: NAME.clone(),
+            kind: Kind::Internal,
+            start: self.at(from),
+            end: self.at(sent.elapsed),
+            attributes: vec![("pronghorn.file_bytes", sent.bytes.into())],
+            error: None,
         }
     }
 
@@ -229,6 +268,9 @@ impl OnSent for RequestTrace {
         spans.push(self.server(sent));
         if let Some(split) = &sent.split {
             self.parts(split, &mut spans);
+        }
+        if let Some(from) = self.file.get() {
+            spans.push(self.file(*from, sent));
         }
         self.recorder.take(Trace {
             id: self.begun.trace,

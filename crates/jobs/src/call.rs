@@ -6,9 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use pronghorn_base::micros;
 use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable};
+use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::extras;
 use crate::job::{Headers, Job};
@@ -26,6 +28,8 @@ pub(crate) struct JobCall {
     pub(crate) wants_result: bool,
     /// Its pipeline takes it back as if it had never been taken.
     pub(crate) can_go_back: bool,
+    /// Takes the methods of the server that its handler calls, while traces are wanted.
+    pub(crate) calls: Option<Arc<Calls>>,
 }
 
 /// What RoadRunner's packages read in a frame's context; keys in its order.
@@ -52,6 +56,16 @@ impl Payload for JobCall {
 
     fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
         Head::decode_job(codec, context)
+    }
+
+    fn notes_methods(&self) -> bool {
+        self.calls.is_some()
+    }
+
+    fn called(&self, method: &str, since: Instant, error: Option<&str>) {
+        if let Some(calls) = &self.calls {
+            calls.add(method, since, error);
+        }
     }
 
     /// The pipeline gives it again, and counts.
@@ -128,6 +142,7 @@ mod tests {
             deadline: None,
             wants_result: false,
             can_go_back: true,
+            calls: None,
         };
         let dispatch = Dispatch {
             number: 1,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::BoxFuture;
-use pronghorn_trace::{Begun, Incoming, Kind, Recorder, Span, Trace, Value, text};
+use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value, text};
 use tokio::time::Instant;
 
 use crate::call::JobCall;
@@ -53,6 +53,7 @@ struct JobTrace {
     job: Arc<Job>,
     pipeline: String,
     driver: &'static str,
+    calls: Arc<Calls>,
     wall: SystemTime,
     start: Instant,
 }
@@ -82,14 +83,18 @@ impl JobTrace {
             job.headers.insert(name.to_owned(), vec![value]);
         }
         call.job = Arc::new(job);
+        let start = Instant::now();
+        let calls = Arc::new(Calls::since(start));
+        call.calls = Some(calls.clone());
         Self {
             recorder: recorder.clone(),
             begun,
             job: call.job.clone(),
             pipeline: call.pipeline.clone(),
             driver: call.driver,
+            calls,
             wall: SystemTime::now(),
-            start: Instant::now(),
+            start,
         }
     }
 
@@ -132,10 +137,12 @@ impl JobTrace {
             ],
             error: error.map(Into::into),
         };
+        let mut spans = vec![span];
+        spans.extend(self.calls.spans(self.begun.span, start));
         self.recorder.take(Trace {
             id: self.begun.trace,
             state: self.begun.state,
-            spans: vec![span],
+            spans,
         });
     }
 }
@@ -194,6 +201,7 @@ mod tests {
             deadline: None,
             wants_result: false,
             can_go_back: true,
+            calls: None,
         }
     }
 

@@ -55,6 +55,15 @@ pub trait Payload: Send + Sync + 'static {
         None
     }
 
+    /// Whether somebody wants to know which methods of the server the worker calls during it.
+    fn notes_methods(&self) -> bool {
+        false
+    }
+
+    /// The worker has called a method, and its answer is there now. Only told if it is
+    /// [noted](Self::notes_methods).
+    fn called(&self, _method: &str, _since: Instant, _error: Option<&str>) {}
+
     /// At what PHP is, while it takes longer than is usual. Given back by who has no use for it.
     fn looked_at(&self, look: Look) -> Option<Look> {
         Some(look)

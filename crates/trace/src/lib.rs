@@ -10,12 +10,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod calls;
 mod id;
 mod propagation;
 mod recorder;
 mod sampling;
 mod span;
 
+pub use calls::Calls;
 pub use id::{SpanId, TraceId};
 pub use propagation::{Incoming, Outgoing, fuzz_propagation};
 pub use recorder::{Begun, Recorder, Tracer, Traces};

@@ -7,7 +7,7 @@ use pronghorn_trace::{Incoming, Recorder};
 use pronghorn_wire::Fields;
 
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response, Unhandled};
+use crate::message::{Body, Handled, Handler, Request, Response, Unhandled};
 use crate::sent::OnSent;
 use crate::trace::{Asked, RequestTrace};
 
@@ -30,8 +30,12 @@ pub(super) fn around(next: Arc<dyn Handler>, recorder: Option<&Arc<Recorder>>) -
 impl Handler for Tracing {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         let trace = begin(&self.recorder, &mut request);
+        let accepted = request.accepted;
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
+            if matches!(response.body, Body::File(_) | Body::Parts(_)) {
+                trace.sends_file(accepted.elapsed());
+            }
             response.when_sent(trace);
             response
         })
@@ -58,6 +62,7 @@ fn begin(recorder: &Arc<Recorder>, request: &mut Request) -> Arc<RequestTrace> {
         protocol: request.protocol(),
         scheme: request.peer.scheme(),
         ip: request.peer.address.ip(),
+        accepted: request.accepted,
         accepted_us: request.accepted_us,
     };
     let trace = Arc::new(RequestTrace::begin(recorder, incoming, &asked));

@@ -362,6 +362,7 @@ fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &Extras) -> JobCall {
             && pipeline.rules.rate.is_none()
             && !job.auto_ack
             && extras.unique.is_none(),
+        calls: None,
     }
 }
 

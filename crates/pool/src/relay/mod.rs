@@ -50,7 +50,7 @@ use channel::Channel;
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
 use prefetch::{LONGEST_BODY, Prefetch};
-use questions::Asked;
+use questions::{Asked, Noted};
 
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for
 /// the next call, and it waits again where one was taken back.
@@ -199,10 +199,11 @@ impl Relay {
                 };
                 pronghorn_ring::asked();
                 let argument = std::mem::replace(body, Bytes::new().into());
+                let noted = Noted::of(self.under_way.as_ref(), &question.method);
                 let calling = methods.call(&question.method, argument.into());
                 // A worker that gave up waiting may ask again before it is answered.
                 if !self.asked.sends() {
-                    self.asked = Asked::new(question.number, calling);
+                    self.asked = Asked::new(question.number, calling, noted);
                 }
                 // It reads the answer before it begins another call.
                 self.reclaim();

@@ -2,8 +2,9 @@
 //!
 //! Knows neither methods nor what they do: a [`MethodCaller`] does.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -11,8 +12,11 @@ use pronghorn_wire::frame::{Flags, OpenFrame, Stream};
 use pronghorn_wire::native;
 use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::channel::Channel;
+use crate::call::Payload;
+use crate::roster::UnderWay;
 
 /// Calls methods of the server for workers.
 pub trait MethodCaller: Debug + Send + Sync {
@@ -35,16 +39,51 @@ pub type Returned = Result<Bytes, String>;
 pub(super) enum Asked {
     Nothing,
     /// By its number.
-    Waits(u32, oneshot::Receiver<Returned>),
+    Waits(u32, oneshot::Receiver<Returned>, Option<Noted>),
     /// The answer is on its way.
     Sends(Bytes),
 }
 
+/// A method that the call is told of in which it was called.
+pub(super) struct Noted {
+    call: Arc<dyn Payload>,
+    method: String,
+    since: Instant,
+}
+
+impl Noted {
+    /// None where nobody wants to know.
+    pub(super) fn of(call: Option<&UnderWay>, method: &str) -> Option<Self> {
+        let call = &call?.payload;
+        call.notes_methods().then(|| Self {
+            call: call.clone(),
+            method: method.to_owned(),
+            since: Instant::now(),
+        })
+    }
+
+    fn end(&self, returned: &Returned) {
+        let error = returned.as_ref().err().map(String::as_str);
+        self.call.called(&self.method, self.since, error);
+    }
+}
+
+impl Debug for Noted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Noted").field(&self.method).finish()
+    }
+}
+
 impl Asked {
-    pub(super) fn new(number: u32, calling: Calling) -> Self {
+    pub(super) fn new(number: u32, calling: Calling, noted: Option<Noted>) -> Self {
         match calling {
-            Calling::Done(returned) => Self::answer(number, returned),
-            Calling::Later(returned) => Self::Waits(number, returned),
+            Calling::Done(returned) => {
+                if let Some(noted) = noted {
+                    noted.end(&returned);
+                }
+                Self::answer(number, returned)
+            }
+            Calling::Later(returned) => Self::Waits(number, returned, noted),
         }
     }
 
@@ -83,14 +122,18 @@ impl Asked {
         loop {
             match self {
                 Self::Nothing => return Poll::Ready(written),
-                Self::Waits(number, returned) => {
+                Self::Waits(number, returned, noted) => {
                     let Poll::Ready(returned) = Pin::new(returned).poll(cx) else {
                         return Poll::Pending;
                     };
                     let gone = || {
                         "the method failed by a bug in the server, or the server ends".to_owned()
                     };
-                    *self = Self::answer(*number, returned.unwrap_or_else(|_| Err(gone())));
+                    let returned = returned.unwrap_or_else(|_| Err(gone()));
+                    if let Some(noted) = noted {
+                        noted.end(&returned);
+                    }
+                    *self = Self::answer(*number, returned);
                 }
                 Self::Sends(bytes) if bytes.is_empty() => {
                     channel.wake();
