@@ -140,7 +140,8 @@ mod tests {
             match &series.reading {
                 Reading::Histogram { counts, sum, .. } => {
                     let value = value.expect(label).1.clone();
-                    (value, counts.iter().sum(), sum.as_millis())
+                    let took = Duration::from_secs_f64(*sum);
+                    (value, counts.iter().sum(), took.as_millis())
                 }
                 other => panic!("{other:?}"),
             }

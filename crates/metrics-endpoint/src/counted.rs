@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::family::{Kind, Value};
+use pronghorn_metrics::{Kind, Reading};
 
 /// A series, and what was counted of it.
 #[derive(Debug, Deserialize)]
@@ -52,12 +52,12 @@ impl Sum {
     }
 
     /// None if this has other buckets.
-    pub(crate) fn add_to(self, value: &mut Value) -> Option<()> {
+    pub(crate) fn add_to(self, value: &mut Reading) -> Option<()> {
         match (self, value) {
             // A worker that makes a counter fall lies.
-            (Self::Counter { add }, Value::Number(number)) => *number += add.max(0.0),
-            (Self::Gauge { set, add }, Value::Number(number)) => {
-                *number = set.unwrap_or(*number) + add;
+            (Self::Counter { add }, Reading::Value(value)) => *value += add.max(0.0),
+            (Self::Gauge { set, add }, Reading::Value(value)) => {
+                *value = set.unwrap_or(*value) + add;
             }
             (
                 Self::Histogram {
@@ -65,7 +65,7 @@ impl Sum {
                     counts,
                     sum,
                 },
-                Value::Histogram {
+                Reading::Histogram {
                     bounds,
                     counts: all,
                     sum: whole,

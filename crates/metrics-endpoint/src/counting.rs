@@ -34,7 +34,7 @@ impl Collectors {
         );
         let waiting = Arc::new(AtomicUsize::new(0));
         let added_up = waiting.clone();
-        metrics.count_by(move |pool, changes| {
+        let take = move |pool: &str, changes: &[u8]| {
             let bytes = changes.len();
             let fits = waiting.fetch_add(bytes, Relaxed) + bytes <= MOST_BYTES;
             let batch = || Batch {
@@ -52,7 +52,9 @@ impl Collectors {
                     "metrics of the application are lost: they come faster than they are added up"
                 );
             }
-        });
+        };
+        let counted = self.clone();
+        metrics.count_by(take, move || counted.families());
         let mut task = JoinSet::new();
         task.spawn(add_up(self.clone(), batches, added_up));
         task

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
+use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
 use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::counted::Counted;
-use crate::family::{Family, Kind, Series, Value};
+use crate::recent::Recent;
 
 /// Collectors that there can be.
 const MOST_COLLECTORS: usize = 1_000;
@@ -18,6 +20,9 @@ const MOST_COLLECTORS: usize = 1_000;
 const MOST_SERIES: usize = 20_000;
 const MOST_LABELS: usize = 32;
 const MOST_BUCKETS: usize = 200;
+const MOST_QUANTILES: usize = 32;
+/// A series with quantiles takes up to 50 KB, as much as so many others.
+const QUANTILES_COUNT_AS: usize = 32;
 /// Of a name, and of the value of a label, in bytes.
 const LONGEST: usize = 1 << 10;
 const LONGEST_HELP: usize = 4 << 10;
@@ -37,6 +42,8 @@ pub(crate) struct Declaration {
     pub(crate) help: String,
     pub(crate) labels: Vec<String>,
     pub(crate) buckets: Vec<f64>,
+    /// Of a summary.
+    pub(crate) quantiles: Vec<f64>,
 }
 
 /// What is done to a series.
@@ -73,6 +80,8 @@ pub(crate) enum Refused {
     TakenLabel(String),
     #[error("the buckets of `{0}` are not in ascending order, or no numbers")]
     BadBuckets(String),
+    #[error("the quantiles of `{0}` are not all from 0 to 1, for example 0.5 and 0.99")]
+    BadQuantiles(String),
     #[error("`{0}` is the name of another metric, or of a part of one")]
     Taken(String),
     #[error("names that begin with `{0}` are the server's own")]
@@ -113,7 +122,15 @@ struct Table {
 struct Collector {
     name: String,
     declaration: Declaration,
-    series: HashMap<Vec<String>, Value>,
+    series: HashMap<Vec<String>, Counting>,
+}
+
+/// A series as it is counted.
+#[derive(Debug)]
+struct Counting {
+    reading: Reading,
+    /// Where quantiles are wanted.
+    recent: Option<Box<Recent>>,
 }
 
 impl Collectors {
@@ -128,6 +145,8 @@ impl Collectors {
         }
         // The one without an end is there in any case.
         declaration.buckets.retain(|bound| *bound != f64::INFINITY);
+        declaration.quantiles.sort_by(f64::total_cmp);
+        declaration.quantiles.dedup();
         if let Some(known) = table.by_name.get(name) {
             return Ok(if known.declaration == declaration {
                 Declared::Known
@@ -140,7 +159,7 @@ impl Collectors {
             return Err(Refused::TooMany("collectors", MOST_COLLECTORS));
         }
         let names = |name: &str, kind: Kind| {
-            let suffixes = kind.suffixes().iter();
+            let suffixes = suffixes(kind).iter();
             suffixes
                 .map(|suffix| format!("{name}{suffix}"))
                 .collect::<Vec<_>>()
@@ -160,9 +179,9 @@ impl Collectors {
         };
         // Without labels there is one series, and it is there from the start.
         if collector.declaration.labels.is_empty() {
-            table.room_for_series()?;
-            let value = collector.declaration.zero();
-            collector.series.insert(Vec::new(), value);
+            room_for_series(&mut table.series, &collector.declaration)?;
+            let zero = collector.declaration.zero();
+            collector.series.insert(Vec::new(), zero);
         }
         table.by_name.insert(name.to_owned(), collector);
         Ok(Declared::New)
@@ -204,7 +223,7 @@ impl Collectors {
             let (expected, given) = (declared.len(), labels.len());
             return Err(Refused::Cardinality(name.to_owned(), expected, given));
         }
-        change.apply(table.series(name, labels)?, value);
+        change.apply(table.series(name, labels)?, value, Instant::now());
         Ok(())
     }
 
@@ -224,6 +243,7 @@ impl Collectors {
                 help: help.unwrap_or_default(),
                 labels: labels.keys().cloned().collect(),
                 buckets: sum.buckets().to_vec(),
+                quantiles: Vec::new(),
             };
             self.declare(&name, declaration)?;
         }
@@ -246,35 +266,41 @@ impl Collectors {
             return Err(Refused::OtherLabels(name, declared.join("`, `")));
         };
         let series = table.series(&name, values)?;
-        sum.add_to(series).ok_or(Refused::OtherBuckets(name))
+        sum.add_to(&mut series.reading)
+            .ok_or(Refused::OtherBuckets(name))
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), Refused> {
         let mut table = lock(&self.0);
         let removed = table.by_name.remove(name);
         let removed = removed.ok_or_else(|| Refused::Undefined(name.to_owned()))?;
-        table.series -= removed.series.len();
+        table.series -= removed.series.len() * removed.declaration.weight();
         Ok(())
     }
 
     /// All of them, in the order of names, and their series in the order of labels.
-    pub(crate) fn families(&self) -> Vec<Family> {
-        let table = lock(&self.0);
-        let families = table.by_name.values().map(|collector| {
+    pub(crate) fn families(&self) -> Vec<ReadFamily> {
+        let now = Instant::now();
+        let mut table = lock(&self.0);
+        let families = table.by_name.values_mut().map(|collector| {
             let Declaration {
-                kind, help, labels, ..
+                kind,
+                help,
+                labels,
+                quantiles,
+                ..
             } = &collector.declaration;
-            let mut series: Vec<_> = collector.series.iter().collect();
+            let mut series: Vec<_> = collector.series.iter_mut().collect();
             series.sort_by_key(|(values, _)| *values);
-            let series = series.into_iter().map(|(values, value)| Series {
+            let series = series.into_iter().map(|(values, counting)| Series {
                 labels: labels
                     .iter()
                     .map(|name| name.clone().into())
                     .zip(values.iter().cloned())
                     .collect(),
-                value: value.clone(),
+                reading: counting.read(quantiles, now),
             });
-            Family {
+            ReadFamily {
                 name: collector.name.clone(),
                 help: help.clone().into(),
                 kind: *kind,
@@ -287,7 +313,7 @@ impl Collectors {
 
 impl Table {
     /// One of a collector that is there; a new one, if there is room.
-    fn series(&mut self, name: &str, labels: Vec<String>) -> Result<&mut Value, Refused> {
+    fn series(&mut self, name: &str, labels: Vec<String>) -> Result<&mut Counting, Refused> {
         let Some(collector) = self.by_name.get_mut(name) else {
             return Err(Refused::Undefined(name.to_owned()));
         };
@@ -295,24 +321,32 @@ impl Table {
             if labels.iter().any(|value| value.len() > LONGEST) {
                 return Err(Refused::TooLong("the value of a label", LONGEST));
             }
-            room_for_series(&mut self.series)?;
+            room_for_series(&mut self.series, &collector.declaration)?;
         }
         let zero = || collector.declaration.zero();
         Ok(collector.series.entry(labels).or_insert_with(zero))
     }
-
-    fn room_for_series(&mut self) -> Result<(), Refused> {
-        room_for_series(&mut self.series)
-    }
 }
 
 /// Counts one more.
-fn room_for_series(series: &mut usize) -> Result<(), Refused> {
-    if *series >= MOST_SERIES {
+fn room_for_series(series: &mut usize, declaration: &Declaration) -> Result<(), Refused> {
+    let with_it = *series + declaration.weight();
+    if with_it > MOST_SERIES {
         return Err(Refused::TooMany("series", MOST_SERIES));
     }
-    *series += 1;
+    *series = with_it;
     Ok(())
+}
+
+impl Counting {
+    fn read(&mut self, wanted: &[f64], now: Instant) -> Reading {
+        let mut reading = self.reading.clone();
+        if let (Reading::Summary { quantiles, .. }, Some(recent)) = (&mut reading, &mut self.recent)
+        {
+            *quantiles = recent.quantiles(wanted, now);
+        }
+        reading
+    }
 }
 
 impl Declaration {
@@ -359,19 +393,46 @@ impl Declaration {
         if !ascend || self.buckets.iter().any(|bound| !bound.is_finite()) {
             return Err(Refused::BadBuckets(full));
         }
+        if self.quantiles.len() > MOST_QUANTILES {
+            return Err(Refused::TooMany("objectives", MOST_QUANTILES));
+        }
+        if !self.quantiles.iter().all(|of| (0.0..=1.0).contains(of)) {
+            return Err(Refused::BadQuantiles(full));
+        }
         Ok(full)
     }
 
-    fn zero(&self) -> Value {
-        match self.kind {
-            Kind::Counter | Kind::Gauge => Value::Number(0.0),
-            Kind::Histogram => Value::Histogram {
+    fn has_quantiles(&self) -> bool {
+        self.kind == Kind::Summary && !self.quantiles.is_empty()
+    }
+
+    /// As how many series one counts.
+    fn weight(&self) -> usize {
+        if self.has_quantiles() {
+            QUANTILES_COUNT_AS
+        } else {
+            1
+        }
+    }
+
+    fn zero(&self) -> Counting {
+        let reading = match self.kind {
+            Kind::Counter | Kind::Gauge => Reading::Value(0.0),
+            Kind::Histogram => Reading::Histogram {
                 bounds: self.buckets.clone(),
                 counts: vec![0; self.buckets.len() + 1],
                 sum: 0.0,
                 exemplars: Vec::new(),
             },
-            Kind::Summary => Value::Summary { count: 0, sum: 0.0 },
+            Kind::Summary => Reading::Summary {
+                count: 0,
+                sum: 0.0,
+                quantiles: Vec::new(),
+            },
+        };
+        Counting {
+            reading,
+            recent: self.has_quantiles().then(Box::default),
         }
     }
 }
@@ -401,14 +462,17 @@ impl Change {
         }
     }
 
-    fn apply(self, series: &mut Value, by: f64) {
-        match series {
-            Value::Number(value) => match self {
+    fn apply(self, series: &mut Counting, by: f64, now: Instant) {
+        if let Some(recent) = &mut series.recent {
+            recent.add(by, now);
+        }
+        match &mut series.reading {
+            Reading::Value(value) => match self {
                 Self::Add => *value += by,
                 Self::Sub => *value -= by,
                 Self::Set | Self::Observe => *value = by,
             },
-            Value::Histogram {
+            Reading::Histogram {
                 bounds,
                 counts,
                 sum,
@@ -419,11 +483,21 @@ impl Change {
                 counts[bucket] += 1;
                 *sum += by;
             }
-            Value::Summary { count, sum } => {
+            Reading::Summary { count, sum, .. } => {
                 *count += 1;
                 *sum += by;
             }
+            Reading::Count(_) => {} // of the server alone
         }
+    }
+}
+
+/// What the names of its samples have behind that of the family.
+const fn suffixes(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Counter | Kind::Gauge => &[""],
+        Kind::Histogram => &["", "_bucket", "_count", "_sum"],
+        Kind::Summary => &["", "_count", "_sum"],
     }
 }
 
@@ -440,6 +514,7 @@ mod tests {
             help: "Help.".into(),
             labels: labels.iter().map(|label| (*label).to_owned()).collect(),
             buckets: Vec::new(),
+            quantiles: Vec::new(),
         }
     }
 

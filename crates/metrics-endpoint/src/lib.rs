@@ -8,8 +8,8 @@
 mod counted;
 mod counting;
 mod declared;
-mod family;
 mod process;
+mod recent;
 mod roadrunner;
 mod service;
 mod settings;

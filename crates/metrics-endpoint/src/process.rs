@@ -3,27 +3,26 @@
 
 use std::fs;
 
+use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
 use pronghorn_process::Usage;
 
-use crate::family::{Family, Kind, Series, Value, number};
-
-pub(crate) fn families() -> Vec<Family> {
+pub(crate) fn families() -> Vec<ReadFamily> {
     let Some(usage) = Usage::of(std::process::id()) else {
         return Vec::new();
     };
-    let memory = number(usage.memory);
+    let memory = Reading::Count(usage.memory);
     let mut families = vec![
         one(
             "process_resident_memory_bytes",
             "Resident memory of the server, without its workers.",
             Kind::Gauge,
-            memory,
+            memory.clone(),
         ),
         one(
             "process_cpu_seconds_total",
             "Processor time of the server, without its workers.",
             Kind::Counter,
-            usage.cpu.as_secs_f64(),
+            Reading::Value(usage.cpu.as_secs_f64()),
         ),
         one(
             "go_memstats_heap_inuse_bytes",
@@ -51,19 +50,19 @@ pub(crate) fn families() -> Vec<Family> {
     families
 }
 
-fn entries(folder: &str) -> Option<f64> {
+fn entries(folder: &str) -> Option<Reading> {
     let entries = fs::read_dir(folder).ok()?;
-    Some(number(entries.count() as u64))
+    Some(Reading::Count(entries.count() as u64))
 }
 
-fn one(name: &str, help: &'static str, kind: Kind, value: f64) -> Family {
-    Family {
+fn one(name: &str, help: &'static str, kind: Kind, reading: Reading) -> ReadFamily {
+    ReadFamily {
         name: name.to_owned(),
         help: help.into(),
         kind,
         series: vec![Series {
             labels: Vec::new(),
-            value: Value::Number(value),
+            reading,
         }],
     }
 }

@@ -2,76 +2,80 @@
 
 use std::time::Duration;
 
-use crate::family::{Family, Kind, Series, Value, number};
+use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
 
 /// From what the server counts, and how long it has been there.
-pub(crate) fn families(own: &[Family], uptime: Duration) -> Vec<Family> {
+pub(crate) fn families(own: &[ReadFamily], uptime: Duration) -> Vec<ReadFamily> {
     let of = |name: &str| {
         let family = own.iter().find(|family| family.name == name);
         family.map_or(&[][..], |family| &family.series)
     };
     let responses = of("pronghorn_http_response_duration_seconds");
-    let counted = responses.iter().filter_map(|series| match &series.value {
-        Value::Histogram { counts, .. } => Some(Series {
+    let counted = responses.iter().filter_map(|series| match &series.reading {
+        Reading::Histogram { counts, .. } => Some(Series {
             labels: series.labels.clone(),
-            value: Value::Number(number(counts.iter().sum())),
+            reading: Reading::Count(counts.iter().sum()),
         }),
-        Value::Number(_) | Value::Summary { .. } => None,
+        Reading::Count(_) | Reading::Value(_) | Reading::Summary { .. } => None,
     });
     let refused = of("pronghorn_pool_calls_refused_total").iter();
     let refused = refused.filter(|series| {
         let mut labels = series.labels.iter();
         labels.any(|(name, value)| name == "reason" && value == "waited_too_long")
     });
-    let sum = |value| {
+    let one = |reading| {
         vec![Series {
             labels: Vec::new(),
-            value: Value::Number(value),
+            reading,
         }]
     };
     vec![
-        Family {
+        ReadFamily {
             name: "rr_http_request_total".into(),
             help: "Requests by status, as RoadRunner counts them.".into(),
             kind: Kind::Counter,
             series: counted.collect(),
         },
-        Family {
+        ReadFamily {
             name: "rr_http_request_duration_seconds".into(),
             help: "Time of requests by status, as RoadRunner counts it.".into(),
             kind: Kind::Histogram,
             series: responses.to_vec(),
         },
-        Family {
+        ReadFamily {
             name: "rr_http_requests_queue".into(),
             help: "Requests that wait for a worker.".into(),
             kind: Kind::Gauge,
-            series: sum(total(of("pronghorn_pool_queue_calls"))),
+            series: one(Reading::Value(total(
+                of("pronghorn_pool_queue_calls").iter(),
+            ))),
         },
-        Family {
+        ReadFamily {
             name: "rr_http_no_free_workers_total".into(),
             help: "Requests for which no worker became free in time.".into(),
             kind: Kind::Counter,
-            series: sum(refused.map(value).sum()),
+            series: one(Reading::Value(total(refused))),
         },
-        Family {
+        ReadFamily {
             name: "rr_http_uptime_seconds".into(),
             help: "Seconds since the start of the server.".into(),
             kind: Kind::Gauge,
-            series: sum(number(uptime.as_secs())),
+            series: one(Reading::Count(uptime.as_secs())),
         },
     ]
 }
 
-fn total(series: &[Series]) -> f64 {
-    series.iter().map(value).sum()
-}
-
-fn value(series: &Series) -> f64 {
-    match series.value {
-        Value::Number(value) => value,
-        Value::Histogram { .. } | Value::Summary { .. } => 0.0,
-    }
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the formats have no other numbers than these"
+)]
+fn total<'a>(series: impl Iterator<Item = &'a Series>) -> f64 {
+    let values = series.map(|series| match series.reading {
+        Reading::Count(count) => count as f64,
+        Reading::Value(value) => value,
+        Reading::Histogram { .. } | Reading::Summary { .. } => 0.0,
+    });
+    values.sum()
 }
 
 #[cfg(test)]
@@ -97,7 +101,7 @@ mod tests {
                 refused.counter("calls_refused_total", "Refused.").add(3);
             }
         }
-        let own: Vec<Family> = metrics.families().into_iter().map(Family::from).collect();
+        let own = metrics.families();
         let text = Format::Prometheus.write(&families(&own, Duration::from_millis(7_900)));
         for line in [
             "rr_http_request_total{status=\"200\"} 2\n",

@@ -1,5 +1,6 @@
 //! The service: a listener on the control thread, and methods for RPC.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,16 +9,16 @@ use pronghorn_http::{
     Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
     resolve,
 };
-use pronghorn_metrics::Registry;
+use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
 use pronghorn_workers::Pools;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
-use crate::family::{Family, Kind};
 use crate::process;
 use crate::roadrunner;
 use crate::settings::MetricsSettings;
@@ -43,7 +44,6 @@ pub struct MetricsService {
 #[derive(Debug)]
 pub struct Exposition {
     own: Registry,
-    collectors: Collectors,
     /// Adds what workers count.
     _counting: JoinSet<()>,
     pools: Arc<OnceLock<Pools>>,
@@ -116,22 +116,20 @@ impl Exposition {
         Self {
             own: context.metrics.clone(),
             _counting: collectors.count_for(&context.metrics),
-            collectors,
             pools: context.pools.clone(),
             health: context.health.clone(),
             started: Instant::now(),
         }
     }
 
-    async fn families(&self) -> Vec<Family> {
-        let own = self.own.families();
-        let mut families: Vec<Family> = own.into_iter().map(Family::from).collect();
+    async fn families(&self) -> Vec<ReadFamily> {
+        let mut families = self.own.families();
         families.extend(roadrunner::families(&families, self.started.elapsed()));
         if let Some(pools) = self.pools.get() {
             families.extend(workers::families(pools, &self.health).await);
         }
         families.extend(process::families());
-        families.extend(self.collectors.families());
+        families.extend(self.own.application_families());
         families
     }
 }
@@ -165,9 +163,36 @@ struct CollectorArgument {
     help: String,
     labels: Vec<String>,
     buckets: Vec<f64>,
+    objectives: Option<Objectives>,
 }
 
 impl Argument for NamedCollector {}
+
+/// The quantiles of a summary. Each has an error that RoadRunner may make; ours is the same for all.
+#[derive(Debug)]
+struct Objectives(Vec<f64>);
+
+impl<'de> Deserialize<'de> for Objectives {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // PHP writes a list where there are none, or where the names are 0 and 1.
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Errors(BTreeMap<String, f64>),
+            List(Vec<f64>),
+        }
+        let names: Vec<String> = match Written::deserialize(deserializer)? {
+            Written::Errors(errors) => errors.into_keys().collect(),
+            Written::List(errors) => (0..errors.len()).map(|at| at.to_string()).collect(),
+        };
+        let quantile = |name: String| {
+            let number = name.parse();
+            number.map_err(|_| D::Error::custom(format!("`{name}` is no quantile: write 0.5")))
+        };
+        let quantiles: Result<Vec<f64>, _> = names.into_iter().map(quantile).collect();
+        Ok(Self(quantiles?))
+    }
+}
 
 fn add_methods(methods: &ServiceMethods<Collectors>) {
     methods.add("Declare", declare);
@@ -210,6 +235,7 @@ async fn declare(all: Collectors, named: NamedCollector) -> Result<bool, Failure
         help: collector.help,
         labels: collector.labels,
         buckets: collector.buckets,
+        quantiles: (collector.objectives).map_or_else(Vec::new, |Objectives(quantiles)| quantiles),
     };
     match all.declare(&name, declaration) {
         // Each worker declares what it needs, so all but the first find it there.
@@ -217,7 +243,7 @@ async fn declare(all: Collectors, named: NamedCollector) -> Result<bool, Failure
         Ok(Declared::Differs) => {
             tracing::warn!(
                 target: "metrics", name,
-                "a metric is declared once more with another type, labels, help or buckets: the first declaration counts"
+                "a metric is declared once more with another type, labels, help, buckets or objectives: the first declaration counts"
             );
             Ok(true)
         }

@@ -1,9 +1,9 @@
 //! `metrics`.
 
-use pronghorn_config::{Address, Choice, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Address, Choice, Node, Pairs, Section, Setting, Shown, Table, Wrong};
+use pronghorn_metrics::Kind;
 
 use crate::declared::{Declaration, Refused};
-use crate::family::Kind;
 
 /// RoadRunner's.
 const ADDRESS: (&str, u16) = ("127.0.0.1", 2112);
@@ -38,7 +38,8 @@ impl Section for MetricsSettings {
 }
 
 fn read_collector(t: &mut Table<'_>) -> Declaration {
-    let kind: Option<Kind> = t.key("type", "What its numbers mean.").optional();
+    let kind: Option<CollectorKind> = t.key("type", "What its numbers mean.").optional();
+    let kind = kind.map(|CollectorKind(kind)| kind);
     if kind.is_none() && !t.is_written("type") {
         let hint = "for example `type: counter`";
         t.error("type", "is not set: it says what the metric counts", hint);
@@ -61,6 +62,7 @@ fn read_collector(t: &mut Table<'_>) -> Declaration {
             .optional()
             .unwrap_or_default(),
         buckets: buckets.into_iter().map(|Bound(bound)| bound).collect(),
+        quantiles: read_quantiles(t, kind),
     };
     if kind.is_some()
         && let Err(why) = declaration.check(t.name())
@@ -69,6 +71,7 @@ fn read_collector(t: &mut Table<'_>) -> Declaration {
             Refused::BadLabel(_) | Refused::TakenLabel(_) | Refused::TooMany("labels", _) => {
                 "labels"
             }
+            Refused::BadQuantiles(_) | Refused::TooMany("objectives", _) => "objectives",
             Refused::BadBuckets(_) | Refused::TooMany(..) => "buckets",
             _ => "namespace",
         };
@@ -78,19 +81,39 @@ fn read_collector(t: &mut Table<'_>) -> Declaration {
             "the metric is written under its namespace, subsystem and name, joined by `_`",
         );
     }
-    t.no_effect(
-        "objectives",
-        "summaries have a sum and a count, and no quantiles",
-    );
     declaration
 }
 
-impl Choice for Kind {
+/// The names are what counts: how far a quantile may be off is the same for all.
+fn read_quantiles(t: &mut Table<'_>, kind: Option<Kind>) -> Vec<f64> {
+    if kind.is_some_and(|kind| kind != Kind::Summary) {
+        t.no_effect("objectives", "only a summary has quantiles");
+        return Vec::new();
+    }
+    let objectives: Pairs = t
+        .key(
+            "objectives",
+            "Quantiles of a summary, from 0 to 1, with the errors that RoadRunner may make; here \
+             each is at most 1 % away.",
+        )
+        .default(Pairs::default());
+    let quantiles = objectives.iter().map(|(quantile, _)| {
+        // What is none is refused as one that is out of range.
+        quantile.trim().parse().unwrap_or(f64::NAN)
+    });
+    quantiles.collect()
+}
+
+/// As the application declares it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CollectorKind(Kind);
+
+impl Choice for CollectorKind {
     const CHOICES: &'static [(&'static str, Self)] = &[
-        ("counter", Self::Counter),
-        ("gauge", Self::Gauge),
-        ("histogram", Self::Histogram),
-        ("summary", Self::Summary),
+        ("counter", Self(Kind::Counter)),
+        ("gauge", Self(Kind::Gauge)),
+        ("histogram", Self(Kind::Histogram)),
+        ("summary", Self(Kind::Summary)),
     ];
 }
 

@@ -4,9 +4,17 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::iter::repeat;
 
-use pronghorn_metrics::Exemplar;
+use pronghorn_metrics::{Exemplar, Kind, ReadFamily, Reading};
 
-use crate::family::{Family, Kind, Value};
+/// Of a sample beside those of its series, if it has one: `le`, or `quantile`.
+type Label = Option<(&'static str, f64)>;
+
+/// What a sample says.
+#[derive(Clone, Copy)]
+enum Figure {
+    Count(u64),
+    Value(f64),
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -42,7 +50,7 @@ impl Format {
 
     /// Writes all families. Of those with the same name the first counts: twice the same name is no
     /// text that anybody reads.
-    pub(crate) fn write(self, families: &[Family]) -> String {
+    pub(crate) fn write(self, families: &[ReadFamily]) -> String {
         let mut out = String::with_capacity(16 << 10);
         let mut seen = HashSet::new();
         for family in families {
@@ -57,7 +65,7 @@ impl Format {
     }
 
     /// In OpenMetrics, `_total` belongs to the sample of a counter.
-    fn name_of(self, family: &Family) -> &str {
+    fn name_of(self, family: &ReadFamily) -> &str {
         let name = family.name.as_str();
         match (self, family.kind) {
             (Self::OpenMetrics, Kind::Counter) => name.strip_suffix("_total").unwrap_or(name),
@@ -65,14 +73,14 @@ impl Format {
         }
     }
 
-    fn family(self, out: &mut String, family: &Family) {
+    fn family(self, out: &mut String, family: &ReadFamily) {
         let name = self.name_of(family);
         out.push_str("# HELP ");
         out.push_str(name);
         out.push(' ');
         escape(out, &family.help, self == Self::OpenMetrics);
         // A String takes all.
-        _ = writeln!(out, "\n# TYPE {name} {}", family.kind.name());
+        _ = writeln!(out, "\n# TYPE {name} {}", type_name(family.kind));
         let total = match (self, family.kind) {
             (Self::OpenMetrics, Kind::Counter) => "_total",
             _ => "",
@@ -88,30 +96,34 @@ impl Format {
                 escape(&mut labels, value, true);
                 labels.push('"');
             }
-            let mut sample = |suffix: &str, le: Option<f64>, value: f64, of: Option<&Exemplar>| {
+            let mut sample = |suffix: &str, own: Label, figure: Figure, of: Option<&Exemplar>| {
                 out.push_str(name);
                 out.push_str(suffix);
-                if !labels.is_empty() || le.is_some() {
+                if !labels.is_empty() || own.is_some() {
                     out.push('{');
                     out.push_str(&labels);
-                    if let Some(bound) = le {
+                    if let Some((label, value)) = own {
                         let comma = if labels.is_empty() { "" } else { "," };
-                        _ = write!(out, "{comma}le=\"");
-                        self.number(out, bound, true);
+                        _ = write!(out, "{comma}{label}=\"");
+                        self.number(out, value, true);
                         out.push('"');
                     }
                     out.push('}');
                 }
                 out.push(' ');
-                self.number(out, value, false);
+                match figure {
+                    Figure::Count(count) => _ = write!(out, "{count}"),
+                    Figure::Value(value) => self.number(out, value, false),
+                }
                 if let Some(exemplar) = of.filter(|_| self == Self::OpenMetrics) {
                     write_exemplar(out, exemplar);
                 }
                 out.push('\n');
             };
-            match &series.value {
-                Value::Number(value) => sample(total, None, *value, None),
-                Value::Histogram {
+            match &series.reading {
+                Reading::Count(count) => sample(total, None, Figure::Count(*count), None),
+                Reading::Value(value) => sample(total, None, Figure::Value(*value), None),
+                Reading::Histogram {
                     bounds,
                     counts,
                     sum,
@@ -122,15 +134,23 @@ impl Format {
                     let exemplars = exemplars.iter().map(Option::as_ref).chain(repeat(None));
                     for ((bound, count), exemplar) in bounds.zip(counts).zip(exemplars) {
                         below += count;
-                        let below = crate::family::number(below);
-                        sample("_bucket", Some(bound), below, exemplar);
+                        let le = Some(("le", bound));
+                        sample("_bucket", le, Figure::Count(below), exemplar);
                     }
-                    sample("_sum", None, *sum, None);
-                    sample("_count", None, crate::family::number(below), None);
+                    sample("_sum", None, Figure::Value(*sum), None);
+                    sample("_count", None, Figure::Count(below), None);
                 }
-                Value::Summary { count, sum } => {
-                    sample("_sum", None, *sum, None);
-                    sample("_count", None, crate::family::number(*count), None);
+                Reading::Summary {
+                    count,
+                    sum,
+                    quantiles,
+                } => {
+                    for (quantile, value) in quantiles {
+                        let quantile = Some(("quantile", *quantile));
+                        sample("", quantile, Figure::Value(*value), None);
+                    }
+                    sample("_sum", None, Figure::Value(*sum), None);
+                    sample("_count", None, Figure::Count(*count), None);
                 }
             }
         }
@@ -151,6 +171,15 @@ impl Format {
         } else {
             write!(out, "{value}")
         };
+    }
+}
+
+const fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+        Kind::Summary => "summary",
     }
 }
 
@@ -186,17 +215,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::family::Series;
+    use pronghorn_metrics::Series;
 
-    fn families() -> Vec<Family> {
+    fn families() -> Vec<ReadFamily> {
         let labels = vec![("path".into(), "a\\b\n\"c\" é".to_owned())];
-        let of = |name: &str, kind, labels, value| Family {
+        let of = |name: &str, kind, labels, reading| ReadFamily {
             name: name.to_owned(),
             help: "Text with \\, \"quotes\" and\nlines.".into(),
             kind,
-            series: vec![Series { labels, value }],
+            series: vec![Series { labels, reading }],
         };
-        let histogram = Value::Histogram {
+        let histogram = Reading::Histogram {
             bounds: vec![0.005, 1.0],
             counts: vec![2, 1, 4],
             sum: 1e20,
@@ -207,20 +236,21 @@ mod tests {
                 "jobs_total",
                 Kind::Counter,
                 labels.clone(),
-                Value::Number(3.0),
+                Reading::Value(3.0),
             ),
-            of("size", Kind::Gauge, Vec::new(), Value::Number(-0.5)),
+            of("size", Kind::Gauge, Vec::new(), Reading::Value(-0.5)),
             of("took", Kind::Histogram, labels, histogram),
             of(
                 "seen",
                 Kind::Summary,
                 Vec::new(),
-                Value::Summary {
+                Reading::Summary {
                     count: 2,
                     sum: 0.25,
+                    quantiles: vec![(0.5, 0.125), (1.0, f64::NAN)],
                 },
             ),
-            of("size", Kind::Gauge, Vec::new(), Value::Number(7.0)), // the same name again
+            of("size", Kind::Gauge, Vec::new(), Reading::Value(7.0)), // the same name again
         ]
     }
 
@@ -231,13 +261,13 @@ mod tests {
             duration: std::time::Duration::from_millis(7),
             at_us: 1_500_000_000_000_003,
         };
-        let family = Family {
+        let family = ReadFamily {
             name: "took".to_owned(),
             help: "Text.".into(),
             kind: Kind::Histogram,
             series: vec![Series {
                 labels: Vec::new(),
-                value: Value::Histogram {
+                reading: Reading::Histogram {
                     bounds: vec![1.0],
                     counts: vec![2, 0],
                     sum: 0.014,
@@ -262,7 +292,8 @@ mod tests {
              # HELP took {help}\n# TYPE took histogram\ntook_bucket{{{label},le=\"0.005\"}} 2\n\
              took_bucket{{{label},le=\"1\"}} 3\ntook_bucket{{{label},le=\"+Inf\"}} 7\n\
              took_sum{{{label}}} 1e20\ntook_count{{{label}}} 7\n\
-             # HELP seen {help}\n# TYPE seen summary\nseen_sum 0.25\nseen_count 2\n"
+             # HELP seen {help}\n# TYPE seen summary\nseen{{quantile=\"0.5\"}} 0.125\n\
+             seen{{quantile=\"1\"}} NaN\nseen_sum 0.25\nseen_count 2\n"
         );
         assert_eq!(Format::Prometheus.write(&families()), expected);
     }
@@ -291,7 +322,7 @@ mod tests {
         };
         let histogram = |at| Series {
             labels: labels(at),
-            value: Value::Histogram {
+            reading: Reading::Histogram {
                 bounds: (1_u32..20).map(f64::from).collect(),
                 counts: vec![123_456_789; 20],
                 sum: 1e9 / 7.0,
@@ -300,9 +331,9 @@ mod tests {
         };
         let number = |at| Series {
             labels: labels(at),
-            value: Value::Number(1e9 / 7.0),
+            reading: Reading::Value(1e9 / 7.0),
         };
-        let family = |name: &str, kind, series| Family {
+        let family = |name: &str, kind, series| ReadFamily {
             name: name.to_owned(),
             help: "What is counted.".into(),
             kind,
@@ -342,11 +373,11 @@ mod tests {
         /// Whatever a label says, it neither ends its line nor its quotes.
         #[test]
         fn a_sample_is_one_line(label in any::<String>(), value in any::<f64>()) {
-            let family = Family {
+            let family = ReadFamily {
                 name: "x".into(),
                 help: label.clone().into(),
                 kind: Kind::Gauge,
-                series: vec![Series { labels: vec![("l".into(), label)], value: Value::Number(value) }],
+                series: vec![Series { labels: vec![("l".into(), label)], reading: Reading::Value(value) }],
             };
             let text = Format::Prometheus.write(&[family]);
             let lines: Vec<&str> = text.split('\n').collect();

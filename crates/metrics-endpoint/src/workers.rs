@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
 use pronghorn_plugin_api::Health;
 use pronghorn_pool::{SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use pronghorn_workers::Pools;
-
-use crate::family::{Family, Kind, Series, Value, number};
 
 /// RoadRunner's names of states, which are few.
 const STATES: [&str; 5] = ["inactive", "ready", "working", "stopping", "errored"];
@@ -22,7 +21,7 @@ struct Worker {
 }
 
 /// Under our names by pool, and under RoadRunner's by service and process.
-pub(crate) async fn families(pools: &Pools, health: &Health) -> Vec<Family> {
+pub(crate) async fn families(pools: &Pools, health: &Health) -> Vec<ReadFamily> {
     let mut workers = Vec::new();
     for pool in pools.all() {
         let (owner, name) = (pool.owner(), pool.name().to_owned());
@@ -55,7 +54,7 @@ impl Worker {
     }
 }
 
-fn by_pool(workers: &[Worker]) -> Vec<Family> {
+fn by_pool(workers: &[Worker]) -> Vec<ReadFamily> {
     let mut pools: BTreeMap<&str, Vec<&Worker>> = BTreeMap::new();
     for worker in workers {
         pools.entry(&worker.pool).or_default().push(worker);
@@ -82,7 +81,7 @@ fn by_pool(workers: &[Worker]) -> Vec<Family> {
     ]
 }
 
-fn of_service(service: &str, workers: &[Worker]) -> Vec<Family> {
+fn of_service(service: &str, workers: &[Worker]) -> Vec<ReadFamily> {
     let own: Vec<_> = workers
         .iter()
         .filter(|worker| worker.owner == service)
@@ -145,8 +144,8 @@ fn of_service(service: &str, workers: &[Worker]) -> Vec<Family> {
     ]
 }
 
-fn gauge(name: &str, help: &'static str, series: Vec<Series>) -> Family {
-    Family {
+fn gauge(name: &str, help: &'static str, series: Vec<Series>) -> ReadFamily {
+    ReadFamily {
         name: name.to_owned(),
         help: help.into(),
         kind: Kind::Gauge,
@@ -158,6 +157,6 @@ fn series(labels: &[(&'static str, &str)], value: u64) -> Series {
     let label = |(name, value): &(&'static str, &str)| (Cow::from(*name), (*value).to_owned());
     Series {
         labels: labels.iter().map(label).collect(),
-        value: Value::Number(number(value)),
+        reading: Reading::Count(value),
     }
 }

@@ -1,10 +1,10 @@
 //! All that is counted, by name.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use pronghorn_base::lock;
 
@@ -24,10 +24,14 @@ pub struct Registry {
     labels: Labels,
 }
 
-/// What takes the metrics that an application counts.
-struct Application(Box<Take>);
+/// The metrics that an application counts: what takes them, and what reads them.
+struct Application {
+    take: Box<Take>,
+    read: Box<Read>,
+}
 
 type Take = dyn Fn(&str, &[u8]) + Send + Sync;
+type Read = dyn Fn() -> Vec<ReadFamily> + Send + Sync;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -45,6 +49,8 @@ pub enum Kind {
     Counter,
     Gauge,
     Histogram,
+    /// Quantiles, which whoever counts has computed.
+    Summary,
 }
 
 /// Where a series gets its value from.
@@ -61,7 +67,7 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadFamily {
     pub name: String,
-    pub help: &'static str,
+    pub help: Cow<'static, str>,
     pub kind: Kind,
     /// In the order in which they were registered.
     pub series: Vec<Series>,
@@ -70,7 +76,7 @@ pub struct ReadFamily {
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    pub labels: Labels,
+    pub labels: Vec<(Cow<'static, str>, String)>,
     pub reading: Reading,
 }
 
@@ -80,13 +86,19 @@ pub enum Reading {
     Count(u64),
     Value(f64),
     Histogram {
-        /// Upper bounds of the buckets, in microseconds; the last bucket has none.
-        bounds: &'static [u64],
+        /// Upper bounds of the buckets, of durations in seconds; the last bucket has none.
+        bounds: Vec<f64>,
         /// One for each bucket, not cumulated.
         counts: Vec<u64>,
-        sum: Duration,
+        sum: f64,
         /// One for each bucket, or none at all.
         exemplars: Vec<Option<Exemplar>>,
+    },
+    Summary {
+        count: u64,
+        sum: f64,
+        /// Quantiles, from 0 to 1, and their values; NaN where there was nothing to compute one of.
+        quantiles: Vec<(f64, f64)>,
     },
 }
 
@@ -217,29 +229,42 @@ impl Registry {
         self.has_reader.load(Relaxed)
     }
 
-    /// From now on this takes what applications count: the name of their pool, and changes as their
-    /// workers send them. Never waits. Only the first one is asked.
-    pub fn count_by(&self, take: impl Fn(&str, &[u8]) + Send + Sync + 'static) {
-        _ = self.application.set(Application(Box::new(take)));
+    /// From now on `take` takes what applications count: the name of their pool, and changes as
+    /// their workers send them; and `read` reads all of it. Neither waits. Only the first ones are
+    /// asked.
+    pub fn count_by(
+        &self,
+        take: impl Fn(&str, &[u8]) + Send + Sync + 'static,
+        read: impl Fn() -> Vec<ReadFamily> + Send + Sync + 'static,
+    ) {
+        _ = self.application.set(Application {
+            take: Box::new(take),
+            read: Box::new(read),
+        });
     }
 
     /// Hands on what an application has counted, if somebody is there who wants to know.
     pub fn count(&self, pool: &str, changes: &[u8]) {
         if let Some(application) = self.application.get() {
-            application.0(pool, changes);
+            (application.take)(pool, changes);
         }
+    }
+
+    /// What applications count.
+    pub fn application_families(&self) -> Vec<ReadFamily> {
+        let application = self.application.get();
+        application.map_or_else(Vec::new, |application| (application.read)())
     }
 
     /// Everything that is registered, in the order of names.
     pub fn families(&self) -> Vec<ReadFamily> {
-        let families = lock(&self.families);
         let read = |(name, family): (&String, &Registered)| ReadFamily {
             name: name.clone(),
-            help: family.help,
+            help: family.help.into(),
             kind: family.kind,
             series: family.series.iter().map(Series::read).collect(),
         };
-        families.iter().map(read).collect()
+        lock(&self.families).iter().map(read).collect()
     }
 
     /// A handle by name and labels. What was registered before, by a service that was started anew
@@ -291,24 +316,27 @@ impl fmt::Debug for Application {
 }
 
 impl Series {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a gauge beyond 2^53, and a bound of as many microseconds, may be rounded"
+    )]
     fn read((labels, source): &(Labels, Source)) -> Self {
         let reading = match source {
             Source::Counter(counter) => Reading::Count(counter.get()),
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "a gauge beyond 2^53 may be rounded"
-            )]
             Source::Gauge(gauge) => Reading::Value(gauge.get() as f64),
             Source::Computed(value) => Reading::Value(value()),
             Source::Histogram(histogram) => Reading::Histogram {
-                bounds: histogram.bounds(),
+                bounds: (histogram.bounds().iter().map(|bound| *bound as f64 / 1e6)).collect(),
                 counts: histogram.counts(),
-                sum: histogram.sum(),
+                sum: histogram.sum().as_secs_f64(),
                 exemplars: histogram.exemplars(),
             },
         };
+        let labels = labels.iter();
         Self {
-            labels: labels.clone(),
+            labels: labels
+                .map(|(name, value)| ((*name).into(), value.clone()))
+                .collect(),
             reading,
         }
     }

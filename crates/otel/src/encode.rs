@@ -7,8 +7,8 @@ use pronghorn_trace::{Kind, Span, Trace, Value};
 
 use crate::messages::{
     self as otlp, AnyValue, Data, HistogramPoint, KeyValue, Metric, MetricsRequest, Number,
-    NumberPoint, OneValue, Resource, ResourceMetrics, ResourceSpans, Scope, ScopeMetrics,
-    ScopeSpans, SpanKind, Status, StatusCode, Temporality, TracesRequest,
+    NumberPoint, OneValue, Quantile, Resource, ResourceMetrics, ResourceSpans, Scope, ScopeMetrics,
+    ScopeSpans, SpanKind, Status, StatusCode, SummaryPoint, Temporality, TracesRequest,
 };
 
 /// What makes the spans, for whoever looks at them.
@@ -150,10 +150,17 @@ fn metric(family: &ReadFamily, period: Period) -> Metric {
                 temporality: cumulative,
             })
         }
+        MetricKind::Summary => {
+            let points = family.series.iter();
+            let points = points.filter_map(|series| summary(series, period));
+            Data::Summary(otlp::Summary {
+                points: points.collect(),
+            })
+        }
     };
     Metric {
         name: family.name.clone(),
-        description: family.help.to_owned(),
+        description: family.help.to_string(),
         unit: unit(&family.name).to_owned(),
         data: Some(data),
     }
@@ -178,7 +185,7 @@ fn number(series: &Series, Period { start, now }: Period) -> Option<NumberPoint>
     let value = match series.reading {
         Reading::Count(count) => Number::Int(i64::try_from(count).unwrap_or(i64::MAX)),
         Reading::Value(value) => Number::Double(value),
-        Reading::Histogram { .. } => return None,
+        Reading::Histogram { .. } | Reading::Summary { .. } => return None,
     };
     Some(NumberPoint {
         attributes: labels(series),
@@ -198,15 +205,39 @@ fn histogram(series: &Series, Period { start, now }: Period) -> Option<Histogram
     else {
         return None;
     };
-    let seconds = |micros: &u64| Duration::from_micros(*micros).as_secs_f64();
     Some(HistogramPoint {
         attributes: labels(series),
         start,
         time: now,
         count: counts.iter().sum(),
-        sum: Some(sum.as_secs_f64()),
+        sum: Some(*sum),
         bucket_counts: counts.clone(),
-        bounds: bounds.iter().map(seconds).collect(),
+        bounds: bounds.clone(),
+    })
+}
+
+fn summary(series: &Series, Period { start, now }: Period) -> Option<SummaryPoint> {
+    let Reading::Summary {
+        count,
+        sum,
+        quantiles,
+    } = &series.reading
+    else {
+        return None;
+    };
+    let quantiles = quantiles.iter();
+    Some(SummaryPoint {
+        attributes: labels(series),
+        start,
+        time: now,
+        count: *count,
+        sum: *sum,
+        quantiles: quantiles
+            .map(|(quantile, value)| Quantile {
+                quantile: *quantile,
+                value: *value,
+            })
+            .collect(),
     })
 }
 

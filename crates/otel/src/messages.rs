@@ -159,7 +159,7 @@ pub(crate) struct Metric {
     pub(crate) description: String,
     #[prost(string, tag = "3")]
     pub(crate) unit: String,
-    #[prost(oneof = "Data", tags = "5, 7, 9")]
+    #[prost(oneof = "Data", tags = "5, 7, 9, 11")]
     pub(crate) data: Option<Data>,
 }
 
@@ -171,6 +171,8 @@ pub(crate) enum Data {
     Sum(Sum),
     #[prost(message, tag = "9")]
     Histogram(Histogram),
+    #[prost(message, tag = "11")]
+    Summary(Summary),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -241,4 +243,34 @@ pub(crate) struct HistogramPoint {
     pub(crate) bucket_counts: Vec<u64>,
     #[prost(double, repeated, tag = "7")]
     pub(crate) bounds: Vec<f64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) points: Vec<SummaryPoint>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SummaryPoint {
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) count: u64,
+    #[prost(double, tag = "5")]
+    pub(crate) sum: f64,
+    #[prost(message, repeated, tag = "6")]
+    pub(crate) quantiles: Vec<Quantile>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Quantile {
+    #[prost(double, tag = "1")]
+    pub(crate) quantile: f64,
+    #[prost(double, tag = "2")]
+    pub(crate) value: f64,
 }

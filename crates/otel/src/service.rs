@@ -59,6 +59,9 @@ impl Exporting {
             Target::Collector(settings) => Output::Sink(Collector::new(settings)?),
             Target::Lines(_) => Output::Lines,
         };
+        if settings.metrics.is_some() {
+            context.metrics.announce_reader();
+        }
         let metrics = context.metrics.named(OTEL);
         let tracer: &Tracer = &context.tracer;
         let traces = tracer.turn_on(&settings.sampling, settings.queue, &metrics);

@@ -231,8 +231,8 @@ mod tests {
         };
         let refused = of("pool_calls_refused_total");
         let poisoned = [
-            ("pool", "api".to_owned()),
-            ("reason", "poisoned".to_owned()),
+            ("pool".into(), "api".to_owned()),
+            ("reason".into(), "poisoned".to_owned()),
         ];
         let poisoned = refused.iter().find(|series| series.labels == poisoned);
         assert_eq!(

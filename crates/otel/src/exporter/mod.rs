@@ -203,7 +203,8 @@ impl<S: Sink + Send> Exporter<S> {
         let Some((_, registry)) = &self.metrics else {
             return;
         };
-        let families = registry.families();
+        let mut families = registry.families();
+        families.extend(registry.application_families());
         let request = encode::metrics(&self.resource, &families, Period::since(since));
         let Output::Sink(sink) = &mut self.output else {
             return; // lines are for people who look for a trace

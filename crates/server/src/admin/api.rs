@@ -97,9 +97,8 @@ impl Known {
             };
             let requests: u64 = counts.iter().sum();
             let (pool, route) = (label("pool")?, label("route")?);
-            let seconds = sum.as_secs_f64();
             (requests > 0).then(
-                || value!({"pool": pool, "route": route, "requests": requests, "seconds": seconds}),
+                || value!({"pool": pool, "route": route, "requests": requests, "seconds": sum}),
             )
         });
         routes.collect()

@@ -150,6 +150,14 @@ fn applications_declare_and_change_metrics_over_rpc() {
     assert_eq!(call("Set", &seen(10)), "true");
     assert_eq!(call("Sub", &seen(3)), "true");
 
+    let waited = r#"{"name":"waited","collector":{"type":"summary","help":"Waited.",
+        "objectives":{"0.5":0.05,"0.99":0.001}}}"#;
+    assert_eq!(call("Declare", waited), "true");
+    for value in 1..=1000 {
+        let observed = format!(r#"{{"name":"waited","value":{value}}}"#);
+        assert_eq!(call("Observe", &observed), "true");
+    }
+
     let refused = |answer: String, why: &str| assert!(answer.starts_with(why), "{answer}");
     let other = orders.replace("shop", "city");
     assert_eq!(call("Declare", &other), "true", "the first one counts");
@@ -165,6 +173,13 @@ fn applications_declare_and_change_metrics_over_rpc() {
     refused(
         call("Declare", r#"{"name":"x","collector":{"type":"sum"}}"#),
         "error: metrics_plugin_declare: unknown collector type sum",
+    );
+    refused(
+        call(
+            "Declare",
+            &waited.replace("waited", "x").replace("0.99", "99"),
+        ),
+        "error: metrics_plugin_declare: the quantiles of `x` are not all from 0 to 1",
     );
     // Bytes that are no text reach no series, whatever becomes of the call.
     let bytes = [
@@ -183,6 +198,15 @@ fn applications_declare_and_change_metrics_over_rpc() {
         Some("0")
     );
     assert_eq!(value(&text, "app_took_seconds_bucket{le=\"1\"}"), Some("1"));
+    for (quantile, exact) in [("0.5", 500.0), ("0.99", 990.0)] {
+        let series = format!("waited{{quantile=\"{quantile}\"}}");
+        let found: f64 = value(&text, &series)
+            .expect("it is there")
+            .parse()
+            .expect("a number");
+        assert!((found / exact - 1.0).abs() <= 0.01, "{quantile}: {found}");
+    }
+    assert_eq!(value(&text, "waited_count"), Some("1000"));
     assert_eq!(checked(&text), "");
 
     let mut connection = Connection::open(address(&server));
