@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
-const WORKER: &str = r"
+const WORKER: &str = r#"
     switch ($request->path) {
         case '/fail':
             throw new \RuntimeException('no');
@@ -22,9 +23,21 @@ const WORKER: &str = r"
             require_once 'Psr/Log/autoload.php';
             (new Pronghorn\Log())->info('It takes long.');
             \usleep(1_200_000);
+            break;
+        case '/methods':
+            Pronghorn\Rpc::connect()->call('informer.List', true);
+            try {
+                return Pronghorn\Rpc::connect()->call('rpc.Version', true);
+            } catch (Pronghorn\RpcError $error) {
+                return $error->getMessage();
+            }
+        case '/file':
+            return Pronghorn\Response::file(__FILE__);
+        case '/counts':
+            Pronghorn\Metrics::counter('orders_total', ['shop' => "a\xff\"\n"], 'Orders.')->add(3);
     }
     return $request->header('traceparent') . ' ' . $request->header('uber-trace-id');
-";
+"#;
 /// The collector does not answer at all.
 const HANG: u16 = 0;
 
@@ -45,6 +58,8 @@ struct Collector {
     address: SocketAddr,
     status: Arc<AtomicU16>,
     spans: Arc<Mutex<Vec<Span>>>,
+    /// Messages with metrics, as they came.
+    metrics: Arc<Mutex<Vec<Vec<u8>>>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
@@ -59,6 +74,7 @@ impl Collector {
             address: listener.local_addr().expect("it is bound"),
             status: Arc::new(AtomicU16::new(status)),
             spans: Arc::default(),
+            metrics: Arc::default(),
             heads: Arc::default(),
         };
         let serving = collector.clone();
@@ -87,13 +103,16 @@ impl Collector {
             if reader.read_exact(&mut body).is_err() {
                 return;
             }
+            let has_metrics = head.starts_with("post /v1/metrics ");
             self.heads.lock().expect("no panic").push(head);
             let status = self.status.load(Relaxed);
             if status == HANG {
                 _ = reader.read(&mut [0]); // until the client has gone
                 return;
             }
-            if status == 200 {
+            if status == 200 && has_metrics {
+                self.metrics.lock().expect("no panic").push(body);
+            } else if status == 200 {
                 self.spans.lock().expect("no panic").extend(spans(&body));
             }
             let answer = format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 0\r\n\r\n");
@@ -187,13 +206,17 @@ fn spans(request: &[u8]) -> Vec<Span> {
 }
 
 fn server(otel: &str) -> Server {
+    Server::start(site(otel))
+}
+
+fn site(otel: &str) -> Site {
     let config = format!(
         "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
          http:\n  address: 127.0.0.1:0\n  middleware: [otel]\n  pool: {{num_workers: 1, slow: 1s}}\n\
          otel:\n{otel}"
     );
     let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
-    Server::start(site.config(&config))
+    site.config(&config)
 }
 
 fn to(collector: &Collector) -> String {
@@ -264,6 +287,146 @@ fn a_trace_goes_from_the_client_through_the_server_to_php() {
         let mut lines = text.lines().filter(|line| line.contains(name));
         assert!(lines.any(|line| line.contains(&exemplar)), "{text}");
     }
+    server.stop();
+}
+
+#[test]
+fn methods_that_php_calls_and_files_are_parts_of_a_trace() {
+    let collector = Collector::start(200);
+    let server = server(&to(&collector));
+    let why = get(&server, "/methods", "");
+    assert!(why.contains("can't find service rpc.Version"), "{why}");
+    assert!(
+        why.contains("no section `rpc`") && why.contains("write `rpc: {}`"),
+        "{why}"
+    );
+    let file = get(&server, "/file", "");
+    assert!(file.contains("case '/file'"), "{file}");
+    let has = |name: &'static str| {
+        let trace = collector.trace(|span| span.name == name);
+        let of = |name: &str| {
+            let span = trace.iter().find(|span| span.name.starts_with(name));
+            span.unwrap_or_else(|| panic!("no `{name}` in {trace:?}"))
+                .clone()
+        };
+        (of(name), of("php"), of("GET"))
+    };
+    for method in ["informer/List", "rpc/Version"] {
+        let (method, php, _) = has(method);
+        assert_eq!(method.parent, php.id);
+        assert!(
+            php.start <= method.start && method.end <= php.end,
+            "{method:?} in {php:?}"
+        );
+    }
+    let (file, php, whole) = has("file");
+    assert_eq!(file.parent, whole.id);
+    assert!(
+        php.end <= file.start && file.end == whole.end,
+        "{file:?} after {php:?}"
+    );
+    server.stop();
+}
+
+#[test]
+fn metrics_of_the_application_go_to_the_collector() {
+    let collector = Collector::start(200);
+    let address = free_address();
+    let server = server(&format!(
+        "{}  metrics: {{interval: 1s}}\nmetrics:\n  address: '{address}'\n  collect:\n    \
+         waited: {{type: summary, objectives: {{0.5: 0.05}}}}\n",
+        to(&collector)
+    ));
+    get(&server, "/counts", "");
+    let metric = |name: &str| {
+        wait_for(name, || {
+            let messages = collector.metrics.lock().expect("no panic");
+            let last = messages.last()?;
+            let scopes = of(last, 1).into_iter().flat_map(|resource| of(resource, 2));
+            let mut metrics = scopes.flat_map(|scope| of(scope, 2));
+            let found = metrics.find(|metric| of(metric, 1) == [name.as_bytes()])?;
+            Some(found.to_vec())
+        })
+    };
+    let orders = metric("orders_total");
+    assert_eq!(of(&orders, 2), [b"Orders."]);
+    let point = of(of(&orders, 7)[0], 1)[0].to_vec();
+    let value = fields(&point).into_iter().find(|(number, ..)| *number == 4);
+    assert_eq!(value.map(|(_, bits, _)| f64::from_bits(bits)), Some(3.0));
+    let label = of(&point, 7)[0];
+    let value = of(of(label, 2)[0], 1)[0];
+    assert_eq!(String::from_utf8_lossy(value), "a\u{fffd}\"\n");
+    let waited = metric("waited");
+    assert_eq!(of(&waited, 11).len(), 1, "it is a summary");
+    let mut prometheus = Connection::open(address);
+    let text = prometheus.get("/metrics").text();
+    assert!(
+        text.contains("orders_total{shop=\"a\u{fffd}\\\"\\n\"} 3"),
+        "{text}"
+    );
+    server.stop();
+}
+
+/// Where Debian has it, for any architecture.
+fn fake_clock() -> String {
+    let listed = Command::new("dpkg").args(["-L", "libfaketime"]).output();
+    let listed = listed.expect("dpkg runs").stdout;
+    let listed = String::from_utf8(listed).expect("names of files");
+    let library = listed
+        .lines()
+        .find(|line| line.ends_with("/libfaketimeMT.so.1"));
+    library
+        .expect("`scripts/need tests` installs faketime")
+        .to_owned()
+}
+
+#[test]
+fn a_clock_that_jumps_moves_no_duration() {
+    let collector = Collector::start(200);
+    let metrics = free_address();
+    let site = site(&format!(
+        "{}metrics: {{address: '{metrics}'}}\nstate_dir: state\n",
+        to(&collector)
+    ))
+    .file("clock", "+0");
+    let clock = site.path("clock");
+    let library = fake_clock();
+    let environment = [
+        ("LD_PRELOAD", library.as_str()),
+        ("FAKETIME_TIMESTAMP_FILE", clock.to_str().expect("a text")),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let server = Server::start_with_environment(site, &["serve"], &environment);
+    for (jump, requests) in [("-3h", 1.0), ("+20d", 2.0)] {
+        let mut connection = server.connect();
+        connection.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        wait_for("the request to be with a worker", || {
+            let workers = server.steer(&["workers"]).stdout;
+            workers.contains(" 1 busy").then_some(())
+        });
+        std::fs::write(&clock, jump).expect("it can be written");
+        assert_eq!(connection.response().status, 200);
+        let long = |span: &Span| span.end.saturating_sub(span.start);
+        let is_right = |took: u64| (1_200_000_000..3_000_000_000).contains(&took);
+        wait_for("the spans of the request", || {
+            let spans = collector.spans.lock().expect("no panic");
+            let of = |name: &str| {
+                let named = spans.iter().filter(|span| span.name.starts_with(name));
+                named.filter(|span| is_right(long(span))).count()
+            };
+            let expected = if jump == "-3h" { 1 } else { 2 };
+            (of("GET") == expected && of("php") == expected).then_some(())
+        });
+        let text = Connection::open(metrics).get("/metrics").text();
+        let sum = |series: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(series));
+            line.expect(series).trim().parse::<f64>().expect("a number")
+        };
+        let took = sum("pronghorn_http_request_duration_seconds_sum{pool=\"default\"}");
+        assert!((1.2 * requests..3.0 * requests).contains(&took), "{text}");
+    }
+    assert_eq!(server.get("/").status, 200);
     server.stop();
 }
 

@@ -90,7 +90,16 @@ enum Connection {
 }
 
 impl Collector {
+    /// One whose certificate is checked by the system's roots.
     pub(crate) fn new(settings: CollectorSettings) -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        if settings.tls {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+        Self::with_roots(settings, roots)
+    }
+
+    fn with_roots(settings: CollectorSettings, roots: RootCertStore) -> Result<Self, TlsError> {
         let CollectorSettings { host, port, .. } = &settings;
         let authority = if host.contains(':') {
             format!("[{host}]:{port}")
@@ -100,7 +109,7 @@ impl Collector {
         let tls = if settings.tls {
             let name = ServerName::try_from(host.clone());
             let name = name.map_err(|_| TlsError::Name(host.clone()))?;
-            Some((connector(settings.client)?, name))
+            Some((connector(settings.client, roots)?, name))
         } else {
             None
         };
@@ -321,10 +330,7 @@ fn method(signal: Signal) -> &'static str {
     }
 }
 
-/// By the system's roots.
-fn connector(client: Client) -> Result<TlsConnector, TlsError> {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+fn connector(client: Client, roots: RootCertStore) -> Result<TlsConnector, TlsError> {
     if roots.is_empty() {
         return Err(TlsError::NoRoots);
     }
@@ -433,162 +439,4 @@ fn word(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    fn collector(client: Client, port: u16) -> Collector {
-        let settings = CollectorSettings {
-            client,
-            host: "127.0.0.1".to_owned(),
-            port,
-            tls: false,
-            compress: true,
-            traces_path: "/v1/traces".to_owned(),
-            metrics_path: "/v1/metrics".to_owned(),
-            headers: Vec::new(),
-            timeout: Duration::from_millis(500),
-        };
-        Collector::new(settings).expect("no TLS")
-    }
-
-    /// What comes of a request to a server that says these bytes, whatever it is asked.
-    async fn asked(client: Client, says: Vec<u8>) -> Result<Accepted, Failure> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                _ = stream.read(&mut [0; 4096]).await; // whatever it asks
-                _ = stream.write_all(&says).await;
-            }
-        });
-        collector(client, port)
-            .send(Signal::Traces, b"message")
-            .await
-    }
-
-    async fn over_http(says: &str) -> Result<Accepted, Failure> {
-        asked(Client::Http, says.as_bytes().to_vec()).await
-    }
-
-    #[tokio::test]
-    async fn a_status_says_whether_to_try_again() {
-        let ok = over_http("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
-        assert_eq!(ok, Ok(Accepted::default()));
-        for (status, is_passing) in [(400, false), (500, false), (429, true), (503, true)] {
-            let says = format!("HTTP/1.1 {status} X\r\nContent-Length: 1\r\n\r\nx");
-            let failure = over_http(&says).await.expect_err("a failure");
-            assert_eq!(failure.is_passing, is_passing, "{status}");
-            assert_eq!(failure.why, format!("answered {status}"));
-        }
-        let busy = "HTTP/1.1 503 X\r\nRetry-After: 99999999999\r\nContent-Length: 0\r\n\r\n";
-        let failure = over_http(busy).await.expect_err("a failure");
-        assert_eq!(failure.after, Some(LONGEST_RETRY_AFTER));
-    }
-
-    #[tokio::test]
-    async fn a_part_may_be_rejected() {
-        let body = "\n\x0a\x08\x03\x12\x06no\nend";
-        let len = body.len();
-        let says = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{body}");
-        let accepted = over_http(&says).await.expect("an answer");
-        assert_eq!((accepted.rejected, &*accepted.why), (3, "no end"));
-    }
-
-    #[tokio::test]
-    async fn no_answer_is_waited_for_or_read_without_an_end() {
-        for says in [
-            "",
-            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "nonsense\r\n\r\n",
-            "\0\0\0",
-        ] {
-            let failure = over_http(says).await.expect_err("no answer");
-            assert!(failure.is_passing, "{says:?}: {failure:?}");
-        }
-        let endless = format!(
-            "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n{}",
-            "x".repeat(1 << 20)
-        );
-        let failure = over_http(&endless).await.expect_err("too long");
-        assert!(failure.why.contains("can't be read"), "{failure:?}");
-    }
-
-    /// What comes of a call to a server that answers with these two fields in its trailer.
-    async fn over_grpc(
-        status: &'static str,
-        message: &'static str,
-    ) -> (Vec<u8>, Result<Accepted, Failure>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("it is bound").port();
-        let (got, mut received) = tokio::sync::mpsc::channel(1);
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
-            let (stream, _) = listener.accept().await.expect("a client");
-            let mut connection = h2::server::handshake(stream).await.expect("HTTP/2");
-            while let Some(Ok((request, mut respond))) = connection.accept().await {
-                assert_eq!(request.headers()["te"], "trailers");
-                assert_eq!(request.headers()["grpc-encoding"], "gzip");
-                assert_eq!(request.uri().path(), method(Signal::Traces));
-                let mut body = request.into_body();
-                let head = Response::builder().header(CONTENT_TYPE, "application/grpc");
-                let head = head.body(()).expect("a head");
-                let mut send = respond.send_response(head, false).expect("it is open");
-                let got = got.clone();
-                tokio::select! {
-                    _ = connection.accept() => {}
-                    data = body.data() => {
-                        let data = data.expect("a message").expect("no error");
-                        got.send(data.to_vec()).await.expect("the test waits");
-                    }
-                }
-                let answer = Bytes::from_static(b"\0\0\0\0\x04\x0a\x02\x08\x05");
-                send.send_data(answer, false).expect("it is open");
-                let mut trailers = HeaderMap::new();
-                trailers.insert("grpc-status", HeaderValue::from_static(status));
-                trailers.insert("grpc-message", HeaderValue::from_static(message));
-                send.send_trailers(trailers).expect("it is open");
-            }
-        });
-        let result = collector(Client::Grpc, port)
-            .send(Signal::Traces, b"message")
-            .await;
-        (received.recv().await.expect("a message"), result)
-    }
-
-    #[tokio::test]
-    async fn a_collector_over_grpc_takes_a_message() {
-        let (frame, result) = over_grpc("0", "").await;
-        assert_eq!(result.expect("an answer").rejected, 5);
-        let (head, compressed) = frame.split_at(5);
-        assert_eq!(head[0], 1, "it is compressed");
-        let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-        assert_eq!(len as usize, compressed.len());
-        let mut message = Vec::new();
-        let mut decoder = flate2::write::GzDecoder::new(&mut message);
-        decoder.write_all(compressed).expect("gzip");
-        decoder.finish().expect("gzip");
-        assert_eq!(message, b"message");
-    }
-
-    #[tokio::test]
-    async fn a_code_of_grpc_says_whether_to_try_again() {
-        for (status, is_passing) in [("14", true), ("8", true), ("16", false), ("12", false)] {
-            let (_, result) = over_grpc(status, "no way").await;
-            let failure = result.expect_err("a failure");
-            assert_eq!(failure.is_passing, is_passing, "{status}");
-            assert!(failure.why.contains(status), "{failure:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_server_that_speaks_no_http_2_is_a_failure() {
-        let says = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-        let failure = asked(Client::Grpc, says.to_vec()).await;
-        assert!(failure.expect_err("no gRPC").is_passing);
-    }
-}
+mod tests;
