@@ -78,7 +78,7 @@ impl MetricsService {
         }
         context.metrics.announce_reader();
         add_methods(&context.rpc.service(METRICS, collectors.clone()));
-        let metrics = Exposition::new(context, collectors);
+        let metrics = Exposition::new(context, &collectors);
         let limits = Limits {
             connections: CONNECTIONS,
             send_pause: SEND_PAUSE,
@@ -107,7 +107,7 @@ impl Handler for Exposition {
 
 impl Exposition {
     /// Of a server, with what its application has declared.
-    pub fn new(context: &Context, collectors: Collectors) -> Self {
+    pub fn new(context: &Context, collectors: &Collectors) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let version = context.metrics.labelled("version", version);
         version

@@ -113,7 +113,7 @@ impl AdminService {
         let admin = Admin {
             token: self.settings.token,
             is_unix: matches!(self.settings.listen, Listen::Unix(_)),
-            exposition: Exposition::new(context, self.collectors),
+            exposition: Exposition::new(context, &self.collectors),
             checks: Checks {
                 health: context.health.clone(),
                 unavailable: UNAVAILABLE,
