@@ -168,7 +168,8 @@ struct CollectorArgument {
 
 impl Argument for NamedCollector {}
 
-/// The quantiles of a summary. Each has an error that RoadRunner may make; ours is the same for all.
+/// The quantiles of a summary, each with the error that RoadRunner may make. Ours is the same for
+/// all.
 #[derive(Debug)]
 struct Objectives(Vec<f64>);
 
