@@ -609,10 +609,19 @@ fn not_measured(page: &mut Document, figures: &Figures) {
     let mut rows: Vec<[String; 2]> = missing
         .map(|part| [part.title.to_owned(), "not part of this run".to_owned()])
         .collect();
-    rows.extend(figures.left_out.iter().map(|(what, why)| {
-        let line = why.lines().next().unwrap_or_default();
-        [what.replace('|', "/"), line.replace('|', "/")]
-    }));
+    rows.extend(
+        figures
+            .left_out
+            .iter()
+            .map(|(what, why)| [what.replace('|', "/"), why.replace('|', "/")]),
+    );
+    let packages = "pronghorn-roadrunner";
+    if !figures.rows.iter().any(|row| row.server == packages) {
+        rows.push([
+            format!("`{packages}`, `protobuf`, `all-with-protobuf`"),
+            "RoadRunner's packages were not named: `--packages DIR`".to_owned(),
+        ]);
+    }
     if !rows.is_empty() {
         page.heading(2, "Not measured");
     }

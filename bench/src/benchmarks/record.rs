@@ -91,7 +91,7 @@ impl PartRecord {
             date: today(),
             machine: machine(results),
             rows: rows(part, results),
-            left_out: results.left_out.clone(),
+            left_out: left_out(results),
         }
     }
 
@@ -174,6 +174,15 @@ impl Row {
     pub(crate) fn connections(&self) -> u32 {
         self.load.parse().unwrap_or(1)
     }
+}
+
+/// The whole of it was told when it happened; what a server said names folders of this machine.
+fn left_out(results: &Results) -> Vec<(String, String)> {
+    let first = |(what, why): &(String, String)| {
+        let line = why.lines().next().unwrap_or_default();
+        (what.clone(), line.to_owned())
+    };
+    results.left_out.iter().map(first).collect()
 }
 
 /// Without the folders of this machine: of our binary's path, the build.

@@ -148,7 +148,7 @@ pub(crate) struct Combination {
     names: &'static [&'static str],
 }
 
-pub(crate) const COMBINATIONS: [Combination; 4] = [
+pub(crate) const COMBINATIONS: [Combination; 5] = [
     Combination {
         name: "as-the-first-article",
         what: "what its configuration shows: workers of their own, PSR-7, file sessions without \
@@ -189,7 +189,21 @@ pub(crate) const COMBINATIONS: [Combination; 4] = [
     Combination {
         name: "all",
         what: "all of them, but for those that change php-fpm's side as well (debug mode, static \
-               files, errors, the database)",
+               files, errors, the database) and protobuf",
+        names: &[
+            "opcache-off",
+            "many-workers",
+            "psr7",
+            "recycling",
+            "file-sessions",
+            "collect-cycles",
+            "no-keep-alive",
+            "terminal",
+        ],
+    },
+    Combination {
+        name: "all-with-protobuf",
+        what: "the same by RoadRunner's packages, with protobuf",
         names: &[
             "opcache-off",
             "many-workers",

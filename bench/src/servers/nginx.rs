@@ -211,7 +211,7 @@ fn nginx(
         "daemon off;
 {user}
 pid {folder}/nginx.pid;
-error_log stderr;
+error_log stderr{level};
 worker_processes {PROCESSES};
 worker_rlimit_nofile {files};
 events {{
@@ -241,6 +241,12 @@ http {{
 }}
 ",
         listen = listen(place),
+        // Until ours listens behind it, each question is an error.
+        level = if place.setup().behind_nginx {
+            " crit"
+        } else {
+            ""
+        },
         file = match place.setup().file {
             Some(file) => format!("location = {file} {{}}"),
             None => String::new(),
