@@ -199,6 +199,14 @@ impl Browser {
     }
 }
 
+/// What an answer says in JSON.
+pub(crate) fn json(response: &Response) -> serde_json::Value {
+    let text = response.text();
+    let parsed = serde_json::from_str(&text);
+    assert!(parsed.is_ok(), "{}: {text}", response.status);
+    parsed.expect("it is")
+}
+
 /// A cookie's name and attributes, without what is new each time.
 fn without_value(cookie: &str) -> String {
     let mut parts = cookie.split("; ");

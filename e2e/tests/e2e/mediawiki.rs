@@ -1,11 +1,11 @@
-//! MediaWiki as Debian has it, on SQLite: `examples/mediawiki`.
+//! MediaWiki as Debian has it, with its database in a file: `examples/mediawiki`.
 
 use std::process::Command;
 
-use pronghorn_testkit::{Response, Server, binary, free_address};
+use pronghorn_testkit::{Server, binary, free_address};
 use serde_json::Value;
 
-use crate::apps::Browser;
+use crate::apps::{Browser, json};
 use crate::example::copy;
 use crate::ring::extension;
 
@@ -136,11 +136,6 @@ fn token(browser: &mut Browser, kind: &str) -> String {
 
 fn api(browser: &mut Browser, form: &str) -> Value {
     json(&browser.post("/api.php", &format!("format=json&{form}")))
-}
-
-fn json(response: &Response) -> Value {
-    let text = response.text();
-    serde_json::from_str(&text).unwrap_or_else(|_| panic!("{}: {text}", response.status))
 }
 
 fn encoded(text: &str) -> String {

@@ -182,13 +182,20 @@ fn a_changed_file_brings_new_workers() {
         return;
     }
     let octane = Octane::start(&["--watch"]);
+    // Workers load the application with their first request.
+    assert!(octane.get("/").contains("your visit 1."));
     let routes = octane.site.read("routes/web.php");
     let changed = format!("{routes}\nRoute::get('/new', static fn (): string => 'new');\n");
-    wait_for("the route that was added", || {
+    // What is written before the watcher looks is no change.
+    wait_for("the watcher", || {
         octane.site.write("routes/web.php", &changed);
+        let said = octane.site.read("output");
+        said.contains("Application change detected. Restarting workers")
+            .then_some(())
+    });
+    wait_for("the route that was added", || {
         (octane.get("/new") == "new").then_some(())
     });
-    octane.printed("Application change detected. Restarting workers");
     kill_process(Pid::from_child(&octane.child), Signal::INT).expect("it runs");
     octane.ended();
 }

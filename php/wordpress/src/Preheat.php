@@ -10,18 +10,29 @@ use Pronghorn\Worker;
  * Answers each request in a process of its own, in which WordPress is loaded when the request comes
  * (`spawn: fork`, `max_jobs: 1`).
  *
- * WordPress loads up to the action `muplugins_loaded`, the last one before it looks at a request.
- * There a fiber waits, and goes on with the request: plugins, theme and page notice nothing.
+ * WordPress loads up to an action. There a fiber waits, and goes on with the request. The action
+ * `muplugins_loaded` is the last one before WordPress looks at a request: plugins, theme and page
+ * notice nothing.
  */
 final class Preheat
 {
-    private const MOMENT = 'muplugins_loaded';
+    /** With plugins: their files must not look at the request. Their functions may. */
+    public const WITH_PLUGINS = 'plugins_loaded';
+    public const WITHOUT_PLUGINS = 'muplugins_loaded';
 
-    /** @param string $root where WordPress's index.php lies */
-    public static function serve(string $root): void
+    /**
+     * @param string $root where WordPress's index.php lies
+     * @param self::WITHOUT_PLUGINS|self::WITH_PLUGINS $until what is loaded ahead
+     */
+    public static function serve(string $root, string $until = self::WITHOUT_PLUGINS): void
     {
+        if (!\in_array($until, [self::WITHOUT_PLUGINS, self::WITH_PLUGINS], true)) {
+            throw new \ValueError(
+                "WordPress can be loaded until `muplugins_loaded` or `plugins_loaded`, and not until `$until`."
+            );
+        }
         $index = \rtrim($root, '/') . '/index.php';
-        $loading = self::load($index);
+        $loading = self::load($index, $until);
         (new Worker())
             // Processes can't share a connection; each opens its own before its request comes.
             ->beforeFork(static fn (): bool => self::database()->close())
@@ -33,9 +44,9 @@ final class Preheat
     }
 
     /** @return \Fiber<void, void, void, void> */
-    private static function load(string $index): \Fiber
+    private static function load(string $index, string $until): \Fiber
     {
-        self::on(self::MOMENT, static function (): void {
+        self::on($until, static function (): void {
             \Fiber::suspend();
         });
         self::on('enable_loading_advanced_cache_dropin', static function (): never {

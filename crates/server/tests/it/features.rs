@@ -231,12 +231,16 @@ fn judge(text: &str, test: &str) -> Result<(), String> {
 
 /// A test of a class or of one that it extends.
 fn php(class: &str, test: &str) -> Result<(), String> {
+    const PACKAGES: [&str; 3] = ["worker", "http-foundation", "symfony"];
     /// More generations than any test class has.
     const GENERATIONS: usize = 4;
     let mut class = class.to_owned();
     for _ in 0..GENERATIONS {
-        let file = root().join("php/worker/tests").join(format!("{class}.php"));
-        let text = fs::read_to_string(file).map_err(|_| format!("there is no class `{class}`"))?;
+        let text = PACKAGES.iter().find_map(|package| {
+            let tests = root().join("php").join(package).join("tests");
+            fs::read_to_string(tests.join(format!("{class}.php"))).ok()
+        });
+        let text = text.ok_or_else(|| format!("there is no class `{class}`"))?;
         match judge_php(&text, test) {
             Some(true) => return Ok(()),
             Some(false) => return Err("it is skipped".to_owned()),
