@@ -17,8 +17,10 @@ fn the_official_kv_package_runs_its_flows_over_every_driver() {
         all.iter().map(|text| (*text).to_owned()).collect()
     });
     let rpc = format!("tcp://{}", free_address());
-    let server = Server::start(Site::new().config(&format!(
-        "version: '3'\nrpc: {{listen: '{rpc}'}}\nstate_dir: state\nkv:\n  \
+    let site = Site::with_worker("app.php");
+    let config = site.read(".rr.yaml");
+    let server = Server::start(site.config(&format!(
+        "{config}rpc: {{listen: '{rpc}'}}\nstate_dir: state\nkv:\n  \
          fast: {{driver: memory}}\n  \
          kept: {{driver: embedded}}\n  \
          far: {{driver: redis, config: {{addrs: ['127.0.0.1:{}']}}}}\n  \
