@@ -15,6 +15,9 @@ use crate::site::{find, find_any};
 /// nginx's processes, whatever the number of PHP's: it never waits.
 const PROCESSES: u16 = 2;
 
+/// Connections that wait for php-fpm by its default; more are refused.
+const BACKLOG: u32 = 511;
+
 /// Answers every request with the body of `hello`.
 pub(crate) struct FromMemory;
 
@@ -279,15 +282,15 @@ daemonize = no
 [bench]
 {user}
 listen = {socket}
-{backlog}
+listen.backlog = {backlog}
 pm = static
 pm.max_children = {workers}
 clear_env = no
 ",
-        backlog = match place.setup().backlog {
-            Some(backlog) => format!("listen.backlog = {backlog}"),
-            None => String::new(),
-        },
+        backlog = place
+            .setup()
+            .backlog
+            .map_or_else(|| place.setup().connections.max(BACKLOG), u32::from,),
         workers = place.setup().children.unwrap_or_else(|| place.workers()),
     );
     let file = place.write("fpm.conf", &configuration)?;

@@ -11,6 +11,9 @@ use crate::error::BenchError;
 use crate::program::Argv;
 use crate::site::{find, own_binary};
 
+/// Calls that wait by default; more are answered 503.
+const QUEUE: u32 = 1024;
+
 /// One way of ours to run an application.
 pub(crate) struct Mode {
     name: &'static str,
@@ -216,6 +219,10 @@ fn start(
     let site = place.site;
     if let Some(keys) = pool.as_object_mut() {
         keys.insert("num_workers".to_owned(), place.workers().into());
+        let connections = place.setup().connections;
+        if connections > QUEUE {
+            keys.insert("max_queue_size".to_owned(), connections.into());
+        }
         if keys.get("mode").is_some() {
             keys.insert("clear_env".to_owned(), false.into());
         } else {
