@@ -22,8 +22,11 @@ fn no_crate_uses_one_that_stands_above_it() {
             .to_string_lossy()
             .into_owned();
         let Some(&place) = order.get(&name) else {
-            // The binary is used by nobody.
-            assert_eq!(name, "cli", "`{name}` is missing in the list of Cargo.toml");
+            // The binary is used by nobody, and what stands in for a crate of others by these.
+            assert!(
+                matches!(&*name, "cli" | "tryhard"),
+                "`{name}` is missing in the list of Cargo.toml"
+            );
             continue;
         };
         seen += 1;
