@@ -16,6 +16,8 @@ COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
 RUN pronghorn extension install
 
 FROM php:8.4-cli-bookworm
+RUN docker-php-ext-install opcache \
+    && mv "$PHP_INI_DIR/php.ini-production" "$PHP_INI_DIR/php.ini"
 COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
 COPY --from=extension /usr/local/lib/pronghorn /usr/local/lib/pronghorn
 COPY php /usr/share/pronghorn/php

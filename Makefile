@@ -7,6 +7,9 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
 TUNED := $(TARGET)/tuned/pronghorn
 
+# The crates with examples in their documentation: rustdoc takes seconds to find none in a crate.
+DOCUMENTED = $(shell grep -rlE '^ *//[/!] ```$$' crates/*/src | cut -d/ -f2 | sort -u | sed 's/^/-p pronghorn-/')
+
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -29,7 +32,8 @@ test: ## Run every test
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension
 	cargo build --bin pronghorn --bin own-server --bin echo-service
-	cargo test --workspace
+	cargo test --workspace --lib --bins --tests --examples
+	cargo test --doc $(DOCUMENTED)
 	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model
 	phpunit -c php/goridge/phpunit.xml.dist
@@ -145,6 +149,7 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 	@scripts/need packages
 	scripts/packages $(TUNED)
 	scripts/test-packages
+	scripts/test-images $(TUNED)
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests

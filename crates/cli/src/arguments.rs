@@ -442,6 +442,10 @@ pub(crate) struct Unit {
     /// The server's binary [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
+    /// A socket that systemd opens at this address, in place of `http.address`; `print` prints its
+    /// unit instead
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) socket: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

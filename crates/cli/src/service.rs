@@ -1,6 +1,7 @@
 //! `service`: a unit for systemd, for those without a package.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::arguments::{Arguments, ServiceCommand, Unit};
@@ -8,19 +9,26 @@ use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
 
 const NAME: &str = "pronghorn.service";
+const SOCKET: &str = "pronghorn.socket";
 const FOLDER: &str = "/etc/systemd/system";
 /// Where the configuration of a machine's server is.
 const CONFIGURATION: &str = "/etc/pronghorn/pronghorn.yaml";
 
 pub(crate) fn run(arguments: &Arguments, command: &ServiceCommand) -> Exit {
     match command {
-        ServiceCommand::Print { unit } => match text(arguments, unit) {
-            Ok(text) => {
-                say(&text);
-                Exit::Done
+        ServiceCommand::Print { unit } => {
+            let text = match &unit.socket {
+                Some(address) => socket(address),
+                None => text(arguments, unit),
+            };
+            match text {
+                Ok(text) => {
+                    say(&text);
+                    Exit::Done
+                }
+                Err(why) => misused(&why),
             }
-            Err(why) => misused(&why),
-        },
+        }
         ServiceCommand::Install { unit, into } => {
             let into = into.as_deref().unwrap_or_else(|| Path::new(FOLDER));
             install(arguments, unit, into)
@@ -29,9 +37,10 @@ pub(crate) fn run(arguments: &Arguments, command: &ServiceCommand) -> Exit {
 }
 
 fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
-    let text = match text(arguments, unit) {
-        Ok(text) => text,
-        Err(why) => return misused(&why),
+    let socket = unit.socket.as_deref().map(socket).transpose();
+    let (text, socket) = match (text(arguments, unit), socket) {
+        (Ok(text), Ok(socket)) => (text, socket),
+        (Err(why), _) | (_, Err(why)) => return misused(&why),
     };
     let file = configuration(arguments);
     if !file.is_file() {
@@ -47,28 +56,62 @@ fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
             unit.user
         ));
     }
-    let path = into.join(NAME);
-    let written = std::fs::File::create_new(&path)
-        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-    match written {
-        Ok(()) => {
-            say(&format!(
-                "wrote {}\n`systemctl daemon-reload && systemctl enable --now pronghorn` starts it, now \
-                 and at each boot\n",
-                path.display()
-            ));
-            Exit::Done
+    let units = [(NAME, Some(text)), (SOCKET, socket)];
+    let units = units.map(|(name, text)| text.map(|text| (into.join(name), text)));
+    for (path, text) in units.iter().flatten() {
+        if let Err(refused) = write(path, text) {
+            return refused;
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => misused(&format!(
+        say(&format!("wrote {}\n", path.display()));
+    }
+    let started = if unit.socket.is_some() {
+        "pronghorn.socket pronghorn.service"
+    } else {
+        "pronghorn"
+    };
+    say(&format!(
+        "`systemctl daemon-reload && systemctl enable --now {started}` starts it, now and at each boot\n"
+    ));
+    Exit::Done
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Exit> {
+    let written = std::fs::File::create_new(path)
+        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => misused(&format!(
             "`{}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
              would be written",
             path.display()
         )),
-        Err(error) => failed(&format!(
+        _ => failed(&format!(
             "`{}` can't be written: {error}\nhint: `sudo pronghorn service install`",
             path.display()
         )),
-    }
+    })
+}
+
+/// The unit of a socket at this address, as people write it.
+fn socket(address: &str) -> Result<String, String> {
+    let wrong = || {
+        format!(
+            "`--socket {}` is no address for systemd\nhint: write `:80` for all addresses, \
+             `127.0.0.1:8080`, or `unix:///run/pronghorn.sock`",
+            address.escape_debug()
+        )
+    };
+    let as_systemd = match address.strip_prefix("unix://") {
+        Some(path) if path.starts_with('/') && word(Path::new(path))? == path => path,
+        Some(_) => return Err(wrong()),
+        None => match address.strip_prefix(':') {
+            Some(port) => port.parse::<u16>().map(|_| port).map_err(|_| wrong())?,
+            None => address
+                .parse::<SocketAddr>()
+                .map(|_| address)
+                .map_err(|_| wrong())?,
+        },
+    };
+    Ok(include_str!("pronghorn.socket").replace("{address}", as_systemd))
 }
 
 fn user_is_missing(name: &str) -> bool {
@@ -129,6 +172,32 @@ fn word(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_one_of_systemds() {
+        for (address, expected) in [
+            (":80", "80"),
+            ("127.0.0.1:8080", "127.0.0.1:8080"),
+            ("[::1]:8080", "[::1]:8080"),
+            ("unix:///run/a.sock", "/run/a.sock"),
+        ] {
+            let unit = socket(address).unwrap();
+            assert!(
+                unit.contains(&format!("\nListenStream={expected}\n")),
+                "{unit}"
+            );
+        }
+        for wrong in [
+            "80",
+            "localhost:80",
+            ":http",
+            "unix://run",
+            "unix:///a\nUser=x",
+            "",
+        ] {
+            assert!(socket(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_path_is_a_word_of_a_unit() {

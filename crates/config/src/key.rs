@@ -45,7 +45,8 @@ pub struct Key<'t, 'a, T> {
     by_fallback: bool,
     secret: bool,
     ours: bool,
-    live: bool,
+    /// None is as the section says.
+    live: Option<bool>,
     roadrunner: Option<(&'static str, &'static str)>,
     differs: Option<(&'static str, &'static str)>,
     not_yet: Option<&'static str>,
@@ -102,7 +103,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
             by_fallback: false,
             secret: secret::is_secret(name),
             ours: false,
-            live: false,
+            live: None,
             roadrunner: None,
             differs: None,
             not_yet: None,
@@ -201,7 +202,13 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
 
     /// A reload applies it.
     pub fn live(mut self) -> Self {
-        self.live = true;
+        self.live = Some(true);
+        self
+    }
+
+    /// A reload leaves it as it is, although it applies the rest of the section.
+    pub fn not_live(mut self) -> Self {
+        self.live = Some(false);
         self
     }
 
@@ -449,7 +456,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         origin: Option<Origin>,
     ) {
         let in_ours = self.table.is_ours();
-        let live = self.live || self.table.is_live();
+        let live = self.live.unwrap_or_else(|| self.table.is_live());
         let zero = match self.zero {
             Zero::Value | Zero::Means(..) => "",
             Zero::Default => "; 0 is the default",

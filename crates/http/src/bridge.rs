@@ -72,7 +72,7 @@ pub struct PoolHandler {
     pub retry: Retry,
     /// Who the workers are, when they are not the server's own user: a file that they name is sent
     /// only if they may read it themselves.
-    pub worker_user: Option<Credentials>,
+    pub worker_user: Option<Arc<Credentials>>,
     /// Of a pool that runs scripts.
     pub scripts: Option<Arc<Scripts>>,
     /// For answers that lead to another path of this server.
@@ -192,6 +192,7 @@ impl PoolHandler {
         {
             response.fields.push("Server-Timing", split.server_timing());
         }
+        response.worker_user.clone_from(&self.worker_user);
         response.on_sent = Some(call);
         response
     }
@@ -326,6 +327,7 @@ impl PoolHandler {
             fields: head.headers,
             body,
             from_application: true,
+            worker_user: None,
             on_sent: None,
         }
     }

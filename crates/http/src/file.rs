@@ -90,9 +90,9 @@ impl Identity {
 pub(crate) async fn open(
     path: PathBuf,
     folders: Arc<[PathBuf]>,
-    user: Option<Credentials>,
+    user: Option<Arc<Credentials>>,
 ) -> Result<(OpenFile, Identity), String> {
-    let opened = tokio::task::spawn_blocking(move || open_now(&path, &folders, user.as_ref()));
+    let opened = tokio::task::spawn_blocking(move || open_now(&path, &folders, user.as_deref()));
     opened.await.map_err(|error| error.to_string())?
 }
 

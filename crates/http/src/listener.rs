@@ -133,6 +133,13 @@ impl Listener {
         })
     }
 
+    /// Leaves the file of its unix socket when it ends.
+    pub fn keep_file(&mut self) {
+        if let Sockets::Unix(_, file) = &mut self.sockets {
+            file.keep();
+        }
+    }
+
     /// Its clients must speak TLS.
     #[must_use]
     pub fn with_tls(mut self, tls: Tls) -> Self {

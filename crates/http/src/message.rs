@@ -8,6 +8,7 @@ use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_h1::{RequestHead, Version, reason};
 use pronghorn_pool::{Loan, Pieces};
+use pronghorn_process::Credentials;
 use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
@@ -264,6 +265,9 @@ pub struct Response {
     /// The application has made it, or it shows a developer what is wrong: its body stands as it
     /// is.
     pub from_application: bool,
+    /// Who the application runs as that has made it, if not as the server: files that it names are
+    /// sent if this user may read them.
+    pub worker_user: Option<Arc<Credentials>>,
     /// What is done when the response is out.
     pub on_sent: Option<Arc<dyn OnSent>>,
 }
@@ -328,6 +332,7 @@ impl Response {
             fields: Fields::new(),
             body,
             from_application: false,
+            worker_user: None,
             on_sent: None,
         }
     }

@@ -138,7 +138,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         spawner: workers.pools.resources().spawner.clone(),
         folder: context.folder.clone(),
         variables: workers.pools.command_variables(),
-        user: context.user.as_ref().map(|(_, user)| user.clone()),
+        user: context.users.of_server().map(|(_, user)| user.clone()),
     };
     let store = context.store.clone();
     let schedules = Schedules::new(schedules, pipelines.clone(), store, surroundings);
@@ -149,7 +149,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         Box::pin(async move { pipelines.reports().await })
     };
     context.health.queues().answer_with(reports);
-    let owner = context.user.as_ref().map(|(_, user)| user.clone());
+    let owner = context.users.of_server().map(|(_, user)| user.clone());
     let spool = Arc::new(Spool::open(std::env::temp_dir(), owner)?);
     let StartedPools { pools, tasks } =
         workers.pools.start(JOBS, &specs(&settings, &spool)).await?;

@@ -33,4 +33,4 @@ pub use service::{
     ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,
     WorkerContext,
 };
-pub use sockets::Sockets;
+pub use sockets::{SYSTEMDS, Sockets};

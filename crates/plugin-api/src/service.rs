@@ -14,7 +14,7 @@ use pronghorn_metrics::Registry;
 use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
-use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUser};
+use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUsers};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -265,8 +265,8 @@ pub struct Context {
     pub rpc: Methods,
     /// Where relative paths begin.
     pub folder: PathBuf,
-    /// As whom workers run, when that is not the server's own user.
-    pub user: Option<WorkerUser>,
+    /// As whom the workers of each pool run.
+    pub users: WorkerUsers,
     /// How the services with workers are.
     pub health: Health,
     /// What is configured, as text.

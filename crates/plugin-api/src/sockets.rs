@@ -3,11 +3,17 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pronghorn_base::lock;
+use pronghorn_process::socket::unix_path;
 
-/// What this process was handed by the one before it, and what the next one will get.
+/// Begins the names under which the next process gets a second duplicate of each socket of
+/// systemd's: what follows is the socket's own name, if that stands for a key of the configuration.
+pub const SYSTEMDS: &str = "systemd:";
+
+/// What this process was handed by the one before it or by systemd, and what the next one will get.
 ///
 /// A socket that is closed resets the connections that wait to be accepted, so none is closed and
 /// opened anew: a service takes those that bear its name, and binds only what is missing.
@@ -18,15 +24,48 @@ pub struct Sockets(Arc<Mutex<State>>);
 struct State {
     inherited: Vec<(String, OwnedFd)>,
     offered: Vec<(String, OwnedFd)>,
+    /// Of unix sockets that systemd listens on after this server, too: their files stay.
+    systemds: Vec<PathBuf>,
+    has_predecessor: bool,
 }
 
 impl Sockets {
     /// With those of the process before.
     pub fn inherited(sockets: Vec<(String, OwnedFd)>) -> Self {
+        let (systemds, inherited): (Vec<_>, Vec<_>) = sockets
+            .into_iter()
+            .partition(|(name, _)| name.starts_with(SYSTEMDS));
+        let paths = systemds.iter().filter_map(|(_, socket)| unix_path(socket));
         Self(Arc::new(Mutex::new(State {
-            inherited: sockets,
-            offered: Vec::new(),
+            systemds: paths.collect(),
+            inherited,
+            offered: systemds,
+            has_predecessor: true,
         })))
+    }
+
+    /// Adds one that systemd has opened, for a service; `name` is its own, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many open files.
+    pub fn add_systemds(&self, service: &str, name: &str, socket: OwnedFd) -> io::Result<()> {
+        self.offer(&format!("{SYSTEMDS}{name}"), &socket)?;
+        let path = unix_path(&socket);
+        let mut state = self.lock();
+        state.systemds.extend(path);
+        state.inherited.push((service.to_owned(), socket));
+        Ok(())
+    }
+
+    /// Whether the file of a unix socket stays when this server ends.
+    pub fn is_systemds(&self, path: &Path) -> bool {
+        self.lock().systemds.iter().any(|known| known == path)
+    }
+
+    /// Whether another process still serves what was inherited.
+    pub fn has_predecessor(&self) -> bool {
+        self.lock().has_predecessor
     }
 
     /// Those of this name, in the order in which they were offered. Whoever takes one that it has

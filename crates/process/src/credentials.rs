@@ -76,6 +76,11 @@ impl Credentials {
         self.uid
     }
 
+    /// Whether this is the user who may do everything.
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
     /// Whether this is who the process runs as already.
     pub fn is_current(&self) -> bool {
         self.uid == nix::unistd::geteuid().as_raw() && self.gid == nix::unistd::getegid().as_raw()

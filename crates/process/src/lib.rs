@@ -7,12 +7,14 @@
 //! - [`Zygote`]: a process that forks children of this one.
 //! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes
 //!   talk.
+//! - [`activation`]: listening sockets that were open before this process.
 //! - [`Credentials`]: the user that a child runs as.
 //! - [`mod@file`]: what only Linux can do with files.
 //!
 //! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only
 //! crate with `unsafe`: what a child does between fork and exec.
 
+pub mod activation;
 pub mod cpus;
 mod credentials;
 pub mod file;

@@ -15,6 +15,8 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::spawner::{FIRST_OWN, reserve_passed};
+
 /// A longer message is cut: the reason of a failure, the names of sockets.
 const LONGEST: usize = 16 << 10;
 /// The most that the kernel passes with one message (`SCM_MAX_FD`).
@@ -50,10 +52,12 @@ impl Link {
             return None;
         }
         // A duplicate, because whoever passed the number may believe that it stays open.
-        let own = rustix::io::fcntl_dupfd_cloexec(borrowed, 3).ok()?;
+        let own = rustix::io::fcntl_dupfd_cloexec(borrowed, FIRST_OWN).ok()?;
         #[expect(unsafe_code, reason = "taking over what exec passed on")]
         // SAFETY: a link that was inherited has no other owner in this process.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
+        // What comes over the link must not get the numbers at which workers have their pipes.
+        reserve_passed().ok()?;
         Some(Self(own))
     }
 

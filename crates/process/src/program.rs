@@ -9,6 +9,7 @@ use std::process::Command;
 
 use rustix::process::Pid;
 
+use crate::activation::VARIABLES;
 use crate::link::Link;
 use crate::process::Process;
 use crate::spawner::{close_on_exec_from, put_at, reserve_passed};
@@ -33,6 +34,7 @@ impl Program {
     /// Looks at how this process was called. `folder` is the current one as a person names it: a
     /// link in it is followed anew by what is started.
     pub fn of_this_process(folder: PathBuf) -> io::Result<Self> {
+        reserve_passed()?;
         let mut args = std::env::args_os();
         let name = args.next().unwrap_or_default();
         let itself = std::env::current_exe()?;
@@ -60,7 +62,7 @@ impl Program {
 
     /// Whether a variable is about the start itself, and nothing for children.
     pub fn is_private(variable: &std::ffi::OsStr) -> bool {
-        variable == VARIABLE
+        variable == VARIABLE || VARIABLES.iter().any(|private| variable == *private)
     }
 
     /// Starts it beside this process, with the same standard streams. It gets no descriptor but

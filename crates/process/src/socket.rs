@@ -1,9 +1,10 @@
 //! Binding sockets, where every way that it fails says what is in the way and what to do; failures
 //! of accepting.
 
+use std::ffi::OsStr;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -89,6 +90,8 @@ impl BindError {
 pub struct SocketFile {
     path: PathBuf,
     ours: AtomicBool,
+    /// Nobody removes it.
+    kept: bool,
 }
 
 impl SocketFile {
@@ -97,7 +100,13 @@ impl SocketFile {
         Self {
             path: path.to_owned(),
             ours,
+            kept: false,
         }
+    }
+
+    /// Whoever has opened the socket, and goes on with it after this process, removes the file.
+    pub fn keep(&mut self) {
+        self.kept = true;
     }
 
     pub fn path(&self) -> &Path {
@@ -105,7 +114,7 @@ impl SocketFile {
     }
 
     pub fn is_ours(&self) -> bool {
-        self.ours.load(Ordering::Relaxed)
+        !self.kept && self.ours.load(Ordering::Relaxed)
     }
 
     /// Whether it is this process that removes it: not while an inherited socket still belongs to
@@ -134,13 +143,46 @@ pub struct Access {
 }
 
 impl Access {
-    /// `owner`, or this process's user, and nobody else.
-    pub fn only(owner: Option<&Credentials>) -> Self {
-        Self {
-            mode: 0o700,
-            uid: owner.map(Credentials::uid),
-            gid: owner.map(Credentials::gid),
+    /// These users and nobody else; `None` is this process's own. A file has one owner: where there
+    /// are several users, everybody may connect, and [`Admitted`] looks at each who does.
+    pub fn only(users: &[Option<Credentials>]) -> Self {
+        match users {
+            [] | [None] => Self {
+                mode: 0o700,
+                uid: None,
+                gid: None,
+            },
+            [Some(owner)] => Self {
+                mode: 0o700,
+                uid: Some(owner.uid()),
+                gid: Some(owner.gid()),
+            },
+            _ => Self {
+                mode: 0o777,
+                uid: None,
+                gid: None,
+            },
         }
+    }
+}
+
+/// The users who may use a unix socket that has the permissions of [`Access::only`], root always.
+#[derive(Debug, Clone)]
+pub struct Admitted(Vec<u32>);
+
+impl Admitted {
+    pub fn only(users: &[Option<Credentials>]) -> Self {
+        let own = nix::unistd::geteuid().as_raw();
+        let users = users.iter();
+        let mut admitted = vec![0, own];
+        admitted.extend(users.map(|user| user.as_ref().map_or(own, Credentials::uid)));
+        Self(admitted)
+    }
+
+    /// Whether whoever has connected may stay.
+    pub fn has(&self, guest: impl AsFd) -> bool {
+        let peer = rustix::net::sockopt::socket_peercred(guest);
+        peer.is_ok_and(|peer| self.0.contains(&peer.uid.as_raw()))
     }
 }
 
@@ -153,19 +195,18 @@ pub fn open_unix(
     inherited: &mut Vec<OwnedFd>,
 ) -> Result<(UnixListener, SocketFile), BindError> {
     let is_there = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let bound_here = |socket: &mut OwnedFd| {
-        let bound = getsockname(socket).map(SocketAddrUnix::try_from);
-        bound.is_ok_and(|bound| {
-            let bound = bound.ok();
-            let here = bound.as_ref().and_then(SocketAddrUnix::path_bytes);
-            here == Some(path.as_os_str().as_bytes())
-        })
-    };
+    let bound_here = |socket: &mut OwnedFd| unix_path(socket).is_some_and(|bound| bound == path);
     let found = inherited.extract_if(.., bound_here).last();
     match found {
         Some(socket) if is_there() => Ok((socket.into(), SocketFile::new(path, false))),
         _ => Ok((bind_unix(path, access)?, SocketFile::new(path, true))),
     }
+}
+
+/// Where a unix socket is bound, if it is one that has a path.
+pub fn unix_path(socket: impl AsFd) -> Option<PathBuf> {
+    let bound = SocketAddrUnix::try_from(getsockname(socket).ok()?).ok()?;
+    Some(OsStr::from_bytes(bound.path_bytes()?).into())
 }
 
 /// Takes the inherited sockets that listen on one of these addresses; port 0 stands for that of the
@@ -178,7 +219,8 @@ pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<T
             return false;
         };
         let wanted = addresses.iter_mut().find(|address| {
-            address.ip() == bound.ip() && (address.port() == 0 || address.port() == bound.port())
+            is_same_ip(address.ip(), bound.ip())
+                && (address.port() == 0 || address.port() == bound.port())
         });
         wanted.is_some_and(|address| {
             *address = bound;
@@ -187,6 +229,11 @@ pub fn bound_to(addresses: &[SocketAddr], inherited: &mut Vec<OwnedFd>) -> Vec<T
     };
     let taken = inherited.extract_if(.., bound_there);
     taken.map(TcpListener::from).collect()
+}
+
+/// Every address of the machine is one, with IPv6 or without.
+fn is_same_ip(one: IpAddr, other: IpAddr) -> bool {
+    one == other || one.is_unspecified() && other.is_unspecified()
 }
 
 /// Listens on a unix socket. Makes the folder if it can, and removes a socket that nobody listens

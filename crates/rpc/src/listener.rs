@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 
 use pronghorn_config::{Address, Endpoint};
 use pronghorn_process::Credentials;
-use pronghorn_process::socket::{Access, BindError, SocketFile, bound_to, open_unix};
+use pronghorn_process::socket::{Access, Admitted, BindError, SocketFile, bound_to, open_unix};
 use thiserror::Error;
 
 /// A bound socket. A unix socket's file is removed with it.
@@ -21,7 +21,7 @@ pub struct Listener {
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener, SocketFile),
+    Unix(UnixListener, SocketFile, Admitted),
 }
 
 /// Why a [`Listener`] can't be bound. The operator's to mend.
@@ -40,26 +40,26 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Binds. Port 0 takes any free port. `owner`, or this process's user, may connect to a unix
-    /// socket.
+    /// Binds. Port 0 takes any free port. These users may connect to a unix socket; `None` is this
+    /// process's.
     ///
     /// Looks a name up, which blocks.
-    pub fn bind(endpoint: &Endpoint, owner: Option<&Credentials>) -> Result<Self, ListenError> {
-        Self::open(endpoint, owner, Vec::new())
+    pub fn bind(endpoint: &Endpoint, users: &[Option<Credentials>]) -> Result<Self, ListenError> {
+        Self::open(endpoint, users, Vec::new())
     }
 
     /// The same, but takes one of these sockets if it listens there already.
     pub fn open(
         endpoint: &Endpoint,
-        owner: Option<&Credentials>,
+        users: &[Option<Credentials>],
         mut inherited: Vec<OwnedFd>,
     ) -> Result<Self, ListenError> {
         match endpoint {
             Endpoint::Unix(path) => {
-                let (socket, file) = open_unix(path, Access::only(owner), &mut inherited)?;
+                let (socket, file) = open_unix(path, Access::only(users), &mut inherited)?;
                 Ok(Self {
                     was_inherited: !file.is_ours(),
-                    socket: Socket::Unix(socket, file),
+                    socket: Socket::Unix(socket, file, Admitted::only(users)),
                     endpoint: endpoint.clone(),
                 })
             }
@@ -82,6 +82,13 @@ impl Listener {
         }
     }
 
+    /// Leaves the file of a unix socket when it ends.
+    pub fn keep_file(&mut self) {
+        if let Socket::Unix(_, file, _) = &mut self.socket {
+            file.keep();
+        }
+    }
+
     /// Where it listens: as it was asked for, with the port that was given.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
@@ -101,7 +108,7 @@ impl Listener {
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket, _) => socket.as_fd(),
+            Socket::Unix(socket, ..) => socket.as_fd(),
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
+use pronghorn_base::LogThrottle;
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_process::socket::{
-    AFTER_FAILED_ACCEPT, BindError, SocketFile, is_about_the_connection,
+    AFTER_FAILED_ACCEPT, Admitted, BindError, SocketFile, is_about_the_connection,
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -137,6 +138,7 @@ enum Door {
     Unix(
         UnixListener,
         #[expect(dead_code, reason = "removes the file when dropped")] Arc<SocketFile>,
+        Admitted,
     ),
 }
 
@@ -149,10 +151,11 @@ impl Door {
     fn new(socket: Socket) -> io::Result<(Self, Weak<SocketFile>)> {
         Ok(match socket {
             Socket::Tcp(socket) => (Self::Tcp(TcpListener::from_std(socket)?), Weak::new()),
-            Socket::Unix(socket, file) => {
+            Socket::Unix(socket, file, admitted) => {
                 let file = Arc::new(file);
                 let weak = Arc::downgrade(&file);
-                (Self::Unix(UnixListener::from_std(socket)?, file), weak)
+                let listener = UnixListener::from_std(socket)?;
+                (Self::Unix(listener, file, admitted), weak)
             }
         })
     }
@@ -167,13 +170,28 @@ impl Door {
                 _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive); // a dead caller is only noticed later
                 Ok((Guest::Tcp(stream), peer.to_string()))
             }
-            Self::Unix(listener, _) => {
-                let (stream, _) = listener.accept().await?;
+            Self::Unix(listener, _, admitted) => {
+                let stream = loop {
+                    let (stream, _) = listener.accept().await?;
+                    if admitted.has(&stream) {
+                        break stream;
+                    }
+                    refuse(&stream);
+                };
                 let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
                 let peer = pid.map_or_else(|| "a process".to_owned(), |pid| format!("pid {pid}"));
                 Ok((Guest::Unix(stream), peer))
             }
         }
+    }
+}
+
+/// Somebody else's process: its connection is closed.
+fn refuse(stream: &UnixStream) {
+    static REFUSED: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+    if let Some(connections) = REFUSED.should_log() {
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        tracing::warn!(target: "rpc", connections, uid, "refused: the user is none of the workers'");
     }
 }
 
@@ -272,7 +290,7 @@ mod tests {
     #[tokio::test]
     async fn one_connection_too_many_is_closed_and_room_is_used_again() {
         let host = Some("127.0.0.1".to_owned());
-        let listener = Listener::bind(&Endpoint::Tcp(Address { host, port: 0 }), None).unwrap();
+        let listener = Listener::bind(&Endpoint::Tcp(Address { host, port: 0 }), &[]).unwrap();
         let Endpoint::Tcp(Address { port, .. }) = *listener.endpoint() else {
             panic!("bound to TCP");
         };

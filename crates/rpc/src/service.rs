@@ -77,8 +77,13 @@ impl Service for Rpc {
                 Endpoint::Unix(path) => Endpoint::Unix(context.folder.join(path)),
                 tcp @ Endpoint::Tcp(_) => tcp,
             };
-            let owner = context.user.as_ref().map(|(_, credentials)| credentials);
-            let listener = Listener::open(&listen, owner, context.sockets.take("rpc"))?;
+            let users = context.users.all();
+            let mut listener = Listener::open(&listen, &users, context.sockets.take("rpc"))?;
+            if let Endpoint::Unix(path) = &listen
+                && context.sockets.is_systemds(path)
+            {
+                listener.keep_file();
+            }
             let endpoint = listener.endpoint().clone();
             let address = endpoint.to_string();
             if listener.is_exposed() {
@@ -91,6 +96,9 @@ impl Service for Rpc {
             context.sockets.offer("rpc", listener.socket())?;
             let for_workers = listener.endpoint_for_workers();
             let server = Server::start(listener, context.rpc)?;
+            if !context.sockets.has_predecessor() {
+                server.open(); // workers call from their first line on
+            }
             tracing::debug!(target: "rpc", address, "listening");
             context.readiness.answer_with(|| Ok(()));
             Ok(Box::new(Serving {

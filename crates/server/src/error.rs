@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use pronghorn_workers::{OnInitError, UserError};
 
+use crate::activation::Unclaimed;
+
 /// A start that failed. Nothing is left running.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -19,6 +21,14 @@ pub enum StartError {
     Nothing,
     #[error(transparent)]
     User(#[from] UserError),
+    /// The operator's: systemd starts the server as root, and nobody has said as whom workers run.
+    #[error(
+        "systemd starts this server as root, and its workers would be root as well: whoever breaks \
+         into the application becomes root\nhint: write `User=www-data` into the unit, or \
+         `server: {{user: www-data}}` into the configuration, or another unprivileged user who can \
+         read the application; `server: {{allow_root: true}}` allows root"
+    )]
+    Root,
     /// The operator's: `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),
@@ -28,6 +38,8 @@ pub enum StartError {
     /// The application's: `server.on_init`, with `exit_on_error`.
     #[error("`server.on_init` failed")]
     OnInit(#[from] OnInitError),
+    #[error(transparent)]
+    Unclaimed(#[from] Unclaimed),
     /// What a service says of itself.
     #[error("{name}: {source}")]
     Service {

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activation;
 mod admin;
 mod control;
 mod error;
@@ -25,6 +26,7 @@ mod state;
 mod status;
 mod upgrade;
 
+pub use activation::{Unclaimed, overrides};
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
 pub use kept::reports_of;

@@ -13,13 +13,11 @@ use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
-use pronghorn_workers::{
-    Launch, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUser, look_up_user,
-};
+use pronghorn_workers::{Launch, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUsers};
 use tokio::runtime::Builder;
 
 use crate::VERSION;
-use crate::server::{WORKERS_OF_ROOT, run_as_root};
+use crate::server::{WORKERS_OF_ROOT, run_as_root, worker_users};
 use crate::settings::Settings;
 
 /// What of this machine is not as the settings say: users, certificates, folders, sockets, programs
@@ -32,18 +30,16 @@ pub fn look(
     environment: &[(OsString, OsString)],
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let server = &settings.server;
-    let user = match look_up_user(server.user.as_deref(), server.group.as_deref()) {
-        Ok(user) => Some(user),
-        Err(UserError::Unknown(error)) => {
-            findings.push(Finding::missing(
-                "server.user",
-                format!("names nobody: {error}"),
-                "name another one, or add it: `useradd --system --no-create-home NAME`",
-            ));
+    let users = match worker_users(settings) {
+        Ok(users) => Some(users),
+        // Somebody else may check than starts it.
+        Err(error) if error.is_about_us => None,
+        Err(UserError {
+            key, what, hint, ..
+        }) => {
+            findings.push(Finding::missing(key, what, hint));
             None
         }
-        Err(_) => None,
     };
     if run_as_root(settings) {
         let (message, hint) = WORKERS_OF_ROOT;
@@ -63,7 +59,7 @@ pub fn look(
     if settings.pools().next().is_some()
         && let Ok(runtime) = Builder::new_current_thread().enable_all().build()
     {
-        let found = runtime.block_on(look_at_pools(settings, folder, environment, user.as_ref()));
+        let found = runtime.block_on(look_at_pools(settings, folder, environment, users.as_ref()));
         findings.extend(found.into_iter().flatten());
         // A question that was given up leaves nothing to wait for.
         runtime.shutdown_background();
@@ -101,15 +97,15 @@ async fn look_at_pools(
     settings: &Settings,
     folder: &Path,
     environment: &[(OsString, OsString)],
-    user: Option<&Option<WorkerUser>>,
+    users: Option<&WorkerUsers>,
 ) -> Option<Vec<Finding>> {
     let server = &settings.server;
     let spawner = Spawner::start().ok()?;
     let spool = Arc::new(Spool::open(std::env::temp_dir(), None).ok()?);
     let mut findings = Vec::new();
-    let may_ask = user.is_some();
+    let may_ask = users.is_some();
     let resources = PoolResources {
-        user: user.cloned().flatten(),
+        users: users.cloned().unwrap_or_default(),
         folder: folder.to_owned(),
         variables: Vec::new(),
         spawner,

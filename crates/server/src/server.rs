@@ -15,11 +15,12 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
+use pronghorn_process::activation::Activated;
 use pronghorn_rpc::WorkerMethods;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
-    IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, Versions, Watch,
-    Watching, WorkerUser, default_io_threads, look_up_user, run_on_init,
+    IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, UserError, Versions,
+    Watch, Watching, WorkerUsers, default_io_threads, run_on_init,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ use crate::error::StartError;
 use crate::renewal::Source;
 use crate::settings::{EndureSettings, Settings};
 use crate::upgrade::{Predecessor, Word};
-use crate::{incidents, reports, rpc, state};
+use crate::{activation, incidents, reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
@@ -55,6 +56,8 @@ pub struct Plan {
     pub source: Option<Source>,
     /// What the command line will steer it by.
     pub control: Control,
+    /// Sockets that systemd has opened for this process.
+    pub activated: Vec<Activated>,
 }
 
 /// A server that serves.
@@ -117,8 +120,12 @@ impl Server {
         mut predecessor: Option<Predecessor>,
     ) -> Result<Self, StartError> {
         if run_as_root(&plan.settings) {
-            let (message, hint) = WORKERS_OF_ROOT;
-            tracing::warn!(target: "server", hint, "`server.user` {message}");
+            if plan.development || is_roadrunners(&plan.configuration) || !is_service() {
+                let (message, hint) = WORKERS_OF_ROOT;
+                tracing::warn!(target: "server", hint, "`server.user` {message}");
+            } else {
+                return Err(StartError::Root);
+            }
         }
         let source = plan.source.take();
         let configuration = Configuration::default();
@@ -171,6 +178,7 @@ impl Server {
             environment,
             development,
             configuration,
+            activated,
             ..
         } = plan;
         if !settings
@@ -180,10 +188,8 @@ impl Server {
         {
             return Err(StartError::Nothing);
         }
-        let user = look_up_user(
-            settings.server.user.as_deref(),
-            settings.server.group.as_deref(),
-        )?;
+        let users = worker_users(&settings)?;
+        activation::share(activated, &settings, &folder, &self.sockets)?;
         let watching = settings.reload.map(|services| {
             let services = services.into_iter();
             services
@@ -214,7 +220,7 @@ impl Server {
             shutdown: self.shutdown.clone(),
             rpc: Methods::default(),
             folder,
-            user,
+            users,
             health: self.health.clone(),
             configuration: self.configuration.clone(),
             caches: Caches::default(),
@@ -296,16 +302,16 @@ impl Server {
             development,
             incidents,
         } = setting;
-        let (folder, user) = (&context.folder, context.user.as_ref());
-        let relay = self.relay_listener(&server, folder, user)?;
+        let (folder, users) = (&context.folder, &context.users);
+        let relay = self.relay_listener(&server, folder, users)?;
         if let Some(on_init) = &server.on_init {
-            let user = user.map(|(_, user)| user);
+            let user = users.of_server().map(|(_, user)| user);
             run_on_init(on_init, &self.spawner, folder, &environment, user).await?;
         }
         let (methods, calls) = WorkerMethods::start(&context.rpc);
         let services = self.services.iter();
         let resources = PoolResources {
-            user: user.cloned(),
+            users: users.clone(),
             folder: folder.clone(),
             variables: services
                 .flat_map(|(_, service)| service.variables())
@@ -380,15 +386,14 @@ impl Server {
         &self,
         server: &ServerSettings,
         folder: &Path,
-        user: Option<&WorkerUser>,
+        users: &WorkerUsers,
     ) -> Result<Option<Arc<RelayListener>>, StartError> {
         let address = match &server.relay {
             RelayAddress::Pipes => return Ok(None),
             RelayAddress::Unix(path) => RelaySocket::Unix(folder.join(path)),
             RelayAddress::Tcp(address) => RelaySocket::Tcp(*address),
         };
-        let owner = user.map(|(_, credentials)| credentials);
-        let listener = RelayListener::open(&address, owner, self.sockets.take(RELAY))?;
+        let listener = RelayListener::open(&address, &users.all(), self.sockets.take(RELAY))?;
         self.sockets.offer(RELAY, listener.socket())?;
         Ok(Some(Arc::new(listener)))
     }
@@ -489,13 +494,39 @@ pub(crate) const WORKERS_OF_ROOT: (&str, &str) = (
     "is not set, and the server runs as root: its workers run as root, too, and whoever breaks \
      into the application becomes root",
     "write `server: {user: www-data}`, or another unprivileged user who can read the application, \
-     or start the server as such a user; `user: root` turns this warning off",
+     or start the server as such a user; `server: {allow_root: true}` turns this warning off. Where \
+     systemd starts it, the server does not start so",
 );
 
 /// Whether workers run as root and nobody has asked for that.
 pub(crate) fn run_as_root(settings: &Settings) -> bool {
     settings.server.user.is_none()
+        && !settings.server.allow_root
         && rustix::process::geteuid().is_root()
-        // Those at addresses are somebody else's.
-        && settings.pools().any(|(_, pool)| pool.settings.addresses().is_empty())
+        && settings.pools().any(|(_, pool)| {
+            // Those at addresses are somebody else's.
+            pool.settings.common.user.is_none() && pool.settings.addresses().is_empty()
+        })
+}
+
+/// Whether this is a service of the machine: a unit of systemd's, which has `User=`. A container
+/// and a terminal are none.
+fn is_service() -> bool {
+    let started = std::env::var("SYSTEMD_EXEC_PID");
+    started.is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
+/// Whether the configuration is RoadRunner's, which is to serve as it is.
+fn is_roadrunners(configuration: &[PathBuf]) -> bool {
+    let main = configuration.first();
+    main.is_some_and(|file| pronghorn_config::is_roadrunners(file))
+}
+
+/// # Errors
+///
+/// When one of the users that workers are to have is none, or may not be had.
+pub(crate) fn worker_users(settings: &Settings) -> Result<WorkerUsers, UserError> {
+    let pools = settings.pools();
+    let pools = pools.map(|(_, pool)| (pool.section, pool.name, pool.settings));
+    WorkerUsers::look_up(&settings.server, pools)
 }

@@ -16,11 +16,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use pronghorn_plugin_api::{Handover, Sockets};
+use pronghorn_plugin_api::{Handover, SYSTEMDS, Sockets};
+use pronghorn_process::activation::{ActivatedPlace, place};
 use pronghorn_process::{Exit, Link, Process, Program, Signal, WatchedLink};
 use thiserror::Error;
 use tokio::time::timeout;
 
+use crate::activation::overrides;
 use crate::server::Server;
 use crate::settings::UpgradeChoice;
 
@@ -67,6 +69,12 @@ impl Predecessor {
         })
     }
 
+    /// What the names of systemd's sockets set in that process, as overrides.
+    pub fn overrides(&self) -> Vec<String> {
+        let named: Vec<_> = self.sockets.iter().filter_map(named_place).collect();
+        overrides(named.iter().map(|(name, place)| (*name, place)))
+    }
+
     /// Says why this process does not take over.
     pub fn tell_failure(&self, why: &str) {
         _ = self.link.send(&format!("{FAILED} {why}"), &[]); // then it sees the end alone
@@ -91,6 +99,10 @@ impl Predecessor {
             _ => Ok(Word::TakeOver),
         }
     }
+}
+
+fn named_place((name, socket): &(String, OwnedFd)) -> Option<(&str, ActivatedPlace)> {
+    Some((name.strip_prefix(SYSTEMDS)?, place(socket.as_fd()).ok()?))
 }
 
 /// Why the old process goes on.

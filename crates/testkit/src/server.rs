@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -244,8 +245,40 @@ impl Server {
         })
     }
 
+    /// Starts it as systemd does for a socket that it has opened, of this name.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_activated(site: Site, socket: impl Into<OwnedFd>, name: &str) -> Self {
+        const PASS: &str = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", PASS, "sh"]).arg(binary());
+        command.env("LISTEN_FDNAMES", name);
+        let stdin = Stdio::from(socket.into());
+        Self::start_fed(
+            command,
+            stdin,
+            site,
+            &["serve"],
+            Signal::TERM,
+            |_, stderr| served_at(stderr),
+        )
+    }
+
     fn start_called(
+        command: Command,
+        site: Site,
+        arguments: &[&str],
+        stop: Signal,
+        greeted: impl Fn(&str, &str) -> Option<SocketAddr>,
+    ) -> Self {
+        Self::start_fed(command, Stdio::null(), site, arguments, stop, greeted)
+    }
+
+    fn start_fed(
         mut command: Command,
+        stdin: Stdio,
         site: Site,
         arguments: &[&str],
         stop: Signal,
@@ -260,7 +293,9 @@ impl Server {
             .filter(|two| matches!(two[0], "-c" | "-w"));
         let status = std::iter::once(["status"].as_slice()).chain(named);
         let status: Vec<&str> = status.flatten().copied().collect();
-        let (mut child, stdout, stderr) = spawn(on_site(command, &site, &mark));
+        let mut command = on_site(command, &site, &mark);
+        command.stdin(stdin);
+        let (mut child, stdout, stderr) = spawn(command);
         let start = Instant::now();
         let mut asked = ASKING;
         let address = loop {

@@ -27,5 +27,5 @@ pub use pools::{
 };
 pub use settings::{OnInit, RelayAddress, ServerSettings};
 pub use start::Start;
-pub use user::{UserError, WorkerUser, look_up as look_up_user};
+pub use user::{UserError, WorkerUser, WorkerUsers};
 pub use watching::{Watch, Watching};

@@ -23,7 +23,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use crate::launch::Launch;
 use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
 use crate::start::Start;
-use crate::user::WorkerUser;
+use crate::user::WorkerUsers;
 
 /// The name of the pool that a command means where it names none.
 pub const DEFAULT_POOL: &str = "default";
@@ -41,7 +41,7 @@ const ORDERS: usize = 16;
 /// What the pools of all services have in common, for as long as the server runs.
 #[derive(Clone, Debug)]
 pub struct PoolResources {
-    pub user: Option<WorkerUser>,
+    pub users: WorkerUsers,
     /// Where workers run and relative paths begin.
     pub folder: PathBuf,
     /// By which workers find the server's services.

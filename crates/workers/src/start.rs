@@ -24,6 +24,7 @@ use crate::settings::{
     MAX_WORKERS, Mode, PoolSettings, RelayAddress, Runner, ServerSettings, SpawnChoice,
     WorkerSettings,
 };
+use crate::user::WorkerUser;
 
 /// Of a pool in which each call gets a fresh worker, one serves and one is ready.
 const DEBUG_WORKERS: usize = 2;
@@ -108,6 +109,11 @@ impl Start<'_> {
         }
     }
 
+    /// Who the workers are, if not the server's own user.
+    fn user(&self) -> Option<&WorkerUser> {
+        self.resources.users.of_pool(self.spec.name)
+    }
+
     fn programs(&self) -> ProgramLauncher {
         let mut environment = self.passed_environment();
         self.name_user(&mut environment);
@@ -119,7 +125,7 @@ impl Start<'_> {
         ProgramLauncher {
             spawner: self.resources.spawner.clone(),
             environment,
-            user: self.resources.user.as_ref().map(|(_, user)| user.clone()),
+            user: self.user().map(|(_, user)| user.clone()),
             spool: self.spec.spool.clone(),
             homes: self
                 .resources
@@ -184,7 +190,7 @@ impl Start<'_> {
             argv: Vec::new(),
             env: Vec::new(),
             cwd: self.resources.folder.clone(),
-            user: self.resources.user.clone(),
+            user: self.user().cloned(),
             boot_timeout: kept.boot_timeout,
             warmup: self.spec.warmup.clone(),
             stream_timeout: self.spec.settings.common.stream_timeout,
@@ -357,7 +363,7 @@ impl Start<'_> {
     /// `USER` and `HOME` from the account, whatever the server was started with, as php-fpm does
     /// it.
     fn name_user(&self, environment: &mut Vec<(OsString, OsString)>) {
-        let user = self.resources.user.as_ref().map(|(_, user)| user.clone());
+        let user = self.user().map(|(_, user)| user.clone());
         if let Some(user) = user.or_else(Credentials::current) {
             set(environment, "USER", user.name());
             set(environment, "HOME", user.home());
@@ -415,7 +421,7 @@ impl Start<'_> {
         let is_there = |wanted: &str| environment.iter().any(|(name, _)| name == wanted);
         // A worker that we only start keeps what the server was given.
         if self.spec.settings.mode() == Mode::Classic
-            || self.resources.user.is_some()
+            || self.user().is_some()
             || !(is_there("USER") && is_there("HOME"))
         {
             self.name_user(&mut environment);

@@ -76,6 +76,11 @@ fn deploy() {
 }
 
 #[test]
+fn troubleshooting() {
+    follow("docs/guide/troubleshooting.md", Site::new());
+}
+
+#[test]
 fn from_roadrunner() {
     follow("docs/migration/from-roadrunner.md", Site::new());
 }

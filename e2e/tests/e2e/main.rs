@@ -61,6 +61,7 @@ mod routes;
 mod script_security;
 mod secure;
 mod sendfile;
+mod service;
 mod sessions;
 mod start;
 #[path = "../extensions/started.rs"]

@@ -14,7 +14,7 @@ const NOBODY: u32 = 65_534;
 const WORKER: &str = r"<?php
 require __DIR__ . '/sdk/autoload.php';
 Pronghorn\serve(function (Pronghorn\Request $request): mixed {
-    switch ($request->path) {
+    switch (preg_replace('~^/(daemon|tape)(?=/)~', '', $request->path)) {
         case '/who':
             return posix_geteuid() . ' ' . posix_getegid() . ' ' . implode(' ', posix_getgroups());
         case '/upload':
@@ -29,6 +29,8 @@ Pronghorn\serve(function (Pronghorn\Request $request): mixed {
             return strlen($request->body()) . ' ' . md5($request->body());
         case '/file':
             return Pronghorn\Response::file(__DIR__ . '/' . $request->query()['name']);
+        case '/sendfile':
+            return new Pronghorn\Response('', 200, ['X-Sendfile' => __DIR__ . '/' . $request->query()['name']]);
     }
     return 'Hello';
 });
@@ -184,4 +186,173 @@ fn user_and_home_are_those_of_the_workers_user() {
         ),
     );
     assert_eq!(told(Server::start(site), "worker"), expected);
+}
+
+/// Three pools: as `server.user` says, of a user of its own, and of a group of its own.
+fn site_of_three(listen: &str) -> Site {
+    let site = site();
+    site.write(
+        "worker.php",
+        &WORKER.replace(
+            "return 'Hello'",
+            "return Pronghorn\\Rpc::connect()->call('rpc.Version', true)",
+        ),
+    );
+    site.file("daemons", "for daemon").config(&format!(
+        "version: '3'\nserver: {{command: php worker.php, user: nobody}}\n\
+         rpc: {{listen: '{listen}'}}\n\
+         http:\n  address: 127.0.0.1:0\n  uploads: {{dir: uploads}}\n  middleware: [sendfile]\n  \
+         pool: {{num_workers: 1}}\n  pools:\n    \
+         daemon: {{num_workers: 1, user: daemon}}\n    \
+         tape: {{num_workers: 1, group: tape}}\n  routes:\n    \
+         - {{path: /daemon/*, pool: daemon}}\n    \
+         - {{path: /tape/*, pool: tape}}\n"
+    ))
+}
+
+#[test]
+fn each_pool_has_a_user_and_a_group() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for listen in ["unix://rpc.sock", "tcp://127.0.0.1:0"] {
+        let site = site_of_three(listen);
+        let daemons = site.path("daemons");
+        chown(&daemons, Some(1), Some(1)).unwrap();
+        set_permissions(&daemons, Permissions::from_mode(0o400)).unwrap();
+        let mut server = Server::start(site);
+        for _ in ["started", "upgraded"] {
+            let who = |path: &str| server.get(path).text();
+            assert!(who("/who").starts_with("65534 65534"), "{}", who("/who"));
+            assert!(
+                who("/daemon/who").starts_with("1 1"),
+                "{}",
+                who("/daemon/who")
+            );
+            assert!(
+                who("/tape/who").starts_with("65534 26"),
+                "{}",
+                who("/tape/who")
+            );
+            for path in ["/", "/daemon/", "/tape/"] {
+                assert_eq!(who(path), "2025.1.15", "{path} over {listen}");
+            }
+            // What is made for a worker is its user's.
+            let upload = |path: &str| {
+                let body = "--X\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--X--\r\n";
+                let type_ = "multipart/form-data; boundary=X";
+                server.post(path, type_, body).text()
+            };
+            assert!(upload("/upload").starts_with("65534 600 "));
+            assert!(upload("/daemon/upload").starts_with("1 600 "));
+            let large = |path: &str| {
+                let body = vec![b'a'; 1_000_000];
+                server.post(path, "application/octet-stream", body).text()
+            };
+            let expected = "1000000 7707d6ae4e027c70eea2a935c2296f21";
+            assert_eq!(
+                [large("/body"), large("/daemon/body")],
+                [expected, expected]
+            );
+            // And what it may not read is not sent for it.
+            assert_eq!(server.get("/daemon/file?name=daemons").text(), "for daemon");
+            assert_eq!(server.get("/file?name=daemons").status, 500);
+            assert_eq!(
+                server.get("/daemon/sendfile?name=daemons").text(),
+                "for daemon"
+            );
+            assert_eq!(server.get("/sendfile?name=daemons").status, 404);
+            server.upgrade();
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_stranger_may_not_call_what_several_users_may() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let server = Server::start(site_of_three("unix://rpc.sock"));
+    let call = "require 'sdk/goridge/autoload.php'; \
+                echo Pronghorn\\Rpc::connect('unix://rpc.sock')->call('rpc.Version', true);";
+    let call_as = |user: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--clear-groups", "php", "-r", call]);
+        let said = command
+            .current_dir(server.site().folder())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    };
+    assert_eq!(call_as("daemon"), "2025.1.15");
+    assert!(!call_as("games").contains("2025.1.15"));
+    server.logged(&["refused: the user is none of the workers'"]);
+    server.stop();
+}
+
+#[test]
+fn classic_and_forked_workers_of_a_pool_have_its_user() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for pool in [
+        "mode: classic, spawn: fork, root: public",
+        "mode: classic, spawn: exec, root: public",
+        "mode: fastcgi, root: public",
+        "spawn: fork, command: php worker.php",
+    ] {
+        let site = site().file("public/index.php", "<?php echo posix_geteuid();");
+        site.write(
+            "worker.php",
+            &WORKER.replace("return 'Hello'", "return (string) posix_geteuid()"),
+        );
+        let server = Server::start(site.config(&format!(
+            "version: '3'\nserver: {{user: nobody}}\nhttp: {{address: '127.0.0.1:0', \
+             pool: {{{pool}, num_workers: 1, user: daemon}}}}\n"
+        )));
+        assert_eq!(server.get("/").text(), "1", "{pool}");
+        server.stop();
+    }
+}
+
+#[test]
+fn who_is_nobody_here_is_told_with_its_key() {
+    for (pool, parts) in [
+        (
+            "user: no-such-user",
+            ["`http.pool.user`", "no user is called"],
+        ),
+        (
+            "user: nobody, group: no-such-group",
+            ["`http.pool.group`", "no group is called"],
+        ),
+        ("group: nogroup", ["`http.pool.group`", "no `user`"]),
+    ] {
+        let site = Site::new().file("worker.php", "<?php").config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+                 http: {{address: '127.0.0.1:0', pool: {{{pool}}}}}\n"
+        ));
+        for command in ["check", "serve"] {
+            let ended = Server::run(&site, &[command]);
+            let said = [ended.stdout, ended.stderr].concat();
+            assert_ne!(ended.code, Some(0), "{said}");
+            for part in parts {
+                assert!(said.contains(part), "{part} in {said}");
+            }
+        }
+    }
+    if rustix::process::geteuid().is_root() {
+        let site = Site::new().file("worker.php", "<?php").config(
+            "version: '3'\nserver: {command: php worker.php}\n\
+             http: {address: '127.0.0.1:0', pool: {user: nobody}}\n",
+        );
+        set_permissions(site.folder(), Permissions::from_mode(0o777)).unwrap();
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", "daemon", "--clear-groups"])
+            .arg(pronghorn_testkit::binary());
+        let ended = Server::run_by(command, &site, &["serve"]);
+        ended.assert_refused(&["`http.pool.user` is `nobody`", "only root may start"]);
+    }
 }

@@ -4,14 +4,15 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Compat, Era, Severity, is_roadrunners, load};
+use pronghorn_config::{Compat, Era, Input, Severity, is_roadrunners, load};
 use pronghorn_control::Place;
+use pronghorn_process::activation;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::Settings;
 use pronghorn_server::{
     Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
-    Way,
+    Way, overrides,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,11 +33,27 @@ const ONE_STOP: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: Services) -> Exit {
     let predecessor = Predecessor::of_this_process();
+    let activated = match &predecessor {
+        // They come from that one.
+        Some(_) => Ok(Vec::new()),
+        None => activation::activated(),
+    };
+    let activated = match activated {
+        Ok(activated) => activated,
+        Err(error) => return refuse(&Failure::misused(error.to_string()), None),
+    };
     let program = Program::of_this_process(folders::current());
-    let (plan, logs, place, found) = match prepare(arguments, options, services) {
+    let set = match &predecessor {
+        Some(predecessor) => predecessor.overrides(),
+        None => overrides(activated.iter().map(|it| (&*it.name, &it.place))),
+    };
+    let mut input = arguments.input();
+    input.overrides.splice(0..0, set);
+    let (mut plan, logs, place, found) = match prepare(arguments, input, options, services) {
         Ok(prepared) => prepared,
         Err(failure) => return refuse(&failure, predecessor.as_ref()),
     };
+    plan.activated = activated;
     let call = Call {
         name,
         compat: plan.settings.compat,
@@ -102,10 +119,10 @@ fn refuse(failure: &Failure, predecessor: Option<&Predecessor>) -> Exit {
 /// From arguments and files to what is to be started; logs are written from here on.
 fn prepare(
     arguments: &Arguments,
+    mut input: Input,
     options: &Serve,
     services: Services,
 ) -> Result<(Plan, Logs, Place, Found), Failure> {
-    let mut input = arguments.input();
     let found = found::look(&mut input, options)?;
     let loaded = load(&input);
     let resolved = loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
@@ -152,6 +169,7 @@ fn prepare(
             .collect(),
         written: loaded.to_json(),
         shown: effective.to_string(),
+        activated: Vec::new(),
         settings,
     };
     Ok((plan, logs, place, found))

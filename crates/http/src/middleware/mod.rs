@@ -24,7 +24,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_process::Credentials;
 use pronghorn_trace::Recorder;
 use thiserror::Error;
 
@@ -43,8 +42,6 @@ pub struct Parts<'a> {
     pub settings: &'a HttpSettings,
     /// Relative paths begin here.
     pub folder: &'a Path,
-    /// Who workers are, when they are not the server's own user.
-    pub worker_user: Option<&'a Credentials>,
     /// Where requests without TLS are sent, if there is a listener with it.
     pub https_port: Option<u16>,
     /// Of clients, for requests that come through proxies.

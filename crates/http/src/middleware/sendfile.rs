@@ -25,7 +25,6 @@ struct Sendfile {
     roots: Arc<[PathBuf]>,
     /// What targets begin with, and the folder that this stands for.
     locations: Vec<(String, PathBuf)>,
-    user: Option<Credentials>,
     /// What `X-Sendfile` names has no type of its own.
     untyped: bool,
 }
@@ -39,7 +38,6 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
         folder: parts.folder.to_owned(),
         roots: settings.roots.iter().map(whole).collect(),
         locations: settings.locations.iter().map(location).collect(),
-        user: parts.worker_user.cloned(),
         untyped: settings.untyped,
     })
 }
@@ -97,8 +95,9 @@ impl Sendfile {
                 .push("Content-Type", "application/octet-stream");
         }
         let on_sent = response.on_sent.take();
+        let user = response.worker_user.take();
         let opened = match &named {
-            Named::Path(path) => self.by_path(path).await,
+            Named::Path(path) => self.by_path(path, user).await,
             Named::Target(target) => self.by_target(target).await,
         };
         let mut sent = match opened {
@@ -121,15 +120,19 @@ impl Sendfile {
         sent
     }
 
-    async fn by_path(&self, path: &[u8]) -> Result<(PathBuf, (OpenFile, Identity)), NotSent> {
+    /// `user` is who the application ran as, if not as the server.
+    async fn by_path(
+        &self,
+        path: &[u8],
+        user: Option<Arc<Credentials>>,
+    ) -> Result<(PathBuf, (OpenFile, Identity)), NotSent> {
         let path = self.folder.join(Path::new(OsStr::from_bytes(path)));
         let path = std::path::absolute(&path).unwrap_or(path);
         if !may_be_named(&path) {
             let why = "its path has `..` in it, its name begins with a dot, or it is a PHP source";
             return Err(NotSent(403, why.to_owned()));
         }
-        let (roots, user) = (self.roots.clone(), self.user.clone());
-        let opened = file::open(path.clone(), roots, user).await;
+        let opened = file::open(path.clone(), self.roots.clone(), user).await;
         opened
             .map(|file| (path, file))
             .map_err(|why| NotSent(404, why))

@@ -49,7 +49,12 @@ pub(super) fn open(
         let listener = match at {
             Listen::Tcp(address) => Listener::open(resolve(address)?, threads, &mut inherited)?,
             Listen::Unix(path) => {
-                Listener::open_unix(&folder.join(path), access(&settings)?, &mut inherited)?
+                let path = folder.join(path);
+                let mut listener = Listener::open_unix(&path, access(&settings)?, &mut inherited)?;
+                if context.sockets.is_systemds(&path) {
+                    listener.keep_file();
+                }
+                listener
             }
         };
         for socket in listener.sockets() {

@@ -14,12 +14,12 @@ use pronghorn_plugin_api::{
     Running, Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
-use pronghorn_process::open_files;
+use pronghorn_process::{Credentials, open_files};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
 use pronghorn_workers::{
-    Io, PoolHandle, PoolSet, PoolSpec, Pools, ServerSettings, StartedPools, WorkerUser,
+    Io, PoolHandle, PoolSet, PoolSpec, Pools, ServerSettings, StartedPools, WorkerUsers,
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -112,12 +112,11 @@ impl fmt::Debug for Around {
 /// What stays when a reload brings other settings.
 #[derive(Debug)]
 struct HttpResources {
-    user: Option<WorkerUser>,
+    users: WorkerUsers,
     folder: PathBuf,
     development: bool,
     around: Around,
-    spool: Arc<Spool>,
-    uploads: Arc<Spool>,
+    spools: Vec<Spools>,
     /// Where requests without TLS are sent, if they are.
     https_port: Option<u16>,
     addresses: Arc<Addresses>,
@@ -127,6 +126,43 @@ struct HttpResources {
     /// By the names of pools; they stay over a reload, with what they have learned.
     route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
     tracer: Tracer,
+}
+
+/// Where the bodies of requests lie that workers of one user read.
+#[derive(Debug)]
+struct Spools {
+    /// None is the server's own.
+    user: Option<Credentials>,
+    bodies: Arc<Spool>,
+    uploads: Arc<Spool>,
+}
+
+impl Spools {
+    /// For each user that workers have.
+    fn open(
+        users: &WorkerUsers,
+        settings: &HttpSettings,
+        folder: &Path,
+    ) -> Result<Vec<Self>, StartError> {
+        let mut all: Vec<Self> = Vec::new();
+        for user in users.all() {
+            let open = |more: Option<&Spool>, at: &Path| {
+                let opened = all.iter().flat_map(|it| [&*it.bodies, &*it.uploads]);
+                let others: Vec<&Spool> = opened.chain(more).collect();
+                Spool::beside(&others, folder.join(at), user.clone())
+                    .map(Arc::new)
+                    .map_err(StartError::Spool)
+            };
+            let bodies = open(None, &settings.spool_dir)?;
+            let uploads = open(Some(&bodies), &settings.uploads.dir)?;
+            all.push(Self {
+                user,
+                bodies,
+                uploads,
+            });
+        }
+        Ok(all)
+    }
 }
 
 /// What requests under way get. Which of them belong to which pool is not known from outside: the
@@ -256,24 +292,16 @@ impl HttpService {
         } = workers.expect("a service with workers").clone();
         let of_server = all_pools.resources();
         let folder = of_server.folder.clone();
-        let owner = of_server.user.as_ref().map(|(_, user)| user.clone());
-        let open = |others: &[&Spool], folder: &PathBuf| {
-            Spool::beside(others, of_server.folder.join(folder), owner.clone())
-                .map(Arc::new)
-                .map_err(StartError::Spool)
-        };
-        let spool = open(&[], &settings.spool_dir)?;
-        let uploads = open(&[&spool], &settings.uploads.dir)?;
+        let spools = Spools::open(&of_server.users, settings, &folder)?;
         let tls = Certificates::load(settings, &folder)?;
         let listeners =
             listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
         let resources = HttpResources {
-            user: of_server.user.clone(),
+            users: of_server.users.clone(),
             folder,
             development: of_server.development,
             around: self.around.clone(),
-            spool,
-            uploads,
+            spools,
             https_port: listening::https_port(&listeners),
             addresses: Arc::default(),
             metrics: context.metrics.named(HTTP),
@@ -359,9 +387,17 @@ impl HttpResources {
             settings: &pool.workers,
             kind: Kind::Http,
             warmup: self.warmup(pool),
-            spool: self.spool.clone(),
+            spool: self.spools_of(name).bodies.clone(),
         };
         settings.running_pools().map(spec).collect()
+    }
+
+    /// Of a pool's user.
+    fn spools_of(&self, pool: &str) -> &Spools {
+        let user = self.users.of_pool(pool).map(|(_, user)| user);
+        let mut spools = self.spools.iter();
+        let of_user = spools.find(|spools| spools.user.as_ref() == user);
+        of_user.expect("there are some for each user")
     }
 
     fn warmup(&self, pool: &HttpPoolSettings) -> Warmup {
@@ -386,8 +422,8 @@ impl HttpResources {
             raw: settings.raw_body,
             stream: false,
             forms: settings.forms.0,
-            spool: self.spool.clone(),
-            uploads: self.uploads.clone(),
+            spool: self.spools[0].bodies.clone(),
+            uploads: self.spools[0].uploads.clone(),
             forbid: settings.uploads.forbid.clone(),
             allow: settings.uploads.allow.clone(),
         };
@@ -408,12 +444,10 @@ impl HttpResources {
         };
         behind.local_redirects.set(&innermost);
         let folder = &self.folder;
-        let worker_user = self.user.as_ref().map(|(_, user)| user);
         let addresses = &self.addresses;
         let parts = Parts {
             settings,
             folder,
-            worker_user,
             https_port: self.https_port,
             addresses,
             file_caches: &self.file_caches,
@@ -483,6 +517,7 @@ impl HttpResources {
         let prefix = route.strip_prefix.clone().unwrap_or_default();
         let scripts = sites.get(&(name.to_owned(), prefix)).cloned();
         let development = self.development || pool.workers.is_debug();
+        let spools = self.spools_of(name);
         let handler = PoolHandler {
             pool: workers.pool().clone(),
             terms: Terms {
@@ -496,6 +531,8 @@ impl HttpResources {
                 raw: bodies.raw || scripts.is_some(),
                 stream: scripts.is_none()
                     && route.request_body.unwrap_or(pool.request_body) == RequestBody::Stream,
+                spool: spools.bodies.clone(),
+                uploads: spools.uploads.clone(),
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
@@ -515,7 +552,7 @@ impl HttpResources {
                 .map(SlowLog::new)
                 .map(Arc::new),
             retry: pool.retry,
-            worker_user: self.user.as_ref().map(|(_, user)| user.clone()),
+            worker_user: spools.user.clone().map(Arc::new),
             scripts,
             local_redirects: local_redirects.clone(),
         };
@@ -647,8 +684,10 @@ impl Http {
         };
         let killed = self.pools.stop(left(deadline).min(most)).await;
         self.tasks.join_all().await; // each has done its last order
-        for spool in [self.resources.spool, self.resources.uploads] {
-            _ = tokio::time::timeout_at(deadline, spool.settle()).await;
+        for spools in &self.resources.spools {
+            for spool in [&spools.bodies, &spools.uploads] {
+                _ = tokio::time::timeout_at(deadline, spool.settle()).await;
+            }
         }
         if cut == 0 && killed == 0 {
             return Stopped::Clean;

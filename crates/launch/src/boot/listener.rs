@@ -11,7 +11,7 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use pronghorn_process::Credentials;
 use pronghorn_process::socket::{
-    AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, open_unix,
+    AFTER_FAILED_ACCEPT, Access, Admitted, BindError, SocketFile, bound_to, open_unix,
 };
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -57,17 +57,19 @@ struct Guests {
 }
 
 enum Listener {
-    Unix(UnixListener),
+    Unix(UnixListener, Admitted),
     Tcp(TcpListener),
 }
 
 impl Listener {
     async fn accept(&self) -> io::Result<Channel> {
         match self {
-            Self::Unix(listener) => {
+            Self::Unix(listener, admitted) => loop {
                 let (stream, _) = listener.accept().await?;
-                Ok(Channel::Unix(stream))
-            }
+                if admitted.has(&stream) {
+                    return Ok(Channel::Unix(stream));
+                }
+            },
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
@@ -82,14 +84,16 @@ impl RelayListener {
     /// called on until it is dropped.
     pub fn open(
         address: &RelayAddress,
-        owner: Option<&Credentials>,
+        users: &[Option<Credentials>],
         mut inherited: Vec<OwnedFd>,
     ) -> Result<Self, BindError> {
         let (listener, socket, address, file) = match address {
             RelayAddress::Unix(path) => {
-                let (listener, file) = open_unix(path, Access::only(owner), &mut inherited)?;
+                let (listener, file) = open_unix(path, Access::only(users), &mut inherited)?;
                 let socket = listener.as_fd().try_clone_to_owned();
-                let listener = UnixListener::from_std(listener).map(Listener::Unix);
+                let admitted = Admitted::only(users);
+                let listener = UnixListener::from_std(listener)
+                    .map(|listener| Listener::Unix(listener, admitted));
                 let address = RelayAddress::Unix(path.clone());
                 (listener, socket, address, Some(file))
             }
@@ -290,7 +294,7 @@ mod tests {
         let name = format!("relay-listener-test-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
         let listener =
-            RelayListener::open(&RelayAddress::Unix(path.clone()), None, Vec::new()).unwrap();
+            RelayListener::open(&RelayAddress::Unix(path.clone()), &[], Vec::new()).unwrap();
         let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
         let mut announcement = Vec::new();
         encode_plain(

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -25,6 +25,8 @@ use light::Image;
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
 const MOST_PASSED: i32 = 5 + 16;
+/// Numbers from here on are nobody's place.
+pub(crate) const FIRST_OWN: i32 = FIRST_FD + MOST_PASSED;
 /// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers
 /// at a time.
 const WAITING_SPAWNS: usize = 64;
@@ -146,7 +148,8 @@ impl Spawner {
 
 /// The standard library reports a failed exec over a descriptor of its own in the child. If that
 /// had a number at which a passed one is placed, it would be overwritten; so these numbers are
-/// taken here before they can be.
+/// taken here before they can be, at the start of the process: what has such a number by then, and
+/// is closed later, leaves it to whoever opens something next.
 pub(crate) fn reserve_passed() -> io::Result<()> {
     static RESERVED: std::sync::OnceLock<Vec<OwnedFd>> = std::sync::OnceLock::new();
     if RESERVED.get().is_some() {
@@ -359,6 +362,12 @@ pub(crate) fn put_at(number: i32, descriptor: &OwnedFd) -> io::Result<()> {
     // SAFETY: in the child nobody else owns this number: the parent keeps it reserved, and this is
     // between fork and exec. `mem::forget` below keeps it open.
     let mut place = unsafe { OwnedFd::from_raw_fd(number) };
+    if descriptor.as_raw_fd() == number {
+        // There already, and closed on exec: dup2 would leave it so.
+        let kept = rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty());
+        _ = place.into_raw_fd(); // the program that is about to start owns it
+        return Ok(kept?);
+    }
     let placed = rustix::io::dup2(descriptor, &mut place);
     #[expect(
         clippy::mem_forget,

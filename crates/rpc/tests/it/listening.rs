@@ -12,7 +12,7 @@ use crate::support::{Caller, Folder, tcp};
 
 #[tokio::test]
 async fn a_port_that_was_given_is_told() {
-    let listener = Listener::bind(&tcp(Some("localhost"), 0), None).unwrap();
+    let listener = Listener::bind(&tcp(Some("localhost"), 0), &[]).unwrap();
     let text = listener.endpoint().to_string();
     let port = text.strip_prefix("tcp://localhost:").unwrap();
     assert_ne!(port.parse::<u16>().unwrap(), 0);
@@ -31,7 +31,7 @@ async fn a_unix_socket_is_for_its_owner_and_removed_at_the_end() {
     let Endpoint::Unix(path) = &endpoint else {
         panic!("a unix socket");
     };
-    let listener = Listener::bind(&endpoint, None).unwrap();
+    let listener = Listener::bind(&endpoint, &[]).unwrap();
     assert!(!listener.is_exposed());
     let mode = path.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
@@ -39,19 +39,19 @@ async fn a_unix_socket_is_for_its_owner_and_removed_at_the_end() {
     let said = Caller::connect(&endpoint).await.call("a.B", "").await;
     assert_eq!(said, "rpc: can't find service a.B");
     assert!(matches!(
-        Listener::bind(&endpoint, None),
+        Listener::bind(&endpoint, &[]),
         Err(ListenError::Bind(BindError::SocketInUse(_)))
     ));
     assert_eq!(server.stop(Instant::now()).await, Stopped::Clean);
     assert!(!path.exists());
 
-    drop(Listener::bind(&endpoint, None).unwrap());
+    drop(Listener::bind(&endpoint, &[]).unwrap());
     assert!(!path.exists());
 }
 
 #[test]
 fn what_is_in_the_way_is_told() {
-    let said = |endpoint| Listener::bind(&endpoint, None).unwrap_err().to_string();
+    let said = |endpoint| Listener::bind(&endpoint, &[]).unwrap_err().to_string();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let text = said(tcp(Some("127.0.0.1"), port));

@@ -36,7 +36,7 @@ pub(crate) fn tcp(host: Option<&str>, port: u16) -> Endpoint {
 }
 
 pub(crate) fn loopback() -> Listener {
-    Listener::bind(&tcp(Some("127.0.0.1"), 0), None).unwrap()
+    Listener::bind(&tcp(Some("127.0.0.1"), 0), &[]).unwrap()
 }
 
 pub(crate) trait Both: AsyncRead + AsyncWrite + Unpin + Send {}

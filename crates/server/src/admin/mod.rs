@@ -106,7 +106,7 @@ impl AdminService {
             Listen::Tcp(address) => Listener::open(resolve(address)?, 1, &mut inherited)?,
             Listen::Unix(path) => {
                 let path = context.folder.join(path);
-                Listener::open_unix(&path, Access::only(None), &mut inherited)?
+                Listener::open_unix(&path, Access::only(&[]), &mut inherited)?
             }
         };
         context.metrics.announce_reader();

@@ -18,6 +18,8 @@ pub struct ServerSettings {
     pub user: Option<String>,
     /// Name of their group; None is the user's.
     pub group: Option<String>,
+    /// Whether a user of workers may be root.
+    pub allow_root: bool,
     /// Variables for workers, in the order of the file, names as written.
     pub env: Pairs,
     /// The transport of workers of other packages.
@@ -69,6 +71,15 @@ impl Section for ServerSettings {
                 )
                 .differs("read and ignored", "it is used")
                 .optional(),
+            allow_root: t
+                .key(
+                    "allow_root",
+                    "Whether workers may run as root. Without it `user: root` is refused, here and \
+                     in pools; a server that is started as root and has no `user` warns, and does \
+                     not start where systemd starts it.",
+                )
+                .ours()
+                .default(false),
             env: t
                 .key(
                     "env",

@@ -112,6 +112,10 @@ pub struct CommonSettings {
     pub slow: Option<Duration>,
     /// The storages in memory that its workers map; None is all.
     pub storages: Option<Vec<String>>,
+    /// Name of the user that its workers run as; None is the server's.
+    pub user: Option<String>,
+    /// Name of their group; None is the user's.
+    pub group: Option<String>,
 }
 
 /// What the workers of a pool are.
@@ -345,6 +349,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         )
         .zero_is_default()
         .default(DESTROY_TIMEOUT);
+    let (user, group) = read_user(t);
     let storages = t
         .key(
             "storages",
@@ -418,6 +423,8 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         destroy_timeout,
         reset_timeout,
         storages,
+        user,
+        group,
         stream_timeout,
         deadline_max,
         client_gone,
@@ -440,6 +447,27 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         retry: retry.unwrap_or(Retry::Never),
         request_body: request_body.unwrap_or(RequestBody::Buffer),
     }
+}
+
+/// Who the workers are.
+fn read_user(t: &mut Table<'_>) -> (Option<String>, Option<String>) {
+    let user = t
+        .key(
+            "user",
+            "User that its workers run as; needs root. By default `server.user`.",
+        )
+        .ours()
+        .not_live()
+        .optional();
+    let group = t
+        .key(
+            "group",
+            "Group that its workers run as; by default the user's own.",
+        )
+        .ours()
+        .not_live()
+        .optional();
+    (user, group)
 }
 
 /// After how long a call is told of.
