@@ -2,6 +2,6 @@
 #ifndef PRONGHORN_RELEASE_H
 #define PRONGHORN_RELEASE_H
 
-#define PRONGHORN_VERSION "0.1.0"
+#define PRONGHORN_VERSION "0.2.0"
 
 #endif

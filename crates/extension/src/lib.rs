@@ -23,25 +23,38 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    /// A release of the server, of the extension and of the PHP package is one number: a worker
-    /// whose parts have different ones gets pipes.
+    /// A release of the server, of the extension and of the PHP package is one number, that of the
+    /// workspace: a worker whose parts have different ones gets pipes. `UPDATE_GOLDEN=1` writes it.
     #[test]
     fn all_parts_are_of_one_release() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let version = env!("CARGO_PKG_VERSION");
-        for (file, line) in [
+        for (file, before, after) in [
             (
                 "ext/pronghorn/release.h",
-                format!("#define PRONGHORN_VERSION \"{version}\""),
+                "#define PRONGHORN_VERSION \"",
+                "\"\n",
             ),
             (
                 "php/worker/src/Internal/Frames.php",
-                format!("const RELEASE = '{version}';"),
+                "const RELEASE = '",
+                "';\n",
             ),
         ] {
-            let text = std::fs::read_to_string(root.join(file)).unwrap();
-            assert!(text.contains(&line), "`{line}` in {file}");
+            let path = root.join(file);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let (head, rest) = text.split_once(before).expect(file);
+            let (found, tail) = rest.split_once(after).expect(file);
+            if found != version && std::env::var_os("UPDATE_GOLDEN").is_some() {
+                let text = [head, before, version, after, tail].concat();
+                std::fs::write(&path, text).unwrap();
+                continue;
+            }
+            assert_eq!(found, version, "{file}: UPDATE_GOLDEN=1 writes it");
         }
+        let changelog = std::fs::read_to_string(root.join("CHANGELOG.md")).unwrap();
+        let title = format!("## {version}\n");
+        assert!(changelog.contains(&title), "CHANGELOG.md has no `{title}`");
     }
 
     #[test]

@@ -39,7 +39,7 @@ abstract class Frames implements Transport
     /** The first two bytes of every native frame: version 1, one option; the codec's flag. */
     protected const NATIVE = "\x14\x02";
     /** Of this package. */
-    protected const RELEASE = '0.1.0';
+    protected const RELEASE = '0.2.0';
 
     protected bool $stopped = false;
     /** The last call whose client left, maybe long answered. */
