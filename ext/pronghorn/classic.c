@@ -55,6 +55,12 @@ static const call_t *call;
 /* The file with its body. */
 static int body_file = -1;
 static size_t body_taken;
+/* Bytes that PHP has written for the call at hand. */
+static size_t written;
+/* In development: PHP has ended the script, and so many bytes were written before, or wait in PHP's
+ * buffers. */
+static bool is_ended;
+static size_t written_before;
 
 bool classic_is_on(void)
 {
@@ -192,10 +198,11 @@ static size_t write_output(const char *text, size_t length)
 {
 	if (call == NULL) {
 		/* PHP has a word to say about its start. */
-		ssize_t written = write(STDERR_FILENO, text, length);
-		(void) written;
+		ssize_t told = write(STDERR_FILENO, text, length);
+		(void) told;
 		return length;
 	}
+	written += length;
 	if (!reply_write(text, length)) {
 		php_handle_aborted_connection();
 	}
@@ -216,8 +223,57 @@ static void log_message(const char *message, int level)
 		return;
 	}
 	const struct iovec parts[] = {{(char *) message, strlen(message)}, {"\n", 1}};
-	ssize_t written = writev(STDERR_FILENO, parts, 2);
-	(void) written;
+	ssize_t told = writev(STDERR_FILENO, parts, 2);
+	(void) told;
+}
+
+/* ---- What ends it, in development ---- */
+
+static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);
+
+static int add_waiting(void *element, void *sum)
+{
+	*(size_t *) sum += (*(php_output_handler **) element)->buffer.used;
+	return 0;
+}
+
+/* For the server: where PHP would not write it to the log, or to another one. */
+static void tell_server(int type, const zend_string *file, uint32_t line, const zend_string *message)
+{
+	bool is_elsewhere = PG(error_log) != NULL && *PG(error_log) != '\0';
+	if (PG(log_errors) && !is_elsewhere && (EG(error_reporting) & type & E_ALL) != 0) {
+		return;
+	}
+	const char *kind = type & E_PARSE ? "Parse error" : type & E_RECOVERABLE_ERROR ? "Recoverable fatal error" : "Fatal error";
+	char *text;
+	spprintf(&text, 0, "PHP %s:  %s in %s on line %u", kind, ZSTR_VAL(message), ZSTR_VAL(file), line);
+	call_log(call, text);
+	efree(text);
+}
+
+/* The server shows a page for what has ended a script. PHP itself displays nothing of it then, and
+ * so the status is 500. */
+static void on_error(int type, zend_string *file, const uint32_t line, zend_string *message)
+{
+	if (call != NULL && call->development && type & E_FATAL_ERRORS && !is_ended && !reply_has_begun()) {
+		is_ended = true;
+		written_before = written;
+		if (OG(flags) & PHP_OUTPUT_ACTIVATED) {
+			zend_stack_apply_with_argument(&OG(handlers), ZEND_STACK_APPLY_TOPDOWN, add_waiting, &written_before);
+		}
+		PG(display_errors) = 0; /* until the end of the request, as activate() has changed it */
+		tell_server(type, file, line, message);
+	}
+	report_error(type, file, line, message);
+}
+
+/* What a script wrote before its end is no page. What a shutdown function wrote afterwards is: the
+ * application's own. */
+static void leave_page_to_server(void)
+{
+	if (is_ended && written <= written_before) {
+		reply_empty(500);
+	}
 }
 
 /* ---- Functions that php-fpm has and the command line does not ---- */
@@ -266,6 +322,7 @@ static int activate(void);
 static int deactivate(void)
 {
 	if (call != NULL) {
+		leave_page_to_server();
 		/* All that may write or fail has run: what a session has kept is there when the client asks
 		 * for the next page. */
 		if (!call_end(false)) {
@@ -331,7 +388,8 @@ static void run_script(void)
 
 static void serve(void)
 {
-	body_taken = 0;
+	body_taken = written = 0;
+	is_ended = false;
 	describe_request();
 	if (php_request_startup() == SUCCESS) {
 		run_script();
@@ -541,6 +599,8 @@ void classic_prepare(void)
 		load_environment = *load;
 		*load = load_variables;
 	}
+	report_error = zend_error_cb;
+	zend_error_cb = on_error;
 	sapi_module.phpinfo_as_text = 0;
 	sapi_module.additional_functions = functions;
 	sapi_module.activate = take_over;

@@ -168,6 +168,9 @@ const call_t *call_next(void)
 				deadline_begins(call.number);
 				spent_begins(call.number, call.timed);
 				reply_begin(call.number);
+				if (call.development) {
+					reply_keep_whole();
+				}
 				return &call;
 			case STOP:
 				return NULL;

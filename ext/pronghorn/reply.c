@@ -10,6 +10,8 @@
 /* A reply up to this length goes out in one frame with its head, so that the client is told how
  * long it is. */
 #define KEPT 65536
+/* The same in development, where the server adds to pages, or replaces them. */
+#define KEPT_IN_DEVELOPMENT (4u << 20)
 /* The most of a reply's head. Clients take less. */
 #define LONGEST_HEAD (256u << 10)
 
@@ -20,6 +22,7 @@ static struct {
 	bool ended;
 	bool gone; /* nobody reads it */
 	bool too_long;
+	size_t kept; /* so much of its body waits for more, or for its end */
 	unsigned status; /* 0: there is no head yet */
 	uint32_t fields;
 	buffer_t table; /* of pairs of lengths */
@@ -100,9 +103,26 @@ void reply_begin(uint32_t call)
 	reply.status = 0;
 	reply.fields = 0;
 	reply.begun = reply.ended = reply.gone = reply.too_long = false;
+	reply.kept = KEPT;
 	buffer_clear(&reply.table);
 	buffer_clear(&reply.text);
 	reply.body.used = 0;
+}
+
+void reply_keep_whole(void)
+{
+	reply.kept = KEPT_IN_DEVELOPMENT;
+}
+
+bool reply_empty(unsigned status)
+{
+	if (reply.begun || reply.ended) {
+		return false;
+	}
+	reply.status = status;
+	reply.fields = 0;
+	reply.table.used = reply.text.used = reply.body.used = 0;
+	return true;
 }
 
 void reply_add_field(const char *name, size_t name_length, const char *value, size_t value_length)
@@ -151,8 +171,8 @@ bool reply_write(const char *from, size_t length)
 	if (reply.ended || channel.map == NULL) {
 		return true;
 	}
-	while (length > KEPT - reply.body.used) {
-		size_t piece = KEPT - reply.body.used;
+	while (length > reply.kept - reply.body.used) {
+		size_t piece = reply.kept - reply.body.used;
 		add(&reply.body, from, piece);
 		from += piece;
 		length -= piece;

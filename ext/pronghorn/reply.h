@@ -24,6 +24,12 @@ void buffer_clear(buffer_t *buffer);
 /* The reply to this call. What was not sent of another one is forgotten. */
 void reply_begin(uint32_t call);
 
+/* A page is sent as a whole, unless it is very long or PHP flushes it. */
+void reply_keep_whole(void);
+
+/* Makes it one of this status without fields and a body. False: the client has some of another one. */
+bool reply_empty(unsigned status);
+
 /* A field of the reply's head. */
 void reply_add_field(const char *name, size_t name_length, const char *value, size_t value_length);
 

@@ -24,6 +24,7 @@ use crate::body::{
     BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
     for_script, is_streamed,
 };
+use crate::development::{Asked as AskedPage, Development, Problem, show};
 use crate::error;
 use crate::exchange::Exchange;
 use crate::feeder::Feeder;
@@ -37,7 +38,7 @@ use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::sent::{OnSent, Sent};
 use crate::slow_log::SlowLog;
 use crate::split::{Known, Split};
-use crate::{buffers, file, page};
+use crate::{buffers, file};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of
 /// php.ini).
@@ -54,8 +55,8 @@ pub struct PoolHandler {
     pub bodies: BodySettings,
     /// What a client gets when the application failed, `http.internal_error_code`.
     pub internal_error_code: u16,
-    /// Whether error details may be shown to the client.
-    pub development: bool,
+    /// In development, how error details are shown to the client.
+    pub development: Option<Arc<Development>>,
     /// More fields in the record of a request, `http.access_logs`.
     pub access_logs: bool,
     /// Whether responses say what their time was spent on, `http.server_timing`.
@@ -185,7 +186,12 @@ impl PoolHandler {
             Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
                 Box::pin(self.send_file(&call.request, reply)).await
             }
-            outcome => self.conclude(&call, outcome),
+            outcome => match &self.development {
+                Some(development) => {
+                    Box::pin(self.conclude_openly(&call, outcome, development)).await
+                }
+                None => self.conclude(&call, outcome),
+            },
         };
         if self.server_timing
             && let Some(split) = call.split(call.request.accepted.elapsed())
@@ -255,6 +261,7 @@ impl PoolHandler {
             known: Known::default(),
             route: OnceLock::new(),
             look: OnceLock::new(),
+            fatal: OnceLock::new(),
         })
     }
 
@@ -270,6 +277,46 @@ impl PoolHandler {
             Ok(Err(CallError::Thrown(thrown))) => self.thrown(request, &thrown, call.known.pid()),
             Ok(Err(error)) => self.refuse(request, &error),
             Err(why) => not_taken(request, why),
+        }
+    }
+
+    /// As [`conclude`](Self::conclude), for who wrote the application.
+    async fn conclude_openly(
+        &self,
+        call: &HttpCall,
+        outcome: Result<Result<Box<Reply>, CallError>, NotTaken>,
+        development: &Development,
+    ) -> Response {
+        let problem = match &outcome {
+            Ok(Err(CallError::Thrown(thrown))) => Some(Problem::from(&**thrown)),
+            Ok(Err(CallError::Deadline | CallError::Worker(_) | CallError::Poisoned)) => None,
+            // What PHP ended in the middle has nothing to show but the reason.
+            Ok(Ok(reply)) if is_empty(&reply.body) => {
+                call.fatal.get().map(|thrown| Problem::from(&**thrown))
+            }
+            _ => return self.conclude(call, outcome),
+        };
+        let mut response = self.conclude(call, outcome);
+        if response.status < 500 {
+            return response;
+        }
+        let problem = problem.unwrap_or_else(|| match &response.body {
+            Body::Whole(text) => Problem::of_server(&String::from_utf8_lossy(text)),
+            _ => Problem::of_server(pronghorn_h1::reason(response.status)),
+        });
+        let asked = AskedPage::by(&call.request);
+        let shown = show(&asked, response.status, &problem, development).await;
+        for (name, value) in shown.fields.iter() {
+            response.fields.remove(name);
+            response.fields.push(name, value);
+        }
+        for name in ["content-length", "content-encoding"] {
+            response.fields.remove(name);
+        }
+        Response {
+            body: shown.body,
+            from_application: true,
+            ..response
         }
     }
 
@@ -379,7 +426,7 @@ impl PoolHandler {
             | CallError::Worker(_)
             | CallError::Poisoned => {}
         }
-        if self.development {
+        if self.development.is_some() {
             return for_developer(Response::plain(status, &format!("{error}\n")));
         }
         Response::status_only(status)
@@ -402,11 +449,7 @@ impl PoolHandler {
             "{}", thrown.message
         );
         let status = self.internal_error_code;
-        let mut response = if self.development {
-            for_developer(page::thrown(request, status, thrown))
-        } else {
-            Response::status_only(status)
-        };
+        let mut response = Response::status_only(status);
         response.fields.push("X-Request-Id", &*id);
         response
     }
@@ -418,7 +461,7 @@ impl PoolHandler {
             target: "http", method = request.head.method(), URI = request.target(), request_id = id, "{record}"
         );
         let status = self.internal_error_code;
-        let mut response = if self.development {
+        let mut response = if self.development.is_some() {
             for_developer(Response::plain(status, &format!("{shown}\n")))
         } else {
             Response::status_only(status)
@@ -449,6 +492,10 @@ fn not_taken(request: &Request, why: NotTaken) -> Response {
             Response::plain(status, &format!("{why}\n"))
         }
     }
+}
+
+fn is_empty(body: &ReplyBody) -> bool {
+    matches!(body, ReplyBody::Whole(content) if content.is_empty())
 }
 
 /// No error page hides it.
@@ -530,6 +577,8 @@ pub(crate) struct HttpCall {
     route: OnceLock<Box<str>>,
     /// What was seen of its worker when it had taken long.
     look: OnceLock<Box<Look>>,
+    /// In development, by what PHP itself has ended it.
+    fatal: OnceLock<Box<Thrown>>,
 }
 
 /// Whether a worker has a call; and whether the first that got it can be told before its reply
@@ -562,7 +611,7 @@ impl Payload for HttpCall {
                 call: terms.number,
                 time_left_ms: terms.time_left_ms,
                 body: kind,
-                development: self.handler.development,
+                development: self.handler.development.is_some(),
                 timed: self.is_timed,
             };
             match &self.script {
@@ -601,6 +650,12 @@ impl Payload for HttpCall {
         let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte);
         if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(is_plain) {
             _ = self.route.set(name.into()); // the first one counts
+        }
+    }
+
+    fn ended_by_php(&self, thrown: Thrown) {
+        if self.handler.development.is_some() {
+            _ = self.fatal.set(Box::new(thrown)); // the first one counts
         }
     }
 

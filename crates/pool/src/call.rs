@@ -50,6 +50,9 @@ pub trait Payload: Send + Sync + 'static {
     /// What the application calls the route of the call.
     fn route(&self, _name: &str) {}
 
+    /// PHP has ended its script, and says by what.
+    fn ended_by_php(&self, _thrown: Thrown) {}
+
     /// All that can be said of it, for a report of what went wrong.
     fn details(&self) -> Option<Box<Details>> {
         None

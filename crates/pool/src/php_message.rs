@@ -4,6 +4,8 @@
 //! PHP writes `PHP Fatal error:  Uncaught Class: message in FILE:LINE`, a trace, and `thrown in
 //! FILE on line N`, to its log; to stderr, with `display_errors=stderr`, the same without `PHP `.
 
+use pronghorn_wire::native::Thrown;
+
 use crate::incident::CallDetails;
 
 /// The name of the events that carry a line of a worker: in logs of mode `raw` they are that line
@@ -91,6 +93,45 @@ impl<'a> PhpMessage<'a> {
         })
     }
 
+    /// The first error in what a process printed, whose lines may all be indented alike.
+    pub fn find(text: &str) -> Option<String> {
+        let mut lines = text.lines();
+        while let Some(first) = lines.next() {
+            let Some(indentation) = begin_of_message(first) else {
+                continue;
+            };
+            let mut message = first.get(indentation..)?.to_owned();
+            let mut rest = lines.clone();
+            while Self::extent(&message) != Extent::Whole
+                && let Some(line) = rest.next()
+            {
+                let blank = line.len() - line.trim_start_matches(' ').len();
+                message.push('\n');
+                message.push_str(line.get(indentation.min(blank)..).unwrap_or_default());
+            }
+            if PhpMessage::parse(&message).is_some_and(|found| found.severity == Severity::Error) {
+                return Some(message);
+            }
+        }
+        None
+    }
+
+    /// Whether it has ended the script.
+    pub(crate) fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+
+    /// As a worker reports what its handler threw.
+    pub fn thrown(&self) -> Thrown {
+        Thrown {
+            class: self.class.to_owned(),
+            message: self.message().to_owned(),
+            file: self.file.unwrap_or_default().to_owned(),
+            line: self.line.unwrap_or_default(),
+            trace: self.trace.unwrap_or_default().to_owned(),
+        }
+    }
+
     /// Whether PHP itself has ended the script, and no exception.
     pub fn is_fatal(&self) -> bool {
         self.severity == Severity::Error && KINDS.iter().any(|(kind, _)| *kind == self.class)
@@ -135,6 +176,15 @@ fn begins(text: &str) -> Option<(Severity, &'static str, &str)> {
         let rest = message.strip_prefix(kind)?.strip_prefix(": ")?;
         Some((severity, kind, rest.trim_start_matches(' ')))
     })
+}
+
+/// Where in a line a message begins.
+fn begin_of_message(line: &str) -> Option<usize> {
+    let kinds = KINDS.iter();
+    let places = kinds.filter_map(|(kind, _)| line.find(&format!("{kind}: ")));
+    let at = places.min()?;
+    let before = line.get(..at)?;
+    Some(before.strip_suffix("PHP ").map_or(at, str::len))
 }
 
 /// File and line at the end of a text.
@@ -277,6 +327,28 @@ mod tests {
             let seen = message.map(|message| (message.severity, message.message()));
             assert_eq!(seen, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_is_found_in_what_was_printed() {
+        for before in ["", "  it said  "] {
+            let blank = " ".repeat(before.len());
+            let mut lines = THROWN.lines();
+            let mut text = format!("warming up\n{before}{}\n", lines.next().unwrap());
+            for line in lines {
+                text.extend([blank.as_str(), line, "\n"]);
+            }
+            text.push_str("hint: look\n");
+            assert_eq!(PhpMessage::find(&text).as_deref(), Some(THROWN));
+        }
+        assert_eq!(
+            PhpMessage::find("PHP Warning:  x in /a.php on line 3\n"),
+            None
+        );
+        assert_eq!(
+            PhpMessage::find("PHP Fatal error:  cut").as_deref(),
+            Some("PHP Fatal error:  cut")
+        );
     }
 
     #[test]

@@ -796,6 +796,9 @@ impl SlotHandle {
         let Some(message) = speaker.log(text, details.as_deref()) else {
             return;
         };
+        if let Some(call) = call.filter(|_| message.is_error()) {
+            call.payload.ended_by_php(message.thrown());
+        }
         if !message.is_fatal() {
             return;
         }

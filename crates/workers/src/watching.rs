@@ -30,7 +30,16 @@ const LEFT_OUT: [&str; 7] = [
     "log",
     "logs",
 ];
-const CODE: [&str; 3] = [".php", ".env", "composer.lock"];
+/// Templates of Blade end in `.php`. Symfony reads `.env.local` after `.env`.
+const CODE: [&str; 7] = [
+    ".php",
+    ".env",
+    ".env.local",
+    "composer.lock",
+    ".yaml",
+    ".yml",
+    ".twig",
+];
 
 /// What to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +161,8 @@ async fn follow(
             tracing::warn!(target: "server", "{} changed: restart the server to apply \
                                               it", file.display());
         }
-        let Some(file) = paths.iter().find(|path| watched.watching.counts(path)) else {
+        let mut code = paths.iter().filter(|path| !configuration.contains(path));
+        let Some(file) = code.find(|path| watched.watching.counts(path)) else {
             continue;
         };
         tracing::info!(target: "server", "{} changed: starting new workers", file.display());

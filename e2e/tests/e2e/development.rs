@@ -2,6 +2,8 @@
 
 use pronghorn_testkit::{Response, Server, Site, wait_for};
 
+use crate::ring::extension;
+
 const DEV: [&str; 2] = ["serve", "--dev"];
 
 fn site() -> Site {
@@ -107,6 +109,249 @@ fn an_exception_is_shown_in_development_only() {
     assert_eq!((page.status, page.text().contains("why")), (500, false));
     server.logged(&["ERROR", "<b>why</b>"]);
     server.stop();
+}
+
+/// What a browser asks for when it shows a page.
+const BROWSER: &str = "Accept: text/html,application/xhtml+xml\r\nSec-Fetch-Dest: document\r\n";
+
+/// The page as a browser gets it.
+fn page(server: &Server, target: &str) -> Response {
+    let mut connection = server.connect();
+    connection.request("GET", target, BROWSER);
+    connection.response()
+}
+
+fn assert_parts(page: &Response, parts: &[&str]) {
+    let text = page.text();
+    for part in parts {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn the_page_shows_the_lines_the_frames_the_request_and_links_to_an_editor() {
+    let site = site()
+        .file("src/Shop.php", "<?php\nfunction buy() {\n    // the reason\n    throw new LogicException('sold out');\n}\n")
+        .file("vendor/acme/call.php", "<?php\nfunction call($it) { return $it(); }\n")
+        .file(
+            "worker.php",
+            &Site::sdk_worker(
+                "require_once __DIR__ . '/src/Shop.php'; require_once __DIR__ . '/vendor/acme/call.php';\n\
+                 return call(fn () => buy());",
+            ),
+        );
+    let editor = "http.development.editor=phpstorm";
+    let server = Server::start_with(site, &["serve", "--dev", "-o", editor]);
+    let mut connection = server.connect();
+    connection.request(
+        "GET",
+        "/cart?a=1",
+        &format!("{BROWSER}Cookie: s=hidden\r\nX-Note: shown\r\n"),
+    );
+    let page = connection.response();
+    assert_eq!(page.status, 500);
+    let folder = server.site().folder().display().to_string();
+    assert_parts(
+        &page,
+        &[
+            "sold out",
+            "    // the reason",
+            "class=\"here\"",
+            "in packages and PHP itself",
+            "vendor/acme/call.php",
+            "GET /cart?a=1",
+            "<td>shown</td>",
+            &format!("phpstorm://open?file={folder}/src/Shop.php&amp;line=4"),
+            "/.pronghorn/reload.js",
+        ],
+    );
+    let text = page.text();
+    assert!(!text.contains("hidden"), "{text}");
+    let packages = text.find("in packages").expect("they are folded");
+    assert!(
+        text.find("worker.php:").expect("a frame") < packages,
+        "{text}"
+    );
+    server.stop();
+}
+
+#[test]
+fn a_file_that_does_not_parse_is_shown_with_its_lines() {
+    let server = Server::start_with(site(), &DEV);
+    server
+        .site()
+        .write("worker.php", "<?php\n\nfunction broken(\n}\n");
+    let shown = wait_for("the page", || {
+        Some(page(&server, "/")).filter(|page| page.text().contains("Parse error"))
+    });
+    assert_parts(
+        &shown,
+        &[
+            "function broken(",
+            "class=\"here\"",
+            "What the server says",
+            "/.pronghorn/reload.js",
+        ],
+    );
+    assert_eq!(shown.header("refresh"), None, "the script knows when");
+    mend(&server);
+    server.stop();
+}
+
+/// A classic site in development, of one script that does what it is asked for.
+fn classic() -> Server {
+    let php = format!("php -d extension={}", extension().display());
+    let site = Site::new()
+        .config(&format!(
+            "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: classic, root: public, php: '{php}', num_workers: 1}}\n"
+        ))
+        .file("public/broken.php", "<?php\n\nfunction broken(\n")
+        .file(
+            "public/index.php",
+            r"<?php
+function deep() { throw new LogicException('no way'); }
+switch ($_GET['do'] ?? '') {
+    case 'throw': echo 'half a page'; deep();
+    case 'buffered': ob_start(); echo 'half a page'; deep();
+    case 'quiet': ini_set('log_errors', '0'); deep();
+    case 'memory': ini_set('memory_limit', '8M'); str_repeat('x', 1 << 30);
+    case 'broken': require __DIR__ . '/broken.php';
+    case 'own': register_shutdown_function(function () { echo '<h1>own page</h1>'; }); deep();
+    case 'sent': echo 'begun'; while (ob_get_level()) { ob_end_flush(); } flush(); deep();
+    case 'warn': echo $undefined, 'goes on'; break;
+    case 'long': header('Content-Type: text/html'); echo str_repeat('<p>line</p>', 20000), '</body>'; break;
+    default: echo '<body>fine</body>';
+}
+",
+        );
+    Server::start_with(site, &DEV)
+}
+
+#[test]
+fn what_ends_a_classic_script_is_shown_on_the_same_page() {
+    let server = classic();
+    for (how, parts) in [
+        ("throw", ["LogicException", "no way", "function deep()"]),
+        ("buffered", ["LogicException", "no way", "function deep()"]),
+        ("quiet", ["LogicException", "no way", "function deep()"]),
+        (
+            "memory",
+            ["Fatal error", "Allowed memory size", "str_repeat"],
+        ),
+        (
+            "broken",
+            ["Parse error", "syntax error", "function broken("],
+        ),
+    ] {
+        let shown = page(&server, &format!("/?do={how}"));
+        assert_eq!(shown.status, 500, "{how}");
+        assert_parts(&shown, &parts);
+        assert_parts(&shown, &["class=\"here\"", "vscode://file/"]);
+        assert!(shown.text().starts_with("<!DOCTYPE html>"), "{how}");
+    }
+    let script = page(&server, "/broken.php");
+    assert_eq!(script.status, 500);
+    assert_parts(&script, &["Parse error", "function broken("]);
+    // A program gets text.
+    let text = server.get("/?do=throw");
+    assert_eq!(text.status, 500);
+    assert!(
+        text.text().starts_with("LogicException: no way\nin "),
+        "{}",
+        text.text()
+    );
+    server.stop();
+}
+
+#[test]
+fn what_a_classic_script_shows_itself_stays() {
+    let server = classic();
+    let own = page(&server, "/?do=own");
+    assert_eq!(own.status, 500);
+    assert!(
+        own.text().starts_with("<h1>own page</h1>"),
+        "{}",
+        own.text()
+    );
+    let sent = page(&server, "/?do=sent");
+    assert_eq!(sent.status, 200);
+    assert!(sent.text().starts_with("begun"), "{}", sent.text());
+    assert_parts(
+        &page(&server, "/?do=warn"),
+        &["Undefined variable", "goes on"],
+    );
+    server.stop();
+}
+
+#[test]
+fn pages_load_again_after_a_change() {
+    let server = classic();
+    let shown = page(&server, "/");
+    let text = shown.text();
+    let (before, rest) = text
+        .split_once("<script async src=\"/.pronghorn/reload.js\" data-generation=\"")
+        .expect("a script");
+    assert_eq!(before, "<body>fine");
+    let (generation, _) = rest.split_once('"').expect("a number");
+    assert_eq!(
+        shown.header("content-length"),
+        Some(text.len().to_string().as_str())
+    );
+    assert_eq!(shown.header("cache-control"), Some("no-store"));
+    assert_parts(
+        &page(&server, "/.pronghorn/reload.js"),
+        &["EventSource('/.pronghorn/reload')"],
+    );
+    // A long page is kept as a whole.
+    assert_parts(
+        &page(&server, "/?do=long"),
+        &["/.pronghorn/reload.js", "</body>"],
+    );
+    assert_eq!(
+        server.get("/").text(),
+        "<body>fine</body>",
+        "a program gets it as it is"
+    );
+
+    let mut events = server.connect();
+    events.request("GET", "/.pronghorn/reload", "Accept: text/event-stream\r\n");
+    let (status, _) = events.head();
+    assert_eq!(status, 200);
+    let mut next = || String::from_utf8(events.chunk().expect("it goes on")).expect("text");
+    assert_eq!(next(), format!("data: {generation}\n\n"));
+    server.site().write("public/page.twig", "{{ changed }}");
+    let changed = next();
+    assert!(
+        changed.starts_with("data: ") && !changed.contains(generation),
+        "{changed}"
+    );
+    server.logged(&["page.twig changed: starting new workers"]);
+    // A stream that is open holds nothing up.
+    let (_, took) = pronghorn_testkit::time(|| server.stop());
+    assert!(took < std::time::Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn pages_are_left_alone_where_that_is_wanted_and_outside_of_development() {
+    let start = |arguments: &[&str]| {
+        let site = site().file(
+            "worker.php",
+            &Site::sdk_worker("return '<body>fine</body>';"),
+        );
+        Server::start_with(site, arguments)
+    };
+    for arguments in [
+        &["serve", "--dev", "-o", "http.development.reload=false"][..],
+        &["serve"],
+    ] {
+        let server = start(arguments);
+        assert_eq!(page(&server, "/").text(), "<body>fine</body>");
+        assert_eq!(
+            page(&server, "/.pronghorn/reload.js").text(),
+            "<body>fine</body>"
+        );
+        server.stop();
+    }
 }
 
 #[test]

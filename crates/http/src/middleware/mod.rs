@@ -130,7 +130,7 @@ pub(crate) mod testing {
     use crate::message::{Body, Handled, Handler, Peer, PeerAddress, Request, Response};
 
     /// Answers 204.
-    pub(super) struct Nobody;
+    pub(crate) struct Nobody;
 
     impl Handler for Nobody {
         fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {

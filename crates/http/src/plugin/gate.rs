@@ -5,13 +5,17 @@ use std::sync::Arc;
 use pronghorn_workers::Standing;
 use tokio::sync::watch;
 
+use crate::development::{Asked, Development, Problem, show};
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response};
+use crate::message::{Handled, Handler, Request};
 
 /// Shows why the workers don't boot, in place of their replies.
 pub(super) struct Gate {
     pub(super) next: Arc<dyn Handler>,
     pub(super) standing: watch::Receiver<Standing>,
+    pub(super) development: Arc<Development>,
+    /// Pages load again by themselves.
+    pub(super) reloads: bool,
 }
 
 impl Handler for Gate {
@@ -23,12 +27,13 @@ impl Handler for Gate {
         match why {
             None => self.next.handle(request, exchange),
             Some(why) => Box::pin(async move {
-                let mut response = Response::plain(
-                    500,
-                    &format!("{why}\n\nThe server tries again when a file changes.\n"),
-                );
-                // So that the page comes back by itself once the code boots.
-                response.fields.push("Refresh", "1");
+                let asked = Asked::by(&request);
+                let problem = Problem::of_boot(&why);
+                let mut response = show(&asked, 500, &problem, &self.development).await;
+                if !(self.reloads && asked.wants_html) {
+                    // So that the page comes back by itself once the code boots.
+                    response.fields.push("Refresh", "1");
+                }
                 response
             }),
         }

@@ -23,6 +23,7 @@ use pronghorn_workers::{
 };
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 mod endpoint;
 mod error;
@@ -34,6 +35,7 @@ mod look;
 use crate::addresses::Addresses;
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
+use crate::development::{Changes, Development, Reloading};
 use crate::files::{FileCaches, MOST_OPEN};
 use crate::limits::Limits;
 use crate::listener::{Accepting, Listener};
@@ -114,7 +116,9 @@ impl fmt::Debug for Around {
 struct HttpResources {
     users: WorkerUsers,
     folder: PathBuf,
-    development: bool,
+    /// In development, the generations of workers.
+    changes: Option<Changes>,
+    stopping: CancellationToken,
     around: Around,
     spools: Vec<Spools>,
     /// Where requests without TLS are sent, if they are.
@@ -299,7 +303,8 @@ impl HttpService {
         let resources = HttpResources {
             users: of_server.users.clone(),
             folder,
-            development: of_server.development,
+            changes: of_server.development.then(Changes::default),
+            stopping: context.shutdown.clone(),
             around: self.around.clone(),
             spools,
             https_port: listening::https_port(&listeners),
@@ -312,7 +317,12 @@ impl HttpService {
         };
         resources.addresses.set(settings);
         let specs = resources.specs(settings);
-        let StartedPools { pools, tasks } = all_pools.start(HTTP, &specs).await?;
+        let StartedPools { pools, mut tasks } = all_pools.start(HTTP, &specs).await?;
+        if let Some(changes) = &resources.changes {
+            for pool in pools.iter() {
+                tasks.spawn(changes.follow(pool.standing()));
+            }
+        }
         let handler = resources.handler(settings, &pools)?;
         let workers = pools.iter().map(|pool| pool.info().size).sum();
         let mut limits = Limits {
@@ -457,7 +467,17 @@ impl HttpResources {
             let files = self.file_caches.clone();
             self.caches.add(STATIC, move || files.forget());
         }
-        middleware::chain(self.around.put(innermost), parts)
+        let mut handler = self.around.put(innermost);
+        if let Some(changes) = self.changes.clone().filter(|_| settings.development.reload) {
+            let stopping = self.stopping.clone();
+            let next = handler;
+            handler = Arc::new(Reloading {
+                next,
+                changes,
+                stopping,
+            });
+        }
+        middleware::chain(handler, parts)
     }
 
     /// The roots of pools that run scripts, below each path at which routes have them.
@@ -516,13 +536,18 @@ impl HttpResources {
         let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
         let prefix = route.strip_prefix.clone().unwrap_or_default();
         let scripts = sites.get(&(name.to_owned(), prefix)).cloned();
-        let development = self.development || pool.workers.is_debug();
+        let in_development = self.changes.is_some();
         let spools = self.spools_of(name);
+        let development = Arc::new(Development {
+            editor: settings.development.editor.clone(),
+            worker_user: spools.user.clone(),
+        });
+        let shows_errors = in_development || pool.workers.is_debug();
         let handler = PoolHandler {
             pool: workers.pool().clone(),
             terms: Terms {
                 // In development somebody may sit in a debugger.
-                deadline: route.terms.deadline.filter(|_| !self.development),
+                deadline: route.terms.deadline.filter(|_| !in_development),
                 ..route.terms
             },
             bodies: BodySettings {
@@ -536,9 +561,9 @@ impl HttpResources {
                 ..bodies.clone()
             },
             internal_error_code: settings.internal_error_code,
-            development,
+            development: shows_errors.then(|| development.clone()),
             access_logs: settings.access_logs,
-            server_timing: settings.server_timing || development,
+            server_timing: settings.server_timing || shows_errors,
             shows_split: settings
                 .access_log
                 .as_ref()
@@ -558,9 +583,13 @@ impl HttpResources {
         };
         let next = Arc::new(Arc::new(handler));
         let next = middleware::limited(next, route.rate_limit.as_ref());
-        if self.development {
-            let standing = workers.standing();
-            return Arc::new(Gate { next, standing });
+        if in_development {
+            return Arc::new(Gate {
+                next,
+                standing: workers.standing(),
+                development,
+                reloads: settings.development.reload,
+            });
         }
         next
     }

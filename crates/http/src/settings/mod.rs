@@ -3,6 +3,7 @@
 mod access_log;
 mod client;
 mod compress;
+mod development;
 mod error_pages;
 mod files;
 mod fileserver;
@@ -30,6 +31,7 @@ pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Part, Placeholder};
 pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
+pub use development::{DevelopmentSettings, Editor};
 pub use error_pages::{ErrorPagesSettings, StatusPages};
 pub use files::{Kind, MOST_ROOTS, Page, RootKeys, StaticSettings, read_roots, read_tag};
 pub use fileserver::FileServerSettings;
@@ -114,6 +116,8 @@ pub struct HttpSettings {
     pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
     pub client: ClientSettings,
+    /// What development mode does in a browser.
+    pub development: DevelopmentSettings,
     /// Directory for large request bodies while they arrive.
     pub spool_dir: PathBuf,
     /// The default pool.
@@ -267,6 +271,7 @@ impl Section for HttpSettings {
             max_header_fields: read_max_header_fields(t),
             max_per_address: read_max_per_address(t),
             client: ClientSettings::read(t),
+            development: read_development(t),
             spool_dir: t
                 .key(
                     "spool_dir",
@@ -294,6 +299,13 @@ impl Section for HttpSettings {
         not_yet(t);
         settings
     }
+}
+
+fn read_development(t: &mut Table<'_>) -> DevelopmentSettings {
+    t.section(
+        "development",
+        "What [development mode](command-line.md#serve) does in a browser.",
+    )
 }
 
 fn read_max_connections(t: &mut Table<'_>) -> Option<usize> {
