@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use pronghorn_config::{Era, Input};
 use pronghorn_server::VERSION;
 
@@ -103,11 +103,7 @@ pub(crate) enum Command {
     /// Start the server; Ctrl-C stops it
     Serve(Serve),
     /// Validate the configuration: list all mistakes, and differences from RoadRunner
-    Check {
-        /// Print what to write in the file for this release of RoadRunner
-        #[arg(long, value_name = "RELEASE")]
-        to: Option<Release>,
-    },
+    Check(Check),
     /// Show the configuration
     Config {
         #[command(subcommand)]
@@ -133,17 +129,29 @@ pub(crate) enum Command {
         /// End this many workers of the pool; each finishes its request
         #[arg(long, value_name = "COUNT", conflicts_with = "live")]
         remove: Option<u16>,
+        /// Print JSON, for programs
+        #[arg(long, conflicts_with_all = ["live", "add", "remove"])]
+        json: bool,
     },
     /// List reports of crashes, time-outs, fatal errors and failed boots; the server need not run
     Crashes(Crashes),
     /// Show the state of the server; exits with 1 unless the server is ready
-    Status,
+    Status {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
     /// Show the pipelines of jobs, and act on them and on dead letters, over RPC
     Jobs(Jobs),
     /// Write a first configuration for the application in this directory
-    Init,
+    Init {
+        /// Make it of the configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
+        /// repeatable for nginx and php-fpm
+        #[arg(long, value_name = "FILE")]
+        from: Vec<PathBuf>,
+    },
     /// A unit for systemd
     Service {
         #[command(subcommand)]
@@ -154,6 +162,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ExtensionCommand,
     },
+    /// Make this machine trust the local certificate authority of `serve --tls`
+    Trust(Trust),
     /// Show the schedules of jobs; run, pause or resume one, over RPC
     Schedules(Schedules),
     /// Show the storages of `kv`, and act on their entries, over RPC
@@ -161,7 +171,11 @@ pub(crate) enum Command {
     /// Print the completion script of a shell
     Completion { shell: Shell },
     /// Print the version
-    Version,
+    Version {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The pipelines of jobs; RoadRunner's flags are there as well. Of several it takes the first in
@@ -235,7 +249,12 @@ pub(crate) enum CacheCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
     /// Show the last runs of one, with the last lines of a command
-    Show { name: String },
+    Show {
+        name: String,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Run one now, also a paused one
     Run { name: String },
     /// Pause one: it does not run by itself, also after a restart of the server
@@ -344,6 +363,16 @@ pub(crate) struct Crashes {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Print what to write in the file for this release of RoadRunner
+    #[arg(long, value_name = "RELEASE", conflicts_with = "json")]
+    pub(crate) to: Option<Release>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// A release of RoadRunner, as `compat` has it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Release {
@@ -384,12 +413,26 @@ pub(crate) struct Serve {
     /// Address to serve HTTP on, for instance `:8080`; the same as `-o http.address=`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    /// Serve HTTPS, with a certificate of a local authority that `pronghorn trust` installs
+    #[arg(long)]
+    pub(crate) tls: bool,
     /// Number of workers; the same as `-o http.pool.num_workers=`
     #[arg(long, value_name = "COUNT")]
     pub(crate) workers: Option<u16>,
     /// How scripts run; the same as `-o http.pool.mode=`
     #[arg(long, value_name = "MODE")]
     pub(crate) mode: Option<ScriptMode>,
+}
+
+/// The system's store of authorities.
+#[derive(Debug, Args)]
+pub(crate) struct Trust {
+    /// Take it out of the store again
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// The store's folder; the command that applies changes is not run then
+    #[arg(long, value_name = "DIR")]
+    pub(crate) into: Option<PathBuf>,
 }
 
 /// How the scripts of an application run.
@@ -414,7 +457,11 @@ impl ScriptMode {
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show every effective value and its source
-    Show,
+    Show {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -467,10 +514,10 @@ pub(crate) enum ExtensionCommand {
 impl Arguments {
     /// Reads the process's arguments; what is wrong with them, or was asked for, is said already in
     /// the `Err`.
-    pub(crate) fn read(name: Name) -> Result<Self, Exit> {
+    pub(crate) fn read(name: Name, definition: clap::Command) -> Result<Self, Exit> {
         // `pronghorn --version` needs no command, whatever else is there.
         let asks = std::env::args_os().any(|given| given == "--version" || given == "-v");
-        let definition = Self::command()
+        let definition = definition
             .subcommand_required(!asks)
             .arg_required_else_help(!asks);
         let matches = match definition.try_get_matches() {
@@ -546,6 +593,8 @@ pub(crate) fn print_version(name: Name, overrides: &[String]) -> Exit {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn read(line: &str) -> Arguments {

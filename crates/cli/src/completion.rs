@@ -1,21 +1,24 @@
-//! `completion`
+//! `completion`: what makes a shell ask this program how a line could go on.
 
-use clap::CommandFactory;
-use clap_complete::generate;
-use clap_complete::shells::{Bash, Fish, Zsh};
+use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 
-use crate::arguments::{Arguments, Name, Shell};
-use crate::exit::{Exit, say};
+use crate::arguments::{Name, Shell};
+use crate::completing::VARIABLE;
+use crate::exit::{Exit, failed, say};
 
 pub(crate) fn print(name: Name, shell: Shell) -> Exit {
-    let mut command = Arguments::command();
+    let completer: &dyn EnvCompleter = match shell {
+        Shell::Bash => &Bash,
+        Shell::Fish => &Fish,
+        Shell::Zsh => &Zsh,
+    };
     let program = name.program();
     let mut script = Vec::new();
-    match shell {
-        Shell::Bash => generate(Bash, &mut command, program, &mut script),
-        Shell::Fish => generate(Fish, &mut command, program, &mut script),
-        Shell::Zsh => generate(Zsh, &mut command, program, &mut script),
+    match completer.write_registration(VARIABLE, program, program, program, &mut script) {
+        Ok(()) => {
+            say(&String::from_utf8_lossy(&script));
+            Exit::Done
+        }
+        Err(error) => failed(&format!("the script can't be written: {error}")),
     }
-    say(&String::from_utf8_lossy(&script));
-    Exit::Done
 }

@@ -1,18 +1,19 @@
 //! `check` and `config show`.
 
 use pronghorn_config::Era;
-use pronghorn_server::settings::{Said, check as judge, config_show};
+use pronghorn_server::settings::{Form, Said, check as judge, config_show};
 use pronghorn_server::{Services, environment, look};
 
-use crate::arguments::{Arguments, Release};
+use crate::arguments::{Arguments, Check};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
 
-pub(crate) fn check(arguments: &Arguments, services: &Services, to: Option<Release>) -> Exit {
+pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check) -> Exit {
     tell(&judge(
         services,
         &arguments.input(),
-        to.map(Era::from),
+        options.to.map(Era::from),
+        Form::of(options.json),
         |loaded, settings| {
             let folder = folders::working(arguments, loaded.file.as_deref());
             look(settings, &folder, &environment(loaded))
@@ -20,8 +21,8 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, to: Option<Relea
     ))
 }
 
-pub(crate) fn show(arguments: &Arguments, services: &Services) -> Exit {
-    tell(&config_show(services, &arguments.input()))
+pub(crate) fn show(arguments: &Arguments, services: &Services, json: bool) -> Exit {
+    tell(&config_show(services, &arguments.input(), Form::of(json)))
 }
 
 fn tell(said: &Said) -> Exit {

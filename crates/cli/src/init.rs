@@ -1,26 +1,35 @@
-//! `init`: a first configuration for what a folder shows.
+//! `init`: a first configuration for what a folder shows, or from the configuration of another
+//! server.
 
 use std::fmt::Write as _;
 use std::io;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pronghorn_config::MAIN_FILES;
 
 use crate::application::{Application, Relative, looked_for};
 use crate::arguments::Arguments;
+use crate::convert::{Converted, convert, quoted};
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
 
 const FILE: &str = "pronghorn.yaml";
 
-pub(crate) fn run(arguments: &Arguments) -> Exit {
+pub(crate) fn run(arguments: &Arguments, from: &[PathBuf]) -> Exit {
     let folder = folders::working(arguments, None);
     let shown = folder.display();
-    if let Some(file) = MAIN_FILES.iter().find(|file| folder.join(file).exists()) {
+    // One of RoadRunner's may stand beside the one that is made of it.
+    let mut ours = MAIN_FILES
+        .iter()
+        .filter(|file| from.is_empty() || **file == FILE);
+    if let Some(file) = ours.find(|file| folder.join(file).exists()) {
         return misused(&format!(
             "`{file}` is in {shown} already, and is not replaced\nhint: `pronghorn check` validates it"
         ));
+    }
+    if !from.is_empty() {
+        return by_others(&folder, from);
     }
     let Some(application) = Application::in_folder(&folder) else {
         return misused(&format!(
@@ -29,10 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             looked_for().join("`, `")
         ));
     };
-    if let Err(error) = write_new(&folder.join(FILE), &configuration(&application)) {
-        return failed(&format!(
-            "`{FILE}` can't be written in {shown}: {error}\nhint: `namei -l {shown}` shows who may"
-        ));
+    if let Err(why) = write_new(&folder, &configuration(&application)) {
+        return failed(&why);
     }
     say(&format!(
         "wrote {} for {}, by `{}`\n`pronghorn check` validates it, `pronghorn serve` serves it\n",
@@ -51,10 +58,61 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     Exit::Done
 }
 
-/// Never in the place of another one, nor through a link.
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = std::fs::File::create_new(path)?;
-    file.write_all(text.as_bytes())
+/// `--from`: what other servers are told, in our words.
+fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
+    let Converted {
+        of,
+        yaml,
+        left_out,
+        notes,
+    } = match convert(from) {
+        Ok(converted) => converted,
+        Err(why) => {
+            return misused(&format!(
+                "{why}\nhint: `--from` takes a file of nginx, php-fpm, Apache, Caddy, RoadRunner \
+                 or Laravel Octane"
+            ));
+        }
+    };
+    let names: Vec<_> = from.iter().map(|file| file.display().to_string()).collect();
+    let mut text = format!("# From {of}: {}\n", names.join(", "));
+    for left in &left_out {
+        _ = writeln!(text, "# Left out, {left}"); // a String takes all
+    }
+    text.push_str(&yaml);
+    if let Err(why) = write_new(folder, &text) {
+        return failed(&why);
+    }
+    say(&format!(
+        "wrote {} from {of}\n`pronghorn check` validates it, `pronghorn serve` serves it\n",
+        folder.join(FILE).display()
+    ));
+    for left in &left_out {
+        say(&format!("left out, {left}\n"));
+    }
+    for note in &notes {
+        say(&format!("note: {note}\n"));
+    }
+    Exit::Done
+}
+
+/// Never in the place of another one, nor through a link. What was begun on a full disk is removed.
+fn write_new(folder: &Path, text: &str) -> Result<(), String> {
+    let path = folder.join(FILE);
+    let written = std::fs::File::create_new(&path).and_then(|mut file| {
+        file.write_all(text.as_bytes()).inspect_err(|_| {
+            _ = std::fs::remove_file(&path); // the error that counts is told
+        })
+    });
+    written.map_err(|error| {
+        let shown = folder.display();
+        let hint = match error.kind() {
+            io::ErrorKind::StorageFull => format!("`df -h {shown}` shows the disk"),
+            io::ErrorKind::ReadOnlyFilesystem => format!("`findmnt -T {shown}` shows the mount"),
+            _ => format!("`namei -l {shown}` shows who may"),
+        };
+        format!("`{FILE}` can't be written in {shown}: {error}\nhint: {hint}")
+    })
 }
 
 fn configuration(application: &Application) -> String {
@@ -98,33 +156,4 @@ fn configuration(application: &Application) -> String {
          # Records as JSON, for machines:\n# logs: {mode: production}\n",
     );
     text
-}
-
-/// As YAML; JSON's texts are YAML's.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
-    if text.chars().all(is_plain) && text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '.')
-    {
-        return text.to_owned();
-    }
-    serde_json::to_string(text).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_yaml_would_read_otherwise_is_quoted() {
-        for (text, expected) in [
-            ("public", "public"),
-            (".", "."),
-            ("a b", "\"a b\""),
-            ("#x", "\"#x\""),
-            ("8", "\"8\""),
-            ("a: b", "\"a: b\""),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
-    }
 }

@@ -8,17 +8,22 @@
 
 mod application;
 mod arguments;
+mod authority;
+mod completing;
 mod completion;
 mod config;
+mod convert;
 mod crashes;
 mod exit;
 mod extension;
 mod folders;
+mod help;
 mod init;
 mod pid_file;
 mod serve;
 mod service;
 mod steer;
+mod trust;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +35,7 @@ pub use pronghorn_server::Services;
 
 /// The command line as `--help` shows it, for man pages.
 pub fn definition() -> clap::Command {
-    <Arguments as clap::CommandFactory>::command()
+    help::definition()
 }
 
 /// Does what the command line says.
@@ -49,17 +54,20 @@ pub fn run_with(
 
 /// The same for a server with services of one's own. `examples/service` shows it.
 pub fn run_services(services: Services) -> ExitCode {
+    if completing::answer(help::definition) {
+        return ExitCode::SUCCESS;
+    }
     let name = Name::of_this_call();
-    let arguments = match Arguments::read(name) {
+    let arguments = match Arguments::read(name, help::definition()) {
         Ok(arguments) => arguments,
         Err(exit) => return exit.into(),
     };
     match &arguments.command {
         Command::Serve(options) => serve::run(name, &arguments, options, services),
-        Command::Check { to } => config::check(&arguments, &services, *to),
+        Command::Check(options) => config::check(&arguments, &services, options),
         Command::Config {
-            command: ConfigCommand::Show,
-        } => config::show(&arguments, &services),
+            command: ConfigCommand::Show { json },
+        } => config::show(&arguments, &services, *json),
         Command::Crashes(options) => crashes::run(&arguments, options),
         Command::Reset { of } => steer::reset(name, &arguments, of),
         Command::Workers {
@@ -67,23 +75,31 @@ pub fn run_services(services: Services) -> ExitCode {
             add: None,
             remove: None,
             live,
-        } => steer::workers(name, &arguments, of, *live),
+            json,
+        } => steer::workers(name, &arguments, of, *live, *json),
         Command::Workers {
             of, add, remove, ..
         } => {
             let by = i32::from(add.unwrap_or(0)) - i32::from(remove.unwrap_or(0));
             steer::resize(name, &arguments, of, by)
         }
-        Command::Status => steer::status(name, &arguments),
+        Command::Status { json } => steer::status(name, &arguments, *json),
         Command::Stop => steer::stop(name, &arguments),
-        Command::Init => init::run(&arguments),
+        Command::Init { from } => init::run(&arguments, from),
         Command::Service { command } => service::run(&arguments, command),
         Command::Extension { command } => extension::run(command),
         Command::Completion { shell } => completion::print(name, *shell),
+        Command::Trust(options) => trust::run(&arguments, options),
         Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),
         Command::Cache(cache) => steer::cache(name, &arguments, cache),
         Command::Schedules(schedules) => steer::schedules(name, &arguments, schedules),
-        Command::Version => arguments::print_version(name, &arguments.globals.overrides),
+        Command::Version { json: true } => {
+            exit::say_json(&serde_json::json!({"version": pronghorn_server::VERSION}))
+                .unwrap_or_else(|error| exit::failed(&error))
+        }
+        Command::Version { json: false } => {
+            arguments::print_version(name, &arguments.globals.overrides)
+        }
     }
     .into()
 }

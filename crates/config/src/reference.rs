@@ -39,6 +39,14 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
+    /// The paths of all keys, in the order in which they are read.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.records.iter().filter_map(|record| match record {
+            Record::Key(key) => Some(key.path.as_str()),
+            _ => None,
+        })
+    }
+
     /// The path of each key, and whether a reload applies it.
     pub fn reloads(&self) -> impl Iterator<Item = (&str, bool)> {
         self.records.iter().filter_map(|record| match record {

@@ -36,6 +36,14 @@ impl fmt::Display for Effective {
 }
 
 impl Effective {
+    /// Each key with its value, secrets hidden, and where it comes from.
+    pub fn keys(&self) -> impl Iterator<Item = (&str, Option<Shown>, String)> {
+        self.records.iter().filter_map(|record| match record {
+            Record::Key(key) => Some((key.path.as_str(), key.value(), key.comment())),
+            _ => None,
+        })
+    }
+
     /// The keys that have another value in `newer`, in the order of the keys there.
     pub fn changes(&self, newer: &Self) -> Vec<Change> {
         let (before, after) = (self.values(), newer.values());

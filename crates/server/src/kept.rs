@@ -26,6 +26,16 @@ impl Section for StateAlone {
 ///
 /// The configuration can't be read; the text says why.
 pub fn reports_of(input: &Input, base: &Path) -> Result<Reports, String> {
+    Ok(Reports::new(folder_in(&state_folder_of(input, base)?)))
+}
+
+/// The state directory of the server of a configuration, whether or not it runs or is there.
+/// Relative paths begin in `base`.
+///
+/// # Errors
+///
+/// The configuration can't be read; the text says why.
+pub fn state_folder_of(input: &Input, base: &Path) -> Result<PathBuf, String> {
     let loaded = load(input);
     let environment = environment(&loaded);
     let settings = loaded
@@ -34,6 +44,5 @@ pub fn reports_of(input: &Input, base: &Path) -> Result<Reports, String> {
     let StateAlone(configured) = settings.map_err(|_| {
         "the configuration has mistakes\nhint: `pronghorn check` names them".to_owned()
     })?;
-    let state = folder(configured, base, &environment);
-    Ok(Reports::new(folder_in(&state)))
+    Ok(folder(configured, base, &environment))
 }

@@ -29,7 +29,7 @@ mod upgrade;
 pub use activation::{Unclaimed, overrides};
 pub use control::{Control, ControlSocket};
 pub use error::StartError;
-pub use kept::reports_of;
+pub use kept::{reports_of, state_folder_of};
 pub use machine::look;
 pub use notify::Manager;
 pub use pronghorn_workers::{

@@ -1,6 +1,9 @@
 //! `pronghorn serve` in a folder: what it finds, what it says, and that a page comes.
 
+use std::fs::Permissions;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -368,4 +371,272 @@ fn a_first_configuration_and_a_unit_are_written_and_replace_nothing() {
         assert!(unit.contains(part), "{part} in\n{unit}");
     }
     assert!(run("nobody").stderr.contains("is not replaced"));
+}
+
+/// The certificate of the local authority is the only one that this client trusts.
+fn over_tls(address: &str, authority: &std::path::Path) -> String {
+    let output = Command::new("curl")
+        .args(["-sS", "--cacert"])
+        .arg(authority)
+        .arg(format!("https://{address}/"))
+        .output()
+        .expect("curl is there");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn https_is_served_by_a_local_authority_that_is_made_once() {
+    let state = |server: &Server| server.site().path("state/tls");
+    let mark = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
+    let address = free_address().to_string();
+    let arguments = [
+        "serve",
+        "--tls",
+        "--listen",
+        &address,
+        "--workers",
+        "1",
+        "-o",
+        "state_dir=state",
+        "-o",
+        mark,
+    ];
+    extension();
+    let site = Site::new().file("index.php", FRONT).file("store/.keep", "");
+    let server = Server::start_with(site, &arguments);
+    let authority = state(&server).join("authority.crt");
+    assert!(over_tls(&address, &authority).starts_with("front "));
+    let made = std::fs::read(&authority).expect("it is there");
+    let site = server.into_site();
+    let server = Server::start_with(site, &arguments);
+    assert!(over_tls(&address, &authority).starts_with("front "));
+    assert_eq!(std::fs::read(&authority).expect("it is there"), made);
+
+    let trust = |more: &[&str]| {
+        Server::run_beside(
+            server.site(),
+            &[&["trust", "--into", "store", "-o", "state_dir=state"], more].concat(),
+        )
+    };
+    let kept = || {
+        std::fs::read_dir(server.site().path("store"))
+            .expect("a folder")
+            .count()
+            - 1
+    };
+    trust(&[]).assert_said(&["is trusted: ", "certutil"]);
+    assert_eq!(kept(), 1);
+    trust(&["--remove"]).assert_said(&["is not trusted any more"]);
+    assert_eq!(kept(), 0);
+    trust(&["--remove"]).assert_said(&["was not trusted"]);
+    let nowhere = Server::run_beside(
+        server.site(),
+        &["trust", "--into", "/proc", "-o", "state_dir=state"],
+    );
+    nowhere.assert_refused(&[
+        "`/proc` can't be written",
+        "hint: type `sudo install -m 644 ",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn a_configuration_is_made_of_that_of_another_server() {
+    let site = Site::new()
+        .file(
+            "shop.conf",
+            "server {\n  listen 8081;\n  root /srv/shop/public;\n  auth_basic hello;\n  location / { try_files $uri /index.php; }\n}\n",
+        )
+        .file("www.conf", "[www]\npm = static\npm.max_children = 7\n");
+    let made = Server::run(
+        &site,
+        &["init", "--from", "shop.conf", "--from", "www.conf"],
+    );
+    made.assert_said(&[
+        "wrote ",
+        "from nginx and php-fpm",
+        "left out, line 4: `auth_basic hello`",
+    ]);
+    let text = site.read("pronghorn.yaml");
+    for part in [
+        "# Left out, line 4",
+        "address: \":8081\"",
+        "root: /srv/shop/public",
+        "num_workers: 7",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let again = Server::run(&site, &["init", "--from", "shop.conf"]);
+    assert!(again.stderr.contains("is not replaced"), "{}", again.stderr);
+    let site = Site::new().file("a.conf", "server {");
+    let broken = Server::run(&site, &["init", "--from", "a.conf"]);
+    assert!(
+        broken.stderr.contains("`a.conf`, line 1: a `}` is missing"),
+        "{}",
+        broken.stderr
+    );
+    assert!(!site.path("pronghorn.yaml").exists());
+}
+
+#[test]
+fn a_machine_without_php_is_told_what_an_application_needs() {
+    let site = Site::new().file("index.php", FRONT).file("bin/.keep", "");
+    let empty = site.path("bin").display().to_string();
+    let address = free_address().to_string();
+    let ended = Server::run_with_path(&site, &["serve", "--listen", &address], &empty);
+    ended.assert_refused(&[
+        "`php`",
+        "hint: PHP is not installed, or not in PATH: `apt install php-cli`",
+    ]);
+}
+
+#[test]
+fn a_folder_that_may_not_be_written_comes_with_what_to_type() {
+    let site = Site::new()
+        .file("index.php", FRONT)
+        .file("theirs/.keep", "")
+        .file("pronghorn.yaml", "version: '3'\n");
+    std::fs::set_permissions(site.path("theirs"), Permissions::from_mode(0o555))
+        .expect("it is ours");
+    let theirs = site.path("theirs").display().to_string();
+    let unit = ["service", "install", "--user", "nobody", "--into", "theirs"];
+    Server::run_without_rights(&site, &unit).assert_refused(&[
+        "pronghorn.service` can't be written: Permission denied",
+        "hint: `sudo pronghorn service install`",
+    ]);
+    site.write("shop.conf", "root /srv;");
+    let init = ["init", "-w", "theirs", "--from", "shop.conf"];
+    Server::run_without_rights(&site, &init).assert_refused(&[
+        &format!("`pronghorn.yaml` can't be written in {theirs}: Permission denied"),
+        "hint: `namei -l ",
+    ]);
+    let state = format!("state_dir={theirs}");
+    let address = free_address().to_string();
+    let tls = [
+        "serve",
+        "--tls",
+        "-c",
+        "pronghorn.yaml",
+        "--listen",
+        &address,
+        "-o",
+        &state,
+    ];
+    Server::run_without_rights(&site, &tls).assert_refused(&[
+        &format!("the state directory can't be written: `{theirs}/tls`: Permission denied"),
+        "hint: name another one by `-o state_dir=DIR`",
+    ]);
+}
+
+/// A filesystem of a few kilobytes, gone with its owner.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    /// None for users who may not mount one.
+    fn mounted(at: std::path::PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&at).expect("the site is ours");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"])
+            .arg(&at)
+            .output()
+            .expect("mount is there");
+        mounted.status.success().then_some(Self(at))
+    }
+
+    fn make_read_only(&self) {
+        let remounted = Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(&self.0)
+            .status();
+        assert!(remounted.expect("mount is there").success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        _ = Command::new("umount").arg(&self.0).status(); // the folder would stay
+    }
+}
+
+#[test]
+fn a_full_disk_and_one_that_is_read_only_are_told_as_that() {
+    let site = Site::new().file("shop.conf", "root /srv;");
+    let Some(disk) = Disk::mounted(site.path("disk")) else {
+        return;
+    };
+    let shown = site.path("disk").display().to_string();
+    std::fs::write(disk.0.join("filler"), vec![0; 4096]).expect("it has this much room");
+    let init = || Server::run(&site, &["init", "-w", "disk", "--from", "shop.conf"]);
+    init().assert_refused(&[
+        &format!("`pronghorn.yaml` can't be written in {shown}: No space left on device"),
+        &format!("hint: `df -h {shown}` shows the disk"),
+    ]);
+    assert!(
+        !disk.0.join("pronghorn.yaml").exists(),
+        "half a file is none"
+    );
+    disk.make_read_only();
+    init().assert_refused(&[
+        &format!("`pronghorn.yaml` can't be written in {shown}: Read-only file system"),
+        &format!("hint: `findmnt -T {shown}` shows the mount"),
+    ]);
+    let state = format!("state_dir={shown}");
+    let address = free_address().to_string();
+    let tls = [
+        "serve", "--tls", "--root", ".", "--listen", &address, "-o", &state,
+    ];
+    Server::run(&site, &tls).assert_refused(&[
+        "the state directory can't be written",
+        "Read-only file system",
+        "hint: name another one by `-o state_dir=DIR`",
+    ]);
+}
+
+/// With the worker of `examples/hello`. The tests' own binary is not optimized: the promise of
+/// 150 ms is for the release binary, which `PRONGHORN_BIN` names. Any other has two seconds.
+#[test]
+fn the_first_reply_comes_at_once_after_a_cold_start() {
+    let limit = match std::env::var_os("PRONGHORN_BIN") {
+        Some(binary) if binary.to_string_lossy().contains("release") => Duration::from_millis(150),
+        _ => Duration::from_secs(2),
+    };
+    extension();
+    let address = free_address();
+    let worker = Site::example("hello/worker.php").display().to_string();
+    let fastest = (0..3).map(|_| {
+        let listen = address.to_string();
+        let arguments = ["serve", &worker, "--listen", &listen, "--workers", "2"];
+        let site = Site::new();
+        let mut command = Command::new(pronghorn_testkit::binary());
+        command
+            .args(arguments)
+            .current_dir(site.folder())
+            .env("PWD", site.folder())
+            .env("XDG_RUNTIME_DIR", site.folder())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        let (mut server, took) = time(|| {
+            let server = command.spawn().expect("the binary is there");
+            wait_for("the first reply", || {
+                let mut client = std::net::TcpStream::connect(address).ok()?;
+                client.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
+                let mut reply = String::new();
+                client.read_to_string(&mut reply).ok()?;
+                reply.contains(" 200 ").then_some(())
+            });
+            server
+        });
+        let stopped = Server::run_beside(&site, &["stop"]);
+        assert_eq!(stopped.code, Some(0), "{}", stopped.stderr);
+        server.wait().expect("it ends");
+        took
+    });
+    let fastest = fastest.min().expect("three starts");
+    println!("from the start to the first reply: {fastest:?}");
+    assert!(fastest <= limit, "{fastest:?}");
 }

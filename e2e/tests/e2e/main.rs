@@ -33,6 +33,7 @@ mod http;
 mod http2;
 mod insight;
 mod jobs;
+mod json;
 mod kept;
 mod killed;
 mod kind;

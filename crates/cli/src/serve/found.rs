@@ -9,18 +9,22 @@ use pronghorn_config::{Input, MAIN_FILES};
 
 use super::Failure;
 use crate::application::{Application, looked_for};
-use crate::arguments::Serve;
+use crate::arguments::{Arguments, Serve};
+use crate::authority::Authority;
 
 /// Where HTTP is served when nothing says otherwise: the first run must work, and only this machine
 /// may see it.
 const FIRST_ADDRESS: &str = "127.0.0.1:8080";
+/// The same for HTTPS.
+const FIRST_TLS_ADDRESS: &str = "127.0.0.1:8443";
 /// In development so many ports after a taken one are tried.
 const PORTS: u16 = 20;
 /// What `-o` may set beside an application that was found: anything else is a configuration of its
 /// own.
-const BESIDE: [&str; 7] = [
+const BESIDE: [&str; 8] = [
     "http.address=",
     "http.pool.",
+    "http.development.",
     "logs.",
     "endure.",
     "state_dir=",
@@ -41,7 +45,11 @@ pub(super) struct Found {
 
 /// Sets the keys of what is to be served. What the user wrote by `-o` wins, because it comes
 /// behind.
-pub(super) fn look(input: &mut Input, options: &Serve) -> Result<Found, Failure> {
+pub(super) fn look(
+    arguments: &Arguments,
+    input: &mut Input,
+    options: &Serve,
+) -> Result<Found, Failure> {
     let has_file = input.main_file().is_some();
     let mut keys = Vec::new();
     let mut found = Found::default();
@@ -69,10 +77,15 @@ pub(super) fn look(input: &mut Input, options: &Serve) -> Result<Found, Failure>
         keys.push("version=3".to_owned());
     }
     let is_ours = !keys.is_empty() && !has_file;
+    let first = if options.tls {
+        FIRST_TLS_ADDRESS
+    } else {
+        FIRST_ADDRESS
+    };
     if let Some(wanted) = options
         .listen
         .as_deref()
-        .or_else(|| is_ours.then_some(FIRST_ADDRESS))
+        .or_else(|| (is_ours || options.tls).then_some(first))
     {
         let address = if options.dev {
             free_address(wanted)
@@ -84,10 +97,12 @@ pub(super) fn look(input: &mut Input, options: &Serve) -> Result<Found, Failure>
                 .warnings
                 .push(format!("`{wanted}` is taken, so `{address}` is served"));
         }
-        keys.push(format!(
-            "http.address={}",
-            address.as_deref().unwrap_or(wanted)
-        ));
+        let address = address.as_deref().unwrap_or(wanted);
+        if options.tls {
+            keys.extend(tls(arguments, address, &mut found)?);
+        } else {
+            keys.push(format!("http.address={address}"));
+        }
     }
     if let Some(workers) = options.workers {
         keys.push(format!("http.pool.num_workers={workers}"));
@@ -98,6 +113,36 @@ pub(super) fn look(input: &mut Input, options: &Serve) -> Result<Found, Failure>
     keys.append(&mut input.overrides);
     input.overrides = keys;
     Ok(found)
+}
+
+/// HTTPS at this address, by a certificate of the local authority.
+fn tls(arguments: &Arguments, address: &str, found: &mut Found) -> Result<Vec<String>, Failure> {
+    let authority = Authority::of(arguments).map_err(Failure::failed)?;
+    let (host, _) = address.rsplit_once(':').unwrap_or((address, ""));
+    let host = host.trim_matches(['[', ']']);
+    let mut names = ["localhost", "*.localhost", "127.0.0.1", "::1"]
+        .map(str::to_owned)
+        .to_vec();
+    let machine = rustix::system::uname();
+    let machine = machine.nodename().to_string_lossy();
+    for name in [host, &machine] {
+        let is_name = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b".-:".contains(&byte));
+        if is_name && !name.is_empty() && !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    let (certificate, key) = authority.issue(&names).map_err(Failure::failed)?;
+    found.lines.push((
+        "tls",
+        "by the local authority; `pronghorn trust` makes this machine trust it".to_owned(),
+    ));
+    Ok(vec![
+        format!("http.ssl.address={address}"),
+        format!("http.ssl.cert={}", certificate.display()),
+        format!("http.ssl.key={}", key.display()),
+    ])
 }
 
 /// What the command line names, else what the folder shows.

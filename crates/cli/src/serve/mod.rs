@@ -123,7 +123,7 @@ fn prepare(
     options: &Serve,
     services: Services,
 ) -> Result<(Plan, Logs, Place, Found), Failure> {
-    let found = found::look(&mut input, options)?;
+    let found = found::look(arguments, &mut input, options)?;
     let loaded = load(&input);
     let resolved = loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
     let (report, effective) = (resolved.report().clone(), resolved.effective().clone());

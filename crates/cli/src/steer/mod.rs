@@ -56,9 +56,15 @@ pub(crate) fn stop(name: Name, arguments: &Arguments) -> Exit {
 }
 
 /// The table of workers, once or live.
-pub(crate) fn workers(name: Name, arguments: &Arguments, of: &[String], live: bool) -> Exit {
+pub(crate) fn workers(
+    name: Name,
+    arguments: &Arguments,
+    of: &[String],
+    live: bool,
+    json: bool,
+) -> Exit {
     run(name, arguments, async |task| {
-        workers::run(task, of, live).await
+        workers::run(task, of, live, json).await
     })
 }
 
@@ -75,8 +81,8 @@ pub(crate) fn resize(name: Name, arguments: &Arguments, of: &[String], by: i32) 
 }
 
 /// The server as a whole.
-pub(crate) fn status(name: Name, arguments: &Arguments) -> Exit {
-    run(name, arguments, async |task| status::run(task).await)
+pub(crate) fn status(name: Name, arguments: &Arguments, json: bool) -> Exit {
+    run(name, arguments, async |task| status::run(task, json).await)
 }
 
 /// Pipelines of jobs, as RoadRunner's flags have it.

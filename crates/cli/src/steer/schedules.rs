@@ -50,11 +50,11 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
             say(&table(&list));
             return Ok(Exit::Done);
         }
-        Some(SchedulesCommand::Show { name }) => {
+        Some(SchedulesCommand::Show { name, json }) => {
             let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
             let found = list.schedules.into_iter().find(|it| it.name == *name);
             let schedule = found.ok_or_else(|| format!("there is no schedule `{}`", line(name)))?;
-            if schedules.json {
+            if schedules.json || *json {
                 return say_json(&schedule);
             }
             say(&runs(&schedule));

@@ -7,13 +7,17 @@ use pronghorn_control::{Ask, PoolStatus, State, Status, Tell};
 
 use super::text::{count, counted, line, lines, short_time, time};
 use super::{Server, Task, over_rpc};
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 
-pub(super) async fn run(task: &Task<'_>) -> Result<Exit, String> {
+pub(super) async fn run(task: &Task<'_>, json: bool) -> Result<Exit, String> {
     match task.server().await? {
         Server::Control(mut client) => match client.ask_once(Ask::Status).await {
             Ok(Tell::Status(status)) => {
-                say(&report(&status));
+                if json {
+                    say_json(&status)?;
+                } else {
+                    say(&report(&status));
+                }
                 // A script that asks wants to know whether it may send requests.
                 Ok(if status.not_ready.is_none() {
                     Exit::Done
@@ -25,6 +29,11 @@ pub(super) async fn run(task: &Task<'_>) -> Result<Exit, String> {
             Err(error) => Err(error.to_string()),
         },
         Server::Rpc(mut client, endpoint) => {
+            if json {
+                return Err("only RPC answers, which tells too little for `--json`\n\
+                            hint: name the server's configuration by `-c`, or its folder by `-w`"
+                    .to_owned());
+            }
             let version = over_rpc::version(&mut client).await?;
             say(&format!(
                 "rpc      {endpoint}, as RoadRunner {}; RPC tells no more\n",

@@ -5,14 +5,25 @@ use std::time::{Duration, SystemTime};
 
 use pronghorn_control::{Ask, Client, Tell, Worker, WorkersOf};
 
+use serde_json::{Value, json};
+
 use super::table::{Look, Row, View, jobs_table, roadrunners, table};
 use super::{Server, Task, live, over_rpc, terminal};
 use crate::arguments::Name;
-use crate::exit::{Exit, say};
+use crate::exit::{Exit, say, say_json};
 
-pub(super) async fn run(task: &Task<'_>, of: &[String], live: bool) -> Result<Exit, String> {
+pub(super) async fn run(
+    task: &Task<'_>,
+    of: &[String],
+    live: bool,
+    json: bool,
+) -> Result<Exit, String> {
     let mut server = task.server().await?;
     let first = look_at(&mut server, of).await?;
+    if json {
+        let pools: Vec<_> = first.iter().map(to_json).collect();
+        return say_json(&json!({"pools": pools}));
+    }
     if live && terminal::can_be_redrawn() {
         return live::run(task, of, server, first).await;
     }
@@ -24,6 +35,36 @@ pub(super) async fn run(task: &Task<'_>, of: &[String], live: bool) -> Result<Ex
         Name::Pronghorn => say(&table(&first, look())),
     }
     Ok(Exit::Done)
+}
+
+/// `docs/reference/json.md` describes it.
+fn to_json(view: &View) -> Value {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let workers = view.rows.iter().map(|row| {
+        let request = row.request.as_ref();
+        let request =
+            request.map(|(what, age)| json!({"what": what, "age_ms": milliseconds(*age)}));
+        json!({
+            "pid": row.pid,
+            "state": row.state,
+            "transport": row.transport,
+            "forked_by": row.forked_by,
+            "generation": row.generation,
+            "executions": row.executions,
+            "memory_bytes": row.memory,
+            "cpu_ms": row.cpu,
+            "load_percent": row.load,
+            "age_ms": milliseconds(row.age),
+            "request": request,
+        })
+    });
+    let workers: Vec<Value> = workers.collect();
+    json!({
+        "pool": view.pool,
+        "service": view.plugin,
+        "waiting": view.waiting,
+        "workers": workers,
+    })
 }
 
 /// RoadRunner's table of pipelines, behind those of workers; nothing without pipelines, or without

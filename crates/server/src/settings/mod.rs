@@ -19,7 +19,7 @@ pub use pronghorn_plugin_api::Finding;
 pub use pronghorn_workers::Watching;
 pub use pronghorn_workers::{OnInit, RelayAddress, ServerSettings};
 pub use reports::ReportSettings;
-pub use say::{Said, check, config_show};
+pub use say::{Form, Said, check, config_show};
 
 /// What everything gets when the server stops, as RoadRunner's.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -104,7 +104,7 @@ impl Settings {
     }
 
     /// The pools of all services, with the names of these.
-    pub(crate) fn pools(&self) -> impl Iterator<Item = (&'static str, ConfiguredPool<'_>)> {
+    pub fn pools(&self) -> impl Iterator<Item = (&'static str, ConfiguredPool<'_>)> {
         let services = self.services.iter();
         services.flat_map(|(name, service)| service.pools().into_iter().map(|pool| (*name, pool)))
     }

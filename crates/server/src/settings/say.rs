@@ -1,14 +1,32 @@
 //! What `check` and `config show` print.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use pronghorn_config::{
-    Difference, Era, Input, Loaded, MAIN_FILES, Resolved, Severity, is_roadrunners, load,
+    Difference, Effective, Era, Input, Loaded, MAIN_FILES, Report, Resolved, Severity, Shown,
+    is_roadrunners, load,
 };
 use pronghorn_plugin_api::Finding;
+use serde_json::{Value, json};
 
 use super::{Settings, eras};
 use crate::services::Services;
+
+/// For whom a command prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A person.
+    Text,
+    /// A program.
+    Json,
+}
+
+impl Form {
+    pub const fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
 
 /// What a command prints, and whether it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +47,7 @@ pub fn check(
     services: &Services,
     input: &Input,
     to: Option<Era>,
+    form: Form,
     look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>,
 ) -> Said {
     let loaded = load(input);
@@ -49,6 +68,13 @@ pub fn check(
         }
     }
     let report = resolved.report().worst_first();
+    if form == Form::Json {
+        return Said {
+            out: check_json(file, &report, resolved.differences()),
+            err: String::new(),
+            passed: report.passes(),
+        };
+    }
     let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
     if let Some(to) = to {
         eras::tell_changes(&loaded, to, &mut out);
@@ -65,17 +91,79 @@ pub fn check(
 
 /// Every value that holds, as YAML. Mistakes go to standard error; the values are shown all the
 /// same.
-pub fn config_show(services: &Services, input: &Input) -> Said {
+pub fn config_show(services: &Services, input: &Input, form: Form) -> Said {
     let loaded = load(input);
     if loaded.file.is_none() && input.overrides.is_empty() {
         return nothing_to_read(input);
     }
     let resolved = resolve(services, &loaded, Severity::Warning);
+    let out = match form {
+        Form::Text => format!("{}{}", origins(&loaded), resolved.effective()),
+        Form::Json => config_json(&loaded, resolved.effective()),
+    };
     Said {
-        out: format!("{}{}", origins(&loaded), resolved.effective()),
+        out,
         err: resolved.report().to_string(),
         passed: !resolved.report().has_errors(),
     }
+}
+
+/// `check --json`; `docs/reference/json.md` describes it.
+fn check_json(file: &Path, report: &Report, differences: &[Difference]) -> String {
+    let findings = report.iter().map(|diagnostic| {
+        let severity = match diagnostic.severity {
+            Severity::Missing => "missing",
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        json!({
+            "severity": severity,
+            "place": diagnostic.place.to_string(),
+            "message": diagnostic.message,
+            "hint": diagnostic.hint,
+        })
+    });
+    let findings: Vec<Value> = findings.collect();
+    let differences = differences.iter().map(|difference| {
+        json!({
+            "key": difference.key,
+            "here": difference.here,
+            "roadrunner": difference.there,
+            "why": difference.why,
+        })
+    });
+    let differences: Vec<Value> = if is_roadrunners(file) {
+        differences.collect()
+    } else {
+        Vec::new()
+    };
+    pretty(&json!({
+        "file": file,
+        "passed": report.passes(),
+        "findings": findings,
+        "differences": differences,
+    }))
+}
+
+/// `config show --json`, described there as well.
+fn config_json(loaded: &Loaded, effective: &Effective) -> String {
+    let keys = effective.keys().map(|(key, value, source)| {
+        let value = value.map(|value| match value {
+            Shown::One(text) => Value::String(text),
+            Shown::List(texts) => texts.into(),
+            Shown::Map(pairs) => {
+                let pairs = pairs.into_iter().map(|pair| (pair.name, pair.value.into()));
+                Value::Object(pairs.collect())
+            }
+        });
+        json!({"key": key, "value": value, "source": source})
+    });
+    let keys: Vec<Value> = keys.collect();
+    pretty(&json!({"files": loaded.files, "keys": keys}))
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
 }
 
 fn resolve(services: &Services, loaded: &Loaded, unknown: Severity) -> Resolved<Settings> {

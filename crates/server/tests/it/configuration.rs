@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use pronghorn_config::{Disk, Era, Input, fuzz_load};
 use pronghorn_server::Services;
-use pronghorn_server::settings::{Settings, check, config_show, eras, reference};
+use pronghorn_server::settings::{Form, Settings, check, config_show, eras, reference};
 
 const UPDATE: &str = "`UPDATE_GOLDEN=1 cargo test -p pronghorn-server --test it`";
 
@@ -169,25 +169,39 @@ impl Case {
         let input = self.input();
         for (title, body) in &mut self.blocks {
             *body = match title.as_str() {
-                "check" => check(&Services::default(), &input, None, |_, _| Vec::new()).out,
-                "check --to 3" => {
-                    check(&Services::default(), &input, Some(Era::V3), |_, _| {
+                "check" => {
+                    check(&Services::default(), &input, None, Form::Text, |_, _| {
                         Vec::new()
                     })
+                    .out
+                }
+                "check --to 3" => {
+                    check(
+                        &Services::default(),
+                        &input,
+                        Some(Era::V3),
+                        Form::Text,
+                        |_, _| Vec::new(),
+                    )
                     .out
                 }
                 "check --to 2025" => {
-                    check(&Services::default(), &input, Some(Era::V2025), |_, _| {
-                        Vec::new()
-                    })
+                    check(
+                        &Services::default(),
+                        &input,
+                        Some(Era::V2025),
+                        Form::Text,
+                        |_, _| Vec::new(),
+                    )
                     .out
                 }
-                "show" => written(&config_show(&Services::default(), &input).out),
-                "show all" => config_show(&Services::default(), &input).out,
+                "show" => written(&config_show(&Services::default(), &input, Form::Text).out),
+                "show all" => config_show(&Services::default(), &input, Form::Text).out,
                 _ => match title.strip_prefix("show ") {
-                    Some(section) => {
-                        section_of(&config_show(&Services::default(), &input).out, section)
-                    }
+                    Some(section) => section_of(
+                        &config_show(&Services::default(), &input, Form::Text).out,
+                        section,
+                    ),
                     None => continue,
                 },
             };

@@ -1,0 +1,339 @@
+//! Configurations of other servers, taken apart: words, with more of the like inside.
+
+/// A statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) inside: Vec<Self>,
+}
+
+/// Deeper ones are no configuration that a person wrote.
+const DEEPEST: usize = 32;
+
+impl Directive {
+    pub(super) fn argument(&self, at: usize) -> &str {
+        self.arguments.get(at).map_or("", String::as_str)
+    }
+
+    /// The first one of this name inside.
+    pub(super) fn find(&self, name: &str) -> Option<&Self> {
+        self.inside.iter().find(|inside| inside.name == name)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// As it was written, on one line.
+    pub(super) fn shown(&self) -> String {
+        let mut words = vec![self.name.as_str()];
+        words.extend(self.arguments.iter().map(String::as_str));
+        words.join(" ")
+    }
+}
+
+/// What of a text is looked at next.
+#[derive(Debug, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Open,
+    Close,
+    /// `;` in nginx, the end of a line in a Caddyfile.
+    End,
+}
+
+/// Words, braces and ends, with their lines.
+struct Tokens<'a> {
+    rest: std::iter::Peekable<std::str::Chars<'a>>,
+    line: usize,
+    /// The end of a line ends a statement.
+    by_line: bool,
+}
+
+impl Tokens<'_> {
+    fn next(&mut self) -> Option<(usize, Token)> {
+        loop {
+            let line = self.line;
+            let letter = self.rest.next()?;
+            match letter {
+                '\n' => {
+                    self.line += 1;
+                    if self.by_line {
+                        return Some((line, Token::End));
+                    }
+                }
+                '#' => while self.rest.next_if(|c| *c != '\n').is_some() {},
+                ';' if !self.by_line => return Some((line, Token::End)),
+                '{' if !self.by_line || self.ends_word() => return Some((line, Token::Open)),
+                '}' if !self.by_line || self.ends_word() => return Some((line, Token::Close)),
+                letter if letter.is_whitespace() => {}
+                quote @ ('"' | '\'' | '`') => return Some((line, Token::Word(self.quoted(quote)))),
+                letter => return Some((line, Token::Word(self.word(letter)))),
+            }
+        }
+    }
+
+    fn ends_word(&mut self) -> bool {
+        self.rest.peek().is_none_or(|c| c.is_whitespace())
+    }
+
+    fn quoted(&mut self, quote: char) -> String {
+        let mut word = String::new();
+        while let Some(letter) = self.rest.next() {
+            match letter {
+                '\\' => match self.rest.next() {
+                    Some(escaped) if escaped == quote => word.push(escaped),
+                    Some(other) => word.extend(['\\', other]),
+                    None => {}
+                },
+                '\n' => {
+                    self.line += 1;
+                    word.push('\n');
+                }
+                letter if letter == quote => break,
+                letter => word.push(letter),
+            }
+        }
+        word
+    }
+
+    /// A brace inside is part of it: `${name}`, `[0-9]{4}`.
+    fn word(&mut self, first: char) -> String {
+        let mut word = String::from(first);
+        let mut open = 0_usize;
+        while let Some(&letter) = self.rest.peek() {
+            let ends = letter.is_whitespace()
+                || (!self.by_line && letter == ';')
+                || (!self.by_line && letter == '{' && !word.ends_with(['$', ']', ')']))
+                || (!self.by_line && letter == '}' && open == 0);
+            if ends {
+                break;
+            }
+            match letter {
+                '{' => open += 1,
+                '}' => open = open.saturating_sub(1),
+                _ => {}
+            }
+            word.push(letter);
+            self.rest.next();
+        }
+        word
+    }
+}
+
+fn statements(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, String> {
+    let mut all = Vec::new();
+    let mut words: Vec<String> = Vec::new();
+    let mut begun = 0;
+    let mut finish = |words: &mut Vec<String>, line, inside| {
+        let mut words = std::mem::take(words).into_iter();
+        let name = words.next().unwrap_or_default();
+        all.push(Directive {
+            line,
+            name,
+            arguments: words.collect(),
+            inside,
+        });
+    };
+    while let Some((line, token)) = tokens.next() {
+        match token {
+            Token::Word(word) => {
+                if words.is_empty() {
+                    begun = line;
+                }
+                words.push(word);
+            }
+            Token::End if words.is_empty() => {}
+            Token::End => finish(&mut words, begun, Vec::new()),
+            Token::Open if depth == DEEPEST => {
+                return Err(format!(
+                    "line {line}: blocks in blocks, more than {DEEPEST} deep"
+                ));
+            }
+            Token::Open => {
+                let inside = statements(tokens, depth + 1)?;
+                let line = if words.is_empty() { line } else { begun };
+                finish(&mut words, line, inside);
+            }
+            Token::Close if depth == 0 => {
+                return Err(format!("line {line}: a `}}` without its `{{`"));
+            }
+            Token::Close => {
+                if !words.is_empty() {
+                    finish(&mut words, begun, Vec::new());
+                }
+                return Ok(all);
+            }
+        }
+    }
+    if depth > 0 {
+        return Err(format!("line {}: a `}}` is missing", tokens.line));
+    }
+    if !words.is_empty() {
+        finish(&mut words, begun, Vec::new());
+    }
+    Ok(all)
+}
+
+/// nginx's way: `name words;` and `name words { … }`.
+pub(super) fn nginx(text: &str) -> Result<Vec<Directive>, String> {
+    braces(text, false)
+}
+
+/// Caddy's way: a line each, blocks in braces.
+pub(super) fn caddy(text: &str) -> Result<Vec<Directive>, String> {
+    braces(text, true)
+}
+
+fn braces(text: &str, by_line: bool) -> Result<Vec<Directive>, String> {
+    let mut tokens = Tokens {
+        rest: text.chars().peekable(),
+        line: 1,
+        by_line,
+    };
+    statements(&mut tokens, 0)
+}
+
+/// Apache's way: a line each, blocks as `<Name words>` to `</Name>`.
+pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
+    let mut open: Vec<Directive> = vec![Directive::default()];
+    let mut lines = (1..).zip(text.lines());
+    while let Some((line, text)) = lines.next() {
+        let mut text = text.trim().to_owned();
+        while text.ends_with('\\')
+            && let Some((_, more)) = lines.next()
+        {
+            text.pop();
+            text.push_str(more.trim());
+        }
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = text.strip_prefix("</") {
+            let ended = (open.len() > 1).then(|| open.pop()).flatten();
+            let ended = ended.ok_or_else(|| format!("line {line}: `</{name}` ends nothing"))?;
+            open.last_mut()
+                .expect("the outermost stays")
+                .inside
+                .push(ended);
+            continue;
+        }
+        let section = text
+            .strip_prefix('<')
+            .map(|text| text.trim_end_matches('>').to_owned());
+        let mut words = words(section.as_deref().unwrap_or(&text)).into_iter();
+        let directive = Directive {
+            line,
+            name: words.next().unwrap_or_default(),
+            arguments: words.collect(),
+            inside: Vec::new(),
+        };
+        if section.is_none() {
+            open.last_mut()
+                .expect("the outermost stays")
+                .inside
+                .push(directive);
+        } else if open.len() > DEEPEST {
+            return Err(format!(
+                "line {line}: blocks in blocks, more than {DEEPEST} deep"
+            ));
+        } else {
+            open.push(directive);
+        }
+    }
+    match &open[..] {
+        [whole] => Ok(whole.inside.clone()),
+        [.., unended] => Err(format!(
+            "line {}: `<{}>` has no end",
+            unended.line, unended.name
+        )),
+        [] => unreachable!("the outermost stays"),
+    }
+}
+
+fn words(text: &str) -> Vec<String> {
+    let mut tokens = Tokens {
+        rest: text.chars().peekable(),
+        line: 1,
+        by_line: true,
+    };
+    let mut words = Vec::new();
+    // A brace is a word here: `%{HTTP:Host}`. A hash is none: it begins a comment only in a line of
+    // its own.
+    while let Some(letter) = tokens.rest.next() {
+        match letter {
+            letter if letter.is_whitespace() => {}
+            quote @ ('"' | '\'') => words.push(tokens.quoted(quote)),
+            letter => words.push(tokens.word(letter)),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(directives: &[Directive]) -> String {
+        let parts = directives.iter().map(|it| {
+            let inside = shown(&it.inside);
+            if inside.is_empty() {
+                format!("{}:{}", it.line, it.shown())
+            } else {
+                format!("{}:{} [{inside}]", it.line, it.shown())
+            }
+        });
+        parts.collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn nginx_is_taken_apart() {
+        let text =
+            "server {\n  root '/srv/a b'; # why\n  location ~ ^/x[0-9]{2}$ { deny all; }\n}\n";
+        let parsed = nginx(text).unwrap();
+        assert_eq!(
+            shown(&parsed),
+            "1:server [2:root /srv/a b; 3:location ~ ^/x[0-9]{2}$ [3:deny all]]"
+        );
+        assert!(nginx("a {").is_err() && nginx("}").is_err());
+        assert!(nginx(&"a {".repeat(100)).is_err());
+    }
+
+    #[test]
+    fn a_caddyfile_is_taken_apart() {
+        let parsed = caddy(
+            "{\n\tfrankenphp\n}\nexample.com {\n\troot * /srv\n\tphp_server {\n\t\tenv A {$B}\n\t}\n}\n",
+        );
+        assert_eq!(
+            shown(&parsed.unwrap()),
+            "1: [2:frankenphp]; 4:example.com [5:root * /srv; 6:php_server [7:env A {$B}]]"
+        );
+    }
+
+    #[test]
+    fn apache_is_taken_apart() {
+        let text = "# why\nListen 80\n<VirtualHost *:80>\n  RewriteCond %{HTTP:Host} \\\n  \"a b\"\n</VirtualHost>\n";
+        let parsed = apache(text).unwrap();
+        assert_eq!(
+            shown(&parsed),
+            "2:Listen 80; 3:VirtualHost *:80 [4:RewriteCond %{HTTP:Host} a b]"
+        );
+        assert!(apache("<A>").is_err() && apache("</A>").is_err());
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let parts = [
+            "a", " ", "{", "}", ";", "\n", "'", "\"", "<A>", "</A>", "\\", "#", "$",
+        ];
+        for _ in 0..20_000 {
+            let parts = (0..fastrand::usize(..12)).map(|_| parts[fastrand::usize(..parts.len())]);
+            let text: String = parts.collect();
+            for parse in [nginx, caddy, apache] {
+                _ = parse(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! `init --from`: configurations of other servers become one of ours, for the cases that
+//! `docs/migration` shows. What has no counterpart, or was not understood, is named.
+
+mod apache;
+mod caddy;
+mod directive;
+mod draft;
+mod nginx;
+mod octane;
+mod roadrunner;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use draft::Draft;
+pub(crate) use tree::quoted;
+
+/// A longer file is no configuration.
+const LONGEST: u64 = 4 << 20;
+
+/// Whose configuration a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nginx,
+    Fpm,
+    Apache,
+    Caddy,
+    Octane,
+    RoadRunner,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Fpm => "php-fpm",
+            Self::Apache => "Apache",
+            Self::Caddy => "Caddy",
+            Self::Octane => "Laravel Octane",
+            Self::RoadRunner => "RoadRunner",
+        }
+    }
+
+    fn of(path: &Path, text: &str) -> Self {
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
+        let lines = || text.lines().map(str::trim);
+        let ending = name.rsplit('.').next().unwrap_or_default();
+        if ending == "yaml" || ending == "yml" {
+            Self::RoadRunner
+        } else if ending == "php" {
+            Self::Octane
+        } else if name.contains("caddyfile") || lines().any(|line| line.starts_with("php_server")) {
+            Self::Caddy
+        } else if lines().any(|line| line.starts_with("pm.") || line.starts_with("pm =")) {
+            Self::Fpm
+        } else if name == ".htaccess" || lines().any(is_apaches) {
+            Self::Apache
+        } else {
+            Self::Nginx
+        }
+    }
+}
+
+fn is_apaches(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let words = [
+        "DocumentRoot",
+        "RewriteEngine",
+        "RewriteRule",
+        "Listen",
+        "SetEnv",
+        "Alias",
+        "ScriptAlias",
+    ];
+    line.starts_with("<VirtualHost")
+        || line.starts_with("<Directory")
+        || line.starts_with("<IfModule")
+        || words.contains(&first)
+        || first.starts_with("php_admin_")
+        || ["Expires", "Redirect", "ErrorDocument", "<FilesMatch"]
+            .iter()
+            .any(|it| first.starts_with(it))
+}
+
+/// A configuration of ours, and what has to be said of it.
+#[derive(Debug)]
+pub(crate) struct Converted {
+    /// Of which servers the files are, in words.
+    pub(crate) of: String,
+    pub(crate) yaml: String,
+    pub(crate) left_out: Vec<String>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Reads files of other servers; those of nginx and php-fpm together make one.
+///
+/// # Errors
+///
+/// For a person: which file can't be read, or is none of these.
+pub(crate) fn convert(files: &[PathBuf]) -> Result<Converted, String> {
+    let mut texts = Vec::new();
+    for file in files {
+        let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;
+        texts.push((file, Kind::of(file, &text), text));
+    }
+    // The pool belongs to a site, which must be known first.
+    texts.sort_by_key(|(_, kind, _)| *kind == Kind::Fpm);
+    let mut of: Vec<&str> = texts.iter().map(|(_, kind, _)| kind.name()).collect();
+    of.dedup();
+    let of = of.join(" and ");
+    if let [(path, Kind::RoadRunner, text)] = &texts[..] {
+        let (yaml, left_out) = roadrunner::read(path, text);
+        return Ok(Converted {
+            of,
+            yaml,
+            left_out,
+            notes: Vec::new(),
+        });
+    }
+    let mut draft = Draft::default();
+    for (path, kind, text) in &texts {
+        let read = match kind {
+            Kind::Nginx => nginx::read(text, &mut draft),
+            Kind::Apache => apache::read(text, &mut draft),
+            Kind::Caddy => caddy::read(text, &mut draft),
+            Kind::Fpm => {
+                nginx::read_fpm(text, &mut draft);
+                Ok(())
+            }
+            Kind::Octane => {
+                octane::read(text, &mut draft);
+                Ok(())
+            }
+            Kind::RoadRunner => Err("RoadRunner's file is a whole one: give it alone".to_owned()),
+        };
+        read.map_err(|why| format!("`{}`, {why}", path.display()))?;
+    }
+    let has_root = draft.sites.iter().any(|site| site.root.is_some());
+    let (tree, left_out, mut notes) = draft.finish();
+    if !has_root {
+        notes.push("no folder of scripts was found: write it as `http.pool.root`".to_owned());
+    }
+    let yaml = format!("version: \"3\"\n{}", tree.to_yaml());
+    Ok(Converted {
+        of,
+        yaml,
+        left_out,
+        notes,
+    })
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let metadata = std::fs::metadata(file).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
+        return Err("it is no file".to_owned());
+    }
+    if metadata.len() > LONGEST {
+        return Err(format!("it has more than {} MB", LONGEST >> 20));
+    }
+    let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

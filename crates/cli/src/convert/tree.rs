@@ -1,0 +1,203 @@
+//! Keys and values in order, and as YAML.
+
+use std::fmt::Write as _;
+
+/// A value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    /// A number, `true` or `false`.
+    Bare(String),
+    List(Vec<Self>),
+    Map(Tree),
+}
+
+/// Keys in the order in which they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tree(Vec<(String, Value)>);
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Bare(number.to_string())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(is: bool) -> Self {
+        Self::Bare(is.to_string())
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(list: Vec<String>) -> Self {
+        Self::List(list.into_iter().map(Self::Text).collect())
+    }
+}
+
+impl Tree {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The map at this path, made if it is not there.
+    pub(super) fn map(&mut self, path: &[&str]) -> &mut Self {
+        let Some((first, rest)) = path.split_first() else {
+            return self;
+        };
+        let at = match self.0.iter().position(|(name, _)| name == first) {
+            Some(at) => at,
+            None => {
+                self.0
+                    .push(((*first).to_owned(), Value::Map(Self::default())));
+                self.0.len() - 1
+            }
+        };
+        let value = &mut self.0[at].1;
+        if !matches!(value, Value::Map(_)) {
+            *value = Value::Map(Self::default());
+        }
+        match value {
+            Value::Map(map) => map.map(rest),
+            Value::Text(_) | Value::Bare(_) | Value::List(_) => unreachable!("it is a map now"),
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
+        let value = value.into();
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+        self
+    }
+
+    /// Sets all keys of another one.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (name, value) in other.0 {
+            self.set(&name, value);
+        }
+    }
+
+    /// Adds to a list.
+    pub(super) fn push(&mut self, name: &str, value: impl Into<Value>) {
+        let value = value.into();
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, Value::List(list))) => list.push(value),
+            _ => _ = self.set(name, Value::List(vec![value])),
+        }
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        let entry = self.0.iter().find(|(known, _)| known == name);
+        entry.map(|(_, value)| value)
+    }
+
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let entry = self.0.iter_mut().find(|(known, _)| known == name);
+        entry.map(|(_, value)| value)
+    }
+
+    pub(super) fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text, 0);
+        text
+    }
+
+    fn write(&self, text: &mut String, depth: usize) {
+        for (name, value) in &self.0 {
+            _ = write!(text, "{:1$}{2}:", "", depth * 2, quoted(name)); // a String takes all
+            match value {
+                Value::Map(map) => {
+                    text.push('\n');
+                    map.write(text, depth + 1);
+                }
+                Value::List(list) if list.iter().any(|it| matches!(it, Value::Map(_))) => {
+                    text.push('\n');
+                    for item in list {
+                        _ = writeln!(text, "{:1$}- {2}", "", depth * 2 + 2, inline(item));
+                    }
+                }
+                value => _ = writeln!(text, " {}", inline(value)),
+            }
+        }
+    }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Text(text) => quoted(text),
+        Value::Bare(text) => text.clone(),
+        Value::List(list) => {
+            let items: Vec<_> = list.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(Tree(entries)) => {
+            let entries = entries.iter();
+            let entries: Vec<_> = entries
+                .map(|(name, value)| format!("{}: {}", quoted(name), inline(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+/// As YAML; JSON's texts are YAML's.
+pub(crate) fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '.' || c == '/';
+    let means_other = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
+        .iter()
+        .any(|word| text.eq_ignore_ascii_case(word));
+    if text.starts_with(begins) && text.chars().all(is_plain) && !means_other {
+        return text.to_owned();
+    }
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_yaml_would_read_otherwise_is_quoted() {
+        for (text, expected) in [
+            ("public", "public"),
+            (".", "."),
+            ("/srv/a", "/srv/a"),
+            ("a b", "\"a b\""),
+            ("#x", "\"#x\""),
+            ("8", "\"8\""),
+            ("a: b", "\"a: b\""),
+            ("off", "\"off\""),
+        ] {
+            assert_eq!(quoted(text), expected);
+        }
+    }
+
+    #[test]
+    fn lists_of_maps_and_maps_are_written_as_people_do() {
+        let mut tree = Tree::default();
+        tree.map(&["http", "pool"])
+            .set("root", "public")
+            .set("num_workers", 4);
+        let mut route = Tree::default();
+        route.set("path", "/a/*");
+        tree.map(&["http"]).push("routes", Value::Map(route));
+        assert_eq!(
+            tree.to_yaml(),
+            "http:\n  pool:\n    root: public\n    num_workers: 4\n  routes:\n    - {path: \"/a/*\"}\n"
+        );
+    }
+}
