@@ -6,6 +6,8 @@ mod problem;
 mod reload;
 mod source;
 
+use std::sync::Arc;
+
 use pronghorn_process::Credentials;
 
 pub(crate) use page::{Asked, show};
@@ -20,5 +22,5 @@ pub struct Development {
     pub editor: Editor,
     /// Who the workers are, when they are not the server's own user: no file is shown that they
     /// could not read.
-    pub worker_user: Option<Credentials>,
+    pub worker_user: Option<Arc<Credentials>>,
 }

@@ -22,7 +22,11 @@ pub(crate) struct Excerpt {
 }
 
 /// None where there is no such file or line, or where the worker could not read it.
-pub(crate) async fn excerpt(file: &str, line: u32, user: Option<Credentials>) -> Option<Excerpt> {
+pub(crate) async fn excerpt(
+    file: &str,
+    line: u32,
+    user: Option<Arc<Credentials>>,
+) -> Option<Excerpt> {
     let opened = file::open(PathBuf::from(file), Arc::default(), user).await;
     let (file, _) = opened.ok()?;
     let read = tokio::task::spawn_blocking(move || {

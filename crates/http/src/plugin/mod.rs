@@ -540,7 +540,7 @@ impl HttpResources {
         let spools = self.spools_of(name);
         let development = Arc::new(Development {
             editor: settings.development.editor.clone(),
-            worker_user: spools.user.clone(),
+            worker_user: spools.user.clone().map(Arc::new),
         });
         let shows_errors = in_development || pool.workers.is_debug();
         let handler = PoolHandler {
