@@ -46,9 +46,9 @@ test: ## Run every test
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
-test-brokers: ## Run the tests with every broker of jobs: RabbitMQ, NATS, Redis, beanstalkd, nsqd
-	@scripts/need build brokers nsq
-	cargo test -p pronghorn-jobs --lib -- drivers
+test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
+	@scripts/need build brokers nsq moto kafka
+	cargo test -p pronghorn-jobs --lib --features kafka -- --include-ignored drivers
 
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint
@@ -152,7 +152,7 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 	scripts/test-images $(TUNED)
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
-	@scripts/need tests
+	@scripts/need tests brokers
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
 	PRONGHORN_MODEL_STEPS=1000000 cargo test --release -p pronghorn-cache --lib behaves
 	PRONGHORN_BIN=$(TUNED) cargo test -p pronghorn-e2e --test soak

@@ -211,7 +211,7 @@ pub(crate) struct Schedules {
     #[command(subcommand)]
     pub(crate) command: Option<SchedulesCommand>,
     /// Print JSON, for programs
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
@@ -282,7 +282,7 @@ pub(crate) enum JobsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show a dead letter in full
+    /// Show a dead letter, or a job that runs and how far it is
     Show {
         /// The job's ID
         id: String,
@@ -299,21 +299,32 @@ pub(crate) enum JobsCommand {
         /// IDs of jobs
         #[arg(required = true)]
         ids: Vec<String>,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
     },
     /// Print the jobs of a pipeline, a line of JSON each; pause it first
     Export { pipeline: String },
     /// Push the jobs of such lines, from standard input
-    Import,
+    Import {
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
     /// Pause pipelines: they take jobs and give none to workers
-    Pause {
-        #[arg(required = true)]
-        pipelines: Vec<String>,
-    },
+    Pause(Named),
     /// Resume pipelines
-    Resume {
-        #[arg(required = true)]
-        pipelines: Vec<String>,
-    },
+    Resume(Named),
+}
+
+/// Which pipelines are meant.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    #[arg(required = true)]
+    pub(crate) pipelines: Vec<String>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which dead letters are meant.
@@ -325,6 +336,9 @@ pub(crate) struct Letters {
     /// All of this pipeline
     #[arg(long, conflicts_with = "ids")]
     pub(crate) pipeline: Option<String>,
+    /// Print JSON, for programs
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What [`Jobs`] asks for.

@@ -42,6 +42,13 @@ struct Context<'a> {
     queue: Option<&'a str>,
     headers: &'a Headers,
     pipeline: &'a str,
+    /// Of Kafka, as the next ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<i64>,
 }
 
 impl Payload for JobCall {
@@ -85,6 +92,7 @@ impl Payload for JobCall {
 impl JobCall {
     fn encode_json(&self, out: &mut Vec<u8>) -> Result<(), Unencodable> {
         let headers = extras::visible(&self.job.headers);
+        let place = extras::place(&self.job.headers);
         let context = Context {
             id: &self.job.id,
             job: &self.job.name,
@@ -92,6 +100,9 @@ impl JobCall {
             queue: self.queue.as_deref(),
             headers: &headers,
             pipeline: &self.pipeline,
+            topic: place.as_ref().map(|place| &*place.topic),
+            partition: place.as_ref().map(|place| place.partition),
+            offset: place.as_ref().map(|place| place.offset),
         };
         let written = serde_json::to_writer(out, &context);
         written.map_err(|error| Unencodable::Request(error.to_string()))
@@ -124,6 +135,30 @@ impl JobCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_of_kafka_says_where_it_was() {
+        let mut job = Job::default();
+        let place = extras::Place {
+            topic: "t".to_owned(),
+            partition: 1,
+            offset: 5,
+        };
+        extras::put_place(&mut job.headers, &place);
+        let call = JobCall {
+            job: Arc::new(job),
+            pipeline: "p".to_owned(),
+            queue: Some("t".to_owned()),
+            driver: "kafka",
+            deadline: None,
+            wants_result: false,
+            can_go_back: false,
+        };
+        let mut out = Vec::new();
+        call.encode_json(&mut out).unwrap();
+        let context = r#"{"id":"","job":"","driver":"kafka","queue":"t","headers":{},"pipeline":"p","topic":"t","partition":1,"offset":5}"#;
+        assert_eq!(str::from_utf8(&out).unwrap(), context);
+    }
 
     #[test]
     fn a_job_is_written_as_the_official_packages_read_it() {

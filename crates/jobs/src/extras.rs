@@ -21,6 +21,11 @@ const RESULT: &str = "pronghorn-result";
 pub(crate) const BATCH: &str = "pronghorn-batch";
 /// How often in a row its handler has wanted it again at once.
 const REQUEUES: &str = "pronghorn-requeues";
+/// Of a push to Kafka.
+const TOPIC: &str = "pronghorn-topic";
+const PARTITION: &str = "pronghorn-partition";
+/// Where a job was in Kafka: its topic, its partition and its offset.
+const PLACE: &str = "pronghorn-place";
 
 const KNOWN: [&str; 6] = [DEADLINE, EXPIRES, UNIQUE, UNIQUE_FOR, UNIQUE_WHILE, RESULT];
 
@@ -100,6 +105,48 @@ pub(crate) fn ask_for_result(job: &mut Job) {
     job.headers.insert(RESULT.to_owned(), keep);
 }
 
+/// Where a job was in Kafka. RoadRunner's packages ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) topic: String,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+}
+
+pub(crate) fn put_topic(headers: &mut Headers, topic: String, partition: i32) {
+    headers.insert(TOPIC.to_owned(), vec![topic]);
+    if partition > 0 {
+        headers.insert(PARTITION.to_owned(), vec![partition.to_string()]);
+    }
+}
+
+#[cfg(any(feature = "kafka", test))]
+pub(crate) fn put_place(headers: &mut Headers, place: &Place) {
+    let numbers = [place.partition.to_string(), place.offset.to_string()];
+    let values = std::iter::once(place.topic.clone()).chain(numbers);
+    headers.insert(PLACE.to_owned(), values.collect());
+}
+
+pub(crate) fn place(headers: &Headers) -> Option<Place> {
+    let [topic, partition, offset] = headers.get(PLACE)?.as_slice() else {
+        return None;
+    };
+    Some(Place {
+        topic: topic.clone(),
+        partition: partition.parse().ok()?,
+        offset: offset.parse().ok()?,
+    })
+}
+
+/// The topic and the partition that a job is for: those that its push has named, or that it was in
+/// before. They are not sent.
+#[cfg(any(feature = "kafka", test))]
+pub(crate) fn take_topic(headers: &mut Headers) -> (Option<String>, Option<i32>) {
+    let mut first = |name: &str| headers.remove(name)?.into_iter().next();
+    let (topic, partition, before) = (first(TOPIC), first(PARTITION), first(PLACE));
+    (topic.or(before), partition.and_then(|it| it.parse().ok()))
+}
+
 /// Looks at the options of a job that is pushed, and notes when it expires.
 pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option<Unique>, String> {
     let mut expires = rules.expires;
@@ -127,7 +174,7 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
                     "the header {name} is `{value}`; accepted: `queued`, `running`"
                 ));
             }
-            UNIQUE | RESULT | EXPIRES_AT | REQUEUES | BATCH => {}
+            UNIQUE | RESULT | EXPIRES_AT | REQUEUES | BATCH | TOPIC | PARTITION | PLACE => {}
             _ => {
                 let name = name.escape_debug();
                 return Err(format!(
@@ -230,6 +277,23 @@ mod tests {
             accept(&mut job, &Rules::default(), 0).is_ok(),
             "it may be imported"
         );
+    }
+
+    #[test]
+    fn a_place_in_kafka_goes_with_a_job_and_is_not_sent() {
+        let mut headers = Headers::new();
+        put_topic(&mut headers, "t".to_owned(), 3);
+        assert_eq!(take_topic(&mut headers), (Some("t".to_owned()), Some(3)));
+        assert_eq!(place(&headers), None);
+        let was = Place {
+            topic: "u".to_owned(),
+            partition: 1,
+            offset: 5,
+        };
+        put_place(&mut headers, &was);
+        assert_eq!(place(&headers), Some(was));
+        assert_eq!(take_topic(&mut headers), (Some("u".to_owned()), None));
+        assert!(headers.is_empty());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::extras::Unique;
+use crate::job::{Job, now_ms};
 
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);
@@ -33,7 +34,17 @@ struct State {
 #[derive(Debug)]
 struct Running {
     cancelled: CancellationToken,
-    progress: Option<Progress>,
+    seen: RunningJob,
+}
+
+/// What can be seen of a job that a worker has.
+#[derive(Clone, Debug)]
+pub(crate) struct RunningJob {
+    pub(crate) job: Arc<Job>,
+    pub(crate) pipeline: String,
+    /// Milliseconds since 1970.
+    pub(crate) began_at: u64,
+    pub(crate) progress: Option<Progress>,
 }
 
 /// How far a job has come, as its handler says.
@@ -127,17 +138,22 @@ impl Keys {
     }
 
     /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
-    pub(crate) fn run(&self, id: &str) -> Option<CancellationToken> {
+    pub(crate) fn run(&self, job: &Arc<Job>, pipeline: &str) -> Option<CancellationToken> {
         let mut state = lock(&self.0);
-        if state.cancelled.remove(id).is_some() {
+        if state.cancelled.remove(&job.id).is_some() {
             return None;
         }
         let cancelled = CancellationToken::new();
         let running = Running {
             cancelled: cancelled.clone(),
-            progress: None,
+            seen: RunningJob {
+                job: job.clone(),
+                pipeline: pipeline.to_owned(),
+                began_at: now_ms(),
+                progress: None,
+            },
         };
-        state.running.insert(id.to_owned(), running);
+        state.running.insert(job.id.clone(), running);
         Some(cancelled)
     }
 
@@ -146,14 +162,19 @@ impl Keys {
         let mut state = lock(&self.0);
         let running = state.running.get_mut(id);
         running.is_some_and(|running| {
-            running.progress = Some(progress);
+            running.seen.progress = Some(progress);
             true
         })
     }
 
     /// How far a job has come: None where no worker has it, or its handler has not said.
     pub(crate) fn progress(&self, id: &str) -> Option<Progress> {
-        lock(&self.0).running.get(id)?.progress.clone()
+        self.running(id)?.progress
+    }
+
+    /// A job that a worker has.
+    pub(crate) fn running(&self, id: &str) -> Option<RunningJob> {
+        Some(lock(&self.0).running.get(id)?.seen.clone())
     }
 
     pub(crate) fn ran(&self, id: &str) {
@@ -206,8 +227,12 @@ mod tests {
     async fn a_job_is_cancelled_before_it_begins_or_while_it_runs() {
         let keys = Keys::default();
         assert_eq!(keys.cancel("a"), Cancelled::Noted);
-        assert!(keys.run("a").is_none());
-        let token = keys.run("a").expect("once is enough");
+        let job = Arc::new(Job {
+            id: "a".to_owned(),
+            ..Job::default()
+        });
+        assert!(keys.run(&job, "p").is_none());
+        let token = keys.run(&job, "p").expect("once is enough");
         assert_eq!(keys.cancel("a"), Cancelled::Running);
         assert!(token.is_cancelled());
         keys.ran("a");

@@ -10,6 +10,7 @@ use pronghorn_plugin_api::rpc::{
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::batches::Last;
+use crate::extras;
 use crate::job::{Headers, Job};
 
 /// An id is a UUID, a name a class, a pipeline a word; nobody needs more.
@@ -68,7 +69,7 @@ pub(crate) struct HeaderValue {
     value: Vec<String>,
 }
 
-/// Those for Kafka are not here: what is not read is passed over.
+/// What is not read is passed over: `metadata` and `offset` of those for Kafka.
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
@@ -81,6 +82,11 @@ pub(crate) struct Options {
     delay: i64,
     #[prost(bool, tag = "6")]
     auto_ack: bool,
+    /// For Kafka, as the next one.
+    #[prost(string, tag = "7")]
+    topic: String,
+    #[prost(int32, tag = "10")]
+    partition: i32,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
@@ -237,13 +243,15 @@ impl JobMessage {
         }
         let options = self.options.unwrap_or_default();
         let headers = self.headers.into_iter();
+        let mut headers: Headers = headers.map(|(name, values)| (name, values.value)).collect();
+        if !options.topic.is_empty() {
+            extras::put_topic(&mut headers, options.topic, options.partition);
+        }
         let job = Job {
             id: self.id,
             name: self.job,
             payload: self.payload,
-            headers: headers
-                .map(|(name, values)| (name, values.value))
-                .collect::<Headers>(),
+            headers,
             priority: options.priority,
             // As RoadRunner, which delays for what is above 0.
             delay: Duration::from_secs(options.delay.try_into().unwrap_or(0)),
@@ -265,7 +273,7 @@ impl HeaderValue {
 mod tests {
     use super::*;
 
-    /// Written byte by byte by the numbers of `jobs.v1`, with an option that is not read.
+    /// Written byte by byte by the numbers of `jobs.v1`.
     const PUSH: &[u8] = b"\x0a\x39\
         \x0a\x08App\\Ping\
         \x12\x01i\
@@ -281,7 +289,10 @@ mod tests {
             id: "i".to_owned(),
             name: "App\\Ping".to_owned(),
             payload: Bytes::from_static(b"\x00\x01\x02\xfe\xff"),
-            headers: Headers::from([("x-try".to_owned(), values)]),
+            headers: Headers::from([
+                ("x-try".to_owned(), values),
+                ("pronghorn-topic".to_owned(), vec!["topic".to_owned()]),
+            ]),
             priority: 7,
             delay: Duration::from_secs(30),
             auto_ack: true,

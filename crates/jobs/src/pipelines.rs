@@ -16,7 +16,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::batches::{BatchError, Batches, Last};
 use crate::dead::{DeadError, DeadLetters};
-use crate::drivers::{self, Delivery, Driver, DriverError, Embedded, Memory, Part, Stat, Wake};
+use crate::drivers::{
+    self, Delivery, Driver, DriverError, Embedded, Later, Memory, Part, Stat, Wake,
+};
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
 use crate::keys::Keys;
@@ -298,6 +300,27 @@ impl Pipelines {
             DriverSettings::Beanstalk(tube) => {
                 Arc::new(drivers::beanstalk(name, tube, wake.clone()).with_priority(priority))
             }
+            #[cfg(feature = "kafka")]
+            DriverSettings::Kafka(kafka) => {
+                let later = self.later(name).await?;
+                let driver = drivers::kafka(name, kafka, wake.clone(), later);
+                Arc::new(driver.with_priority(priority))
+            }
+            #[cfg(not(feature = "kafka"))]
+            DriverSettings::Kafka(_) => {
+                let why = "the driver `kafka` is not in this build".to_owned();
+                return Err(PipelineError::Refused(why));
+            }
+            DriverSettings::Sqs(sqs) => {
+                let later = self.later(name).await?;
+                let driver = drivers::sqs(name, sqs, wake.clone(), later);
+                Arc::new(driver.with_priority(priority))
+            }
+            DriverSettings::PubSub(pub_sub) => {
+                let later = self.later(name).await?;
+                let driver = drivers::pub_sub(name, pub_sub, wake.clone(), later);
+                Arc::new(driver.with_priority(priority))
+            }
             DriverSettings::Nats(nats) => {
                 Arc::new(drivers::nats(name, nats, wake.clone()).with_priority(priority))
             }
@@ -318,6 +341,12 @@ impl Pipelines {
             rate: settings.rules.rate.map(Bucket::new),
             wake,
         })
+    }
+
+    /// Where a broker's jobs wait that it can't keep back.
+    async fn later(&self, pipeline: &str) -> Result<Later, PipelineError> {
+        let store = self.0.store.get().await?;
+        Ok(Later::open(pipeline, store).await?)
     }
 
     /// Keeps jobs. Those of one pipeline are kept together, or none of them. Returns those that are

@@ -6,14 +6,15 @@ use std::time::Duration;
 use pronghorn_config::{Choice, Era, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-use crate::brokers::{amqp, is_tube, nats, nsq};
+use crate::brokers::{amqp, is_tube, kafka, nats, nsq, pub_sub, sqs};
 use crate::clock::{self, ScheduleSettings, What};
 use crate::rules::Rules;
 
 pub use crate::brokers::{
     AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer, BeanstalkPipeline, BeanstalkServer,
-    BrokerAddress, BrokerTls, Brokers, NatsPipeline, NatsServer, NsqPipeline, NsqServer,
-    RedisPipeline,
+    BrokerAddress, BrokerTls, Brokers, KafkaAcks, KafkaCompression, KafkaPipeline, KafkaSasl,
+    KafkaServer, KafkaStart, NatsPipeline, NatsServer, NsqPipeline, NsqServer, PubSubPipeline,
+    PubSubServer, RedisPipeline, SaslMechanism, SqsPipeline, SqsServer,
 };
 
 /// As RoadRunner's; lower goes first.
@@ -92,8 +93,11 @@ pub enum DriverSettings {
     Redis(RedisPipeline),
     Amqp(AmqpPipeline),
     Beanstalk(BeanstalkPipeline),
+    Kafka(KafkaPipeline),
     Nats(NatsPipeline),
     Nsq(NsqPipeline),
+    PubSub(PubSubPipeline),
+    Sqs(SqsPipeline),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,21 +141,27 @@ impl DriverSettings {
             Self::Redis(_) => "redis",
             Self::Amqp(_) => "amqp",
             Self::Beanstalk(_) => "beanstalk",
+            Self::Kafka(_) => "kafka",
             Self::Nats(_) => "nats",
             Self::Nsq(_) => "nsq",
+            Self::PubSub(_) => "google_pub_sub",
+            Self::Sqs(_) => "sqs",
         }
     }
 
-    /// As PHP declares it. None for a driver that is not there yet.
+    /// As PHP declares it.
     fn declared(
         choice: DriverChoice,
         map: &BTreeMap<String, String>,
         name: &str,
         brokers: &Brokers,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Self, String> {
+        if !choice.is_built() {
+            return Err(format!("the driver `{}` {NOT_BUILT}", choice.name()));
+        }
         let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
         let queue = || text("queue").unwrap_or_else(|| name.to_owned());
-        Ok(Some(match choice {
+        Ok(match choice {
             DriverChoice::Memory => Self::Memory {
                 max_size: MAX_SIZE.bytes(),
             },
@@ -169,35 +179,41 @@ impl DriverSettings {
                     tube,
                 })
             }
+            DriverChoice::GooglePubSub => {
+                Self::PubSub(PubSubPipeline::declared(map, &brokers.pub_sub)?)
+            }
+            DriverChoice::Kafka => Self::Kafka(KafkaPipeline::declared(map, &brokers.kafka, name)?),
             DriverChoice::Nats => Self::Nats(NatsPipeline::declared(map, &brokers.nats)?),
             DriverChoice::Nsq => Self::Nsq(NsqPipeline::declared(map, &brokers.nsq, name)?),
-            DriverChoice::GooglePubSub | DriverChoice::Kafka | DriverChoice::Sqs => {
-                return Ok(None);
-            }
-        }))
+            DriverChoice::Sqs => Self::Sqs(SqsPipeline::declared(map, &brokers.sqs)?),
+        })
     }
 }
 
+const NOT_BUILT: &str = "is not in this build";
+
 impl DriverChoice {
-    const fn is_there(self) -> bool {
-        matches!(
-            self,
-            Self::Memory
-                | Self::Embedded
-                | Self::Boltdb
-                | Self::Redis
-                | Self::Amqp
-                | Self::Beanstalk
-                | Self::Nats
-                | Self::Nsq
-        )
+    /// Kafka's client is large: who builds the server without it has it sooner.
+    fn is_built(self) -> bool {
+        self != Self::Kafka || cfg!(feature = "kafka")
+    }
+
+    fn name(self) -> &'static str {
+        let known = Self::CHOICES.iter().find(|(_, choice)| *choice == self);
+        known.map_or("", |(name, _)| *name)
     }
 }
 
 impl PipelineSettings {
-    /// Whether its jobs outlive the server.
+    /// Whether it needs the server's store, for all of its jobs or for delayed ones.
     pub(crate) const fn is_stored(&self) -> bool {
-        matches!(self.driver, DriverSettings::Embedded { .. })
+        matches!(
+            self.driver,
+            DriverSettings::Embedded { .. }
+                | DriverSettings::Kafka(_)
+                | DriverSettings::PubSub(_)
+                | DriverSettings::Sqs(_)
+        )
     }
 
     /// What PHP declares at run time: all values are texts. Its name and the pipeline, or what is
@@ -221,18 +237,18 @@ impl PipelineSettings {
         let known = DriverChoice::CHOICES
             .iter()
             .find(|(word, _)| word == driver);
-        let declared = |(_, choice): &(_, DriverChoice)| {
-            let declared = DriverSettings::declared(*choice, map, name, brokers);
-            declared
-                .map_err(|wrong| format!("{wrong}, pipeline name: {name}"))
-                .transpose()
-        };
-        let driver = known.and_then(declared).transpose()?;
-        let Some(driver) = driver else {
+        let Some((_, choice)) = known else {
+            let all: Vec<_> = DriverChoice::CHOICES
+                .iter()
+                .map(|(word, _)| *word)
+                .collect();
+            let all = all.join("`, `");
             return Err(format!(
-                "no such driver, pipeline name: {name}; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk`, `nats` and `nsq`"
+                "no such driver, pipeline name: {name}; there are `{all}`"
             ));
         };
+        let driver = DriverSettings::declared(*choice, map, name, brokers)
+            .map_err(|wrong| format!("{wrong}, pipeline name: {name}"))?;
         let priority = match map.get("priority").map(|text| text.trim()) {
             None | Some("" | "0") => PRIORITY,
             Some(text) => text.parse().map_err(|_| {
@@ -389,7 +405,7 @@ fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
     pools.collect()
 }
 
-/// None, with a warning, for a driver that is not there yet.
+/// None, with a warning, for a driver that is not in this build.
 fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSettings> {
     let name = t.name().to_owned();
     let choice = t
@@ -406,15 +422,10 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         )
         .default(DEFAULT_POOL.to_owned());
     let rules = Rules::read(t);
-    if !choice.is_there() {
-        t.not_yet("config", "this broker");
-        let hint = "for now use `embedded`, which keeps jobs without a broker";
-        t.warn(
-            "driver",
-            "is not there yet: the pipeline is not there either",
-            hint,
-        );
-        return None;
+    if !choice.is_built() {
+        let message = format!("{NOT_BUILT}: the pipeline is not there either");
+        let hint = "take one of the packages, or build with `cargo build --features all-drivers`";
+        t.warn("driver", &message, hint);
     }
     if choice == DriverChoice::Boltdb {
         let hint = "let RoadRunner finish the jobs that are in its file first";
@@ -448,8 +459,11 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             "a job is taken when a worker is free for it, and not before",
         );
         let is_named = t.names_in("queue").is_empty();
-        let message = "is of pipelines with `driver: redis` or `driver: amqp`";
-        let has_queue = matches!(choice, DriverChoice::Redis | DriverChoice::Amqp) && is_named;
+        let message = "is of pipelines with `driver: redis`, `driver: amqp` or `driver: sqs`";
+        let has_queue = matches!(
+            choice,
+            DriverChoice::Redis | DriverChoice::Amqp | DriverChoice::Sqs
+        ) && is_named;
         let amqp_in_sections = t.era() == Era::V3 && choice == DriverChoice::Amqp;
         let queue = if amqp_in_sections {
             None
@@ -473,7 +487,27 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         });
         let message = "is of pipelines with `driver: redis`";
         let of_redis = t.keys_where(choice == DriverChoice::Redis, message, "remove it", |t| {
-            RedisPipeline::read(t, queue.unwrap_or_else(|| name.clone()))
+            RedisPipeline::read(t, queue.clone().unwrap_or_else(|| name.clone()))
+        });
+        let message = "is of pipelines with `driver: sqs`";
+        let of_sqs = t.keys_where(choice == DriverChoice::Sqs, message, "remove it", |t| {
+            sqs::read(t, &brokers.sqs, queue.clone())
+        });
+        let has_topic = matches!(choice, DriverChoice::Nsq | DriverChoice::GooglePubSub);
+        let message = "is of pipelines with `driver: nsq` or `driver: google_pub_sub`";
+        let topic = t.keys_where(has_topic, message, "remove it", |t| {
+            let sentence = "The topic that jobs are pushed to; with `driver: nsq` the pipeline's name when not written.";
+            t.key::<String>("topic", sentence).optional()
+        });
+        let topic = topic.flatten();
+        let message = "is of pipelines with `driver: google_pub_sub`";
+        let is_pub_sub = choice == DriverChoice::GooglePubSub;
+        let of_pub_sub = t.keys_where(is_pub_sub, message, "remove it", |t| {
+            pub_sub::read(t, &brokers.pub_sub, &name, topic.clone())
+        });
+        let message = "is of pipelines with `driver: kafka`";
+        let of_kafka = t.keys_where(choice == DriverChoice::Kafka, message, "remove it", |t| {
+            kafka::read(t, &brokers.kafka, &name)
         });
         let message = "is of pipelines with `driver: beanstalk`";
         let tube = t.keys_where(choice == DriverChoice::Beanstalk, message, "remove it", |t| {
@@ -490,7 +524,7 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         });
         let message = "is of pipelines with `driver: nsq`";
         let of_nsq = t.keys_where(choice == DriverChoice::Nsq, message, "remove it", |t| {
-            nsq::read(t, &brokers.nsq, &name)
+            nsq::read(t, &brokers.nsq, &name, topic.clone())
         });
         t.no_effect("tube_priority", "each job has a priority of its own");
         t.no_effect("reserve_timeout", "the server asks again by itself");
@@ -503,23 +537,23 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             DriverChoice::Amqp => of_amqp.map(DriverSettings::Amqp),
             DriverChoice::Nats => of_nats.map(DriverSettings::Nats),
             DriverChoice::Nsq => of_nsq.map(DriverSettings::Nsq),
+            DriverChoice::Sqs => of_sqs.map(DriverSettings::Sqs),
+            DriverChoice::GooglePubSub => of_pub_sub.map(DriverSettings::PubSub),
+            DriverChoice::Kafka => of_kafka.map(DriverSettings::Kafka),
             DriverChoice::Beanstalk => tube.map(|tube| {
                 DriverSettings::Beanstalk(BeanstalkPipeline {
                     server: brokers.beanstalk.clone(),
                     tube,
                 })
             }),
-            other => {
-                let declared = DriverSettings::declared(other, &BTreeMap::new(), &name, brokers);
-                declared.ok().flatten()
-            }
+            other => DriverSettings::declared(other, &BTreeMap::new(), &name, brokers).ok(),
         };
         t.no_effect("file", "jobs are in the server's own store");
         t.no_effect("permissions", "the store is for its owner alone");
         (priority, driver)
     });
     Some(PipelineSettings {
-        driver: driver?,
+        driver: driver.filter(|_| choice.is_built())?,
         priority: inside.or(priority).map_or(PRIORITY, i64::from),
         pool,
         rules,
@@ -536,6 +570,16 @@ mod tests {
         let map = map.collect();
         PipelineSettings::declared(&map, &brokers())
             .map(|(name, pipeline)| (name.to_owned(), pipeline))
+    }
+
+    #[test]
+    #[cfg(not(feature = "kafka"))]
+    fn a_driver_that_is_not_in_this_build_is_told() {
+        let refused = declared(&[("name", "n"), ("driver", "kafka")]).unwrap_err();
+        assert_eq!(
+            refused,
+            "the driver `kafka` is not in this build, pipeline name: n"
+        );
     }
 
     #[test]
@@ -566,8 +610,8 @@ mod tests {
                 "no associated driver with the pipeline, pipeline name: n",
             ),
             (
-                &[("name", "n"), ("driver", "kafka")],
-                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk`, `nats` and `nsq`",
+                &[("name", "n"), ("driver", "nonsense")],
+                "no such driver, pipeline name: n; there are `memory`, `embedded`, `boltdb`, `redis`, `amqp`, `beanstalk`, `google_pub_sub`, `kafka`, `nats`, `nsq`, `sqs`",
             ),
             (
                 &[("name", "n"), ("driver", "memory"), ("priority", "high")],

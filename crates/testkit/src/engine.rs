@@ -68,6 +68,11 @@ impl Engine {
         }
     }
 
+    /// What it is started with.
+    pub fn set_arguments(&mut self, arguments: Vec<String>) {
+        self.arguments = arguments;
+    }
+
     /// Variables of its environment.
     pub fn set_environment(&mut self, environment: Vec<(&'static str, String)>) {
         self.environment = environment;

@@ -297,11 +297,10 @@ fn pipelines_are_seen_from_outside() {
         Server::run_beside(server.site(), &all)
     };
     let table = run(&[]).stdout;
-    let mail = "mail      memory    default  consumes  0      1        0         0     0";
+    let mail = "mail      memory    default  consumes  0      -       1        0         0     0";
     assert!(table.contains(mail), "{table}");
-    assert!(
-        table.contains("kept      embedded  default  consumes  0      0        0         1     1")
-    );
+    let kept = "kept      embedded  default  consumes  0      -       0        0         1     1";
+    assert!(table.contains(kept), "{table}");
     assert!(run(&["dead"]).stdout.contains("quitter  kept      fail  1"));
     let shown = run(&["show", "quitter"]).stdout;
     assert!(shown.contains("reason    failed on purpose"), "{shown}");
@@ -321,12 +320,21 @@ fn pipelines_are_seen_from_outside() {
         "1 dead letter discarded\n"
     );
     run(&["discard", "quitter"]).assert_refused(&["quitter: there is no dead letter `quitter`"]);
-    run(&["pause", "mail"]);
-    wait_for("a pause", || {
-        run(&[]).stdout.contains("paused").then_some(())
+    let paused = run(&["pause", "mail", "--json"]).stdout;
+    assert!(paused.contains(r#""mail""#), "{paused}");
+    push(&mut rpc, "mail", "waits", "ping", 0);
+    let row = wait_for("a job that waits", || {
+        let rows: Value = serde_json::from_str(&run(&["--json"]).stdout).expect("it is JSON");
+        let rows = rows["pipelines"].as_array().expect("a list").clone();
+        rows.into_iter()
+            .find(|row| row["pipeline"] == "mail" && row["ready"] == 1)
     });
+    assert!(row["oldest"].as_f64().is_some_and(|it| it < 60.0), "{row}");
+    assert!(run(&[]).stdout.contains("paused    1      "));
     run(&["resume", "mail"]);
-    run(&["cancel", "later"]);
+    let cancelled = run(&["cancel", "later", "--json"]).stdout;
+    let cancelled: Value = serde_json::from_str(&cancelled).expect("it is JSON");
+    assert_eq!(cancelled["done"], serde_json::json!(["later"]));
     run(&["nonsense"]).assert_refused(&["`jobs` can't do `nonsense`", "hint: "]);
     server.stop();
 }
@@ -446,13 +454,22 @@ fn a_batch_ends_with_its_last_job_and_a_job_says_how_far_it_is() {
         let options = format!(r#"{{"pipeline":"{pipeline}"}}"#);
         format!(r#"{{"job":"{name}","id":"{id}","payload":"OTAw","options":{options}}}"#)
     };
-    let slow = r#"{"job":{"job":"halfway","id":"h","payload":"NTAw","headers":{"pronghorn-result":{"value":["1"]}},"options":{"pipeline":"kept"}}}"#;
+    let slow = r#"{"job":{"job":"halfway","id":"h","payload":"MzAwMA==","headers":{"pronghorn-result":{"value":["1"]}},"options":{"pipeline":"kept"}}}"#;
     assert_eq!(rpc.call("jobs.Push", slow), "{}");
     let halfway = r#"{"state":"waiting","progress":0.5,"progress_text":"half of it"}"#;
     wait_for("progress", || {
         let said = rpc.call("jobs.Await", r#"{"id":"h"}"#);
         (said == halfway).then_some(())
     });
+    let shown: Value = serde_json::from_str(&rpc.call("jobs.Show", r#"{"id":"h"}"#)).expect("JSON");
+    assert_eq!(
+        (&shown["state"], &shown["progress"]),
+        (&"running".into(), &0.5.into())
+    );
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let arguments = ["jobs", "show", "h", "-o", &address];
+    let shown = Server::run_beside(server.site(), &arguments).stdout;
+    assert!(shown.contains("progress  50 % half of it\n"), "{shown}");
     let ended = rpc.call("jobs.Await", r#"{"id":"h","timeout_ms":30000}"#);
     assert_eq!(ended, r#"{"state":"done","result":"[null,null]"}"#);
 
@@ -552,12 +569,12 @@ fn a_job_that_takes_longer_than_its_deadline_has_failed() {
 
 /// The short form of that part of `make soak`.
 #[test]
-fn kills_of_workers_and_of_the_server_lose_no_job() {
+fn kills_of_workers_of_the_server_and_of_a_broker_lose_no_job() {
     let counts = pronghorn_e2e::jobs::kill_at_random(1000, 40);
     assert_eq!(counts.lost, Vec::<String>::new(), "{counts:?}");
     // Workers that die young come again later and later, so not each kill finds one.
     assert!(
-        counts.pushed > 500 && counts.worker_kills >= 4,
+        counts.pushed > 500 && counts.worker_kills >= 4 && counts.broker_kills > 0,
         "{counts:?}"
     );
 }

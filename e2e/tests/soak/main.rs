@@ -319,13 +319,14 @@ fn scribbles(scale: f64, report: &mut Report) {
 }
 
 fn jobs(scale: f64, report: &mut Report) {
-    report.part("jobs in the store, workers and the server killed at random");
+    report.part("jobs in the store and in Redis; workers, the server and Redis killed at random");
     let [jobs, kills] = JOBS.map(|most| scaled(most, scale));
     let counts = pronghorn_e2e::jobs::kill_at_random(jobs, kills);
     report.figure("jobs whose push was answered", counts.pushed);
     report.figure("jobs that were being pushed at a kill", counts.unanswered);
     report.figure("workers killed", counts.worker_kills);
     report.figure("servers killed", counts.server_kills);
+    report.figure("brokers killed", counts.broker_kills);
     report.figure("times that a job ran again", counts.again);
     report.figure("jobs lost", counts.lost.len());
     report.demand("no job is lost", counts.lost.is_empty());

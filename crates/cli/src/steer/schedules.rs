@@ -66,6 +66,9 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
     };
     let argument = json!({"name": name});
     let _done: Value = over_rpc::ask(&mut client, method, &argument).await?;
+    if schedules.json {
+        return say_json(&argument);
+    }
     Ok(Exit::Done)
 }
 

@@ -2,8 +2,11 @@
 //! broker.
 
 pub(crate) mod amqp;
+pub(crate) mod kafka;
 pub(crate) mod nats;
 pub(crate) mod nsq;
+pub(crate) mod pub_sub;
+pub(crate) mod sqs;
 mod tls;
 
 use std::fmt;
@@ -12,8 +15,13 @@ use std::time::Duration;
 use pronghorn_config::Table;
 
 pub use amqp::{AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer};
+pub use kafka::{
+    KafkaAcks, KafkaCompression, KafkaPipeline, KafkaSasl, KafkaServer, KafkaStart, SaslMechanism,
+};
 pub use nats::{NatsPipeline, NatsServer};
 pub use nsq::{NsqPipeline, NsqServer};
+pub use pub_sub::{PubSubPipeline, PubSubServer};
+pub use sqs::{SqsPipeline, SqsServer};
 pub use tls::BrokerTls;
 
 const REDIS: &str = "redis://127.0.0.1:6379";
@@ -34,8 +42,11 @@ pub struct Brokers {
     /// By name.
     pub amqp: Vec<(String, AmqpServer)>,
     pub beanstalk: BeanstalkServer,
+    pub kafka: KafkaServer,
     pub nats: NatsServer,
     pub nsq: NsqServer,
+    pub pub_sub: PubSubServer,
+    pub sqs: SqsServer,
 }
 
 impl Brokers {
@@ -55,8 +66,11 @@ impl Brokers {
         Self {
             amqp: amqp::servers(t),
             beanstalk,
+            kafka: kafka::server(t),
             nats: nats::server(t),
             nsq: nsq::server(t),
+            pub_sub: pub_sub::server(t),
+            sqs: sqs::server(t),
         }
     }
 }

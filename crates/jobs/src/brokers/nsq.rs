@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use pronghorn_config::Table;
 
+use super::BrokerTls;
+
 /// As RoadRunner's.
 const NSQ: &str = "127.0.0.1:4150";
 const CHANNEL: &str = "default";
@@ -14,6 +16,10 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_mins(5);
+/// As RoadRunner's.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+const POLL_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(1);
 /// Where nsqd has its HTTP when nobody says otherwise.
 const HTTP_PORT: u16 = 4151;
 
@@ -25,6 +31,11 @@ pub struct NsqServer {
     pub dial_timeout: Duration,
     pub read_timeout: Duration,
     pub write_timeout: Duration,
+    /// None: the section is not written, and nothing is encrypted.
+    pub tls: Option<BrokerTls>,
+    /// Those that know where the topics are; none: `address` has them.
+    pub lookupd: Vec<String>,
+    pub lookupd_poll_interval: Duration,
 }
 
 impl NsqServer {
@@ -68,8 +79,19 @@ pub(super) fn server(t: &mut Table<'_>) -> NsqServer {
         if let Some(address) = &http_address {
             check_place(t, "http_addr", address, "127.0.0.1:4151");
         }
-        t.not_yet("lookupd", "consuming from every nsqd that nsqlookupd names");
-        t.no_effect("lookupd_poll_interval", "nsqlookupd is not asked");
+        let sentence = "Every nsqlookupd, as `host:port` of its HTTP: jobs are taken from each nsqd \
+                        that they name, too.";
+        let lookupd: Vec<String> = t.key("lookupd", sentence).default(Vec::new());
+        for address in &lookupd {
+            check_place(t, "lookupd", address, "127.0.0.1:4161");
+        }
+        let lookupd_poll_interval = t
+            .key("lookupd_poll_interval", "How often they are asked.")
+            .zero_is_default()
+            .range(POLL_RANGE)
+            .default(POLL_INTERVAL);
+        let is_encrypted = t.is_written("tls");
+        let tls = BrokerTls::read(t);
         let mut timeout = |name, sentence, default| {
             t.key(name, sentence)
                 .zero_is_default()
@@ -80,6 +102,9 @@ pub(super) fn server(t: &mut Table<'_>) -> NsqServer {
             dial_timeout: timeout("dial_timeout", "What a connection may take.", DIAL_TIMEOUT),
             read_timeout: timeout("read_timeout", "What an answer may take.", READ_TIMEOUT),
             write_timeout: timeout("write_timeout", "What a command may take.", WRITE_TIMEOUT),
+            tls: is_encrypted.then_some(tls),
+            lookupd,
+            lookupd_poll_interval,
             address,
             http_address,
         }
@@ -96,17 +121,17 @@ fn check_place(t: &mut Table<'_>, key: &str, address: &str, example: &str) {
 }
 
 /// The keys of a pipeline's `config`.
-pub(crate) fn read(t: &mut Table<'_>, server: &NsqServer, pipeline: &str) -> NsqPipeline {
+pub(crate) fn read(
+    t: &mut Table<'_>,
+    server: &NsqServer,
+    pipeline: &str,
+    topic: Option<String>,
+) -> NsqPipeline {
     t.no_effect(
         "max_attempts",
         "`retry` of the pipeline says how often a job is tried",
     );
-    let topic = t
-        .key(
-            "topic",
-            "The topic of the jobs; the pipeline's name when not written.",
-        )
-        .default(pipeline.to_owned());
+    let topic = topic.unwrap_or_else(|| pipeline.to_owned());
     let channel = t
         .key(
             "channel",

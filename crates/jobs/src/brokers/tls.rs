@@ -34,6 +34,10 @@ impl BrokerTls {
                 t.error(there, &message, &format!("add `{missing}`, a file in PEM"));
             }
             t.no_effect(
+                "timeout",
+                "a connection that is not there after ten seconds is given up",
+            );
+            t.no_effect(
                 "client_auth_type",
                 "the broker says whether it asks for a certificate",
             );

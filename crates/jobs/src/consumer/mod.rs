@@ -206,7 +206,7 @@ impl<R: Runners> Consumer<R> {
         let begun = if extras.is_expired(now_ms()) {
             Err(EXPIRED)
         } else {
-            let token = keys.run(&job.id).ok_or(CANCELLED);
+            let token = keys.run(&job, &pipeline.name).ok_or(CANCELLED);
             token.map(|token| (token, self.runners.run(call_of(&pipeline, &job, &extras))))
         };
         async move {

@@ -13,6 +13,7 @@ use pronghorn_testkit::Engine;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::drivers::broker::Later;
 use crate::drivers::*;
 use crate::{Headers, Job};
 
@@ -43,6 +44,12 @@ pub(super) struct Ability {
     pub(super) most_delays: u64,
     /// It can say how many jobs are delayed.
     pub(super) counts_delayed: bool,
+    /// It can say how many jobs wait for a worker.
+    pub(super) counts_waiting: bool,
+    /// It can say how long the first of them has waited.
+    pub(super) tells_oldest: bool,
+    /// Bytes of the largest payload.
+    pub(super) largest: usize,
 }
 
 impl Ability {
@@ -57,6 +64,9 @@ impl Ability {
         lateness: Duration::from_secs(2),
         most_delays: 3000,
         counts_delayed: true,
+        counts_waiting: true,
+        tells_oldest: true,
+        largest: 5_000_000,
     };
 }
 
@@ -97,11 +107,21 @@ fn memory(limit: u64) -> Subject {
     }
 }
 
-async fn embedded(limit: u64) -> Subject {
+fn new_folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Relaxed);
     let name = format!("pronghorn-jobs-{}-{number}", std::process::id());
-    embedded_in(std::env::temp_dir().join(name), limit).await
+    std::env::temp_dir().join(name)
+}
+
+pub(super) fn new_store(limit: u64) -> (PathBuf, Store) {
+    let folder = new_folder();
+    let store = Store::open(&folder, limit).unwrap();
+    (folder, store)
+}
+
+async fn embedded(limit: u64) -> Subject {
+    embedded_in(new_folder(), limit).await
 }
 
 async fn embedded_in(folder: PathBuf, limit: u64) -> Subject {
@@ -143,6 +163,32 @@ pub(super) fn subject<D: Driver>(
     }
 }
 
+/// As [`subject`], of a broker that does not keep all delays. `open` has a place for those.
+pub(super) fn subject_with_later<D: Driver>(
+    ability: Ability,
+    open: impl Fn(Wake, Later) -> D + Clone + Send + Sync + 'static,
+) -> BoxFuture<'static, Subject> {
+    Box::pin(async move {
+        let (folder, store) = new_store(PLENTY);
+        let left = store.clone();
+        let open = move |wake| -> BoxFuture<'static, Arc<dyn Driver>> {
+            let (store, open) = (store.clone(), open.clone());
+            Box::pin(async move {
+                let later = Later::open("p", store).await.unwrap();
+                Arc::new(open(wake, later)) as Arc<dyn Driver>
+            })
+        };
+        let wake = Wake::default();
+        Subject {
+            driver: open(wake.clone()).await,
+            wake,
+            ability,
+            again: Some(Box::new(open)),
+            folder: Some((folder, left)),
+        }
+    })
+}
+
 /// Waits until a driver says so of its broker.
 pub(super) async fn unhealthy(driver: &dyn Driver, part: &str) -> String {
     let said = async {
@@ -157,8 +203,25 @@ pub(super) async fn unhealthy(driver: &dyn Driver, part: &str) -> String {
     said.unwrap_or_else(|_| panic!("{:?} does not say {part}", driver.health()))
 }
 
+/// A broker, or the way to it.
+pub(super) trait Restart {
+    fn stop(&mut self);
+
+    fn restart(&mut self);
+}
+
+impl Restart for Engine {
+    fn stop(&mut self) {
+        self.stop();
+    }
+
+    fn restart(&mut self) {
+        self.restart();
+    }
+}
+
 /// A broker goes away while jobs wait and one is out, and comes back.
-pub(super) async fn survives_a_restart(engine: &mut Engine, subject: Subject) {
+pub(super) async fn survives_a_restart(engine: &mut impl Restart, subject: Subject) {
     subject.driver.resume();
     subject.push([job("out"), job("a"), job("b")]).await;
     let out = subject.next().await;
@@ -226,6 +289,7 @@ const TESTS: &[(&str, Test)] = tests! {
     low_priorities_do_not_starve,
     a_delayed_job_comes_at_its_time_and_not_before,
     a_delayed_job_gets_past_many_others,
+    the_age_of_the_first_that_waits_is_told,
     what_is_acknowledged_is_gone,
     a_ticket_is_good_for_one_settlement,
     what_is_released_comes_again_as_it_was,
@@ -337,6 +401,7 @@ impl Subject {
             active,
             delayed,
             reserved,
+            oldest: None,
         };
         let started = Instant::now();
         loop {
@@ -347,6 +412,12 @@ impl Subject {
                 } else {
                     delayed
                 },
+                active: if self.ability.counts_waiting {
+                    stat.active
+                } else {
+                    active
+                },
+                oldest: None,
                 ..stat
             };
             if stat == expected {
@@ -478,6 +549,25 @@ async fn a_delayed_job_gets_past_many_others(subject: Subject) {
     subject.nothing_comes().await;
 }
 
+async fn the_age_of_the_first_that_waits_is_told(subject: Subject) {
+    if !subject.ability.tells_oldest {
+        return;
+    }
+    let pushed = Instant::now();
+    subject.push([job("a"), job("b")]).await;
+    sleep(Duration::from_millis(50)).await;
+    let oldest = subject.driver.stat().await.unwrap().oldest;
+    let oldest = oldest.expect("one waits");
+    // Engines count in milliseconds.
+    let (least, most) = (Duration::from_millis(45), pushed.elapsed());
+    let most = most + Duration::from_millis(5);
+    assert!((least..=most).contains(&oldest), "{oldest:?}, not {most:?}");
+    subject.ack_next().await;
+    subject.ack_next().await;
+    subject.stat(0, 0, 0).await;
+    assert_eq!(subject.driver.stat().await.unwrap().oldest, None);
+}
+
 async fn what_is_acknowledged_is_gone(subject: Subject) {
     subject.push([job("a")]).await;
     let delivery = subject.next().await;
@@ -600,7 +690,8 @@ async fn a_paused_pipeline_takes_pushes_and_gives_nothing(subject: Subject) {
 }
 
 async fn a_large_payload_passes(subject: Subject) {
-    let payload: Vec<u8> = (0..5_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let largest = u32::try_from(subject.ability.largest).unwrap();
+    let payload: Vec<u8> = (0..largest).map(|n| n.to_le_bytes()[0]).collect();
     let large = |id: &str| Job {
         payload: payload.clone().into(),
         ..job(id)

@@ -24,7 +24,7 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct State {
-    ready: Ready<Job>,
+    ready: Ready<Waiting>,
     /// The number tells those of one moment apart.
     delayed: BTreeMap<(Instant, u64), Job>,
     reserved: HashMap<Ticket, Arc<Job>>,
@@ -32,6 +32,13 @@ struct State {
     size: u64,
     number: u64,
     paused: bool,
+}
+
+/// A job that could run, and since when.
+#[derive(Debug)]
+struct Waiting {
+    job: Job,
+    since: Instant,
 }
 
 impl Memory {
@@ -82,7 +89,7 @@ impl Memory {
         let mut reserved: Vec<_> = state.reserved.iter().collect();
         reserved.sort_by_key(|(ticket, _)| ticket.0);
         let reserved = reserved.into_iter().map(|(_, job)| Job::clone(job));
-        let waiting = state.ready.iter().cloned();
+        let waiting = state.ready.iter().map(|waiting| waiting.job.clone());
         let all = waiting
             .chain(state.delayed.iter().map(left))
             .chain(reserved);
@@ -107,7 +114,10 @@ impl Memory {
             Fate::Done | Fate::Rejected => state.size = state.size.saturating_sub(size),
             Fate::Back => {
                 let job = Arc::unwrap_or_clone(job);
-                state.ready.push_front(job.priority, job);
+                // It has waited for longer than the one behind it.
+                let behind = state.ready.front_of(job.priority);
+                let since = behind.map_or_else(Instant::now, |behind| behind.since);
+                state.ready.push_front(job.priority, Waiting { job, since });
             }
             Fate::Again(job) => {
                 state.size = state.size.saturating_sub(size) + job.size();
@@ -123,7 +133,7 @@ impl Memory {
 impl State {
     fn add(&mut self, job: Job, now: Instant) {
         if job.delay.is_zero() {
-            self.ready.push(job.priority, job);
+            self.ready.push(job.priority, Waiting { job, since: now });
         } else {
             self.number += 1;
             let due = now + job.delay.min(LONGEST_DELAY);
@@ -135,8 +145,9 @@ impl State {
         while let Some(first) = self.delayed.first_entry()
             && first.key().0 <= now
         {
+            let since = first.key().0;
             let job = first.remove();
-            self.ready.push(job.priority, job);
+            self.ready.push(job.priority, Waiting { job, since });
         }
     }
 }
@@ -161,7 +172,7 @@ impl Driver for Memory {
             return None;
         }
         state.promote(now);
-        let job = Arc::new(state.ready.pop()?);
+        let job = Arc::new(state.ready.pop()?.job);
         state.number += 1;
         let ticket = Ticket(state.number);
         state.reserved.insert(ticket, job.clone());
@@ -193,8 +204,11 @@ impl Driver for Memory {
 
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
         let mut state = lock(&self.state);
-        state.promote(Instant::now());
+        let now = Instant::now();
+        state.promote(now);
+        let oldest = state.ready.fronts().map(|waiting| waiting.since).min();
         Box::pin(ready(Ok(Stat {
+            oldest: oldest.map(|since| now.saturating_duration_since(since)),
             active: state.ready.len() as u64,
             delayed: state.delayed.len() as u64,
             reserved: state.reserved.len() as u64,

@@ -1,19 +1,23 @@
 //! Where the jobs of pipelines are: what a pipeline asks of such a place, and each of them.
 //!
 //! - `memory` and `embedded`: this server's own.
-//! - `redis`, `amqp`, `beanstalk`, `nats`, `nsq`: what brokers keep, by what `broker` does for all
-//!   of them.
+//! - `redis`, `amqp`, `beanstalk`, `kafka`, `nats`, `nsq`, `pub_sub`, `sqs`: what brokers keep, by
+//!   what `broker` does for all of them.
 //! - `ready`: the order of jobs that could run now.
 
 mod amqp;
 mod beanstalk;
 mod broker;
 mod embedded;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod memory;
 mod nats;
 mod nsq;
+mod pub_sub;
 mod ready;
 mod redis;
+mod sqs;
 
 #[cfg(test)]
 mod conformance;
@@ -33,9 +37,14 @@ use crate::job::{Headers, Job};
 
 pub(crate) use self::amqp::open as amqp;
 pub(crate) use self::beanstalk::open as beanstalk;
+pub(crate) use self::broker::Later;
+#[cfg(feature = "kafka")]
+pub(crate) use self::kafka::open as kafka;
 pub(crate) use self::nats::open as nats;
 pub(crate) use self::nsq::open as nsq;
+pub(crate) use self::pub_sub::open as pub_sub;
 pub(crate) use self::redis::open as redis;
+pub(crate) use self::sqs::open as sqs;
 pub use embedded::Embedded;
 pub(crate) use embedded::{decode_job, encode_job};
 pub use memory::Memory;
@@ -230,6 +239,9 @@ pub struct Stat {
     pub delayed: u64,
     /// Workers have them.
     pub reserved: u64,
+    /// How long the one that waits for a worker for the longest time has done so. None where there
+    /// is none, or the engine does not tell.
+    pub oldest: Option<Duration>,
 }
 
 /// Why a driver did not do something.

@@ -44,6 +44,16 @@ impl<T> Ready<T> {
         self.queues.values().flatten()
     }
 
+    /// The next one of each priority.
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = &T> {
+        self.queues.values().filter_map(VecDeque::front)
+    }
+
+    /// The next one of a priority.
+    pub(crate) fn front_of(&self, priority: i64) -> Option<&T> {
+        self.queues.get(&priority)?.front()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -123,3 +123,46 @@ pub(crate) fn tool(name: &str) -> PathBuf {
 pub(crate) fn free_port() -> u16 {
     free_address().port()
 }
+
+/// A way to a server that can be closed: the server stays as it is.
+pub(crate) struct Doorway {
+    pub(crate) port: u16,
+    to: u16,
+    open: Option<tokio::task::JoinSet<()>>,
+}
+
+impl Doorway {
+    pub(crate) fn to(port: u16) -> Self {
+        let mut doorway = Self {
+            port: free_port(),
+            to: port,
+            open: None,
+        };
+        doorway.open();
+        doorway
+    }
+
+    pub(crate) fn open(&mut self) {
+        let (port, to) = (self.port, self.to);
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(async move {
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await;
+            let listener = listener.expect("the port is free");
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                let (mut near, _) = listener.accept().await.expect("it listens");
+                connections.spawn(async move {
+                    if let Ok(mut far) = tokio::net::TcpStream::connect(("127.0.0.1", to)).await {
+                        // Either may go at any time.
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                    }
+                });
+            }
+        });
+        self.open = Some(tasks);
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.open = None;
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
 
-use crate::dead::{DeadError, Headline, Letter};
+use crate::dead::{DeadError, Headline};
 use crate::job::{Headers, Job};
 use crate::keys::{Cancelled, Progress};
 use crate::pipelines::{Pipelines, with_causes};
@@ -174,6 +174,9 @@ struct Row {
     /// Workers that run its jobs.
     consumers: usize,
     priority: i64,
+    /// Seconds for which the oldest of those that are ready has waited, where the driver tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -213,6 +216,7 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
             per_minute: pipeline.per_minute(),
             consumers: pipelines.consumers(&pipeline),
             priority: pipeline.priority,
+            oldest: stat.oldest.map(|oldest| oldest.as_secs_f64()),
             error,
         });
     }
@@ -335,15 +339,27 @@ struct One {
 
 impl Argument for One {}
 
-/// A dead letter in full.
+/// A dead letter in full, or a job that a worker has.
 #[derive(Serialize)]
 struct Shown {
+    /// `dead` or `running`.
+    state: &'static str,
     pipeline: String,
     id: String,
     job: String,
+    /// Those that have ended.
     attempts: u32,
-    reason: String,
-    died_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    died_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_at: Option<u64>,
+    /// 0 to 1, and what it is at, where its handler has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress_text: Option<String>,
     priority: i64,
     headers: Headers,
     /// As text; what is none is replaced.
@@ -355,27 +371,49 @@ struct Shown {
 impl Outcome for Shown {}
 
 async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
+    if let Some(running) = pipelines.keys().running(&one.id) {
+        let (progress, progress_text) = running.progress.map(|it| (it.done, it.text)).unzip();
+        return Ok(Shown {
+            state: "running",
+            began_at: Some(running.began_at),
+            progress,
+            progress_text,
+            ..Shown::of(running.pipeline, &running.job, running.job.attempts)
+        });
+    }
     let letter = pipelines.dead().read(&one.id).await.map_err(failed)?;
-    let Letter {
-        pipeline,
-        job,
-        attempts,
-        reason,
-        died_at,
-    } = letter.ok_or_else(|| Failure::new(unknown(&one.id)))?;
-    let end = job.payload.len().min(MOST_SHOWN);
+    let letter = letter.ok_or_else(|| {
+        let why = unknown(&one.id);
+        Failure::new(format!("{why}, and no worker has such a job"))
+    })?;
     Ok(Shown {
-        pipeline,
-        id: job.id,
-        job: job.name,
-        attempts,
-        reason,
-        died_at,
-        priority: job.priority,
-        headers: job.headers,
-        payload: String::from_utf8_lossy(&job.payload[..end]).into_owned(),
-        size: job.payload.len(),
+        state: "dead",
+        reason: Some(letter.reason),
+        died_at: Some(letter.died_at),
+        ..Shown::of(letter.pipeline, &letter.job, letter.attempts)
     })
+}
+
+impl Shown {
+    fn of(pipeline: String, job: &Job, attempts: u32) -> Self {
+        let end = job.payload.len().min(MOST_SHOWN);
+        Self {
+            state: "",
+            pipeline,
+            id: job.id.clone(),
+            job: job.name.clone(),
+            attempts,
+            reason: None,
+            died_at: None,
+            began_at: None,
+            progress: None,
+            progress_text: None,
+            priority: job.priority,
+            headers: job.headers.clone(),
+            payload: String::from_utf8_lossy(&job.payload[..end]).into_owned(),
+            size: job.payload.len(),
+        }
+    }
 }
 
 /// Pushes dead letters again, as if they had not run. A crash in between may leave one in both

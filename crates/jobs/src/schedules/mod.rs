@@ -5,6 +5,7 @@ mod command;
 mod record;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ use crate::pipelines::Pipelines;
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// A run that begins later than so much was missed: the server was down, or asleep.
 const MISSED: Duration = Duration::from_mins(1);
+/// A clock that is set back by more than that makes moments come once more; by less, they are those
+/// that were.
+const SET_BACK: Duration = Duration::from_mins(10);
 /// How many of them are caught up with at most, by `catch_up: all`.
 const MOST_CAUGHT_UP: usize = 100;
 /// With `overlap: queue`, runs that wait for the one before; more are skipped.
@@ -47,6 +51,8 @@ struct Shared {
     state: Mutex<BTreeMap<String, State>>,
     /// Something was asked for.
     news: Notify,
+    /// When it was looked last at what is due, by the clock of the calendar.
+    looked_at: AtomicU64,
 }
 
 #[derive(Default)]
@@ -98,6 +104,7 @@ impl Schedules {
             surroundings,
             state: Mutex::default(),
             news: Notify::new(),
+            looked_at: AtomicU64::new(0),
         }))
     }
 
@@ -163,7 +170,8 @@ impl Schedules {
             for (name, settings) in &self.0.settings {
                 let it = state.entry(name.clone()).or_default();
                 // One that is new begins now.
-                let last = it.record.last_due.unwrap_or(now);
+                // It may be from a clock that was ahead.
+                let last = it.record.last_due.unwrap_or(now).min(now);
                 let all: Vec<u64> = settings.moments.between(last, now).collect();
                 it.set_next(settings, now);
                 if !all.is_empty() && !it.record.paused {
@@ -201,10 +209,19 @@ impl Schedules {
 
     /// What is to run now, and was due when.
     fn due(&self, now: u64) -> Vec<(String, u64)> {
+        let before = self.0.looked_at.swap(now, Ordering::Relaxed);
+        let is_set_back = now + pronghorn_base::millis(SET_BACK) < before;
+        if is_set_back {
+            let seconds = (before - now) / 1000;
+            tracing::warn!(target: "jobs", seconds, "the clock was set back: schedules begin anew");
+        }
         let mut due = Vec::new();
         let mut state = lock(&self.0.state);
         for (name, settings) in &self.0.settings {
             let it = state.entry(name.clone()).or_default();
+            if is_set_back {
+                it.set_next(settings, now);
+            }
             if std::mem::take(&mut it.wanted) {
                 due.push((name.clone(), now));
             }

@@ -144,6 +144,35 @@ fn command(script: &str, limit: Duration) -> ScheduleSettings {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_neither_floods_nor_silences_a_schedule() {
+    const HOUR: u64 = 3_600_000;
+    let scene = Scene::new(folder(), hourly()).await;
+    let due = |now| scene.schedules.due(now);
+    let start = now_ms() / HOUR * HOUR + 24 * HOUR;
+    while scene.schedules.views()[0].next.is_none() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    due(start - 1);
+    assert_eq!(due(start + 1).len(), 1);
+    // A day ahead: one run, and then the hours as they come.
+    let later = start + 24 * HOUR;
+    assert_eq!(due(later + 1).len(), 1);
+    assert!(due(later + HOUR - 1).is_empty());
+    // A few seconds back: no run comes twice.
+    assert_eq!(due(later + HOUR).len(), 1);
+    assert!(due(later + HOUR - 5000).is_empty());
+    assert!(due(later + HOUR).is_empty());
+    // A year back: it does not wait for that year.
+    let earlier = start - 365 * 24 * HOUR;
+    assert!(due(earlier + 1).is_empty());
+    assert_eq!(due(earlier + HOUR), [("s".to_owned(), earlier + HOUR)]);
+}
+
+fn hourly() -> ScheduleSettings {
+    settings(Duration::from_hours(1), Overlap::Allow, CatchUp::None)
+}
+
+#[tokio::test]
 async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
     let noisy = "for i in $(seq 30); do echo line $i; done; echo $WORD >&2; pwd; exit 3";
     let scene = Scene::new(folder(), command(noisy, NEVER)).await;

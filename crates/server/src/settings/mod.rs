@@ -276,9 +276,6 @@ impl Section for EndureSettings {
 fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
     t.not_yet("boltdb", "message queues and caches");
-    t.not_yet("kafka", "message queues");
-    t.not_yet("sqs", "message queues");
-    t.not_yet("google_pub_sub", "message queues");
     const OF_STORAGES: &str = "a storage of this name with `driver: redis` or `memcached` reads it where it \
                                has no `config`";
     // A cache may keep its settings in a section of its own name at the top.

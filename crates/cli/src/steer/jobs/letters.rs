@@ -1,4 +1,4 @@
-//! Dead letters: the list, and one in full.
+//! Dead letters: the list, and one in full; also a job that runs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,12 +31,22 @@ struct Headline {
 
 #[derive(Serialize, Deserialize)]
 struct Letter {
+    #[serde(default)]
+    state: String,
     pipeline: String,
     id: String,
     job: String,
     attempts: u32,
-    reason: String,
-    died_at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    died_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    began_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    progress_text: Option<String>,
     priority: i64,
     headers: BTreeMap<String, Vec<String>>,
     payload: String,
@@ -91,7 +101,17 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
     entry("pipeline", &line(&letter.pipeline));
     entry("job", &line(&letter.job));
     entry("attempts", &letter.attempts.to_string());
-    entry("died", &ago(since(letter.died_at)));
+    if let Some(died_at) = letter.died_at {
+        entry("died", &ago(since(died_at)));
+    }
+    if let Some(began_at) = letter.began_at {
+        entry("began", &ago(since(began_at)));
+    }
+    if let Some(done) = letter.progress {
+        let text = line(letter.progress_text.as_deref().unwrap_or_default());
+        let percent = format!("{:.0} % {text}", done * 100.0);
+        entry("progress", percent.trim_end());
+    }
     entry("priority", &letter.priority.to_string());
     for (name, values) in &letter.headers {
         entry(
@@ -99,7 +119,9 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
             &format!("{}: {}", line(name), line(&values.join(", "))),
         );
     }
-    entry("reason", &lines(letter.reason.trim_end()));
+    if let Some(reason) = &letter.reason {
+        entry("reason", &lines(reason.trim_end()));
+    }
     entry(
         "payload",
         &format!("{}\n{}", size(letter.size), lines(&letter.payload)),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::over_rpc;
-use crate::exit::{Exit, mention, say};
+use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::text::counted;
 
 /// Of one call, and about how many bytes.
@@ -36,7 +36,7 @@ pub(super) async fn export(client: &mut Client, pipeline: &str) -> Result<Exit, 
 }
 
 /// Each call is kept as a whole, or not at all: after a failure, what was counted is there.
-pub(super) async fn import(client: &mut Client) -> Result<Exit, String> {
+pub(super) async fn import(client: &mut Client, as_json: bool) -> Result<Exit, String> {
     let (mut jobs, mut bytes, mut pushed) = (Vec::new(), 0, 0_u64);
     for (number, line) in stdin().lock().lines().enumerate() {
         let line = line.map_err(|error| format!("standard input can't be read: {error}"))?;
@@ -54,6 +54,9 @@ pub(super) async fn import(client: &mut Client) -> Result<Exit, String> {
     }
     if !jobs.is_empty() {
         pushed += push(client, &mut jobs, pushed).await?;
+    }
+    if as_json {
+        return say_json(&json!({"pushed": pushed}));
     }
     mention(&format!("{} pushed\n", counted(pushed, "job")));
     Ok(Exit::Done)

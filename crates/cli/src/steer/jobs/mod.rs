@@ -7,13 +7,13 @@ mod pipelines;
 mod tail;
 
 use pronghorn_rpc::Client;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::boxes::boxes;
 use super::text::{counted, line};
 use super::{Task, over_rpc};
-use crate::arguments::{Jobs, JobsAction, JobsCommand, Name};
-use crate::exit::{Exit, say};
+use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
+use crate::exit::{Exit, say, say_json};
 
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
     if let Some(command) = &jobs.command {
@@ -48,46 +48,46 @@ async fn carry_out(client: &mut Client, command: &JobsCommand) -> Result<Exit, S
         JobsCommand::Tail { pipeline, json } => tail::run(client, pipeline.as_deref(), *json).await,
         JobsCommand::Show { id, json } => letters::show(client, id, *json).await,
         JobsCommand::Retry(which) => {
-            let argument = serde_json::json!({"ids": which.ids, "pipeline": which.pipeline});
-            done(client, "jobs.Retry", &argument, "dead letter", "run again").await
+            let what = ("dead letter", "run again");
+            done(client, "jobs.Retry", &named(which), what, which.json).await
         }
         JobsCommand::Discard(which) => {
-            let argument = serde_json::json!({"ids": which.ids, "pipeline": which.pipeline});
-            done(
-                client,
-                "jobs.Discard",
-                &argument,
-                "dead letter",
-                "discarded",
-            )
-            .await
+            let what = ("dead letter", "discarded");
+            done(client, "jobs.Discard", &named(which), what, which.json).await
         }
-        JobsCommand::Cancel { ids } => {
+        JobsCommand::Cancel { ids, json } => {
             let argument = serde_json::json!({"ids": ids});
-            done(client, "jobs.Cancel", &argument, "job", "cancelled").await
+            let what = ("job", "cancelled");
+            done(client, "jobs.Cancel", &argument, what, *json).await
         }
         JobsCommand::Export { pipeline } => lines::export(client, pipeline).await,
-        JobsCommand::Import => lines::import(client).await,
-        JobsCommand::Pause { pipelines } => {
-            over_rpc::pipelines(client, "jobs.Pause", pipelines).await?;
-            Ok(Exit::Done)
-        }
-        JobsCommand::Resume { pipelines } => {
-            over_rpc::pipelines(client, "jobs.Resume", pipelines).await?;
-            Ok(Exit::Done)
-        }
+        JobsCommand::Import { json } => lines::import(client, *json).await,
+        JobsCommand::Pause(which) => change(client, "jobs.Pause", which).await,
+        JobsCommand::Resume(which) => change(client, "jobs.Resume", which).await,
     }
 }
 
+fn named(which: &Letters) -> serde_json::Value {
+    serde_json::json!({"ids": which.ids, "pipeline": which.pipeline})
+}
+
+async fn change(client: &mut Client, method: &str, which: &Named) -> Result<Exit, String> {
+    over_rpc::pipelines(client, method, &which.pipelines).await?;
+    if which.json {
+        return say_json(&serde_json::json!({"pipelines": which.pipelines}));
+    }
+    Ok(Exit::Done)
+}
+
 /// What the server did, and for which jobs it did not.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Done {
     done: Vec<String>,
     #[serde(default)]
     not_done: Vec<NotDone>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct NotDone {
     id: String,
     why: String,
@@ -97,14 +97,16 @@ async fn done(
     client: &mut Client,
     method: &str,
     argument: &serde_json::Value,
-    what: &str,
-    how: &str,
+    (what, how): (&str, &str),
+    json: bool,
 ) -> Result<Exit, String> {
     let done: Done = over_rpc::ask(client, method, argument).await?;
-    say(&format!(
-        "{} {how}\n",
-        counted(done.done.len() as u64, what)
-    ));
+    if json {
+        say_json(&done)?;
+    } else {
+        let count = counted(done.done.len() as u64, what);
+        say(&format!("{count} {how}\n"));
+    }
     if done.not_done.is_empty() {
         return Ok(Exit::Done);
     }
@@ -139,6 +141,9 @@ async fn by_flag(task: &Task<'_>, jobs: &Jobs, action: JobsAction) -> Result<Exi
             names
         }
     };
+    if jobs.json {
+        return say_json(&serde_json::json!({"pipelines": shown}));
+    }
     if action == JobsAction::List || !task.arguments.globals.silent {
         let rows: Vec<_> = shown.iter().map(|name| [line(name)]).collect();
         say(&boxes(["PIPELINE ( S )"], &rows));

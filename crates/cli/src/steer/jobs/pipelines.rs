@@ -1,11 +1,13 @@
 //! The table of pipelines.
 
+use std::time::Duration;
+
 use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::over_rpc;
 use crate::exit::{Exit, say, say_json};
-use crate::steer::text::{columns, line};
+use crate::steer::text::{columns, line, time};
 
 #[derive(Serialize, Deserialize)]
 struct Rows {
@@ -27,16 +29,20 @@ struct Row {
     #[serde(default)]
     consumers: u64,
     priority: i64,
+    /// Seconds; not of every driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    oldest: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-const HEADS: [&str; 10] = [
+const HEADS: [&str; 11] = [
     "PIPELINE",
     "DRIVER",
     "POOL",
     "STATE",
     "READY",
+    "OLDEST",
     "DELAYED",
     "RESERVED",
     "DEAD",
@@ -55,18 +61,22 @@ pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String
 }
 
 impl Row {
-    fn cells(&self) -> [String; 10] {
+    fn cells(&self) -> [String; 11] {
         let state = match (&self.error, self.consumes) {
             (Some(error), _) => line(error),
             (None, true) => "consumes".to_owned(),
             (None, false) => "paused".to_owned(),
         };
+        let oldest = self
+            .oldest
+            .and_then(|it| Duration::try_from_secs_f64(it).ok());
         [
             line(&self.pipeline),
             line(&self.driver),
             line(&self.pool),
             state,
             self.ready.to_string(),
+            oldest.map_or_else(|| "-".to_owned(), time),
             self.delayed.to_string(),
             self.reserved.to_string(),
             self.dead.to_string(),

@@ -391,7 +391,7 @@ impl Link for AmqpLink {
         let acker = &token.acker;
         let was_out = match step {
             Step::Done => acker.ack(BasicAckOptions::default()).await?,
-            Step::Rejected => acker.nack(nack(false)).await?,
+            Step::Rejected(_) => acker.nack(nack(false)).await?,
             Step::Back(_) => acker.nack(nack(true)).await?,
             Step::Again(job) => {
                 let published = self.publish(&job).await?;
@@ -436,6 +436,7 @@ impl Link for AmqpLink {
             // They are in queues of which nobody has a list.
             delayed: 0,
             out: None,
+            oldest: None,
         })
     }
 

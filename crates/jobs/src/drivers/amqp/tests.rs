@@ -125,6 +125,7 @@ fn subject(engine: &Engine, queue: &'static str) -> Subject {
         most_delays: 20,
         // Each one more than ever before is a new consumer.
         most_reserved: 50,
+        tells_oldest: false,
         ..Ability::OURS
     };
     conformance::subject(ability, move |wake| open("p", &settings, wake))

@@ -205,7 +205,7 @@ impl Link for BeanstalkLink {
                 (format!("delete {number}"), "DELETED")
             }
             Step::Back(job) => (format!("release {number} {} 0", priority(job)), "RELEASED"),
-            Step::Rejected => (format!("delete {number}"), "DELETED"),
+            Step::Rejected(_) => (format!("delete {number}"), "DELETED"),
         };
         let answer = connection.ask(&command, None).await?;
         let connection = place.take().expect("it was there");
@@ -254,6 +254,7 @@ impl Link for BeanstalkLink {
             waiting: count("current-jobs-ready"),
             delayed: count("current-jobs-delayed"),
             out: Some(count("current-jobs-reserved")),
+            oldest: None,
         })
     }
 

@@ -36,6 +36,7 @@ fn subject(engine: &Engine, tube: &'static str) -> Subject {
         most_reserved: 50,
         shortest_delay: Duration::from_secs(1),
         longest_delay: Duration::from_secs(u32::MAX.into()),
+        tells_oldest: false,
         ..Ability::OURS
     };
     conformance::subject(ability, move |wake| open("p", &settings, wake))

@@ -4,14 +4,20 @@
 //! - [`Broker`] and [`Link`]: what differs from broker to broker.
 //! - `state`: the jobs that were brought.
 //! - `backoff`: how long it is waited between attempts.
+//! - `http`: a client for brokers that speak it.
 //! - `item`: a job as JSON.
+//! - `later`: jobs that wait for longer than the broker can keep them.
+//! - `tls`: encryption for clients of our own.
 //!
 //! A job stays the broker's until it is settled, so a broker that goes away loses none of them. One
 //! that ran while its connection was lost may run again.
 
 mod backoff;
+pub(super) mod http;
 pub(super) mod item;
+mod later;
 mod state;
+pub(super) mod tls;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -24,6 +30,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::backoff::Backoff;
+pub(crate) use self::later::Later;
 use self::state::{Entry, State};
 use crate::drivers::{Delivery, Driver, DriverError, Fate, Part, Settlement, Stat, Ticket, Wake};
 use crate::job::Job;
@@ -45,6 +52,11 @@ pub(crate) trait Broker: Send + Sync + 'static {
 
     /// What the broker calls the place of the jobs.
     fn queue(&self) -> &str;
+
+    /// A job that waits for longer is kept in the server's store until its time.
+    fn longest_delay(&self) -> Duration {
+        Duration::MAX
+    }
 
     fn connect(&self) -> impl Future<Output = Result<Self::Link, BrokerError>> + Send;
 }
@@ -119,11 +131,11 @@ pub(crate) trait Link: Send + Sync + 'static {
 }
 
 /// What is to become of a job at the broker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Step {
     Done,
     /// Nobody wants it: the broker's dead letters have it, if there are any.
-    Rejected,
+    Rejected(Arc<Job>),
     /// Somebody else is to have it.
     Back(Arc<Job>),
     /// It is done, and this one is pushed in its place.
@@ -165,6 +177,8 @@ pub(crate) struct Counts {
     pub(crate) delayed: u64,
     /// Brought to any server and not settled. None where the broker does not tell.
     pub(crate) out: Option<u64>,
+    /// How long the first one of those that wait has done so, where the broker tells.
+    pub(crate) oldest: Option<Duration>,
 }
 
 /// A file of the settings.
@@ -206,6 +220,8 @@ struct Core<B: Broker> {
     /// Why there is none.
     health: Mutex<Health>,
     closed: watch::Sender<bool>,
+    /// Of a broker with a longest delay.
+    later: Option<Later>,
 }
 
 type Token<B> = <<B as Broker>::Link as Link>::Token;
@@ -236,6 +252,15 @@ enum Health {
 impl<B: Broker> Brokered<B> {
     /// Paused. The connection is made apart.
     pub(super) fn open(broker: B, pipeline: &str, wake: Wake) -> Self {
+        Self::start(broker, pipeline, wake, None)
+    }
+
+    /// As [`open`](Self::open), with a place for jobs that the broker can't keep back for so long.
+    pub(super) fn open_with(broker: B, pipeline: &str, wake: Wake, later: Later) -> Self {
+        Self::start(broker, pipeline, wake, Some(later))
+    }
+
+    fn start(broker: B, pipeline: &str, wake: Wake, later: Option<Later>) -> Self {
         let core = Arc::new(Core {
             broker,
             pipeline: pipeline.to_owned(),
@@ -247,6 +272,7 @@ impl<B: Broker> Brokered<B> {
             link: watch::Sender::new(None),
             health: Mutex::new(Health::Connecting),
             closed: watch::Sender::new(false),
+            later,
         });
         let mut runner = JoinSet::new();
         runner.spawn(core.clone().run());
@@ -301,6 +327,7 @@ impl<B: Broker> Core<B> {
             ended = self.bring(link) => ended.err(),
             error = self.keep(link) => Some(error),
             error = link.tend() => Some(error),
+            error = self.hand_over(link) => Some(error),
             _ = lost.wait_for(|lost| *lost == Some(number)) => {
                 Some(BrokerError::Lost("the connection was lost".to_owned()))
             }
@@ -336,6 +363,55 @@ impl<B: Broker> Core<B> {
                     self.changed.notified().await;
                 }
             }
+        }
+    }
+
+    /// Pushes what has waited in the store. Ends only when the connection is lost.
+    async fn hand_over(&self, link: &B::Link) -> BrokerError {
+        let Some(later) = &self.later else {
+            return std::future::pending().await;
+        };
+        loop {
+            let job = later.next().await;
+            let pushed = link.push(vec![job]).await;
+            if let Err(error @ BrokerError::Lost(_)) = pushed {
+                return error;
+            }
+            if let Err(error) = later.handed_over(pushed.is_ok()).await {
+                return BrokerError::Lost(format!("what waits for it can't be read: {error}"));
+            }
+        }
+    }
+
+    /// Whether the broker can't keep a job back for so long.
+    fn is_for_later(&self, job: &Job) -> bool {
+        self.later.is_some() && job.delay > self.broker.longest_delay()
+    }
+
+    async fn push(&self, jobs: Vec<Job>) -> Result<(), DriverError> {
+        let is_for_later = |job: &Job| self.is_for_later(job);
+        let (kept, pushed): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_for_later);
+        if let Some(later) = &self.later
+            && !kept.is_empty()
+        {
+            later.keep(kept).await?;
+            if pushed.is_empty() {
+                return Ok(());
+            }
+        }
+        let up = self.up().await;
+        let pushed = up.link.push(pushed).await;
+        pushed.map_err(|error| self.failed(&up, error))
+    }
+
+    /// What is to become of a job at the broker, once the store has it if it waits there.
+    async fn with_later(&self, step: Step) -> Result<Step, DriverError> {
+        match (step, &self.later) {
+            (Step::Again(job), Some(later)) if self.is_for_later(&job) => {
+                later.keep(vec![job]).await?;
+                Ok(Step::Done)
+            }
+            (step, _) => Ok(step),
         }
     }
 
@@ -469,28 +545,26 @@ impl<B: Broker> Core<B> {
     async fn settle(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
         let entry = lock(&self.state).reserved(ticket);
         let entry = entry.ok_or(DriverError::NotReserved)?;
-        let make_step = || {
-            Some(match settlement.clone().fate(&entry.job, false) {
-                Fate::Done => Step::Done,
-                Fate::Rejected => Step::Rejected,
-                Fate::Again(job) => Step::Again(job),
-                Fate::Back => return None,
-            })
-        };
-        let mut tries = 0;
-        loop {
-            let Some(step) = make_step() else {
+        let step = match settlement.fate(&entry.job, false) {
+            Fate::Done => Step::Done,
+            Fate::Rejected => Step::Rejected(entry.job.clone()),
+            Fate::Again(job) => Step::Again(job),
+            Fate::Back => {
                 lock(&self.state).put_back(ticket);
                 self.changed.notify_one();
                 self.wake.wake();
                 return Ok(());
-            };
+            }
+        };
+        let step = self.with_later(step).await?;
+        let mut tries = 0;
+        loop {
             let up = self.up_unless_closed().await?;
             if !B::Link::TOKENS_OUTLIVE_IT && up.number != entry.link {
                 lock(&self.state).settled(ticket);
                 return Err(DriverError::NotReserved);
             }
-            match up.link.settle(entry.token.clone(), step).await {
+            match up.link.settle(entry.token.clone(), step.clone()).await {
                 // It goes out again on the next connection: the broker may have lost it.
                 Err(BrokerError::Lost(_)) => {
                     self.lost.send_replace(Some(up.number));
@@ -522,11 +596,7 @@ impl<B: Broker> Driver for Brokered<B> {
     }
 
     fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
-        Box::pin(async move {
-            let up = self.core.up().await;
-            let pushed = up.link.push(jobs).await;
-            pushed.map_err(|error| self.core.failed(&up, error))
-        })
+        Box::pin(self.core.push(jobs))
     }
 
     fn want(&self, jobs: usize) {
@@ -580,6 +650,10 @@ impl<B: Broker> Driver for Brokered<B> {
             let up = self.core.up().await;
             let counts = up.link.stat().await;
             let counts = counts.map_err(|error| self.core.failed(&up, error))?;
+            let later = match &self.core.later {
+                Some(later) => later.count().await?,
+                None => 0,
+            };
             let state = lock(&self.core.state);
             let idle = state.idle();
             let reserved = match counts.out {
@@ -588,8 +662,9 @@ impl<B: Broker> Driver for Brokered<B> {
             };
             Ok(Stat {
                 active: counts.waiting + idle,
-                delayed: counts.delayed,
+                delayed: counts.delayed + later,
                 reserved,
+                oldest: counts.oldest,
             })
         })
     }

@@ -178,10 +178,9 @@ impl Shared {
                     return ControlFlow::Break(());
                 }
                 bytes += value.len();
-                entries.push(Entry {
-                    key,
-                    job: Arc::new(record::decode(value)),
-                });
+                let (job, since) = record::decode_since(value);
+                let job = Arc::new(job);
+                entries.push(Entry { key, job, since });
                 ControlFlow::Continue(())
             })?;
             Ok((entries, more))
@@ -226,7 +225,9 @@ impl Shared {
     async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
         let now = self.clock.now();
-        let values: Vec<Vec<u8>> = jobs.iter().map(record::encode).collect();
+        let values: Vec<Vec<u8>> = (jobs.iter())
+            .map(|job| record::encode_since(job, now))
+            .collect();
         let longest_key = Key::delayed(&pipeline, 0, 0);
         let growth = values.iter().map(|v| entry_size(longest_key.bytes(), v));
         let growth = growth.sum::<u64>() + entry_size(pipeline.as_bytes(), &[0; record::LENGTH]);
@@ -236,8 +237,8 @@ impl Shared {
             for (job, value) in jobs.into_iter().zip(&values) {
                 let key = record.add(&pipeline, &job, now);
                 transaction.put(JOBS, key.bytes(), value)?;
-                let job = Arc::new(job);
-                entries.push(Entry { key, job });
+                let (job, since) = (Arc::new(job), now);
+                entries.push(Entry { key, job, since });
             }
             record.write(transaction, &pipeline)?;
             Ok((record, entries))
@@ -276,9 +277,10 @@ impl Shared {
             }
             let next = next.map(|job| {
                 let key = record.add(&pipeline, &job, now);
-                transaction.put(JOBS, key.bytes(), &record::encode(&job))?;
-                let job = Arc::new(job);
-                Ok(Entry { key, job })
+                let value = record::encode_since(&job, now);
+                transaction.put(JOBS, key.bytes(), &value)?;
+                let (job, since) = (Arc::new(job), now);
+                Ok(Entry { key, job, since })
             });
             let next = next.transpose()?;
             record.write(transaction, &pipeline)?;
@@ -422,5 +424,28 @@ impl std::fmt::Debug for Embedded {
         f.debug_struct("Embedded")
             .field("pipeline", pipeline)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_makes_no_job_early_or_late() {
+        let clock = |at_start| Clock {
+            start: Instant::now(),
+            at_start,
+        };
+        let (one, due) = (clock(5000), 8000);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        // Whatever the calendar says meanwhile.
+        assert_eq!(one.now(), 7000);
+        assert_eq!(one.instant(due), Instant::now() + Duration::from_secs(1));
+        // A later process begins with what it says then.
+        let behind = clock(1000);
+        assert_eq!(behind.instant(due), Instant::now() + Duration::from_secs(7));
+        let ahead = clock(u64::MAX / 2);
+        assert_eq!(ahead.instant(due), Instant::now());
     }
 }

@@ -174,6 +174,9 @@ struct Stored {
     auto_ack: bool,
     #[prost(uint32, tag = "7")]
     attempts: u32,
+    /// Since when it can run, in milliseconds since 1970; 0 where nobody has noted it.
+    #[prost(uint64, tag = "8")]
+    since: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -185,6 +188,11 @@ struct StoredHeader {
 }
 
 pub(crate) fn encode(job: &Job) -> Vec<u8> {
+    encode_since(job, 0)
+}
+
+/// With the time from which on it can run, in milliseconds since 1970.
+pub(super) fn encode_since(job: &Job, since: u64) -> Vec<u8> {
     let header = |(name, values): (&String, &Vec<String>)| StoredHeader {
         name: name.clone(),
         values: values.clone(),
@@ -197,6 +205,7 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
         priority: job.priority,
         auto_ack: job.auto_ack,
         attempts: job.attempts,
+        since,
     };
     stored.encode_to_vec()
 }
@@ -204,14 +213,20 @@ pub(crate) fn encode(job: &Job) -> Vec<u8> {
 /// What can't be read as a job, after somebody wrote to the file, is the payload of one without a
 /// name: a handler sees it, and the pipeline goes on.
 pub(crate) fn decode(bytes: &[u8]) -> Job {
+    decode_since(bytes).0
+}
+
+/// With the time that was noted, or 0.
+pub(super) fn decode_since(bytes: &[u8]) -> (Job, u64) {
     let Ok(stored) = Stored::decode(bytes) else {
-        return Job {
+        let job = Job {
             payload: bytes::Bytes::copy_from_slice(bytes),
             ..Job::default()
         };
+        return (job, 0);
     };
     let headers = stored.headers.into_iter();
-    Job {
+    let job = Job {
         id: stored.id,
         name: stored.name,
         payload: stored.payload,
@@ -222,7 +237,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Job {
         delay: Duration::ZERO,
         auto_ack: stored.auto_ack,
         attempts: stored.attempts,
-    }
+    };
+    (job, stored.since)
 }
 
 #[cfg(test)]

@@ -430,7 +430,7 @@ impl Link for NatsLink {
     async fn settle(&self, token: Token, step: Step) -> Result<(), BrokerError> {
         let kind = match step {
             Step::Done => AckKind::Ack,
-            Step::Rejected => AckKind::Term,
+            Step::Rejected(_) => AckKind::Term,
             Step::Back(_) => AckKind::Nak(None),
             Step::Again(job) => {
                 let kind = token.place.kind("again");
@@ -475,6 +475,7 @@ impl Link for NatsLink {
             waiting: consumer.num_pending,
             delayed: delayed.state.messages,
             out: Some(consumer.num_ack_pending as u64),
+            oldest: None,
         })
     }
 

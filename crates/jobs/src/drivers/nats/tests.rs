@@ -40,6 +40,7 @@ fn subject(engine: &Engine, name: &'static str) -> Subject {
         drops_nacked: true,
         sorts: false,
         is_shared: true,
+        tells_oldest: false,
         ..Ability::OURS
     };
     conformance::subject(ability, move |wake| open("p", &settings, wake))

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
 use crate::drivers::broker::BrokerError;
+use crate::drivers::broker::tls::{Stream, encrypt};
 use crate::settings::NsqServer;
 
 /// More than any job that may be pushed, with its headers.
@@ -35,11 +35,11 @@ const MESSAGE_TIMEOUT: Duration = if cfg!(test) {
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 pub(super) struct Reader {
-    stream: BufReader<OwnedReadHalf>,
+    stream: BufReader<ReadHalf<Box<dyn Stream>>>,
 }
 
 pub(super) struct Writer {
-    stream: OwnedWriteHalf,
+    stream: WriteHalf<Box<dyn Stream>>,
     patience: Duration,
 }
 
@@ -48,6 +48,9 @@ pub(super) struct Writer {
 pub(super) struct Limits {
     /// How many messages a client may have at a time.
     pub(super) max_rdy_count: usize,
+    /// It goes on with encryption.
+    #[serde(default)]
+    tls_v1: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -61,19 +64,31 @@ pub(super) enum Frame {
 /// what is not read would fill the buffers of the other one.
 pub(super) async fn open(
     server: &NsqServer,
+    place: &str,
     consumes: bool,
 ) -> Result<(Reader, Writer, Limits), BrokerError> {
-    let connecting = timeout(server.dial_timeout, TcpStream::connect(server.place()));
-    let stream = connecting.await.map_err(|_| late())??;
-    stream.set_nodelay(true)?;
-    let (reading, writing) = stream.into_split();
-    let mut reader = Reader {
+    let patience = server.dial_timeout + server.read_timeout;
+    let opening = timeout(patience, introduce(server, place, consumes));
+    let (stream, limits) = opening.await.map_err(|_| late())??;
+    let (reading, writing) = split(stream);
+    let reader = Reader {
         stream: BufReader::new(reading),
     };
-    let mut writer = Writer {
+    let writer = Writer {
         stream: writing,
         patience: server.write_timeout,
     };
+    Ok((reader, writer, limits))
+}
+
+async fn introduce(
+    server: &NsqServer,
+    place: &str,
+    consumes: bool,
+) -> Result<(Box<dyn Stream>, Limits), BrokerError> {
+    let connecting = timeout(server.dial_timeout, TcpStream::connect(place));
+    let mut stream = connecting.await.map_err(|_| late())??;
+    stream.set_nodelay(true)?;
     let heartbeat = if consumes {
         pronghorn_base::millis(HEARTBEAT).cast_signed()
     } else {
@@ -85,16 +100,29 @@ pub(super) async fn open(
         "feature_negotiation": true,
         "heartbeat_interval": heartbeat,
         "msg_timeout": pronghorn_base::millis(MESSAGE_TIMEOUT),
+        "tls_v1": server.tls.is_some(),
     });
     let mut bytes = b"  V2".to_vec();
     bytes.extend(command("IDENTIFY", Some(identity.to_string().as_bytes())));
-    writer.write(&bytes).await?;
-    let limits = match reader.answer(server.read_timeout).await? {
+    stream.write_all(&bytes).await?;
+    let limits: Limits = match read_frame(&mut stream).await? {
         Frame::Response(json) => serde_json::from_slice(&json)
             .map_err(|error| BrokerError::Lost(format!("it is no nsqd: {error}")))?,
         other => return Err(other.unexpected()),
     };
-    Ok((reader, writer, limits))
+    let Some(tls) = &server.tls else {
+        return Ok((Box::new(stream), limits));
+    };
+    if !limits.tls_v1 {
+        let why = "it has no certificate (`-tls-cert`, `-tls-key`), and `nsq.tls` asks for one";
+        return Err(BrokerError::Refused(why.to_owned()));
+    }
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let mut stream = encrypt(tls, host, stream).await?;
+    match read_frame(&mut stream).await? {
+        Frame::Response(text) if &text[..] == b"OK" => Ok((Box::new(stream), limits)),
+        other => Err(other.unexpected()),
+    }
 }
 
 /// A command, with bytes that go with it.
@@ -130,38 +158,42 @@ impl Reader {
 
     /// Waits for ever. One that was begun and is dropped leaves the connection of no use.
     pub(super) async fn frame(&mut self) -> io::Result<Frame> {
-        let mut head = [0; 8];
-        self.stream.read_exact(&mut head).await?;
-        let (mut length, mut kind) = (&head[..4], &head[4..]);
-        let (length, kind) = (length.get_u32(), kind.get_u32());
-        if !(4..=LONGEST_FRAME).contains(&length) {
-            return Err(broken(format!("it sent a frame of {length} bytes")));
-        }
-        let length = usize::try_from(length - 4).unwrap_or(usize::MAX);
-        match kind {
-            RESPONSE | ERROR if length > LONGEST_TEXT => {
-                return Err(broken(format!("it sent an answer of {length} bytes")));
-            }
-            MESSAGE if length < HEAD => {
-                return Err(broken(format!("it sent a message of {length} bytes")));
-            }
-            RESPONSE | ERROR | MESSAGE => {}
-            _ => return Err(broken(format!("it sent a frame of type {kind}"))),
-        }
-        let mut data = vec![0; length];
-        self.stream.read_exact(&mut data).await?;
-        let mut data = Bytes::from(data);
-        Ok(match kind {
-            RESPONSE => Frame::Response(data),
-            ERROR => Frame::Error(String::from_utf8_lossy(&data).into_owned()),
-            _ => {
-                data.advance(HEAD - ID);
-                let mut id = [0; ID];
-                data.copy_to_slice(&mut id);
-                Frame::Message { id, body: data }
-            }
-        })
+        read_frame(&mut self.stream).await
     }
+}
+
+async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+    let mut head = [0; 8];
+    stream.read_exact(&mut head).await?;
+    let (mut length, mut kind) = (&head[..4], &head[4..]);
+    let (length, kind) = (length.get_u32(), kind.get_u32());
+    if !(4..=LONGEST_FRAME).contains(&length) {
+        return Err(broken(format!("it sent a frame of {length} bytes")));
+    }
+    let length = usize::try_from(length - 4).unwrap_or(usize::MAX);
+    match kind {
+        RESPONSE | ERROR if length > LONGEST_TEXT => {
+            return Err(broken(format!("it sent an answer of {length} bytes")));
+        }
+        MESSAGE if length < HEAD => {
+            return Err(broken(format!("it sent a message of {length} bytes")));
+        }
+        RESPONSE | ERROR | MESSAGE => {}
+        _ => return Err(broken(format!("it sent a frame of type {kind}"))),
+    }
+    let mut data = vec![0; length];
+    stream.read_exact(&mut data).await?;
+    let mut data = Bytes::from(data);
+    Ok(match kind {
+        RESPONSE => Frame::Response(data),
+        ERROR => Frame::Error(String::from_utf8_lossy(&data).into_owned()),
+        _ => {
+            data.advance(HEAD - ID);
+            let mut id = [0; ID];
+            data.copy_to_slice(&mut id);
+            Frame::Message { id, body: data }
+        }
+    })
 }
 
 impl Frame {
@@ -196,9 +228,7 @@ mod tests {
             .unwrap();
         client.write_all(bytes).await.unwrap();
         drop(client);
-        let (reading, _writing) = listener.accept().await.unwrap().0.into_split();
-        let stream = BufReader::new(reading);
-        Reader { stream }.frame().await
+        read_frame(&mut listener.accept().await.unwrap().0).await
     }
 
     fn frame(kind: u32, data: &[u8]) -> Vec<u8> {

@@ -1,24 +1,25 @@
 //! `nsq`: a channel of a topic of nsqd, by a client of our own, with messages as RoadRunner 3 has
 //! them.
 //!
-//! nsqd sends what a client says it is ready for: the jobs that are out and those that workers are
+//! Jobs are pushed to one nsqd and taken from it, and from each that nsqlookupd names (`nodes`).
+//! It sends what a client says it is ready for: the jobs that are out and those that workers are
 //! free for. It is told so each time that jobs are brought, and then that nothing more is wanted. A
 //! job that waits for longer than nsqd may keep it says so itself, and is given back until then.
 
 mod connection;
+mod nodes;
 mod stats;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use pronghorn_base::millis;
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
-use tokio::sync::{Mutex, Notify};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{timeout, timeout_at};
 
-use self::connection::{Frame, ID, Limits, Reader, Writer, command, length, open as connect};
+use self::connection::{Frame, Reader, Writer, command, length, open as connect};
+use self::nodes::{Arrived, Node, Nodes, Token};
 use crate::drivers::Wake;
 use crate::drivers::broker::item;
 use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
@@ -60,26 +61,12 @@ pub(crate) struct NsqBroker {
 pub(crate) struct NsqLink {
     pipeline: String,
     settings: NsqPipeline,
-    limits: Limits,
+    nodes: Nodes,
     /// None after an error, which ends a connection.
     publishing: Mutex<Option<(Reader, Writer)>>,
-    reading: Mutex<Reader>,
-    writing: Mutex<Writer>,
     arrived: Sender<Arrived>,
     arriving: Mutex<Receiver<Arrived>>,
-    /// Messages that were sent to us and are not settled.
-    out: AtomicUsize,
-    /// nsqd sends nothing more.
-    parted: Notify,
 }
-
-struct Arrived {
-    id: Token,
-    body: Bytes,
-}
-
-/// The ID of a message.
-pub(crate) type Token = Arc<str>;
 
 impl Broker for NsqBroker {
     type Link = NsqLink;
@@ -94,27 +81,17 @@ impl Broker for NsqBroker {
 
     async fn connect(&self) -> Result<NsqLink, BrokerError> {
         let settings = &self.settings;
-        let (mut reading, mut writing, limits) = connect(&settings.server, true).await?;
-        // The channel has to be there before the first job comes, or nobody would count the job.
-        let subscribe = format!("SUB {} {}", settings.topic, settings.channel);
-        writing.write(&command(&subscribe, None)).await?;
-        match reading.answer(settings.server.read_timeout).await? {
-            Frame::Response(text) if &text[..] == b"OK" => {}
-            other => return Err(other.unexpected()),
-        }
-        let (publisher, publishing, _) = connect(&settings.server, false).await?;
+        let server = &settings.server;
+        let first = Node::open(settings, server.place(), server.http_place()).await?;
+        let (publisher, publishing, _) = connect(server, server.place(), false).await?;
         let (arrived, arriving) = mpsc::channel(MOST_READY);
         Ok(NsqLink {
             pipeline: self.pipeline.clone(),
             settings: settings.clone(),
-            limits,
+            nodes: Nodes::new(first),
             publishing: Mutex::new(Some((publisher, publishing))),
-            reading: Mutex::new(reading),
-            writing: Mutex::new(writing),
             arrived,
             arriving: Mutex::new(arriving),
-            out: AtomicUsize::new(0),
-            parted: Notify::new(),
         })
     }
 }
@@ -128,7 +105,7 @@ impl NsqLink {
         let (mut reading, mut writing) = match place.take() {
             Some(connection) => connection,
             None => {
-                let (reading, writing, _) = connect(server, false).await?;
+                let (reading, writing, _) = connect(server, server.place(), false).await?;
                 (reading, writing)
             }
         };
@@ -170,56 +147,62 @@ impl NsqLink {
         self.publish(&command(&line, Some(&all))).await
     }
 
-    /// A command that is not answered unless it fails.
-    async fn tell(&self, line: &str) -> Result<(), BrokerError> {
-        self.writing.lock().await.write(&command(line, None)).await
-    }
-
-    async fn ready(&self, count: usize) -> Result<(), BrokerError> {
-        let count = count.min(self.limits.max_rdy_count).min(MOST_READY);
-        self.tell(&format!("RDY {count}")).await
-    }
-
     /// A job, or None for one that was given back until its time.
     async fn read(&self, message: Arrived) -> Result<Option<(Job, Token)>, BrokerError> {
         let (job, due) = item::read(&message.body, Headers::new);
         let left = due.unwrap_or_default().saturating_sub(now_ms());
         if left == 0 {
-            return Ok(Some((job, message.id)));
+            return Ok(Some((job, message.token)));
         }
         let left = left.min(millis(LONGEST_DEFER));
-        self.give_back(&message.id, left).await?;
+        message.token.give_back(left).await?;
         Ok(None)
     }
 
-    async fn give_back(&self, id: &str, millis: u64) -> Result<(), BrokerError> {
-        self.tell(&format!("REQ {id} {millis}")).await?;
-        self.out.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    async fn listen(&self) -> Result<(), BrokerError> {
-        let mut reading = self.reading.lock().await;
+    /// Takes jobs from each nsqd that nsqlookupd names, as long as both are there.
+    async fn discover(&self) -> BrokerError {
+        let server = &self.settings.server;
+        if server.lookupd.is_empty() {
+            return std::future::pending().await;
+        }
+        let mut listening = JoinSet::new();
         loop {
-            match reading.frame().await? {
-                Frame::Response(text) if &text[..] == b"_heartbeat_" => self.tell("NOP").await?,
-                Frame::Response(text) if &text[..] == b"CLOSE_WAIT" => self.parted.notify_one(),
-                Frame::Response(_) => {}
-                // Of a job that nsqd has given to somebody else: its minute was over.
-                Frame::Error(why) if is_of_one_job(&why) => {
-                    tracing::debug!(target: "jobs", pipeline = self.pipeline, "nsqd: {why}");
+            for (place, http_place) in nodes::look_up(&self.pipeline, &self.settings).await {
+                if self.nodes.has(&place) {
+                    continue;
                 }
-                Frame::Error(why) => return Err(BrokerError::Lost(why)),
-                Frame::Message { id, body } => {
-                    let id = printable(id)?;
-                    self.out.fetch_add(1, Ordering::Relaxed);
-                    let arrived = self.arrived.try_send(Arrived { id, body });
-                    arrived.map_err(|_| {
-                        BrokerError::Lost("it sends more than was asked for".to_owned())
-                    })?;
+                match Node::open(&self.settings, &place, http_place).await {
+                    Ok(node) => {
+                        let node = self.nodes.add(node);
+                        let (arrived, pipeline) = (self.arrived.clone(), self.pipeline.clone());
+                        tracing::info!(target: "jobs", pipeline, "connected to nsq at {place}");
+                        listening
+                            .spawn(async move { (node.listen(&pipeline, &arrived).await, node) });
+                    }
+                    // It may be one that is not there any more: they forget after a while.
+                    Err(error) => {
+                        let pipeline = &self.pipeline;
+                        tracing::debug!(target: "jobs", pipeline, "nsq at {place}: {error:?}");
+                    }
+                }
+            }
+            let asked_again = tokio::time::Instant::now() + server.lookupd_poll_interval;
+            while let Ok(ended) = timeout_at(asked_again, next_ended(&mut listening)).await {
+                if let Ok((error, node)) = ended {
+                    let (pipeline, place) = (&self.pipeline, &node.place);
+                    tracing::warn!(target: "jobs", pipeline, "nsq at {place} went away: {error:?}");
+                    self.nodes.remove(&node);
                 }
             }
         }
+    }
+}
+
+/// Waits for ever where there is none.
+async fn next_ended<T: 'static>(tasks: &mut JoinSet<T>) -> Result<T, tokio::task::JoinError> {
+    match tasks.join_next().await {
+        Some(ended) => ended,
+        None => std::future::pending().await,
     }
 }
 
@@ -257,8 +240,7 @@ impl Link for NsqLink {
         let mut arriving = self.arriving.lock().await;
         // What has come too late for the time before is a part of what is out, and of this.
         let missing = most.saturating_sub(arriving.len());
-        self.ready(self.out.load(Ordering::Relaxed) + missing)
-            .await?;
+        self.nodes.ask_for(missing).await?;
         let mut jobs = Vec::new();
         let mut wait = FETCH_WAIT;
         while jobs.len() < most
@@ -269,69 +251,68 @@ impl Link for NsqLink {
                 wait = Duration::ZERO;
             }
         }
-        self.ready(0).await?;
+        self.nodes.ask_for(0).await?;
         Ok(jobs)
     }
 
     async fn rest(&self) -> Result<(), BrokerError> {
         let mut arriving = self.arriving.lock().await;
         while let Ok(message) = arriving.try_recv() {
-            self.give_back(&message.id, 0).await?;
+            message.token.give_back(0).await?;
         }
         Ok(())
     }
 
     async fn settle(&self, token: Token, step: Step) -> Result<(), BrokerError> {
         match step {
-            Step::Back(_) => return self.give_back(&token, 0).await,
+            Step::Back(_) => return token.give_back(0).await,
             Step::Again(job) => self.publish_one(&job).await?,
-            Step::Done | Step::Rejected => {}
+            Step::Done | Step::Rejected(_) => {}
         }
-        self.tell(&format!("FIN {token}")).await?;
-        self.out.fetch_sub(1, Ordering::Relaxed);
-        Ok(())
+        token.finish().await
     }
 
     async fn keep(&self, tokens: Vec<Token>) -> Result<(), BrokerError> {
         for token in tokens {
-            self.tell(&format!("TOUCH {token}")).await?;
+            match token.touch().await {
+                Ok(()) | Err(BrokerError::NotReserved) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
 
     async fn tend(&self) -> BrokerError {
-        match self.listen().await {
-            Ok(()) => BrokerError::Lost("it sends nothing any more".to_owned()),
-            Err(error) => error,
+        let first = self.nodes.first();
+        tokio::select! {
+            error = first.listen(&self.pipeline, &self.arrived) => error,
+            error = self.discover() => error,
         }
     }
 
     async fn stat(&self) -> Result<Counts, BrokerError> {
-        stats::ask(&self.settings).await
+        let mut counts = Counts {
+            out: Some(0),
+            ..Counts::default()
+        };
+        for node in self.nodes.all() {
+            let of_node = stats::ask(&self.settings, &node.http_place).await?;
+            counts.waiting += of_node.waiting;
+            counts.delayed += of_node.delayed;
+            counts.out = counts.out.zip(of_node.out).map(|(all, out)| all + out);
+        }
+        Ok(counts)
     }
 
     async fn close(&self) {
         // A job that was on its way would be nobody's for a minute.
-        if self.tell("CLS").await.is_ok() && timeout(FAREWELL, self.parted.notified()).await.is_ok()
-        {
-            _ = self.rest().await;
+        for node in self.nodes.all() {
+            if node.tell("CLS").await.is_ok() {
+                _ = timeout(FAREWELL, node.parted.notified()).await;
+            }
         }
+        _ = self.rest().await;
     }
-}
-
-fn is_of_one_job(why: &str) -> bool {
-    ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"]
-        .iter()
-        .any(|code| why.starts_with(code))
-}
-
-/// An ID is a part of later commands.
-fn printable(id: [u8; ID]) -> Result<Token, BrokerError> {
-    let text = std::str::from_utf8(&id).ok();
-    let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    let text =
-        text.ok_or_else(|| BrokerError::Lost("it sent a message without an ID".to_owned()))?;
-    Ok(text.into())
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use pronghorn_testkit::Engine;
+use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::brokers::tests::brokers;
 use crate::drivers::Driver;
 use crate::drivers::conformance::{self, Ability, Subject, conforms};
-use crate::drivers::testing::{free_port, tool};
+use crate::drivers::testing::{client_tls, free_port, tool};
+use crate::settings::BrokerTls;
 
 /// An nsqd, and where its HTTP is. It writes what it has in memory when it ends in order, and loses
 /// it when it is killed.
@@ -45,6 +46,7 @@ fn subject(settings: &NsqPipeline) -> Subject {
         most_reserved: 2000,
         // It looks for new channels every five seconds.
         lateness: Duration::from_secs(7),
+        tells_oldest: false,
         ..Ability::OURS
     };
     conformance::subject(ability, move |wake| open("p", &settings, wake))
@@ -119,6 +121,74 @@ async fn a_job_that_waits_for_longer_than_nsqd_keeps_it_is_given_back_until_its_
     assert_eq!(subject.ack_next().await, "1");
     let took = pushed.elapsed();
     assert!(took >= Duration::from_millis(1400), "{took:?}");
+}
+
+#[tokio::test]
+async fn jobs_come_from_each_nsqd_that_nsqlookupd_names() {
+    let lookup_tcp = free_port();
+    let lookupd = Engine::start(tool("nsqlookupd"), |port| {
+        vec![
+            format!("-http-address=127.0.0.1:{port}"),
+            format!("-tcp-address=127.0.0.1:{lookup_tcp}"),
+        ]
+    });
+    let known = format!("-lookupd-tcp-address=127.0.0.1:{lookup_tcp}");
+    let known = [&*known, "-broadcast-address=127.0.0.1"];
+    let (near, http) = start(&known);
+    let (mut far, far_http) = start(&known);
+    let mut settings = pipeline(&near, http, "q");
+    settings.server.lookupd = vec![format!("127.0.0.1:{}", lookupd.port())];
+    settings.server.lookupd_poll_interval = Duration::from_millis(200);
+    let subject = subject(&settings);
+    let there = open("p", &pipeline(&far, far_http, "q"), Wake::default());
+    let job = |id: &str| Job {
+        id: id.to_owned(),
+        ..Job::default()
+    };
+    there.push(vec![job("far")]).await.unwrap();
+    subject.driver.resume();
+    assert_eq!(subject.ack_next().await, "far");
+    subject.driver.push(vec![job("near")]).await.unwrap();
+    assert_eq!(subject.ack_next().await, "near");
+    far.stop();
+    subject.driver.push(vec![job("after")]).await.unwrap();
+    assert_eq!(subject.ack_next().await, "after");
+}
+
+#[tokio::test]
+async fn nsqd_is_spoken_to_with_tls() {
+    let certificates = Certificates::new();
+    let file = |name| certificates.path(name).display().to_string();
+    let arguments = [
+        format!("-tls-cert={}", file("server.pem")),
+        format!("-tls-key={}", file("server.key")),
+        format!("-tls-root-ca-file={}", file("ca.pem")),
+        "-tls-required=true".to_owned(),
+        "-tls-client-auth-policy=require-verify".to_owned(),
+    ];
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (engine, http) = start(&arguments);
+    let mut settings = pipeline(&engine, http, "q");
+    settings.server.tls = Some(client_tls(&certificates, true));
+    let subject = subject(&settings);
+    subject.driver.resume();
+    subject.driver.push(vec![Job::default()]).await.unwrap();
+    subject.ack_next().await;
+    for has_identity in [false, true] {
+        let mut other = settings.clone();
+        other.server.tls = has_identity.then(|| client_tls(&certificates, false));
+        let other = open("p", &other, Wake::default());
+        conformance::unhealthy(&other, " is away: ").await;
+    }
+}
+
+#[tokio::test]
+async fn an_nsqd_without_a_certificate_is_told() {
+    let (engine, http) = start(&[]);
+    let mut settings = pipeline(&engine, http, "q");
+    settings.server.tls = Some(BrokerTls::default());
+    let driver = open("p", &settings, Wake::default());
+    conformance::unhealthy(&driver, "`nsq.tls` asks for one").await;
 }
 
 /// nsqd may not listen yet.

@@ -280,7 +280,7 @@ impl Link for RedisLink {
         let mut command = self.script(scripts::SETTLE);
         command.arg(&token);
         let is_delayed = match &step {
-            Step::Done | Step::Rejected => false,
+            Step::Done | Step::Rejected(_) => false,
             Step::Back(job) => {
                 add(&mut command, job);
                 false
@@ -338,12 +338,13 @@ impl Link for RedisLink {
     }
 
     async fn stat(&self) -> Result<Counts, BrokerError> {
-        let counts: (u64, u64, u64) = self.ask(&self.script(scripts::STAT)).await?;
-        let (entries, out, delayed) = counts;
+        let counts: (u64, u64, u64, i64) = self.ask(&self.script(scripts::STAT)).await?;
+        let (entries, out, delayed, age) = counts;
         Ok(Counts {
             waiting: entries.saturating_sub(out),
             delayed,
             out: Some(out),
+            oldest: u64::try_from(age).ok().map(Duration::from_millis),
         })
     }
 

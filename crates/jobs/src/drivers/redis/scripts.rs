@@ -68,7 +68,23 @@ end
 /// Answers how many entries there are, how many of them are out, and how many jobs are delayed.
 pub(super) const STAT: &str = "
 local out = redis.call('XPENDING', KEYS[1], ARGV[1])
-return {redis.call('XLEN', KEYS[1]), out[1], redis.call('ZCARD', KEYS[2])}
+local brought = '0-0'
+for _, fields in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    local group = {}
+    for i = 1, #fields, 2 do
+        group[fields[i]] = fields[i + 1]
+    end
+    if group.name == ARGV[1] then
+        brought = group['last-delivered-id']
+    end
+end
+local first = redis.call('XRANGE', KEYS[1], '(' .. brought, '+', 'COUNT', 1)
+local age = -1
+if #first > 0 then
+    local now = redis.call('TIME')
+    age = now[1] * 1000 + math.floor(now[2] / 1000) - string.match(first[1][1], '^%d+')
+end
+return {redis.call('XLEN', KEYS[1]), out[1], redis.call('ZCARD', KEYS[2]), age}
 ";
 
 /// Consumers that have nothing and have asked for nothing in an hour.

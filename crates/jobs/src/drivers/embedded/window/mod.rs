@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::drivers::embedded::record::{Key, Kind, Record};
 use crate::drivers::ready::Ready;
@@ -32,6 +33,19 @@ const MOST_BYTES: u64 = 16 << 20;
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) job: Arc<Job>,
+    /// When it was pushed, in milliseconds since 1970; 0 where that is not known.
+    pub(super) since: u64,
+}
+
+impl Entry {
+    /// Since when it could run.
+    fn ready_since(&self) -> Option<u64> {
+        let since = match self.key.kind {
+            Kind::Delayed { due } => due,
+            Kind::Ready { .. } => self.since,
+        };
+        (since > 0).then_some(since)
+    }
 }
 
 /// How far the window reaches into the jobs of one priority.
@@ -319,7 +333,11 @@ impl Window {
         let of_delayed = self.reserved.values().filter(was_delayed).count() as u64;
         let reserved = self.reserved.len() as u64;
         let of_ready = reserved - of_delayed;
+        // Of a priority, the next one waits for the longest time; those that were delayed are
+        // behind others that came while they were.
+        let oldest = self.ready.fronts().filter_map(Entry::ready_since).min();
         Stat {
+            oldest: oldest.map(|since| Duration::from_millis(now.saturating_sub(since))),
             active: (self.record.ready + self.promoted).saturating_sub(of_ready),
             delayed: (self.record.delayed).saturating_sub(self.promoted + of_delayed),
             reserved,

@@ -78,13 +78,14 @@ impl Model {
         let delay = due.map_or(0, |due| (due + 1).saturating_sub(self.now).max(1));
         let job = Job {
             priority,
-            delay: std::time::Duration::from_millis(delay),
+            delay: Duration::from_millis(delay),
             ..Job::default()
         };
         let key = self.record.add(PIPELINE, &job, self.now);
         let entry = Entry {
             key,
             job: Arc::new(job),
+            since: self.now,
         };
         self.store.insert(entry.key.bytes().to_vec(), entry.clone());
         entry
