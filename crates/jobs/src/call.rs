@@ -153,6 +153,7 @@ mod tests {
             deadline: None,
             wants_result: false,
             can_go_back: false,
+            calls: None,
         };
         let mut out = Vec::new();
         call.encode_json(&mut out).unwrap();

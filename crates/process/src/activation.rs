@@ -1,4 +1,4 @@
-//! Listening sockets that systemd has opened for this process (sd_listen_fds(3)).
+//! Listening sockets that systemd has opened for this process (`sd_listen_fds(3)`).
 
 use std::io;
 use std::net::SocketAddr;

@@ -28,11 +28,9 @@ pub struct Unclaimed {
 
 /// What the names of sockets set, as overrides.
 #[must_use]
-pub fn overrides<'a>(
-    named: impl Iterator<Item = (&'a str, &'a ActivatedPlace)> + Clone,
-) -> Vec<String> {
+pub fn overrides(named: &[(&str, &ActivatedPlace)]) -> Vec<String> {
     let set = KEYS.iter().filter_map(|(name, key)| {
-        let mut of_name = named.clone().filter(|(given, _)| given == name);
+        let mut of_name = named.iter().filter(|(given, _)| given == name);
         match (of_name.next(), of_name.next()) {
             (Some((_, place)), None) => Some(format!("{key}={}", shown(place))),
             _ => None,

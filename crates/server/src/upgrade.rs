@@ -72,7 +72,12 @@ impl Predecessor {
     /// What the names of systemd's sockets set in that process, as overrides.
     pub fn overrides(&self) -> Vec<String> {
         let named: Vec<_> = self.sockets.iter().filter_map(named_place).collect();
-        overrides(named.iter().map(|(name, place)| (*name, place)))
+        overrides(
+            &named
+                .iter()
+                .map(|(name, place)| (*name, place))
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// Says why this process does not take over.

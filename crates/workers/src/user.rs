@@ -91,7 +91,7 @@ impl WorkerUsers {
             Some(user) => look_up("server", user, server.group.as_deref(), server.allow_root)?,
         };
         let own = pools.filter_map(|(section, name, settings)| {
-            let found = of_pool(section, settings, server)?;
+            let found = of_pool(&section, settings, server)?;
             Some(found.map(|user| (name.to_owned(), user)))
         });
         let own = own.collect::<Result<Vec<_>, _>>()?;
@@ -135,7 +135,7 @@ impl WorkerUsers {
 
 /// None for a pool whose workers are as `server.user` says.
 fn of_pool(
-    section: String,
+    section: &str,
     settings: &PoolSettings,
     server: &ServerSettings,
 ) -> Option<Result<Option<WorkerUser>, UserError>> {
@@ -148,10 +148,10 @@ fn of_pool(
         (Some(user), group) => (user, group),
         (None, group) => match server.user.as_deref() {
             Some(user) => (user, group),
-            None => return Some(Err(UserError::group_alone(&section))),
+            None => return Some(Err(UserError::group_alone(section))),
         },
     };
-    Some(look_up(&section, user, group, server.allow_root))
+    Some(look_up(section, user, group, server.allow_root))
 }
 
 /// None where workers run as the server itself does.

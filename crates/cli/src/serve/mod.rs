@@ -45,7 +45,12 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Serve, services: 
     let program = Program::of_this_process(folders::current());
     let set = match &predecessor {
         Some(predecessor) => predecessor.overrides(),
-        None => overrides(activated.iter().map(|it| (&*it.name, &it.place))),
+        None => {
+            let named: Vec<_> = (activated.iter())
+                .map(|it| (&*it.name, &it.place))
+                .collect();
+            overrides(&named)
+        }
     };
     let mut input = arguments.input();
     input.overrides.splice(0..0, set);

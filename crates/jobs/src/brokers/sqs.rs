@@ -174,7 +174,7 @@ fn is_queue(name: &str) -> bool {
 
 impl SqsPipeline {
     pub(crate) fn is_fifo(&self) -> bool {
-        self.queue.ends_with(".fifo")
+        self.queue.strip_suffix(".fifo").is_some() // as AWS tells them apart, case and all
     }
 
     /// As PHP declares it.

@@ -45,10 +45,10 @@ impl Attribute {
         }
     }
 
-    fn number(value: impl ToString) -> Self {
+    fn number(value: impl Into<i64>) -> Self {
         Self {
             data_type: "Number".to_owned(),
-            ..Self::text(value.to_string())
+            ..Self::text(value.into().to_string())
         }
     }
 

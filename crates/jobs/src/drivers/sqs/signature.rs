@@ -26,9 +26,10 @@ pub(super) fn moment(now: DateTime<Utc>) -> String {
 pub(super) fn authorization(request: &Request<'_>, credentials: &Credentials) -> String {
     let names: Vec<_> = request.fields.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
-    let fields: String = (request.fields.iter())
-        .map(|(name, value)| format!("{name}:{}\n", value.trim()))
-        .collect();
+    let mut fields = String::new();
+    for (name, value) in request.fields {
+        fields.extend([*name, ":", value.trim(), "\n"]);
+    }
     let canonical = format!("POST\n/\n\n{fields}\n{names}\n{}", hash(request.body));
     let date = request.now.format("%Y%m%d").to_string();
     let scope = format!("{date}/{}/{SERVICE}/aws4_request", request.region);
