@@ -7,24 +7,12 @@ use std::path::Path;
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::Sockets;
 use pronghorn_process::activation::{Activated, ActivatedPlace};
-use thiserror::Error;
 
+use crate::error::{StartError, Unclaimed};
 use crate::settings::Settings;
 
 /// Keys that a socket sets by the name of its service, where no other socket has that name.
 const KEYS: [(&str, &str); 2] = [("http", "http.address"), ("rpc", "rpc.listen")];
-
-/// The operator's: a unit opens a socket that nothing is configured for.
-#[derive(Debug, Error)]
-#[error(
-    "systemd has opened `{place}` (`{name}`), and nothing in the configuration listens there\n\
-     hint: `FileDescriptorName=http` in the socket's unit gives it to `http`, whatever its address \
-     is; or write the same address into both"
-)]
-pub struct Unclaimed {
-    place: String,
-    name: String,
-}
 
 /// What the names of sockets set, as overrides.
 #[must_use]
@@ -45,7 +33,7 @@ pub(crate) fn share(
     settings: &Settings,
     folder: &Path,
     sockets: &Sockets,
-) -> Result<(), crate::StartError> {
+) -> Result<(), StartError> {
     for Activated {
         name,
         place,

@@ -8,8 +8,6 @@ use thiserror::Error;
 
 use pronghorn_workers::{OnInitError, UserError};
 
-use crate::activation::Unclaimed;
-
 /// A start that failed. Nothing is left running.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -82,4 +80,16 @@ impl StartError {
         }
         text
     }
+}
+
+/// The operator's: a unit opens a socket that nothing is configured for.
+#[derive(Debug, Error)]
+#[error(
+    "systemd has opened `{place}` (`{name}`), and nothing in the configuration listens there\n\
+     hint: `FileDescriptorName=http` in the socket's unit gives it to `http`, whatever its address \
+     is; or write the same address into both"
+)]
+pub struct Unclaimed {
+    pub(crate) place: String,
+    pub(crate) name: String,
 }

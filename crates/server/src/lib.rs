@@ -26,9 +26,9 @@ mod state;
 mod status;
 mod upgrade;
 
-pub use activation::{Unclaimed, overrides};
+pub use activation::overrides;
 pub use control::{Control, ControlSocket};
-pub use error::StartError;
+pub use error::{StartError, Unclaimed};
 pub use kept::{reports_of, state_folder_of};
 pub use machine::look;
 pub use notify::Manager;

@@ -63,8 +63,8 @@ const KNOWN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "workers",
-        &["pools", "settings", "start", "watching"],
-        "watched files reload the pools",
+        &["pools", "settings", "start", "user", "watching"],
+        "watched files reload the pools, whose settings name their users",
     ),
 ];
 

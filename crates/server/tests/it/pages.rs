@@ -278,7 +278,7 @@ fn what_is_wrong_in_a_page_is_noticed() {
     }
     let keys = Keys::read();
     for (name, applied) in [
-        ("http.pool", true),
+        ("http.pool", false), // its user is not
         ("http.pool.num_workers", true),
         ("http.routes", true),
         ("logs.level", true),
