@@ -191,13 +191,15 @@ pub(crate) struct Unknown {
 
 pub(crate) fn resolve<S>(
     loaded: &Loaded,
-    unknown: Severity,
+    unknown: Option<Severity>,
     statements: &dyn Fn(&mut Table<'_>) -> S,
 ) -> Resolved<S> {
-    let mut run = Run::new(unknown, loaded.compat.era);
+    let mut run = Run::new(unknown.unwrap_or(Severity::Warning), loaded.compat.era);
     judge_version(loaded, &mut run);
     let settings = read(&mut run, Some(&loaded.root), &loaded.main, statements);
-    tell_unknown(&mut run, statements);
+    if unknown.is_some() {
+        tell_unknown(&mut run, statements);
+    }
     if loaded.incomplete {
         // What seems to be missing may stand in the file that could not be read.
         run.diagnostics

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pronghorn_config::{Input, Section, Severity, Table, load};
+use pronghorn_config::{Input, Section, Table, load};
 
 use crate::renewal::environment;
 use crate::reports::{Reports, folder_in};
@@ -38,9 +38,7 @@ pub fn reports_of(input: &Input, base: &Path) -> Result<Reports, String> {
 pub fn state_folder_of(input: &Input, base: &Path) -> Result<PathBuf, String> {
     let loaded = load(input);
     let environment = environment(&loaded);
-    let settings = loaded
-        .resolve::<StateAlone>(Severity::Warning)
-        .into_settings();
+    let settings = loaded.resolve_part::<StateAlone>().into_settings();
     let StateAlone(configured) = settings.map_err(|_| {
         "the configuration has mistakes\nhint: `pronghorn check` names them".to_owned()
     })?;

@@ -1,6 +1,7 @@
 //! `--dev`: changes are served at once, and mistakes are shown in the browser.
 
 use pronghorn_testkit::{Response, Server, Site, wait_for};
+use rustix::process::Signal;
 
 use crate::ring::extension;
 
@@ -108,6 +109,27 @@ fn an_exception_is_shown_in_development_only() {
     let page = server.get("/");
     assert_eq!((page.status, page.text().contains("why")), (500, false));
     server.logged(&["ERROR", "<b>why</b>"]);
+    server.stop();
+}
+
+#[test]
+fn a_reload_changes_the_editor_of_links() {
+    let config = |editor: &str| {
+        format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}, development: {{editor: {editor}}}}}\n"
+        )
+    };
+    let worker = Site::sdk_worker("throw new LogicException('why');");
+    let site = Site::new()
+        .file("worker.php", &worker)
+        .config(&config("vscode"));
+    let server = Server::start_with(site, &DEV);
+    assert_parts(&page(&server, "/"), &["href=\"vscode://"]);
+    server.site().write(".rr.yaml", &config("phpstorm"));
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert_parts(&page(&server, "/"), &["href=\"phpstorm://"]);
     server.stop();
 }
 
@@ -238,10 +260,7 @@ fn what_ends_a_classic_script_is_shown_on_the_same_page() {
             "memory",
             ["Fatal error", "Allowed memory size", "str_repeat"],
         ),
-        (
-            "broken",
-            ["Parse error", "syntax error", "function broken("],
-        ),
+        ("broken", ["Parse error", "Unclosed", "function broken("]),
     ] {
         let shown = page(&server, &format!("/?do={how}"));
         assert_eq!(shown.status, 500, "{how}");

@@ -303,6 +303,10 @@ fn a_root_that_is_a_link_is_followed_for_each_request() {
 const LIVE: &[(&str, &[&str])] = &[
     ("a_reload_changes_what_is_kept", &["otel.sampling"]),
     (
+        "a_reload_changes_the_editor_of_links",
+        &["http.development"],
+    ),
+    (
         "keys_that_a_reload_applies_count_after_it",
         &[
             "server",

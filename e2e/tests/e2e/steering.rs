@@ -577,8 +577,16 @@ fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = Server::run(&site, &["completion", shell]);
         assert_done(&script);
-        assert!(script.stdout.contains("workers"), "{shell}");
+        assert!(script.stdout.contains("PRONGHORN_COMPLETE"), "{shell}");
     }
+    let mut command = Command::new(binary());
+    command.env("PRONGHORN_COMPLETE", "fish");
+    let could_follow = Server::run_by(command, &site, &["--", "pronghorn", "wor"]);
+    assert!(
+        could_follow.stdout.contains("workers"),
+        "{}",
+        could_follow.stdout
+    );
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
     assert_failed(&jobs, &["has no section `rpc`"]);
 }

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use pronghorn_config::{Endpoint, Section, Severity, Table, load};
+use pronghorn_config::{Endpoint, Section, Table, load};
 use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell};
 use pronghorn_rpc::Rpc;
 
@@ -115,9 +115,7 @@ impl<'a> Task<'a> {
     /// Where RPC listens by the configuration, if it says.
     fn rpc(&self) -> Option<Endpoint> {
         let loaded = load(&self.arguments.input());
-        let settings = loaded
-            .resolve::<RpcAlone>(Severity::Warning)
-            .into_settings();
+        let settings = loaded.resolve_part::<RpcAlone>().into_settings();
         Some(match settings.ok()?.0?.listen {
             Endpoint::Unix(path) => Endpoint::Unix(self.folder.join(path)),
             tcp @ Endpoint::Tcp(_) => tcp,

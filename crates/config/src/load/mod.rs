@@ -157,7 +157,12 @@ impl Loaded {
         unknown: Severity,
         read: impl Fn(&mut Table<'_>) -> S,
     ) -> Resolved<S> {
-        resolve::resolve(self, unknown, &read)
+        resolve::resolve(self, Some(unknown), &read)
+    }
+
+    /// Reads what `S` needs, and takes all other keys for those of somebody else.
+    pub fn resolve_part<S: Section>(&self) -> Resolved<S> {
+        resolve::resolve(self, None, &S::read)
     }
 }
 

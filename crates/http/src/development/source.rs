@@ -48,12 +48,16 @@ pub(crate) async fn excerpt(
 fn around(text: &str, line: u32) -> Option<Excerpt> {
     let wanted = usize::try_from(line).ok()?.checked_sub(1)?;
     let first = wanted.saturating_sub(AROUND);
-    let lines: Vec<(u32, String)> = (1..)
+    let mut lines: Vec<(u32, String)> = (1..)
         .zip(text.lines())
         .skip(first)
         .take(wanted - first + 1 + AROUND)
         .map(|(number, line)| (number, line.chars().take(LONGEST_LINE).collect()))
         .collect();
+    // PHP names the line behind the last one where a file ends too early.
+    if lines.last().is_some_and(|(last, _)| last + 1 == line) {
+        lines.push((line, String::new()));
+    }
     let has_it = lines.iter().any(|(number, _)| *number == line);
     has_it.then_some(Excerpt { lines })
 }
@@ -73,8 +77,9 @@ mod tests {
         assert_eq!(numbers(1), Some((1, 7)));
         assert_eq!(numbers(10), Some((4, 16)));
         assert_eq!(numbers(20), Some((14, 20)));
+        assert_eq!(numbers(21), Some((15, 21)));
         assert_eq!(
-            (numbers(0), numbers(21), numbers(u32::MAX)),
+            (numbers(0), numbers(22), numbers(u32::MAX)),
             (None, None, None)
         );
     }
