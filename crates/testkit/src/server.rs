@@ -767,7 +767,8 @@ fn as_rr(site: &Site) -> PathBuf {
 
 /// The first address without TLS that it says it serves.
 fn served_at(said: &str) -> Option<SocketAddr> {
-    address_after("http://", said.split_once("serves ")?.1)
+    let said = said.split_once("serves ")?.1;
+    address_after("http://", said).or_else(|| address_after("https://", said))
 }
 
 /// The address that stands behind these words.

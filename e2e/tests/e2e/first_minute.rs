@@ -607,7 +607,8 @@ fn the_first_reply_comes_at_once_after_a_cold_start() {
     };
     extension();
     let address = free_address();
-    let worker = Site::example("hello/worker.php").display().to_string();
+    let worker = Site::example("hello").with_file_name("worker.php");
+    let worker = worker.display().to_string();
     let fastest = (0..3).map(|_| {
         let listen = address.to_string();
         let arguments = ["serve", &worker, "--listen", &listen, "--workers", "2"];
