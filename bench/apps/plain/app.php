@@ -53,7 +53,8 @@ function page(array $query): array
     $title = $escape($query['title'] ?? 'Page');
     $lines = '';
     foreach (['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'] as $name) {
-        $lines .= '<li class="line"><a href="/items/' . \rawurlencode($name) . '">' . $escape("Item <$name>") . "</a></li>\n";
+        $link = '/items/' . \rawurlencode($name);
+        $lines .= "<li class=\"line\"><a href=\"$link\">" . $escape("Item <$name>") . "</a></li>\n";
     }
     $page = <<<HTML
         <!doctype html>
