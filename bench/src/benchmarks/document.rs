@@ -5,7 +5,7 @@ use super::plots::Plot;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Block {
     Heading(u8, String),
-    /// With `code`, *emphasis* by nothing, and [links](to).
+    /// With `code`, *emphasis* by nothing, and links.
     Text(String),
     Code(String),
     Table {

@@ -86,7 +86,7 @@ fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// With `code` and [links](to), which lead beside the page.
+/// With `code` and links, which lead beside the page.
 fn inline(text: &str) -> String {
     let mut html = String::new();
     for (index, part) in text.split('`').enumerate() {

@@ -43,7 +43,7 @@ pub(crate) struct RedisLocks(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     redis: Redis,
-    /// Who goes without an answer; the other end is in [`RedisLocks::tasks`].
+    /// Who goes without an answer; a task of `new` has the other end.
     gone: mpsc::Sender<Gone>,
     waiting: tokio::sync::Semaphore,
     stopped: AtomicBool,
