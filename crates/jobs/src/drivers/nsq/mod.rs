@@ -109,8 +109,13 @@ impl NsqLink {
                 (reading, writing)
             }
         };
-        writing.write(bytes).await?;
-        match reading.answer(server.read_timeout).await? {
+        // Of what is too long, nsqd says so and hangs up while it is still written.
+        let written = writing.write(bytes).await;
+        let answer = reading.answer(server.read_timeout).await;
+        if answer.is_err() {
+            written?;
+        }
+        match answer? {
             Frame::Response(text) if &text[..] == b"OK" => {
                 *place = Some((reading, writing));
                 Ok(())
