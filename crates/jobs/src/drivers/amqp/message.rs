@@ -10,18 +10,11 @@ use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::Token;
+use crate::drivers::broker::attributes::{ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY};
 use crate::drivers::broker::item::{UNNAMED, new_id};
 use crate::job::{Headers, Job};
 
-const ID: &str = "rr_id";
-const JOB: &str = "rr_job";
 const PIPELINE: &str = "rr_pipeline";
-const HEADERS: &str = "rr_headers";
-const DELAY: &str = "rr_delay";
-const PRIORITY: &str = "rr_priority";
-const AUTO_ACK: &str = "rr_auto_ack";
-/// Ours.
-const ATTEMPTS: &str = "pronghorn_attempts";
 /// A header of a job that replaces the pipeline's routing key.
 const ROUTING_KEY: &str = "x-routing-key";
 /// A message that outlives the broker.
@@ -37,7 +30,7 @@ pub(super) fn properties(job: &Job, pipeline: &str) -> BasicProperties {
     let headers = serde_json::to_vec(&job.headers).expect("texts can be written");
     let fields = [
         (ID, text(&job.id)),
-        (JOB, text(&job.name)),
+        (NAME, text(&job.name)),
         (PIPELINE, text(pipeline)),
         (HEADERS, AMQPValue::ByteArray(headers.into())),
         (DELAY, number(job.delay.as_secs())),
@@ -70,7 +63,7 @@ pub(super) fn read(mut delivery: Delivery) -> (Job, Token) {
     };
     let job = Job {
         id: word(ID).unwrap_or_else(new_id),
-        name: word(JOB).unwrap_or_else(|| UNNAMED.to_owned()),
+        name: word(NAME).unwrap_or_else(|| UNNAMED.to_owned()),
         headers: headers.unwrap_or_else(|| fields.map(foreign).unwrap_or_default()),
         priority: number(PRIORITY).unwrap_or_default(),
         delay: Duration::ZERO,

@@ -12,6 +12,7 @@
 //! A job stays the broker's until it is settled, so a broker that goes away loses none of them. One
 //! that ran while its connection was lost may run again.
 
+pub(super) mod attributes;
 mod backoff;
 pub(super) mod http;
 pub(super) mod item;

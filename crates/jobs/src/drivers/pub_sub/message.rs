@@ -7,18 +7,13 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::drivers::broker::attributes::{
+    self, ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY,
+};
 use crate::drivers::broker::item::{self, UNNAMED, new_id};
 use crate::job::{Headers, Job};
 
-const ID: &str = "rr_id";
-const NAME: &str = "rr_job";
 const PIPELINE: &str = "rr_pipeline";
-const HEADERS: &str = "rr_headers";
-const PRIORITY: &str = "rr_priority";
-const DELAY: &str = "rr_delay";
-const AUTO_ACK: &str = "rr_auto_ack";
-/// Ours: how often the job has failed.
-const ATTEMPTS: &str = "pronghorn_attempts";
 /// Ours: the data is the whole job, as JSON.
 const CODING: &str = "pronghorn_coding";
 
@@ -72,7 +67,7 @@ pub(super) fn read(message: &Message) -> Job {
     if text(CODING) == Some("item") {
         return item::read(&data, Headers::new).0;
     }
-    let Some(name) = text(NAME) else {
+    if text(NAME).is_none() {
         let headers = message.attributes.iter();
         return Job {
             id: new_id(),
@@ -83,19 +78,9 @@ pub(super) fn read(message: &Message) -> Job {
                 .collect(),
             ..Job::default()
         };
-    };
-    let headers = text(HEADERS).and_then(|json| serde_json::from_str(json).ok()?);
-    let number = |name: &str| text(name).and_then(|text| text.parse::<i64>().ok());
-    Job {
-        id: text(ID).unwrap_or_default().to_owned(),
-        name: name.to_owned(),
-        payload: data,
-        headers: headers.unwrap_or_default(),
-        priority: number(PRIORITY).unwrap_or_default(),
-        delay: std::time::Duration::ZERO,
-        auto_ack: text(AUTO_ACK) == Some("true"),
-        attempts: number(ATTEMPTS).map_or(0, |it| u32::try_from(it).unwrap_or(u32::MAX)),
     }
+    let headers = text(HEADERS).and_then(|json| serde_json::from_str(json).ok()?);
+    attributes::job(text, headers, data)
 }
 
 #[cfg(test)]

@@ -7,17 +7,12 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::drivers::broker::attributes::{
+    self, ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY,
+};
 use crate::drivers::broker::item::{UNNAMED, new_id};
 use crate::job::{Headers, Job};
 
-const ID: &str = "rr_id";
-const NAME: &str = "rr_job";
-const HEADERS: &str = "rr_headers";
-const PRIORITY: &str = "rr_priority";
-const DELAY: &str = "rr_delay";
-const AUTO_ACK: &str = "rr_auto_ack";
-/// Ours: how often the job has failed.
-const ATTEMPTS: &str = "pronghorn_attempts";
 /// Ours: the body is no text that SQS takes, and stands in base64; or there is none.
 const CODING: &str = "pronghorn_coding";
 
@@ -133,17 +128,7 @@ pub(super) fn read(body: &str, attributes: &Attributes) -> Job {
         let bytes = STANDARD.decode(it.binary_value.as_deref()?).ok()?;
         serde_json::from_slice::<Option<Headers>>(&bytes).ok()?
     });
-    let number = |name: &str| text(name).and_then(|text| text.parse::<i64>().ok());
-    Job {
-        id: text(ID).unwrap_or_default().to_owned(),
-        name: text(NAME).unwrap_or_default().to_owned(),
-        payload,
-        headers: headers.unwrap_or_default(),
-        priority: number(PRIORITY).unwrap_or_default(),
-        delay: std::time::Duration::ZERO,
-        auto_ack: text(AUTO_ACK) == Some("true"),
-        attempts: number(ATTEMPTS).map_or(0, |it| u32::try_from(it).unwrap_or(u32::MAX)),
-    }
+    attributes::job(text, headers, payload)
 }
 
 #[cfg(test)]
