@@ -92,12 +92,7 @@ pub fn kill_at_random(jobs: usize, kills: usize) -> Counts {
 
 /// One that has on its disk what it has answered.
 fn broker() -> Engine {
-    Engine::start("redis-server", |port| {
-        let fixed = "--bind 127.0.0.1 --appendonly yes --appendfsync always --port";
-        let fixed = fixed.split(' ').map(ToOwned::to_owned);
-        let none = ["--save".to_owned(), String::new()];
-        fixed.chain([port.to_string()]).chain(none).collect()
-    })
+    Engine::redis(&["--appendonly", "yes", "--appendfsync", "always"])
 }
 
 /// Whether there was one.

@@ -441,15 +441,6 @@ mod in_redis {
 
     use super::*;
 
-    fn start(more: &[&str]) -> Engine {
-        Engine::start("redis-server", |port| {
-            let port = port.to_string();
-            let fixed = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
-            let all = fixed.iter().chain(more);
-            all.map(|text| (*text).to_owned()).collect()
-        })
-    }
-
     fn settings(engines: &[&Engine]) -> RedisSettings {
         let address = |engine: &&Engine| RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port());
         RedisSettings {
@@ -482,7 +473,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn redis_conforms() {
-        let engine = start(&[]);
+        let engine = Engine::redis(&[]);
         let driver = driver(settings(&[&engine]));
         until_up(&driver).await;
         conforms(&driver).await;
@@ -495,7 +486,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn a_prefix_keeps_storages_apart() {
-        let engine = start(&[]);
+        let engine = Engine::redis(&[]);
         let one = Redis::new(settings(&[&engine]), "a*:".to_owned());
         let other = Redis::new(settings(&[&engine]), "ab:".to_owned());
         until_up(&one).await;
@@ -510,7 +501,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn a_redis_that_goes_and_comes_is_found_again() {
-        let mut engine = start(&[]);
+        let mut engine = Engine::redis(&[]);
         let driver = driver(settings(&[&engine]));
         until_up(&driver).await;
         let title = format!("the Redis at 127.0.0.1:{}", engine.port());
@@ -519,7 +510,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn a_redis_that_is_stopped_is_given_up_in_time() {
-        let engine = start(&[]);
+        let engine = Engine::redis(&[]);
         let driver = driver(settings(&[&engine]));
         until_up(&driver).await;
         let pid = cli(&engine, &["info", "server"]);
@@ -548,7 +539,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn a_password_that_is_wrong_is_refused_and_not_shown() {
-        let engine = start(&["--requirepass", "right"]);
+        let engine = Engine::redis(&["--requirepass", "right"]);
         let with = |password: &str| {
             driver(RedisSettings {
                 password: Some(password.to_owned()),
@@ -568,7 +559,11 @@ mod in_redis {
     #[tokio::test]
     async fn a_cluster_is_one_storage() {
         let mode = ["--cluster-enabled", "yes"];
-        let nodes = [start(&mode), start(&mode), start(&mode)];
+        let nodes = [
+            Engine::redis(&mode),
+            Engine::redis(&mode),
+            Engine::redis(&mode),
+        ];
         let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
         for (node, (from, to)) in nodes.iter().zip(slots) {
             let until = Instant::now() + Duration::from_secs(20);
@@ -607,7 +602,7 @@ mod in_redis {
 
     #[tokio::test]
     async fn sentinels_name_the_master() {
-        let master = start(&[]);
+        let master = Engine::redis(&[]);
         let port = master.port();
         // It keeps what it learns in a file that has to be there.
         let sentinel = Engine::start("sh", |own| {

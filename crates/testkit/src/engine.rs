@@ -36,6 +36,20 @@ impl Engine {
         engine
     }
 
+    /// A Redis that keeps nothing on its disk, unless `more` arguments say so.
+    ///
+    /// # Panics
+    ///
+    /// When it is not installed.
+    pub fn redis(more: &[&str]) -> Self {
+        Self::start("redis-server", |port| {
+            let port = port.to_string();
+            let fixed = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
+            let all = fixed.iter().chain(more);
+            all.map(|text| (*text).to_owned()).collect()
+        })
+    }
+
     /// As [`start`](Self::start), with a file of settings in its folder.
     ///
     /// # Panics

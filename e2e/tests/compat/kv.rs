@@ -6,11 +6,7 @@ use pronghorn_testkit::{Engine, Server, Site, free_address};
 
 #[test]
 fn the_official_kv_package_runs_its_flows_over_every_driver() {
-    let redis = Engine::start("redis-server", |port| {
-        let port = port.to_string();
-        let all = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
-        all.iter().map(|text| (*text).to_owned()).collect()
-    });
+    let redis = Engine::redis(&[]);
     let memcached = Engine::start("memcached", |port| {
         let port = port.to_string();
         let all = ["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-p", &port];

@@ -185,11 +185,7 @@ fn entries_end_in_time_and_embedded_ones_outlive_the_server() {
 
 #[test]
 fn a_redis_that_goes_is_told_and_found_again() {
-    let mut redis = Engine::start("redis-server", |port| {
-        let port = port.to_string();
-        let all = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
-        all.iter().map(|text| (*text).to_owned()).collect()
-    });
+    let mut redis = Engine::redis(&[]);
     let address = format!("127.0.0.1:{}", redis.port());
     let (server, mut rpc) = start(&format!(
         "far: {{driver: redis, config: {{addrs: ['{address}']}}}}}}\nstatus: {{address: '127.0.0.1:0'"

@@ -193,11 +193,7 @@ fn a_pool_that_sees_no_storage_says_so() {
 const EMBEDDED: &str = "sessions: {driver: embedded}, other: {driver: memory}";
 
 fn redis() -> (Engine, String) {
-    let engine = Engine::start("redis-server", |port| {
-        let port = port.to_string();
-        let all = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
-        all.iter().map(|text| (*text).to_owned()).collect()
-    });
+    let engine = Engine::redis(&[]);
     let port = engine.port();
     let kv = format!(
         "sessions: {{driver: redis, config: {{addrs: ['127.0.0.1:{port}'], prefix: 'shop:'}}}}"

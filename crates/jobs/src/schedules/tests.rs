@@ -237,11 +237,7 @@ async fn a_job_is_pushed_at_each_moment_and_its_end_is_noted() {
 /// Two servers with the same schedule, and a pipeline in the same Redis.
 #[tokio::test]
 async fn of_servers_that_share_redis_one_has_each_run() {
-    let engine = Engine::start("redis-server", |port| {
-        let fixed = ["--bind", "127.0.0.1", "--save", "", "--port"];
-        let fixed = fixed.iter().map(|text| (*text).to_owned());
-        fixed.chain([port.to_string()]).collect()
-    });
+    let engine = Engine::redis(&[]);
     let redis = || {
         DriverSettings::Redis(RedisPipeline {
             address: BrokerAddress::new(format!("redis://127.0.0.1:{}", engine.port())),

@@ -287,15 +287,6 @@ fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-fn start(more: &[&str]) -> Engine {
-    Engine::start("redis-server", |port| {
-        let port = port.to_string();
-        let fixed = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
-        let all = fixed.iter().chain(more);
-        all.map(|text| (*text).to_owned()).collect()
-    })
-}
-
 fn in_redis(engine: &Engine) -> (Driver, JoinSet<()>) {
     let (locks, tasks) = RedisLocks::new(RedisSettings {
         addresses: vec![RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port())],
@@ -318,7 +309,7 @@ async fn until_up(locks: &Driver) {
 
 #[tokio::test]
 async fn redis_conforms() {
-    let engine = start(&[]);
+    let engine = Engine::redis(&[]);
     let (locks, _tasks) = in_redis(&engine);
     until_up(&locks).await;
     conforms(&locks).await;
@@ -327,7 +318,7 @@ async fn redis_conforms() {
 /// Steps that wait for nobody, in both; a seed that fails is printed.
 #[tokio::test]
 async fn both_drivers_do_the_same() {
-    let engine = start(&[]);
+    let engine = Engine::redis(&[]);
     let (there, _tasks) = in_redis(&engine);
     until_up(&there).await;
     let (here, _time) = memory();
@@ -363,7 +354,7 @@ async fn both_drivers_do_the_same() {
 
 #[tokio::test]
 async fn servers_share_locks_and_one_that_is_killed_holds_up_nobody_in_line() {
-    let engine = start(&[]);
+    let engine = Engine::redis(&[]);
     let (one, _tasks) = in_redis(&engine);
     let (other, others) = in_redis(&engine);
     until_up(&one).await;
@@ -391,7 +382,7 @@ async fn a_redis_that_starts_anew_is_found_again() {
         (&[][..], false),
         (&["--appendonly", "yes", "--appendfsync", "always"], true),
     ] {
-        let mut engine = start(more);
+        let mut engine = Engine::redis(more);
         let (locks, _tasks) = in_redis(&engine);
         until_up(&locks).await;
         assert!(takes(&locks, "r", "a", Mode::Write).await);
@@ -424,7 +415,7 @@ async fn a_redis_that_starts_anew_is_found_again() {
 
 #[tokio::test]
 async fn what_is_no_lock_is_refused() {
-    let engine = start(&[]);
+    let engine = Engine::redis(&[]);
     let (locks, _tasks) = in_redis(&engine);
     until_up(&locks).await;
     let port = engine.port().to_string();
@@ -441,7 +432,7 @@ async fn what_is_no_lock_is_refused() {
 
 #[tokio::test]
 async fn nobody_waits_when_the_server_stops() {
-    let engine = start(&[]);
+    let engine = Engine::redis(&[]);
     let (locks, _tasks) = in_redis(&engine);
     until_up(&locks).await;
     assert!(takes(&locks, "r", "a", Mode::Write).await);

@@ -13,12 +13,7 @@ fn start() -> Engine {
 }
 
 fn start_with(more: &[&str]) -> Engine {
-    Engine::start("redis-server", |port| {
-        let mut arguments = vec!["--port".to_owned(), port.to_string()];
-        let fixed = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"];
-        arguments.extend(fixed.iter().chain(more).map(|text| (*text).to_owned()));
-        arguments
-    })
+    Engine::redis(&[&["--appendonly", "yes"], more].concat())
 }
 
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> RedisPipeline {
