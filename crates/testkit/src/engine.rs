@@ -1,5 +1,6 @@
 //! Real servers of others, on loopback.
 
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::free_address;
+use crate::{free_address, wait_for};
 
 /// A server in a folder and on a port of its own. It ends with the test.
 #[derive(Debug)]
@@ -36,18 +37,22 @@ impl Engine {
         engine
     }
 
-    /// A Redis that keeps nothing on its disk, unless `more` arguments say so.
+    /// A Redis that listens, and keeps nothing on its disk, unless `more` arguments say so.
     ///
     /// # Panics
     ///
-    /// When it is not installed.
+    /// When it is not installed, or does not listen soon.
     pub fn redis(more: &[&str]) -> Self {
-        Self::start("redis-server", |port| {
+        let engine = Self::start("redis-server", |port| {
             let port = port.to_string();
             let fixed = ["--bind", "127.0.0.1", "--save", "", "--port", &port];
             let all = fixed.iter().chain(more);
             all.map(|text| (*text).to_owned()).collect()
-        })
+        });
+        wait_for("Redis to listen", || {
+            TcpStream::connect(("127.0.0.1", engine.port)).ok()
+        });
+        engine
     }
 
     /// As [`start`](Self::start), with a file of settings in its folder.
