@@ -57,6 +57,18 @@ pub(crate) fn losses(figures: &Figures) -> Vec<Loss> {
         );
     }
     losses.sort_by(|one: &Loss, other| other.times.total_cmp(&one.times));
+    // Memory is measured once for all loads of a case.
+    losses.dedup_by(|next, kept| {
+        let of = |loss: &Loss| {
+            (
+                loss.case.clone(),
+                loss.measure,
+                loss.ours.clone(),
+                loss.rival.clone(),
+            )
+        };
+        of(next) == of(kept)
+    });
     losses
 }
 
@@ -264,6 +276,20 @@ mod tests {
             .collect();
         assert_eq!(told, [("requests per second", 2.0), ("p99, ms", 1.5)]);
         assert_eq!(losses[0].rival, (FPM.to_owned(), 500.0));
+    }
+
+    #[test]
+    fn what_all_loads_of_a_case_have_in_common_is_told_once() {
+        let mut figures = figures();
+        figures.rows[0].memory_bytes = Some(4e6);
+        figures.rows[1].memory_bytes = Some(2e6);
+        let mut more = figures.rows.clone();
+        for row in &mut more {
+            row.load = "20".to_owned();
+        }
+        figures.rows.extend(more);
+        let told: Vec<_> = losses(&figures).iter().map(|loss| loss.measure).collect();
+        assert_eq!(told, ["memory, MB"]);
     }
 
     #[test]

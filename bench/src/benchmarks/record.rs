@@ -141,7 +141,7 @@ impl Figures {
                 // The same run: what it was compared with before counts.
                 row.unstable |= other.unstable && now == then;
                 let factor = now.median / then.median;
-                row.unstable |= !(1.0 - STABLE..=1.0 / (1.0 - STABLE)).contains(&factor);
+                row.unstable |= !(1.0 / (1.0 + STABLE)..=1.0 + STABLE).contains(&factor);
             }
         }
     }
