@@ -14,12 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
+#include "pause.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
 /* How often a step is tried that others got ahead of. */
 #define TRIES 10000
+/* How long, in nanoseconds, who meets another writer in a bucket leaves it to that one. Two that go
+ * on at once pass its memory to and fro with each step; so each makes several changes in a row. */
+#define MEETING 4000
+#define PAUSES 32
 /* With less than one in so many blocks free, a block is emptied for each that is taken. */
 #define RESERVE 32
 /* A block of which nobody needs one in so many bytes is emptied without losing anything. */
@@ -412,8 +419,18 @@ bool cache_read(const cache_segment *segment, const void *key, size_t length, ca
 
 /* ---- Changes of a bucket ---- */
 
+static void stand_back(void)
+{
+	const int64_t until = clock_nanoseconds() + MEETING;
+	do {
+		for (int i = 0; i < PAUSES; i++) {
+			pause_processor();
+		}
+	} while (clock_nanoseconds() < until);
+}
+
 /* Carries out what was announced. The word that says there is nothing left. */
-static uint64_t settle(const cache_segment *segment, uint64_t bucket)
+static uint64_t carry_out(const cache_segment *segment, uint64_t bucket)
 {
 	_Atomic uint64_t *announcement = word(segment, bucket);
 	for (unsigned tries = 0; tries < TRIES; tries++) {
@@ -443,14 +460,26 @@ static uint64_t settle(const cache_segment *segment, uint64_t bucket)
 	return load(announcement) & ~(CACHE_STEP_BITS << CACHE_STEP_SHIFT);
 }
 
+/* The same for what another one has announced, who may be about to carry it out. */
+static uint64_t settle(const cache_segment *segment, uint64_t bucket)
+{
+	const uint64_t now = load(word(segment, bucket));
+	if ((now >> CACHE_STEP_SHIFT & CACHE_STEP_BITS) == CACHE_IDLE) {
+		return now;
+	}
+	stand_back();
+	return carry_out(segment, bucket);
+}
+
 static bool announce(const cache_segment *segment, uint64_t bucket, uint64_t idle, uint64_t number, uint64_t step)
 {
 	const uint64_t change = idle >> CACHE_CHANGE_SHIFT << CACHE_CHANGE_SHIFT;
 	if (!swap(word(segment, bucket), idle, step | number << CACHE_SLOT_SHIFT | change)) {
+		stand_back();
 		return false;
 	}
 	CACHE_MARK(announced);
-	settle(segment, bucket);
+	carry_out(segment, bucket);
 	return true;
 }
 

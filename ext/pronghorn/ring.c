@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "pause.h"
 
 #ifdef PRONGHORN_MARKS
 #define MARK_NAME(name) #name,
@@ -201,15 +202,6 @@ static bool server_is_gone(const ring_t *ring)
 {
 	struct pollfd end = {.fd = ring->server, .events = 0};
 	return poll(&end, 1, 0) > 0 && (end.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
-}
-
-static void pause_processor(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
 }
 
 /* Whether so many bytes come while we look for them, for so many nanoseconds. */
