@@ -13,10 +13,17 @@ use crate::drivers::conformance::{
 use crate::drivers::testing::{Doorway, free_port, tool};
 use crate::settings::SqsServer;
 
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/moto/serve.py");
+
 fn start() -> Engine {
-    Engine::start(tool("moto/bin/moto_server"), |port| {
-        let text = |text: &str| text.to_owned();
-        vec![text("-H"), text("127.0.0.1"), text("-p"), port.to_string()]
+    let python = tool("moto/bin/python");
+    assert!(
+        python.is_file(),
+        "moto is there: `scripts/need moto` installs it"
+    );
+    Engine::start(python, |port| {
+        let arguments = [SERVER, "-H", "127.0.0.1", "-p", &port.to_string()];
+        arguments.map(ToOwned::to_owned).to_vec()
     })
 }
 
@@ -29,8 +36,8 @@ fn pipeline(port: u16, queue: &str) -> SqsPipeline {
     };
     let map = BTreeMap::from([("queue".to_owned(), queue.to_owned())]);
     let mut pipeline = SqsPipeline::declared(&map, &server).unwrap();
-    // So soon the jobs of a server that is gone are another one's.
-    pipeline.visibility = Duration::from_secs(2);
+    // moto is slow: it has to hear of all jobs that are out before.
+    pipeline.visibility = Duration::from_secs(60);
     pipeline
 }
 
@@ -40,6 +47,7 @@ fn subject(settings: SqsPipeline) -> BoxFuture<'static, Subject> {
         sorts: false,
         is_shared: true,
         tells_oldest: false,
+        most_jobs: 300,
         largest: 150_000,
         ..Ability::OURS
     };
@@ -54,7 +62,12 @@ async fn sqs_conforms() {
     let engine = start();
     conforms(|name| {
         let queue: String = name.chars().rev().take(80).collect();
-        subject(pipeline(engine.port(), &queue))
+        let mut settings = pipeline(engine.port(), &queue);
+        if name == "what_is_not_settled_outlives_the_driver" {
+            // So soon the jobs of a server that is gone are another one's.
+            settings.visibility = Duration::from_secs(2);
+        }
+        subject(settings)
     })
     .await;
 }
