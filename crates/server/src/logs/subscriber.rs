@@ -91,7 +91,7 @@ impl<'a> Route<'a> {
                 stranger: None,
             },
             // A library's, or one of ours that lacks its channel: only what should be looked at.
-            None if level >= Level::Warn => Route {
+            None if level >= Level::Warn && !is_talkative(target) => Route {
                 channel: channels.iter().find(|channel| channel.name == SERVER)?,
                 level,
                 logger: SERVER,
@@ -102,6 +102,11 @@ impl<'a> Route<'a> {
         let wanted = route.channel.level.is_some_and(|least| level >= least);
         wanted.then_some(route)
     }
+}
+
+/// Kafka's client warns of each attempt to reach a broker. The driver tells what changes, once.
+fn is_talkative(target: &str) -> bool {
+    target.starts_with("krafka::")
 }
 
 impl Subscriber for Router {

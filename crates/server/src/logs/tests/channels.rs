@@ -42,6 +42,7 @@ fn a_record_without_a_channel_is_the_servers_if_it_matters() {
         info!("of this module");
         info!(target: "h2::codec", "a library's");
         warn!(target: "h2::codec", n = 1, "a library's warning");
+        warn!(target: "krafka::network::pool", "one attempt of many");
         debug!(target: "h2::frame", "named in the settings");
     });
     assert_eq!(
