@@ -7,7 +7,7 @@
 FROM rust:1.95-bookworm AS server
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin pronghorn \
+RUN cargo build --release --locked --features all-drivers --bin pronghorn \
     && strip target/release/pronghorn
 
 # What builds the extension stays behind in this stage.

@@ -4,36 +4,41 @@
 //! done. A job that is done behind one that still runs is told to Kafka with that one. Jobs that
 //! are given back stay with the server that has their partition. Delayed jobs wait in the server's
 //! store.
+//!
+//! - `connect`: the way to a Kafka.
+//! - `held`: the jobs that this server has of its partitions.
+//! - `offsets`: which records of partitions are done.
+//! - `message`: a job as a record.
 
+mod connect;
+mod held;
 mod message;
 mod offsets;
 
-use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use krafka::admin::{CreateTopicsOptions, NewTopic};
-use krafka::auth::{AuthConfig, TlsConfig};
-use krafka::consumer::{
-    AutoOffsetReset, Consumer, ConsumerRecord, OffsetAndMetadata, PartitionAssignmentStrategy,
-    TopicPartition,
-};
+use krafka::admin::{AdminClient, ListOffsetsOptions, OffsetSpec};
+use krafka::consumer::{CommittedPosition, Consumer, OffsetAndMetadata, TopicPartition};
 use krafka::error::ErrorCode;
-use krafka::producer::{Acks, Producer};
-use krafka::{CloseOptions, Compression, Kafka, KrafkaError};
+use krafka::producer::Producer;
+use krafka::{CloseOptions, GroupMembershipOperation, KrafkaError};
 use pronghorn_base::lock;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::offsets::{Offsets, Place};
+use self::connect::{
+    Partitions, consumer, create_topics, find_topics, look_at_topics, producer, reach,
+};
+use self::held::{Held, Leaving, Token};
 use crate::drivers::Wake;
+use crate::drivers::broker::item::new_id;
 use crate::drivers::broker::{
     Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Later, Link, Step,
 };
 use crate::job::Job;
-use crate::settings::{
-    BrokerTls, KafkaAcks, KafkaCompression, KafkaPipeline, KafkaServer, KafkaStart, SaslMechanism,
-};
+use crate::settings::{KafkaPipeline, KafkaStart};
 
 /// A server that is not heard for so long is not of its group any more, and its partitions go to
 /// others. Kafka takes no less than 6 seconds unless it is told to.
@@ -50,9 +55,27 @@ const HEARTBEAT: Duration = if cfg!(test) {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// While no job is wanted, the group is looked after so often.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// So often the brokers are asked for the topics, and for so long they may be silent. Who waits for
+/// records does not hear that they are away.
+const LOOK_AT_TOPICS: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    Duration::from_secs(5)
+};
+const SILENCE: Duration = if cfg!(test) {
+    Duration::from_secs(3)
+} else {
+    PATIENCE
+};
+/// A group that is divided anew takes no offsets, for up to [`SESSION`] when one of its servers was
+/// killed: an acknowledgement waits no longer than this, and is told to Kafka afterwards.
+const COMMIT_WAIT: Duration = Duration::from_secs(3);
+/// A group whose coordinator is not up yet is asked again after that.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 const FAREWELL: Duration = Duration::from_secs(3);
-/// Jobs that wait to be packed together; a push of one is not to wait.
-const LINGER: Duration = Duration::ZERO;
+
+/// One offset of each partition.
+type Listed = HashMap<TopicPartition, i64>;
 
 pub(crate) type KafkaDriver = Brokered<KafkaBroker>;
 
@@ -65,6 +88,7 @@ pub(crate) fn open(
     let broker = KafkaBroker {
         title: format!("kafka at {}", settings.server.brokers.join(",")),
         pipeline: pipeline.to_owned(),
+        instance: format!("pronghorn-{}", new_id()),
         settings: settings.clone(),
     };
     Brokered::open_with(broker, pipeline, wake, later)
@@ -73,6 +97,9 @@ pub(crate) fn open(
 pub(crate) struct KafkaBroker {
     title: String,
     pipeline: String,
+    /// Who this server is in the group, unless the settings say so. One that comes back by a new
+    /// connection has its partitions at once, and not when its old one was silent for [`SESSION`].
+    instance: String,
     settings: KafkaPipeline,
 }
 
@@ -80,21 +107,15 @@ pub(crate) struct KafkaLink {
     pipeline: String,
     settings: KafkaPipeline,
     producer: Producer,
+    admin: AdminClient,
     consumer: Consumer,
-    /// One asks at a time; and when it was done last.
-    asking: AsyncMutex<Instant>,
-    offsets: Mutex<Offsets>,
+    /// Those that there were at the beginning.
+    partitions: Partitions,
+    /// One asks at a time.
+    asking: AsyncMutex<()>,
+    held: Arc<Mutex<Held>>,
     /// One tells at a time.
     committing: AsyncMutex<()>,
-    /// Given back, or come while none was wanted: the next ones.
-    given_back: Mutex<VecDeque<(Job, Token)>>,
-}
-
-/// Where a record is.
-#[derive(Clone, Debug)]
-pub(crate) struct Token {
-    place: Place,
-    offset: i64,
 }
 
 impl Broker for KafkaBroker {
@@ -105,7 +126,7 @@ impl Broker for KafkaBroker {
     }
 
     fn queue(&self) -> &str {
-        self.topic()
+        self.settings.topic()
     }
 
     fn longest_delay(&self) -> Duration {
@@ -114,69 +135,32 @@ impl Broker for KafkaBroker {
 
     async fn connect(&self) -> Result<KafkaLink, BrokerError> {
         let settings = &self.settings;
-        let kafka = Kafka::builder(settings.server.brokers.join(","))
-            .client_id("pronghorn")
-            .security(security(&settings.server)?)
-            .request_timeout(PATIENCE)
-            .connect_timeout(PATIENCE)
-            .connect()
-            .await?;
+        let server = &settings.server;
+        // Kafka answers a connection's requests one after the other: a push on the one by which
+        // records are waited for would wait as well.
+        let (pushing, bringing) = tokio::try_join!(reach(server), reach(server))?;
+        let admin = pushing.admin();
         if settings.create_topics {
-            create_topics(&kafka, &settings.topics).await?;
+            create_topics(&admin, &settings.topics).await?;
         }
-        let producer = kafka
-            .producer()
-            .acks(match settings.acks {
-                KafkaAcks::All => Acks::All,
-                KafkaAcks::Leader => Acks::Leader,
-                KafkaAcks::None => Acks::None,
-            })
-            .idempotent(settings.acks == KafkaAcks::All)
-            .compression(match settings.compression {
-                KafkaCompression::None => Compression::None,
-                KafkaCompression::Gzip => Compression::Gzip,
-                KafkaCompression::Snappy => Compression::Snappy,
-                KafkaCompression::Lz4 => Compression::Lz4,
-            })
-            .linger(LINGER)
-            .metrics_push(false)
-            .delivery_timeout(PATIENCE * 2)
-            .max_block(PATIENCE)
-            .build()
-            .await?;
-        let mut consumer = kafka
-            .consumer(settings.group.clone())
-            .enable_auto_commit(false)
-            .auto_offset_reset(match settings.start {
-                KafkaStart::AtStart => AutoOffsetReset::Earliest,
-                KafkaStart::AtEnd => AutoOffsetReset::Latest,
-            })
-            .partition_assignment_strategy(PartitionAssignmentStrategy::CooperativeSticky)
-            .session_timeout(SESSION)
-            .heartbeat_interval(HEARTBEAT)
-            .metrics_push(false)
-            .max_poll_records(1);
-        if let Some(instance) = &settings.instance {
-            consumer = consumer.group_instance_id(instance.clone());
-        }
-        let consumer = consumer.build().await?;
+        let producer = producer(&pushing, settings).await?;
+        let held: Arc<Mutex<Held>> = Arc::default();
+        let instance = settings.instance.as_ref().unwrap_or(&self.instance);
+        let leaving = Leaving(held.clone());
+        let consumer = consumer(&bringing, settings, instance, leaving).await?;
+        let partitions = find_topics(&consumer, settings).await?;
         consumer.subscribe(&settings.topics).await?;
         Ok(KafkaLink {
             pipeline: self.pipeline.clone(),
             settings: settings.clone(),
             producer,
+            admin,
             consumer,
-            asking: AsyncMutex::new(Instant::now()),
-            offsets: Mutex::default(),
+            partitions,
+            asking: AsyncMutex::default(),
+            held,
             committing: AsyncMutex::default(),
-            given_back: Mutex::default(),
         })
-    }
-}
-
-impl KafkaBroker {
-    fn topic(&self) -> &str {
-        self.settings.topic()
     }
 }
 
@@ -187,81 +171,14 @@ impl KafkaPipeline {
     }
 }
 
-fn security(server: &KafkaServer) -> Result<AuthConfig, BrokerError> {
-    let tls = server.tls.as_ref().map(tls_config);
-    let Some(sasl) = &server.sasl else {
-        return Ok(tls.map_or_else(AuthConfig::plaintext, AuthConfig::ssl));
-    };
-    let (name, password) = (sasl.username.as_str(), sasl.password.as_str());
-    let config = match sasl.mechanism {
-        SaslMechanism::Plain => AuthConfig::sasl_plain(name, password),
-        SaslMechanism::ScramSha256 => AuthConfig::sasl_scram_sha256(name, password),
-        SaslMechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(name, password),
-    };
-    Ok(match tls {
-        Some(tls) => config.with_tls(tls),
-        None => config,
-    })
-}
-
-fn tls_config(tls: &BrokerTls) -> TlsConfig {
-    let path = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    let config = match &tls.root_ca {
-        Some(root) => TlsConfig::new().with_ca_cert(path(root)),
-        None => TlsConfig::new().with_native_roots(),
-    };
-    match &tls.identity {
-        Some((cert, key)) => config.with_client_cert(path(cert), path(key)),
-        None => config,
-    }
-}
-
-async fn create_topics(kafka: &Kafka, topics: &[String]) -> Result<(), BrokerError> {
-    let topics = topics.iter().map(|name| NewTopic::new(name, -1, -1));
-    let topics = topics.collect::<Result<Vec<_>, _>>()?;
-    let admin = kafka.admin();
-    let created = admin.create_topics(topics, CreateTopicsOptions::default());
-    for (_, result) in created.await? {
-        match result {
-            Err(KrafkaError::Broker {
-                code: ErrorCode::TopicAlreadyExists,
-                ..
-            }) => {}
-            result => result.map(|_| ())?,
-        }
-    }
-    admin.close().await?;
-    Ok(())
-}
-
 impl KafkaLink {
-    /// A job of a record, unless it was here before.
-    fn take_in(&self, record: &ConsumerRecord) -> Option<(Job, Token)> {
-        let place: Place = (record.topic.clone(), record.partition);
-        let is_new = lock(&self.offsets).brought(&place, record.offset);
-        is_new.then(|| {
-            let offset = record.offset;
-            (message::read(record), Token { place, offset })
-        })
-    }
-
-    /// Partitions that another server has now are none of ours.
-    async fn look_at_partitions(&self) {
-        let ours = self.consumer.assignment().await;
-        let is_ours = |place: &Place| {
-            let partitions = ours.get(&*place.0);
-            partitions.is_some_and(|all| all.contains(&place.1))
-        };
-        lock(&self.offsets).keep(is_ours);
-        lock(&self.given_back).retain(|(_, token)| is_ours(&token.place));
-    }
-
-    /// Stays in the group without taking anything.
+    /// Stays in the group, and tells Kafka what it has not heard.
     async fn look_after_group(&self) -> Result<(), BrokerError> {
-        let mut asked = self.asking.lock().await;
-        if asked.elapsed() < LOOK_AFTER {
+        self.commit().await?;
+        // Who asks for jobs looks after the group, too.
+        let Ok(_one) = self.asking.try_lock() else {
             return Ok(());
-        }
+        };
         let assigned = self.consumer.assignment().await;
         for (topic, partitions) in &assigned {
             self.consumer.pause(topic, partitions).await;
@@ -270,23 +187,46 @@ impl KafkaLink {
         for (topic, partitions) in &assigned {
             self.consumer.resume(topic, partitions).await;
         }
+        let mut held = lock(&self.held);
         // Of a partition that has just come.
-        let come = polled?;
-        let come = come.iter().filter_map(|record| self.take_in(record));
-        lock(&self.given_back).extend(come);
-        self.look_at_partitions().await;
-        // Else nobody would notice that the brokers are gone.
-        self.consumer
-            .fetch_metadata(Some(self.settings.topic()))
-            .await?;
-        *asked = Instant::now();
+        for record in polled? {
+            if let Some((job, token)) = held.take_in(&record) {
+                held.give_back(job, token);
+            }
+        }
         Ok(())
     }
 
-    /// Tells Kafka what is done. Calls that come meanwhile are told together.
+    /// Ends when the brokers are away, or have made partitions: a group gives out those when one of
+    /// its servers leaves it and comes again.
+    async fn look_at_topics(&self) -> BrokerError {
+        loop {
+            sleep(LOOK_AT_TOPICS).await;
+            match look_at_topics(&self.admin, &self.partitions, SILENCE).await {
+                Ok(partitions) if partitions == self.partitions => {}
+                Ok(_) => {
+                    let _one = self.asking.lock().await;
+                    self.leave(GroupMembershipOperation::LeaveGroup).await;
+                    return BrokerError::Lost("its topics have other partitions now".to_owned());
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    async fn leave(&self, membership: GroupMembershipOperation) {
+        let options = CloseOptions::new().timeout(FAREWELL);
+        let options = options.group_membership_operation(membership);
+        // What can't be said now follows from the silence.
+        _ = timeout(FAREWELL, self.commit()).await;
+        _ = self.consumer.close_with(options).await;
+    }
+
+    /// Tells Kafka what is done. Calls that come meanwhile are told together. What a group that is
+    /// divided anew does not take is told by the next call.
     async fn commit(&self) -> Result<(), BrokerError> {
         let _one = self.committing.lock().await;
-        let told = lock(&self.offsets).to_commit();
+        let told = lock(&self.held).offsets.to_commit();
         if told.is_empty() {
             return Ok(());
         }
@@ -294,12 +234,11 @@ impl KafkaLink {
             let place = TopicPartition::new(topic.to_string(), *partition);
             (place, OffsetAndMetadata::new(*up_to))
         });
-        // One that is refused is of a partition that has moved: the next connection knows better.
-        self.consumer
-            .commit_offsets(offsets)
-            .await
-            .map_err(|error| BrokerError::Lost(with_causes(&error)))?;
-        lock(&self.offsets).committed(&told);
+        match self.consumer.commit_offsets(offsets).await {
+            Ok(()) => lock(&self.held).offsets.committed(&told),
+            Err(error) if is_divided_anew(&error) => {}
+            Err(error) => return Err(BrokerError::Lost(with_causes(&error))),
+        }
         Ok(())
     }
 
@@ -310,33 +249,73 @@ impl KafkaLink {
             handles.push(self.producer.enqueue(record).await?);
         }
         for handle in handles {
-            handle.await?;
+            _ = handle.await?; // where it is
         }
         Ok(())
     }
 
-    /// Of all partitions of a topic: how many records are behind the last one that was brought, or
-    /// that the group has done.
-    async fn behind(&self, topic: &str) -> Result<u64, BrokerError> {
-        let metadata = self.consumer.fetch_metadata(Some(topic)).await?;
-        let partitions = metadata.topics.iter().filter(|it| *it.name == *topic);
-        let partitions = partitions.flat_map(|it| it.partitions.keys().copied());
-        let partitions: Vec<i32> = partitions.collect();
-        let asked: Vec<_> = partitions.iter().map(|it| (topic, *it)).collect();
-        let committed = self.consumer.committed(&asked).await?;
-        let mut behind = 0;
-        for partition in partitions {
-            let (low, high) = self.consumer.fetch_watermarks(topic, partition).await?;
-            let brought = lock(&self.offsets).next(&(topic.into(), partition));
-            let done = committed.get(&(topic.to_owned(), partition));
-            let from = brought.or(done.map(|it| it.offset));
-            let from = from.unwrap_or(match self.settings.start {
-                KafkaStart::AtStart => low,
-                KafkaStart::AtEnd => high,
+    /// How many records are behind the last one that was brought of their partition, or that the
+    /// group has done.
+    async fn behind(&self) -> Result<u64, KrafkaError> {
+        let all = self.partitions.iter().flat_map(|(topic, count)| {
+            let numbers = 0..i32::try_from(*count).unwrap_or(i32::MAX);
+            numbers.map(move |number| TopicPartition::new(topic.clone(), number))
+        });
+        let all: Vec<_> = all.collect();
+        let brought = |it: &TopicPartition| {
+            let place = (it.topic.as_str().into(), it.partition);
+            lock(&self.held).offsets.next(&place)
+        };
+        let others = all.iter().filter(|it| brought(it).is_none());
+        let committed = self.committed(others).await?;
+        let (first, end) = tokio::try_join!(
+            self.list_offsets(&all, OffsetSpec::Earliest),
+            self.list_offsets(&all, OffsetSpec::Latest),
+        )?;
+        let behind = all.iter().map(|it| {
+            let of = |offsets: &Listed| offsets.get(it).copied().unwrap_or_default();
+            let (first, end) = (of(&first), of(&end));
+            let key = (it.topic.clone(), it.partition);
+            let done = committed.get(&key).map(|done| done.offset);
+            let from = brought(it).or(done).unwrap_or(match self.settings.start {
+                KafkaStart::AtStart => first,
+                KafkaStart::AtEnd => end,
             });
-            behind += u64::try_from(high - from).unwrap_or(0);
+            // Kafka drops old records, done or not.
+            u64::try_from(end.saturating_sub(from.max(first))).unwrap_or(0)
+        });
+        Ok(behind.sum())
+    }
+
+    /// Up to where the group has done partitions.
+    async fn committed(
+        &self,
+        partitions: impl Iterator<Item = &TopicPartition>,
+    ) -> Result<HashMap<(String, i32), CommittedPosition>, KrafkaError> {
+        let asked: Vec<_> = partitions.map(|it| (&*it.topic, it.partition)).collect();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.consumer.committed(&asked).await {
+                Err(error) if error.is_retriable() && Instant::now() < until => {
+                    sleep(ASK_AGAIN).await;
+                }
+                known => return known,
+            }
         }
-        Ok(behind)
+    }
+
+    async fn list_offsets(
+        &self,
+        partitions: &[TopicPartition],
+        which: OffsetSpec,
+    ) -> Result<Listed, KrafkaError> {
+        let asked = partitions.iter().map(|it| (it.clone(), which));
+        let options = ListOffsetsOptions::default().timeout(PATIENCE);
+        let listed = self.admin.list_offsets(asked, options).await?;
+        let offsets = listed.into_iter();
+        offsets
+            .map(|(it, listed)| Ok((it, listed?.offset)))
+            .collect()
     }
 }
 
@@ -352,81 +331,109 @@ impl Link for KafkaLink {
     }
 
     async fn fetch(&self, most: usize) -> Result<Vec<(Job, Token)>, BrokerError> {
-        let mut jobs: Vec<_> = {
-            let mut given_back = lock(&self.given_back);
-            let count = most.min(given_back.len());
-            given_back.drain(..count).collect()
-        };
-        let mut asked = self.asking.lock().await;
+        let _one = self.asking.lock().await;
+        let mut jobs = lock(&self.held).take_back(most);
         let mut wait = if jobs.is_empty() {
             FETCH_WAIT
         } else {
             Duration::ZERO
         };
         while jobs.len() < most {
-            let Ok(record) = timeout(wait, self.consumer.recv()).await else {
+            // Not dropped before its end: Kafka would wait on, and answer nothing else meanwhile.
+            let records = self.consumer.poll(wait).await?;
+            if records.is_empty() {
                 break;
-            };
-            let closed = || BrokerError::Lost("it was closed".to_owned());
-            let record = record?.ok_or_else(closed)?;
-            jobs.extend(self.take_in(&record));
+            }
+            let mut held = lock(&self.held);
+            jobs.extend(records.iter().filter_map(|record| held.take_in(record)));
             wait = Duration::ZERO;
         }
-        *asked = Instant::now();
-        self.look_at_partitions().await;
         Ok(jobs)
     }
 
     async fn settle(&self, token: Token, step: Step) -> Result<(), BrokerError> {
         let Token { place, offset } = &token;
-        if !lock(&self.offsets).is_out(place, *offset) {
+        if !lock(&self.held).offsets.is_out(place, *offset) {
             // Its partition is another server's, which has it as well.
             return Err(BrokerError::NotReserved);
         }
         match step {
             Step::Back(job) => {
-                lock(&self.given_back).push_back((Job::clone(&job), token));
+                lock(&self.held).give_back(Job::clone(&job), token);
                 return Ok(());
             }
             Step::Again(job) => self.send(&[job]).await?,
             Step::Done | Step::Rejected(_) => {}
         }
-        lock(&self.offsets).done(place, *offset);
-        self.commit().await
+        lock(&self.held).offsets.done(place, *offset);
+        timeout(COMMIT_WAIT, self.commit()).await.unwrap_or(Ok(()))
     }
 
     async fn tend(&self) -> BrokerError {
-        loop {
-            sleep(LOOK_AFTER).await;
-            if let Err(error) = self.look_after_group().await {
-                return error;
+        let group = async {
+            loop {
+                sleep(LOOK_AFTER).await;
+                match self.look_after_group().await {
+                    Ok(()) => {}
+                    // Who has left it has a reason.
+                    Err(_) if self.consumer.is_closed() => std::future::pending().await,
+                    Err(error) => return error,
+                }
             }
+        };
+        tokio::select! {
+            error = group => error,
+            error = self.look_at_topics() => error,
         }
     }
 
     async fn stat(&self) -> Result<Counts, BrokerError> {
-        let mut waiting = lock(&self.given_back).len() as u64;
-        for topic in &self.settings.topics {
-            waiting += self.behind(topic).await?;
-        }
+        // The connection may be as good as before: it may be that the group is divided anew.
+        let refused = |error: KrafkaError| BrokerError::Refused(with_causes(&error));
+        let behind = self.behind().await.map_err(refused)?;
         Ok(Counts {
-            waiting,
+            waiting: behind + lock(&self.held).waiting(),
             ..Counts::default()
         })
     }
 
     async fn close(&self) {
-        let options = || CloseOptions::new().timeout(FAREWELL);
-        // What can't be said now follows from the silence.
-        _ = self.consumer.close_with(options()).await;
-        _ = self.producer.close_with(options()).await;
+        // A name that people have given is kept for the server that comes next.
+        let membership = if self.settings.instance.is_some() {
+            GroupMembershipOperation::Default
+        } else {
+            GroupMembershipOperation::LeaveGroup
+        };
+        self.leave(membership).await;
+        let options = CloseOptions::new().timeout(FAREWELL);
+        _ = self.producer.close_with(options).await;
     }
 }
 
+/// Whether offsets can be told again later.
+fn is_divided_anew(error: &KrafkaError) -> bool {
+    match error {
+        KrafkaError::Broker { code, .. } => {
+            code.is_retriable()
+                || matches!(
+                    code,
+                    ErrorCode::RebalanceInProgress
+                        | ErrorCode::IllegalGeneration
+                        | ErrorCode::UnknownMemberId
+                )
+        }
+        // Without a place in the group, or behind a request to join it.
+        KrafkaError::IllegalState { .. } | KrafkaError::Timeout { .. } => true,
+        _ => false,
+    }
+}
+
+/// Some errors tell their cause themselves.
 fn with_causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_causes(source)),
-        None => error.to_string(),
+    let said = error.to_string();
+    match error.source().map(with_causes) {
+        Some(cause) if !said.contains(&cause) => format!("{said}: {cause}"),
+        _ => said,
     }
 }
 
@@ -434,8 +441,13 @@ impl From<KrafkaError> for BrokerError {
     fn from(error: KrafkaError) -> Self {
         let why = with_causes(&error);
         match error {
-            KrafkaError::Broker { .. } | KrafkaError::Config { .. } => Self::Refused(why),
-            _ => Self::Lost(why),
+            KrafkaError::Network(_)
+            | KrafkaError::Timeout { .. }
+            | KrafkaError::DeliveryTimeout { .. }
+            | KrafkaError::Auth { .. }
+            | KrafkaError::Closed { .. }
+            | KrafkaError::Fenced { .. } => Self::Lost(why),
+            _ => Self::Refused(why),
         }
     }
 }

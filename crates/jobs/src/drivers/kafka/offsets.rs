@@ -62,9 +62,9 @@ impl Offsets {
         }
     }
 
-    /// Partitions that are not in this list are another server's now.
-    pub(super) fn keep(&mut self, is_ours: impl Fn(&Place) -> bool) {
-        self.places.retain(|place, _| is_ours(place));
+    /// A partition is another server's now.
+    pub(super) fn forget(&mut self, place: &Place) {
+        self.places.remove(place);
     }
 
     /// Behind the last record that was brought.
@@ -97,7 +97,7 @@ mod tests {
             (offsets.to_commit(), offsets.next(&place)),
             (told(10), Some(10))
         );
-        offsets.keep(|_| false);
+        offsets.forget(&place);
         assert!(!offsets.done(&place, 9) && offsets.next(&place).is_none());
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
+use krafka::admin::CreatePartitionsOptions;
 use pronghorn_base::BoxFuture;
 use pronghorn_testkit::Engine;
 
@@ -54,6 +55,7 @@ fn start() -> Engine {
         .args(format)
         .current_dir(&folder)
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .status();
     assert!(formatted.expect("java is there").success());
     let arguments = ["-Xmx400m", "-cp", &jars, "kafka.Kafka", "server.properties"];
@@ -77,6 +79,8 @@ fn subject(settings: KafkaPipeline) -> BoxFuture<'static, Subject> {
         sorts: false,
         // A partition is one server's, so only some of what is shared can be asked.
         is_shared: false,
+        // Who has just come to a group waits for its partitions.
+        lateness: Duration::from_secs(10),
         tells_oldest: false,
         largest: 900_000,
         ..Ability::OURS
@@ -86,11 +90,25 @@ fn subject(settings: KafkaPipeline) -> BoxFuture<'static, Subject> {
     })
 }
 
+/// A delayed job is pushed before Kafka is up: its time would be over when it is.
+async fn ready(settings: KafkaPipeline) -> Subject {
+    let subject = subject(settings).await;
+    while subject.driver.health().is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    subject
+}
+
 #[tokio::test]
 #[ignore = "Kafka is needed: `make test-brokers` runs it"]
 async fn kafka_conforms() {
     let engine = start();
-    conforms(|name| subject(pipeline(&engine, name))).await;
+    // Kafka prepares what groups need when the first one comes.
+    let first = ready(pipeline(&engine, "first")).await;
+    first.driver.resume();
+    first.driver.push(vec![Job::default()]).await.unwrap();
+    first.ack_next().await;
+    conforms(|name| Box::pin(ready(pipeline(&engine, name)))).await;
 }
 
 #[tokio::test]
@@ -106,7 +124,6 @@ async fn a_kafka_that_goes_and_comes_loses_no_job() {
 async fn jobs_of_a_server_that_ends_go_to_another_one() {
     let engine = start();
     let one = subject(pipeline(&engine, "q")).await;
-    let two = subject(pipeline(&engine, "q")).await;
     let job = |id: &str| Job {
         id: id.to_owned(),
         ..Job::default()
@@ -118,7 +135,10 @@ async fn jobs_of_a_server_that_ends_go_to_another_one() {
         .unwrap();
     assert_eq!(one.ack_next().await, "a");
     assert_eq!(one.next().await.job.id, "b");
+    // Who comes first has the one partition.
+    let two = subject(pipeline(&engine, "q")).await;
     two.driver.resume();
+    two.nothing_comes().await;
     one.driver.close().await;
     assert_eq!([two.ack_next().await, two.ack_next().await], ["b", "c"]);
 }
@@ -141,6 +161,48 @@ async fn a_push_names_its_topic_and_a_job_says_where_it_was() {
     let came = other.next().await;
     let place = crate::extras::place(&came.job.headers).expect("it is from Kafka");
     assert_eq!((&*place.topic, place.offset), ("other", 0));
+}
+
+#[tokio::test]
+#[ignore = "Kafka is needed: `make test-brokers` runs it"]
+async fn partitions_that_come_are_consumed_too() {
+    let engine = start();
+    let settings = pipeline(&engine, "q");
+    let subject = subject(settings.clone()).await;
+    subject.driver.resume();
+    let job = |id: &str, partition| {
+        let mut job = Job {
+            id: id.to_owned(),
+            ..Job::default()
+        };
+        crate::extras::put_topic(&mut job.headers, "q".to_owned(), partition);
+        job
+    };
+    subject.driver.push(vec![job("a", 0)]).await.unwrap();
+    assert_eq!(subject.ack_next().await, "a");
+    let Ok(kafka) = reach(&settings.server).await else {
+        panic!("it is up");
+    };
+    let options = CreatePartitionsOptions::default();
+    let more = kafka.admin().create_partitions([("q", 2)], options).await;
+    more.unwrap().remove("q").expect("it is there").unwrap();
+    // Until the pipeline knows of it there is no such place.
+    while subject.driver.push(vec![job("b", 1)]).await.is_err() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let came = subject.next().await;
+    let place = crate::extras::place(&came.job.headers).expect("it is from Kafka");
+    assert_eq!((&*came.job.id, place.partition), ("b", 1));
+}
+
+#[tokio::test]
+#[ignore = "Kafka is needed: `make test-brokers` runs it"]
+async fn a_topic_that_is_not_there_is_told() {
+    let engine = start();
+    let mut settings = pipeline(&engine, "missing");
+    settings.create_topics = false;
+    let subject = subject(settings).await;
+    unhealthy(&*subject.driver, "it has no topic `missing`; create it").await;
 }
 
 #[tokio::test]
