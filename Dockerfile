@@ -22,7 +22,8 @@ COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
 COPY --from=extension /usr/local/lib/pronghorn /usr/local/lib/pronghorn
 COPY php /usr/share/pronghorn/php
 WORKDIR /app
-USER www-data
+# www-data, as a number: Kubernetes can tell only of a number that it is not root.
+USER 33:33
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["pronghorn", "status"]
 CMD ["pronghorn", "serve", "--listen", ":8080", "-o", "logs.mode=production"]

@@ -56,6 +56,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	scripts/check-width
 	scripts/check-dependencies
 	scripts/figures --check
+	$(TARGET)/tools/hadolint/bin/hadolint Dockerfile Containerfile.debian-slim
 	cargo clippy --workspace --all-targets -- -D warnings
 	phpcs --standard=php/goridge/phpcs.xml.dist
 	phpcs --standard=php/cache/phpcs.xml.dist
