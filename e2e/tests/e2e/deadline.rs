@@ -1,7 +1,7 @@
 //! A call that is late, in a worker with the extension: the client gets 504 at once, PHP an
 //! exception, and the worker goes on.
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Response, Server, Site, wait_for};
 
 use crate::ring::extension;
 
@@ -165,4 +165,78 @@ fn what_hears_of_nothing_is_killed() {
     });
     assert!(!server.log().contains("late call ended"));
     server.stop();
+}
+
+/// Each function of a save handler can wait for ever.
+const SESSION: &str = r#"<?php
+    session_set_save_handler(new class extends SessionHandler {
+        private function wait(string $at): void { while (($_GET['at'] ?? '') === $at) { usleep(1000); } }
+        public function open(string $path, string $name): bool { $this->wait('open'); return parent::open($path, $name); }
+        public function read(string $id): string|false { $this->wait('read'); return parent::read($id); }
+        public function write(string $id, string $data): bool { $this->wait('write'); return parent::write($id, $data); }
+        public function close(): bool { $this->wait('close'); return parent::close(); }
+    });
+    if (!session_start()) { return; }
+    $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+    echo getmypid(), ' ', $_SESSION['n'];
+"#;
+
+/// Servers of this front controller: in a worker that is kept, and as a script.
+fn with_sessions(script: &str) -> [Server; 2] {
+    extension(); // or there is nothing to test
+    ["transport: ring", "mode: classic, root: public"].map(|pool| {
+        let front = Site::sdk_worker("").replace(
+            "function (Pronghorn\\Request $request): mixed {\n\n}",
+            "fn () => require 'public/index.php'",
+        );
+        let site = Site::new()
+            .file("worker.php", &front)
+            .file("public/index.php", script)
+            .file("sessions/.keep", "");
+        let sessions = site.path("sessions").display().to_string();
+        Server::start(site.config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nhttp:\n  address: 127.0.0.1:0\n  \
+             pool: {{num_workers: 1, {pool}, supervisor: {{exec_ttl: 1s}}, \
+             ini: {{session.save_path: '{sessions}', session.use_strict_mode: '0'}}}}\n"
+        )))
+    })
+}
+
+/// A request in the session `abc`.
+fn visit(server: &Server, target: &str) -> Response {
+    let mut connection = server.connect();
+    connection.request("GET", target, "Cookie: PHPSESSID=abc\r\n");
+    connection.response()
+}
+
+#[test]
+fn a_session_handler_that_blocks_costs_no_other_visitor_anything() {
+    for server in with_sessions(SESSION) {
+        for at in ["open", "read", "write", "close"] {
+            let late = visit(&server, &format!("/?at={at}"));
+            assert_eq!(late.status, 504, "{at}");
+            let other = server.get("/");
+            assert_eq!(other.status, 200, "{at}");
+            assert!(other.text().ends_with(" 1"), "{at}: {}", other.text());
+        }
+        server.logged(&["the client got 504, the call is interrupted"]);
+        server.stop();
+    }
+}
+
+/// PHP waits in C for the lock of a session's file, and hears of nothing.
+#[test]
+fn a_session_that_another_process_has_locked_costs_the_worker_and_no_other_visitor() {
+    for server in with_sessions("<?php session_start(); echo getmypid();") {
+        let worker = server.get("/").text();
+        let file = std::fs::File::create(server.site().path("sessions/sess_abc")).expect("a file");
+        file.lock().expect("nobody has it");
+        assert_eq!(visit(&server, "/").status, 504);
+        wait_for("another worker", || {
+            (server.get("/").text() != worker).then_some(())
+        });
+        drop(file);
+        assert_eq!(visit(&server, "/").status, 200);
+        server.stop();
+    }
 }

@@ -42,6 +42,14 @@ const INDEX: &str = r#"<?php
             register_shutdown_function(function () { file_put_contents('php://stderr', 'left: ' . connection_aborted() . "\n"); });
             while (true) { echo str_repeat('x', 65536); }
         case '/slow': try { while (true) { usleep(1000); } } catch (Pronghorn\DeadlineExceeded $late) { echo 'too late'; } break;
+        case '/early': echo 'early'; http_response_code(404); header('X-Late: yes'); setcookie('late', '1'); break;
+        case '/fork':
+            echo 'before, ';
+            $child = pcntl_fork();
+            if ($child === 0) { header('X-Child: 1'); echo 'of the child'; isset($_GET['exit']) && exit; break; }
+            pcntl_waitpid($child, $status);
+            echo 'of the parent';
+            break;
         case '/wait': usleep(50000); echo 'waited'; break;
         default: http_response_code(404); echo 'no page';
     }
@@ -99,6 +107,62 @@ fn a_front_controller_answers_as_under_php_fpm() {
     assert!(!reply.text().contains("lost"), "{}", reply.text());
     server.logged(&["nobody catches it", "index.php"]);
     assert_eq!(server.get("/clean").text(), clean());
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+/// Without a buffer the first byte closes the head, as under php-fpm.
+#[test]
+fn output_before_headers_is_told_by_its_place_and_a_buffer_keeps_it_back() {
+    let server = Server::start(site(""));
+    let line = 1 + INDEX
+        .lines()
+        .position(|line| line.trim_start().starts_with("case '/early'"))
+        .expect("a line of the script");
+    for _ in 0..2 {
+        let reply = server.get("/early");
+        assert_eq!(reply.status, 200);
+        assert!(reply.text().starts_with("early"), "{}", reply.text());
+        assert_eq!(
+            (reply.header("x-late"), reply.header("set-cookie")),
+            (None, None)
+        );
+        let place = format!("index.php:{line})");
+        server.logged(&["headers already sent by (output started at", &place]);
+        assert_eq!(server.get("/clean").text(), clean());
+    }
+    let site = server.into_site();
+    // PHP's command line has a setting of its own, which php.ini does not change.
+    site.change_config("php worker.php", "php -d output_buffering=4096 worker.php");
+    let server = Server::start(site);
+    let reply = server.get("/early");
+    assert_eq!((reply.status, reply.text().as_str()), (404, "early"));
+    assert_eq!(reply.header("x-late"), Some("yes"));
+    assert!(
+        reply
+            .header("set-cookie")
+            .is_some_and(|it| it.starts_with("late=1"))
+    );
+    assert!(
+        !server.log().contains("headers already sent"),
+        "{}",
+        server.log()
+    );
+    server.stop();
+}
+
+#[test]
+fn a_child_that_a_front_controller_forks_answers_nothing_for_it() {
+    let server = Server::start(site(""));
+    let workers = server.workers();
+    for target in ["/fork", "/fork?exit"] {
+        for _ in 0..2 {
+            let reply = server.get(target);
+            assert_eq!(reply.text(), "before, of the parent", "{target}");
+            assert_eq!(reply.header("x-child"), None);
+            assert_eq!(server.get("/clean").text(), clean());
+        }
+    }
     assert_eq!(server.workers(), workers);
     server.stop();
 }
@@ -255,6 +319,19 @@ fn a_handler_returns_and_php_adds_what_it_was_told() {
         assert_eq!(reply.text(), format!(r#"{{"n":{n}}}"#));
         assert_eq!(server.get("/").text(), r#"{"n":1}"#);
     }
+    server.stop();
+}
+
+#[test]
+fn what_a_handler_prints_is_logged_and_does_not_close_its_head() {
+    extension();
+    let handler =
+        "echo 'printed early'; header('X-A: 1'); http_response_code(202); return 'the page';";
+    let server = Server::start(site("").file("worker.php", &Site::sdk_worker(handler)));
+    let reply = server.get("/");
+    assert_eq!((reply.status, reply.text().as_str()), (202, "the page"));
+    assert_eq!(reply.header("x-a"), Some("1"));
+    server.logged(&["printed early"]);
     server.stop();
 }
 

@@ -35,11 +35,11 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
     assert!(pushed.unwrap().success());
     let lines = wait_for("jobs to run", || {
         let text = fs::read_to_string(&ran).unwrap_or_default();
-        (text.lines().count() == 3).then_some(text)
+        (text.lines().count() == 4).then_some(text)
     });
     let mut lines: Vec<_> = lines.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["fails 1", "fails 2", "one 1"]);
+    assert_eq!(lines, ["exits 2", "fails 1", "fails 2", "one 1"]);
     assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
     server.stop();
 }
@@ -109,6 +109,54 @@ fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
         server.get("/cache/log");
         server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
         assert!(!server.log().contains("Not this."));
+        server.stop();
+    }
+}
+
+/// The worker of a fixture, alone in its pool.
+fn one_worker(fixture: &str, transport: &str) -> Server {
+    let site = Site::new();
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, transport: {transport}}}}}\n\
+         logs: {{mode: production, level: info}}\n",
+        Site::fixture(fixture).display(),
+        site.path("data").display(),
+    );
+    Server::start(site.config(&config))
+}
+
+#[test]
+fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor() {
+    extension(); // or each exit ends its worker
+    let server = one_worker("laravel-ends.php", "ring");
+    let (clean, workers) = (server.get("/clean").text(), server.workers());
+    assert!(clean.starts_with("[false,\"en\",null,"), "{clean}");
+    for (path, said) in [("/exit", "closed"), ("/behind", "sent")] {
+        for _ in 0..2 {
+            assert_eq!(server.get(path).text(), said);
+            assert_eq!(server.get("/clean").text(), clean, "after {path}");
+        }
+    }
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+#[test]
+fn what_is_printed_before_the_response_is_logged_and_the_response_is_whole() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let server = one_worker("laravel-ends.php", transport);
+        let reply = server.get("/early");
+        assert_eq!((reply.status, reply.text().as_str()), (201, "the page"));
+        assert_eq!(reply.header("x-laravel"), Some("1"));
+        server.logged(&["printed early"]);
+        // Of PHP's own headers the extension alone knows.
+        if transport == "ring" {
+            assert_eq!(reply.header("x-php"), Some("1"));
+        }
         server.stop();
     }
 }

@@ -70,6 +70,38 @@ fn a_kernel_boots_anew_after_an_exception_or_so_many_requests() {
     server.stop();
 }
 
+/// An `exit` skips even `finally`, so the kernel would keep the request of that visitor, and reset
+/// nothing any more.
+#[test]
+fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor() {
+    extension(); // or each exit ends its worker
+    let server = start("{}");
+    let workers = server.workers();
+    for _ in 0..2 {
+        assert_eq!(
+            ask(&server, &["/exit", "/", "/behind", "/"]),
+            [
+                "closed",
+                "1 calls, 1 goods",
+                "2 calls, 1 goods",
+                "3 calls, 1 goods"
+            ]
+        );
+    }
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+#[test]
+fn what_is_printed_before_the_response_is_logged_and_the_response_is_whole() {
+    let server = start("{}");
+    let reply = server.get("/early");
+    assert_eq!((reply.status, reply.text().as_str()), (201, "the page"));
+    assert_eq!(reply.header("x-symfony"), Some("1"));
+    server.logged(&["printed early"]);
+    server.stop();
+}
+
 #[test]
 fn an_endless_stream_ends_with_its_client() {
     let server = start("{}");
@@ -116,12 +148,16 @@ fn messenger_cache_and_locks_are_the_servers() {
         assert_eq!(server.get("/send").text(), "sent");
         let lines = wait_for("messages to be handled", || {
             let text = fs::read_to_string(&ran).unwrap_or_default();
-            (text.lines().count() == 5).then_some(text)
+            (text.lines().count() == 6).then_some(text)
         });
         let mut lines: Vec<_> = lines.lines().collect();
         lines.sort_unstable();
         // Symfony's own retry strategy has sent one anew.
-        assert_eq!(lines, ["fails", "fails", "from a request", "later", "one"]);
+        let handled = ["exits", "fails", "fails", "from a request", "later", "one"];
+        assert_eq!(
+            lines,
+            handled.map(|text| format!("{text}, 1 since the reset"))
+        );
         wait_for("the dead letter", || {
             let dead = server.steer(&["jobs", "dead"]).stdout;
             dead.contains("on purpose").then_some(())

@@ -65,7 +65,7 @@ final class Foundation
      * @param T $request
      * @param \Closure(T): Response $handle
      * @param \Closure(T, Response): mixed $terminate not called when there was no response
-     * @param \Closure(): mixed $renew called in any case
+     * @param \Closure(): mixed $renew called in any case, unless $terminate exits
      */
     public static function answer(Request $request, \Closure $handle, \Closure $terminate, \Closure $renew): Reply
     {

@@ -24,6 +24,8 @@ final class Worker
     private readonly Sandbox $sandbox;
     private readonly JobRunner $jobs;
     private readonly ?OctaneEvents $octane;
+    /** A call has begun, and what it leaves was not taken back yet. */
+    private bool $isUsed = false;
 
     public function __construct(private readonly Application $app)
     {
@@ -74,18 +76,35 @@ final class Worker
 
     private function work(Job $job): void
     {
+        $this->begin();
         try {
             $this->jobs->run($job);
         } finally {
-            $this->sandbox->restore();
+            $this->restore();
         }
     }
 
     private function answer(Asked $asked): Reply
     {
+        $this->begin();
         $request = Request::createFromBase(Foundation::request($asked, UploadedFile::class));
 
-        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->sandbox->restore(...));
+        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->restore(...));
+    }
+
+    private function begin(): void
+    {
+        if ($this->isUsed) {
+            // The last call has exited in a job or behind its reply, which skips even `finally`.
+            $this->restore();
+        }
+        $this->isUsed = true;
+    }
+
+    private function restore(): void
+    {
+        $this->sandbox->restore();
+        $this->isUsed = false;
     }
 
     private function handle(Request $request): Response

@@ -29,7 +29,7 @@ use Symfony\Component\Runtime\RunnerInterface;
  *
  * After each reply the kernel terminates, and resets all services that are tagged for it. A kernel
  * whose services keep more than that is booted anew by choice: after an exception that was no HTTP
- * error, or after so many requests.
+ * error, or after so many requests. It is in any case when an `exit` has ended a request in it.
  */
 final class Runner implements RunnerInterface
 {
@@ -41,10 +41,14 @@ final class Runner implements RunnerInterface
     public const ON_EXCEPTION = 'exception';
 
     private readonly Connections $connections;
-    private int $requests = 0;
+    private int $calls = 0;
     private bool $isDoubtful = false;
+    /** A call has begun, and what it leaves was not taken back yet. */
+    private bool $isUsed = false;
+    /** The kernel has a call under way, or one that will never end: an `exit` skips even `finally`. */
+    private bool $isInside = false;
 
-    /** @param self::NEVER|self::ON_EXCEPTION|int $reboot when the kernel boots anew; a number counts requests */
+    /** @param self::NEVER|self::ON_EXCEPTION|int $reboot when the kernel boots anew; a number counts calls */
     public function __construct(
         private readonly HttpKernelInterface $kernel,
         private readonly string|int $reboot = self::NEVER,
@@ -78,9 +82,7 @@ final class Runner implements RunnerInterface
         // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
         $worker = (new Worker())->withoutGlobals()->onRequest($this->answer(...));
         if ($this->jobs() !== null) {
-            $worker->onJob(function (Job $job): void {
-                $this->jobs()?->run($job);
-            });
+            $worker->onJob($this->work(...));
         }
         $worker->run();
 
@@ -103,10 +105,50 @@ final class Runner implements RunnerInterface
 
     private function answer(Asked $asked): Reply
     {
-        $this->connections->revive($this->container());
+        $this->begin();
         $request = Foundation::request($asked);
 
-        return Foundation::answer($request, $this->kernel->handle(...), $this->terminate(...), $this->renew(...));
+        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->renew(...));
+    }
+
+    private function work(Job $job): void
+    {
+        $this->begin();
+        try {
+            $this->inside(fn () => $this->jobs()?->run($job));
+        } finally {
+            $this->renew();
+        }
+    }
+
+    private function begin(): void
+    {
+        if ($this->isUsed) {
+            // The last call has exited behind its reply, or was a message that did.
+            $this->renew();
+        }
+        $this->isUsed = true;
+        $this->connections->revive($this->container());
+    }
+
+    private function handle(Request $request): Response
+    {
+        return $this->inside(fn (): Response => $this->kernel->handle($request));
+    }
+
+    /**
+     * @template T
+     * @param \Closure(): T $function
+     * @return T
+     */
+    private function inside(\Closure $function): mixed
+    {
+        $this->isInside = true;
+        try {
+            return $function();
+        } finally {
+            $this->isInside = false;
+        }
     }
 
     private function terminate(Request $request, Response $response): void
@@ -118,13 +160,11 @@ final class Runner implements RunnerInterface
 
     private function renew(): void
     {
-        $this->requests++;
+        $this->calls++;
         try {
             $this->connections->settle($this->container());
-            if ($this->kernel instanceof RebootableInterface && $this->isDue()) {
-                $this->requests = 0;
-                $this->kernel->reboot(null);
-                $this->listen();
+            if ($this->isInside || $this->isDue()) {
+                $this->reboot();
             } elseif ($this->kernel instanceof KernelInterface) {
                 // It resets its services now instead of before the next request.
                 $this->kernel->boot();
@@ -134,7 +174,7 @@ final class Runner implements RunnerInterface
             \error_log("The services of the application can't be reset, so this process ends: $failed");
             exit(1);
         }
-        $this->isDoubtful = false;
+        $this->isDoubtful = $this->isUsed = $this->isInside = false;
     }
 
     private function isDue(): bool
@@ -142,8 +182,18 @@ final class Runner implements RunnerInterface
         return match ($this->reboot) {
             self::NEVER => false,
             self::ON_EXCEPTION => $this->isDoubtful,
-            default => $this->requests >= $this->reboot,
+            default => $this->calls >= $this->reboot,
         };
+    }
+
+    private function reboot(): void
+    {
+        if (!$this->kernel instanceof RebootableInterface) {
+            throw new \LogicException('A call has exited in ' . $this->kernel::class . ', which can\'t be booted anew.');
+        }
+        $this->calls = 0;
+        $this->kernel->reboot(null);
+        $this->listen();
     }
 
     private function boot(): void
