@@ -7,6 +7,7 @@ use std::process::Command;
 use pronghorn_testkit::{Server, Site, wait_for};
 
 use crate::ring::extension;
+use crate::wordpress;
 
 fn start(options: &str) -> Server {
     let site = Site::new();
@@ -177,4 +178,50 @@ fn messenger_cache_and_locks_are_the_servers() {
         }
         server.stop();
     }
+}
+
+#[test]
+fn a_closed_entity_manager_and_a_lost_connection_are_made_anew() {
+    let site = Site::new().file("database/.keep", "");
+    let folder = site.path("database");
+    let made = Command::new("mariadb-install-db")
+        .args(["--no-defaults", "--innodb-log-file-size=4M"])
+        .arg("--auth-root-authentication-method=normal")
+        .arg(format!("--datadir={}", folder.display()))
+        .output();
+    assert!(made.is_ok_and(|made| made.status.success()));
+    let mut database = wordpress::database(&site);
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{DATA: '{}', SOCKET: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n",
+        Site::fixture("symfony-doctrine.php").display(),
+        site.path("data").display(),
+        folder.join("socket").display(),
+    );
+    let server = Server::start(site.config(&config));
+    wait_for("the database", || {
+        (server.get("/schema").status == 200).then_some(())
+    });
+    let workers = server.workers();
+    let visits = |count: usize| format!("{count} visits, 0 known before");
+    assert_eq!(ask(&server, &["/", "/"]), [visits(1), visits(2)]);
+    // The constraint has closed the manager; the first of the two stays.
+    assert_eq!(ask(&server, &["/twice", "/"]), ["500", &visits(4)]);
+    assert_eq!(ask(&server, &["/open", "/"]), ["done", &visits(5)]);
+    assert_eq!(ask(&server, &["/killed", "/"]), ["500", &visits(6)]);
+    assert_eq!(ask(&server, &["/killed-open", "/"]), ["done", &visits(7)]);
+    // Only a query tells that a connection is lost: one visitor hears of it.
+    assert_eq!(
+        ask(&server, &["/killed-behind", "/", "/"]),
+        ["done", "500", &visits(8)]
+    );
+    database.stop();
+    assert_eq!(ask(&server, &["/", "/"]), ["500", "500"]);
+    database.restart();
+    wait_for("the database", || {
+        let reply = server.get("/");
+        (reply.status == 200).then(|| assert_eq!(reply.text(), visits(9)))
+    });
+    assert_eq!(server.workers(), workers);
+    server.stop();
 }

@@ -38,7 +38,8 @@ fn run(site: &Site, program: &str, script: &str, address: SocketAddr) {
     assert!(ran.status.success() && said.is_empty(), "{script}: {said}");
 }
 
-fn database(site: &Site) -> Engine {
+/// A MariaDB whose files are in the site's folder `database`, and its socket, too.
+pub(crate) fn database(site: &Site) -> Engine {
     let folder = site.path("database").display().to_string();
     let rights = rustix::process::geteuid().is_root();
     Engine::start("/usr/sbin/mariadbd", |_| {

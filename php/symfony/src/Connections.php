@@ -23,13 +23,16 @@ final class Connections
 
     /** When the last request ended, by `hrtime()`; null: there was none. */
     private ?int $used = null;
+    private bool $isDoubtful = false;
 
     /** Before a request: one that was closed meanwhile is opened by the first query. */
     public function revive(?ContainerInterface $container): void
     {
-        if ($this->used === null || \hrtime(true) - $this->used < self::IDLE * 1_000_000_000) {
+        $isIdle = $this->used !== null && \hrtime(true) - $this->used >= self::IDLE * 1_000_000_000;
+        if (!$isIdle && !$this->isDoubtful) {
             return;
         }
+        $this->isDoubtful = false;
         foreach (self::opened($container) as $connection) {
             try {
                 $connection->executeQuery($connection->getDatabasePlatform()->getDummySelectSQL());
@@ -39,12 +42,24 @@ final class Connections
         }
     }
 
+    /** A request has failed, maybe because a connection is lost: the next one has them asked. */
+    public function doubt(): void
+    {
+        $this->isDoubtful = true;
+    }
+
     /** After a request: a transaction that was left open is rolled back. */
     public function settle(?ContainerInterface $container): void
     {
         foreach (self::opened($container) as $connection) {
-            while ($connection->isTransactionActive()) {
-                $connection->rollBack();
+            try {
+                // Counted: without auto-commit the last one begins the next transaction.
+                for ($level = $connection->getTransactionNestingLevel(); $level > 0; $level--) {
+                    $connection->rollBack();
+                }
+            } catch (\Throwable) {
+                // The database has closed it, and the transaction with it.
+                $connection->close();
             }
         }
         $this->used = \hrtime(true);
@@ -53,10 +68,11 @@ final class Connections
     /** @return list<Connection> */
     private static function opened(?ContainerInterface $container): array
     {
-        if ($container === null || !$container->initialized(self::DOCTRINE)) {
+        if ($container === null || !$container->has(self::DOCTRINE)) {
             return [];
         }
         $opened = [];
+        // Made here if nobody else has: Symfony resets it, and so its entity managers, only then.
         $registry = $container->get(self::DOCTRINE);
         foreach ($registry->getConnectionNames() as $name => $service) {
             $connection = $container->initialized($service) ? $registry->getConnection($name) : null;

@@ -163,6 +163,7 @@ final class Runner implements RunnerInterface
         $this->calls++;
         try {
             $this->connections->settle($this->container());
+            $this->isDoubtful && $this->connections->doubt();
             if ($this->isInside || $this->isDue()) {
                 $this->reboot();
             } elseif ($this->kernel instanceof KernelInterface) {
@@ -189,7 +190,9 @@ final class Runner implements RunnerInterface
     private function reboot(): void
     {
         if (!$this->kernel instanceof RebootableInterface) {
-            throw new \LogicException('A call has exited in ' . $this->kernel::class . ', which can\'t be booted anew.');
+            throw new \LogicException(
+                'A call has exited in ' . $this->kernel::class . ', which can\'t be booted anew.'
+            );
         }
         $this->calls = 0;
         $this->kernel->reboot(null);
@@ -217,10 +220,8 @@ final class Runner implements RunnerInterface
                 $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
             }
         }
-        if ($this->reboot === self::ON_EXCEPTION) {
-            $dispatcher->addListener(KernelEvents::EXCEPTION, function (ExceptionEvent $event): void {
-                $this->isDoubtful = $this->isDoubtful || !$event->getThrowable() instanceof HttpExceptionInterface;
-            });
-        }
+        $dispatcher->addListener(KernelEvents::EXCEPTION, function (ExceptionEvent $event): void {
+            $this->isDoubtful = $this->isDoubtful || !$event->getThrowable() instanceof HttpExceptionInterface;
+        });
     }
 }

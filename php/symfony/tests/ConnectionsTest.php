@@ -4,10 +4,12 @@ declare(strict_types=1);
 
 namespace Pronghorn\Symfony\Tests;
 
+use Doctrine\DBAL\Configuration;
 use Doctrine\DBAL\Connection;
 use Doctrine\DBAL\DriverManager;
 use Doctrine\DBAL\Exception;
 use Doctrine\DBAL\Platforms\SqlitePlatform;
+use PHPUnit\Framework\MockObject\MockObject;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Symfony\Connections;
 use Symfony\Component\DependencyInjection\Container;
@@ -58,14 +60,55 @@ final class ConnectionsTest extends TestCase
         self::assertSame(1, (int) $database->fetchOne('SELECT COUNT(*) FROM goods'));
     }
 
-    public function testAConnectionThatWasLostWhileNobodyAskedIsClosed(): void
+    public function testWithoutAutoCommitTheNextRequestHasATransactionOfItsOwn(): void
+    {
+        $settings = new Configuration();
+        $settings->setAutoCommit(false);
+        $database = DriverManager::getConnection(['driver' => 'pdo_sqlite', 'memory' => true], $settings);
+        $database->executeStatement('CREATE TABLE goods (name TEXT)');
+        $database->commit();
+        $database->insert('goods', ['name' => 'one']);
+        (new Connections())->settle(self::container($database));
+        self::assertSame(1, $database->getTransactionNestingLevel());
+        self::assertSame(0, (int) $database->fetchOne('SELECT COUNT(*) FROM goods'));
+    }
+
+    /** @return Connection&MockObject that is to be closed once, because it does not answer */
+    private function lost(): Connection
     {
         $lost = $this->createMock(Connection::class);
         $lost->method('isConnected')->willReturn(true);
         $lost->method('getDatabasePlatform')->willReturn(new SqlitePlatform());
+        $lost->expects(self::once())->method('close');
+
+        return $lost;
+    }
+
+    public function testATransactionThatCanNotBeRolledBackGoesWithItsConnection(): void
+    {
+        $lost = $this->lost();
+        $lost->method('getTransactionNestingLevel')->willReturn(2);
+        $lost->expects(self::once())->method('rollBack')->willThrowException(new Exception('server has gone away'));
+        (new Connections())->settle(self::container($lost));
+    }
+
+    public function testAfterAFailureConnectionsAreAskedAtOnce(): void
+    {
+        $lost = $this->lost();
         $gone = new Exception('server has gone away');
         $lost->expects(self::once())->method('executeQuery')->willThrowException($gone);
-        $lost->expects(self::once())->method('close');
+        $connections = new Connections();
+        $connections->settle(null);
+        $connections->doubt();
+        $connections->revive(self::container($lost));
+        $connections->revive(self::container($lost));
+    }
+
+    public function testAConnectionThatWasLostWhileNobodyAskedIsClosed(): void
+    {
+        $lost = $this->lost();
+        $gone = new Exception('server has gone away');
+        $lost->expects(self::once())->method('executeQuery')->willThrowException($gone);
         $connections = new Connections();
         $connections->settle(null);
         $connections->revive(self::container($lost));
