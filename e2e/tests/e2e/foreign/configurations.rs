@@ -31,15 +31,35 @@ fn start(case: &str, more: &[&str]) -> Server {
     Server::start_with(site, &arguments)
 }
 
+/// With the worker that the tutorial names, which finds the socket by its own command line.
+fn laravel_with_a_socket() -> (Site, String) {
+    let worker = Site::fixture("foreign/rr-worker.php");
+    let site = Site::new()
+        .file("public/robots.txt", "User-agent: *\n")
+        .file(
+            "vendor/bin/rr-worker",
+            &format!(
+                "#!/usr/bin/env php\n<?php require '{}';\n",
+                worker.display()
+            ),
+        );
+    let socket = format!("unix://{}", site.path("run/rr-rpc.sock").display());
+    let config = tutorial("tutorial-laravel.case");
+    let config = config.replace("unix:///var/run/rr/rr-rpc.sock", &socket);
+    assert_eq!(config.matches(&socket).count(), 2);
+    (site.config(&config), socket)
+}
+
+const ANYWHERE: [&str; 3] = ["serve", "-o", "http.address=127.0.0.1:0"];
+
 #[test]
 fn the_one_for_laravel_with_a_socket() {
-    let server = start(
-        "tutorial-laravel.case",
-        &["-o", "server.relay=unix://rr.sock"],
-    );
-    serving::all(&server, &serving::Way::of("unix://rr.sock", "json"));
+    let (site, socket) = laravel_with_a_socket();
+    let server = Server::start_with(site, &ANYWHERE);
+    serving::all(&server, &serving::Way::of(&socket, "json").old());
     let powered_by = server.get("/").header("x-powered-by").map(str::to_owned);
     assert_eq!(powered_by.as_deref(), Some("RoadRunner"));
+    assert_eq!(server.get("/robots.txt").text(), "User-agent: *\n");
     server.stop();
 }
 

@@ -24,7 +24,7 @@ impl Way {
         }
     }
 
-    fn old(mut self) -> Self {
+    pub(crate) fn old(mut self) -> Self {
         self.old = true;
         self
     }
