@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pronghorn_extension::{
     BuildError, StepError, Toolchain, build, find, folder_to_install, folders, release_of,
 };
-use pronghorn_launch::{About, ask_php, installed_phps};
+use pronghorn_launch::{About, ask_php, extension_command, installed_phps};
 use pronghorn_process::{Spawner, which};
 use pronghorn_server::VERSION;
 use serde::Serialize;
@@ -95,9 +95,7 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
         Err(error) => return failed(&format!("{error}\nhint: {}", error.hint(version))),
     };
     if release(version) > NEWEST {
-        mention(&format!(
-            "PHP {version} is newer than Pronghorn {VERSION}, which was not tried with it\n"
-        ));
+        mention(&format!("{}\n", newer(version)));
     }
     mention(&format!(
         "building the extension for PHP {version} ({identity})\n"
@@ -123,10 +121,14 @@ fn unbuilt(error: &BuildError, version: &str) -> String {
         source = deeper.source();
     }
     match error {
-        BuildError::Folder(..) => {
-            text.push_str(
-                "\nhint: run it as root, with `sudo` for instance; or name a folder of your own, here \
-                 and for the server: `PRONGHORN_EXTENSIONS=/a/folder`",
+        BuildError::Folder(folder, error) => {
+            let hint = crate::folders::disk_hint(folder, error);
+            let hint =
+                hint.unwrap_or_else(|| "run it as root, with `sudo` for instance".to_owned());
+            _ = write!(
+                text,
+                "\nhint: {hint}; or name a folder of your own, here and for the server: \
+                 `PRONGHORN_EXTENSIONS=/a/folder`"
             );
         }
         BuildError::Work(..) => {
@@ -137,10 +139,7 @@ fn unbuilt(error: &BuildError, version: &str) -> String {
                 _ = write!(text, "\n  {line}");
             }
             if release(version) > NEWEST {
-                _ = write!(
-                    text,
-                    "\nhint: PHP {version} is newer than this release of Pronghorn"
-                );
+                _ = write!(text, "\nhint: {}", newer(version));
             }
         }
         BuildError::Step(_) | BuildError::NotLoaded { .. } => {}
@@ -157,6 +156,11 @@ fn named(php: Option<&Path>) -> Result<PathBuf, String> {
         Some(php) => format!("there is no PHP `{}`\nhint: `--php` takes a path or a name in PATH", php.display()),
         None => "there is no `php` in PATH\nhint: `apt install php-cli` for instance, or name one by `--php`".to_owned(),
     })
+}
+
+/// Said of a PHP above [`NEWEST`].
+fn newer(version: &str) -> String {
+    format!("PHP {version} is newer than Pronghorn {VERSION}, which was not tried with it")
 }
 
 /// Of `8.2.36`: 8 and 2.
@@ -179,6 +183,8 @@ struct Standing {
     /// None where it does not answer.
     version: Option<String>,
     identity: Option<String>,
+    /// Whether this release of ours was tried with that one.
+    tried: bool,
     state: State,
     file: Option<PathBuf>,
     release: Option<String>,
@@ -212,8 +218,8 @@ async fn status(spawner: &Spawner, json: bool) -> Exit {
         folders: folders(),
         phps: Vec::new(),
     };
-    for (number, php) in phps.into_iter().enumerate() {
-        report.phps.push(standing(spawner, php, number == 0).await);
+    for php in phps {
+        report.phps.push(standing(spawner, php).await);
     }
     if json {
         let text = serde_json::to_string_pretty(&report).unwrap_or_default();
@@ -227,11 +233,12 @@ async fn status(spawner: &Spawner, json: bool) -> Exit {
     }
 }
 
-async fn standing(spawner: &Spawner, php: PathBuf, is_first: bool) -> Standing {
+async fn standing(spawner: &Spawner, php: PathBuf) -> Standing {
     let mut standing = Standing {
         php,
         version: None,
         identity: None,
+        tried: false,
         state: State::Silent,
         file: None,
         release: None,
@@ -259,13 +266,9 @@ async fn standing(spawner: &Spawner, php: PathBuf, is_first: bool) -> Standing {
         State::Missing
     };
     if matches!(standing.state, State::Missing | State::Unfit) && !about.has_extension {
-        let php = standing.php.display();
-        standing.install = Some(if is_first && standing.php.ends_with("php") {
-            "pronghorn extension install".to_owned()
-        } else {
-            format!("pronghorn extension install --php {php}")
-        });
+        standing.install = Some(extension_command(&standing.php));
     }
+    standing.tried = (OLDEST..=NEWEST).contains(&release(&about.version));
     let loaded = about.has_extension.then_some(about.ini_file);
     standing.file = loaded.or(file);
     standing.release = if about.has_extension {
@@ -308,6 +311,9 @@ fn table(report: &Report) -> String {
             "{}  {version}  {identity}\n    {state}",
             it.php.display()
         );
+        if release(version) > NEWEST {
+            _ = writeln!(text, "    {}", newer(version));
+        }
     }
     let looked: Vec<_> = report
         .folders

@@ -1,5 +1,8 @@
-//! Folders as the person wrote them: a link in a path stays one.
+//! Folders as the person wrote them: a link in a path stays one. And what stands in the way of a
+//! new file there.
 
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::arguments::Arguments;
@@ -28,4 +31,25 @@ pub(crate) fn current() -> PathBuf {
         .map(PathBuf::from)
         .filter(|logical| logical.is_absolute() && same(logical))
         .unwrap_or(physical)
+}
+
+/// Never in the place of another file, nor through a link. What was begun on a full disk is
+/// removed.
+pub(crate) fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|_| {
+        _ = std::fs::remove_file(path); // the error that counts is told
+    })
+}
+
+/// The command that shows what is wrong with a disk that took no file; None where the disk is not
+/// the reason.
+pub(crate) fn disk_hint(folder: &Path, error: &io::Error) -> Option<String> {
+    let mut there = folder.ancestors();
+    let shown = there.find(|folder| folder.exists())?.display();
+    match error.kind() {
+        io::ErrorKind::StorageFull => Some(format!("`df -h {shown}` shows the disk")),
+        io::ErrorKind::ReadOnlyFilesystem => Some(format!("`findmnt -T {shown}` shows the mount")),
+        _ => None,
+    }
 }

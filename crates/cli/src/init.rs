@@ -2,8 +2,6 @@
 //! server.
 
 use std::fmt::Write as _;
-use std::io;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::MAIN_FILES;
@@ -96,21 +94,11 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
     Exit::Done
 }
 
-/// Never in the place of another one, nor through a link. What was begun on a full disk is removed.
 fn write_new(folder: &Path, text: &str) -> Result<(), String> {
-    let path = folder.join(FILE);
-    let written = std::fs::File::create_new(&path).and_then(|mut file| {
-        file.write_all(text.as_bytes()).inspect_err(|_| {
-            _ = std::fs::remove_file(&path); // the error that counts is told
-        })
-    });
-    written.map_err(|error| {
+    folders::write_new(&folder.join(FILE), text).map_err(|error| {
         let shown = folder.display();
-        let hint = match error.kind() {
-            io::ErrorKind::StorageFull => format!("`df -h {shown}` shows the disk"),
-            io::ErrorKind::ReadOnlyFilesystem => format!("`findmnt -T {shown}` shows the mount"),
-            _ => format!("`namei -l {shown}` shows who may"),
-        };
+        let hint = folders::disk_hint(folder, &error)
+            .unwrap_or_else(|| format!("`namei -l {shown}` shows who may"));
         format!("`{FILE}` can't be written in {shown}: {error}\nhint: {hint}")
     })
 }

@@ -76,18 +76,17 @@ fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Exit> {
-    let written = std::fs::File::create_new(path)
-        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-    written.map_err(|error| match error.kind() {
+    let shown = path.display();
+    folders::write_new(path, text).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => misused(&format!(
-            "`{}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
-             would be written",
-            path.display()
+            "`{shown}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
+             would be written"
         )),
-        _ => failed(&format!(
-            "`{}` can't be written: {error}\nhint: `sudo pronghorn service install`",
-            path.display()
-        )),
+        _ => {
+            let hint = path.parent().and_then(|folder| folders::disk_hint(folder, &error));
+            let hint = hint.unwrap_or_else(|| "`sudo pronghorn service install`".to_owned());
+            failed(&format!("`{shown}` can't be written: {error}\nhint: {hint}"))
+        }
     })
 }
 

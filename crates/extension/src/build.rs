@@ -1,16 +1,22 @@
 //! Builds the extension for a PHP and puts it where servers look.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pronghorn_process::{Spawner, which};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 use thiserror::Error;
 
 pub use crate::run::StepError;
 use crate::run::run;
 use crate::{SOURCES, Toolchain, file_name};
+
+/// A build has 1.2 MB, with its symbols for debuggers.
+const ROOM: u64 = 2 << 20;
 
 /// Why there is no new build.
 #[derive(Debug, Error)]
@@ -100,10 +106,16 @@ struct Place {
 impl Place {
     fn reserve(folder: &Path, target: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
-        let draft = folder.join(format!(".pronghorn-{}.new", std::process::id()));
-        std::fs::write(&draft, "")?;
-        let target = target.to_owned();
-        Ok(Self { draft, target })
+        let place = Self {
+            draft: folder.join(format!(".pronghorn-{}.new", std::process::id())),
+            target: target.to_owned(),
+        };
+        let file = File::create(&place.draft)?;
+        match fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
+            // Where that is not possible, a full disk shows at the end.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(place),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn fill(&self, built: &Path) -> io::Result<()> {

@@ -25,6 +25,6 @@ pub use cgi::ProgramLauncher;
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, Preset, ask_php, classic_command, classic_variables,
-    installed_phps, script_of,
+    extension_command, installed_phps, script_of,
 };
 pub use spec::{LaunchSpec, Storage};

@@ -9,6 +9,9 @@ use std::process::Command;
 
 use pronghorn_testkit::{Ended, Server, Site, binary};
 
+use crate::first_minute::Disk;
+use crate::ring::extension;
+
 const WORKER: &str = "return extension_loaded('pronghorn') ? 'ring' : 'pipes';";
 
 struct Machine {
@@ -41,11 +44,15 @@ impl Machine {
         Server::run_by(self.command(), &self.site, arguments)
     }
 
-    /// A program called `php` that changes what the real one says of itself.
+    /// A program called `php` that changes what the real one says of itself, and runs scripts as
+    /// that does.
     fn php(&self, name: &str, change: &str) -> String {
         let path = self.site.path(name);
-        self.site
-            .write(name, &format!("#!/bin/sh\nphp \"$@\" | sed '{change}'\n"));
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in\n*pronghorn-asks*) /usr/bin/php \"$@\" | sed '{change}' ;;\n\
+             *) exec /usr/bin/php \"$@\" ;;\nesac\n"
+        );
+        self.site.write(name, &script);
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&path, executable).expect("it is ours");
         path.display().to_string()
@@ -100,6 +107,82 @@ fn a_build_is_made_and_found_and_used() {
     // Nothing but the build is left in its folder.
     let files = std::fs::read_dir(machine.site.path("builds")).expect("it was made");
     assert_eq!(files.count(), 1);
+}
+
+/// Two releases beside each other, the one that `php` stands for and another.
+#[test]
+fn two_phps_are_told_apart() {
+    let machine = Machine::new();
+    let other = machine.php(
+        "bin/php8.5",
+        "s/8\\.[0-9.]*/8.5.9/; s/20[0-9]*-nts/20990101-nts/",
+    );
+    let path = std::env::var("PATH").expect("there is one");
+    let path = format!("{}:{path}", machine.site.path("bin").display());
+    let command = || {
+        let mut command = machine.command();
+        command.env("PATH", &path);
+        command
+    };
+    let run = |arguments: &[&str]| Server::run_by(command(), &machine.site, arguments);
+    let install = format!("`pronghorn extension install --php {other}` builds it");
+    run(&["extension", "status"]).assert_said_with(
+        1,
+        &[
+            "missing: `pronghorn extension install` builds it",
+            &format!("{other}  8.5.9  20990101-nts\n    missing: {install}"),
+        ],
+    );
+    // A build for the first one is none for the other.
+    let built = extension();
+    let name = built.file_name().expect("it is a file").to_string_lossy();
+    machine.site.write("builds/.keep", "");
+    let copied = std::fs::copy(&built, machine.site.path(&format!("builds/{name}")));
+    copied.expect("it can be copied");
+    run(&["extension", "status"]).assert_said(&["ready: ", &install]);
+    let json = run(&["extension", "status", "--json"]).stdout;
+    let status: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(status["phps"][0]["state"], "ready", "{status}");
+    assert_eq!(status["phps"][1]["php"], other, "{status}");
+    assert_eq!(status["phps"][1]["state"], "missing", "{status}");
+
+    let workers = format!("server.command={other} worker.php");
+    run(&["check", "-o", &workers]).assert_said(&["PHP 8.5.9 has no extension", &install]);
+    let checked = run(&["check"]).stdout;
+    assert!(!checked.contains("no extension"), "{checked}");
+    let command = command();
+    let server = Server::start_by(command, machine.site, &["serve", "-o", &workers]);
+    assert_eq!(server.get("/").text(), "pipes");
+    server.logged(&["PHP 8.5.9 has no extension `pronghorn`", &install]);
+    server.stop();
+}
+
+#[test]
+fn a_disk_that_takes_no_build_is_told_before_the_work() {
+    let machine = Machine::new();
+    let Some(disk) = Disk::mounted(machine.site.path("disk")) else {
+        return;
+    };
+    let shown = machine.site.path("disk").display().to_string();
+    let install = || {
+        let mut command = machine.command();
+        command.env("PRONGHORN_EXTENSIONS", machine.site.path("disk/builds"));
+        Server::run_by(command, &machine.site, &["extension", "install"])
+    };
+    let full = install();
+    full.assert_refused(&[
+        &format!("`{shown}/builds` can't be written to: No space left on device"),
+        &format!("hint: `df -h {shown}/builds` shows the disk; or name a folder of your own"),
+    ]);
+    assert!(!full.stdout.contains("will use it"));
+    let left = std::fs::read_dir(machine.site.path("disk/builds")).expect("it was made");
+    assert_eq!(left.count(), 0, "no draft is left");
+    std::fs::remove_dir(machine.site.path("disk/builds")).expect("it is empty");
+    disk.make_read_only();
+    install().assert_refused(&[
+        &format!("`{shown}/builds` can't be written to: Read-only file system"),
+        &format!("hint: `findmnt -T {shown}` shows the mount; or name a folder of your own"),
+    ]);
 }
 
 #[test]
@@ -183,4 +266,23 @@ fn what_stands_in_the_way_is_said_with_what_to_type() {
         "{}",
         ended.stderr
     );
+    // The build fits all the same, and every command that shows it says what was not tried.
+    let path = format!(
+        "{}:{}",
+        machine.site.path("new").display(),
+        std::env::var("PATH").expect("there is one")
+    );
+    let status = |more: &[&str]| {
+        let mut command = machine.command();
+        command.env("PATH", &path);
+        Server::run_by(
+            command,
+            &machine.site,
+            &[&["extension", "status"], more].concat(),
+        )
+    };
+    status(&[]).assert_said(&["ready: ", "PHP 8.9.1 is newer than Pronghorn"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&status(&["--json"]).stdout).expect("it is JSON");
+    assert_eq!(json["phps"][0]["tried"], false, "{json}");
 }

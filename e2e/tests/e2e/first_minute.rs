@@ -239,7 +239,12 @@ fn two_applications_and_missing_packages_are_told() {
     let (_, server) = page(site, &[]);
     server.logged(&["WARN", "signs of another application, too: `wp-load.php`"]);
     server.logged(&["WARN", "run `composer install` in"]);
-    server.stop();
+    let site = server.into_site();
+    Server::run(&site, &["init"]).assert_said(&[
+        "for Laravel, by `artisan`",
+        "not in it: the application of `wp-load.php`, in the same directory",
+        "run `composer install` in",
+    ]);
 }
 
 #[test]
@@ -534,11 +539,11 @@ fn a_folder_that_may_not_be_written_comes_with_what_to_type() {
 }
 
 /// A filesystem of a few kilobytes, gone with its owner.
-struct Disk(std::path::PathBuf);
+pub(crate) struct Disk(std::path::PathBuf);
 
 impl Disk {
     /// None for users who may not mount one.
-    fn mounted(at: std::path::PathBuf) -> Option<Self> {
+    pub(crate) fn mounted(at: std::path::PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&at).expect("the site is ours");
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"])
@@ -548,7 +553,11 @@ impl Disk {
         mounted.status.success().then_some(Self(at))
     }
 
-    fn make_read_only(&self) {
+    pub(crate) fn fill(&self) {
+        std::fs::write(self.0.join("filler"), vec![0; 4096]).expect("it has this much room");
+    }
+
+    pub(crate) fn make_read_only(&self) {
         let remounted = Command::new("mount")
             .args(["-o", "remount,ro"])
             .arg(&self.0)
@@ -570,7 +579,7 @@ fn a_full_disk_and_one_that_is_read_only_are_told_as_that() {
         return;
     };
     let shown = site.path("disk").display().to_string();
-    std::fs::write(disk.0.join("filler"), vec![0; 4096]).expect("it has this much room");
+    disk.fill();
     let init = || Server::run(&site, &["init", "-w", "disk", "--from", "shop.conf"]);
     init().assert_refused(&[
         &format!("`pronghorn.yaml` can't be written in {shown}: No space left on device"),
@@ -580,7 +589,19 @@ fn a_full_disk_and_one_that_is_read_only_are_told_as_that() {
         !disk.0.join("pronghorn.yaml").exists(),
         "half a file is none"
     );
+    site.write("pronghorn.yaml", "version: '3'\n");
+    let unit = ["service", "install", "--user", "nobody", "--into", "disk"];
+    for _ in 0..2 {
+        Server::run(&site, &unit).assert_refused(&[
+            "disk/pronghorn.service` can't be written: No space left on device",
+            "hint: `df -h disk` shows the disk",
+        ]);
+    }
     disk.make_read_only();
+    Server::run(&site, &unit).assert_refused(&[
+        "disk/pronghorn.service` can't be written: Read-only file system",
+        "hint: `findmnt -T disk` shows the mount",
+    ]);
     init().assert_refused(&[
         &format!("`pronghorn.yaml` can't be written in {shown}: Read-only file system"),
         &format!("hint: `findmnt -T {shown}` shows the mount"),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use pronghorn_launch::ask_php;
+use pronghorn_launch::{ask_php, extension_command};
 use pronghorn_process::{Spawner, which};
 use pronghorn_server::{Server, VERSION};
 
@@ -99,9 +99,12 @@ async fn php(server: &Server) -> Option<String> {
     let about = ask_php(&spawner, &path).await?;
     let has = about.has_extension || pronghorn_extension::find(&about.identity).is_some();
     let extension = if has {
-        "with the extension"
+        "with the extension".to_owned()
     } else {
-        "without the extension: `pronghorn extension install` builds it"
+        format!(
+            "without the extension: `{}` builds it",
+            extension_command(&path)
+        )
     };
     Some(format!(
         "{} (`{}`), {extension}",

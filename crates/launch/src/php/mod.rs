@@ -123,7 +123,7 @@ impl Php {
         let uses_it = self.scripts || self.offer_extension && program.uses_package();
         uses_it.then(|| LackingPhp {
             version: about.version.clone(),
-            install: install_command(&program.path),
+            install: extension_command(&program.path),
         })
     }
 
@@ -228,8 +228,9 @@ fn fpm_folder(ini_file: &Path) -> Option<PathBuf> {
     (folder.ends_with("cli") && beside.join("php.ini").is_file()).then_some(beside)
 }
 
-/// What builds the extension for this PHP. The one that a shell finds need not be named.
-fn install_command(php: &Path) -> String {
+/// The command that builds the extension for this PHP. The one that a shell finds need not be
+/// named.
+pub fn extension_command(php: &Path) -> String {
     let of_shell = pronghorn_process::which("php", std::env::var_os("PATH"), Path::new("/"));
     let real = |path: &Path| path.canonicalize().ok();
     if of_shell.is_some_and(|found| real(&found) == real(php)) {
