@@ -1,6 +1,6 @@
-//! Laravel Octane, unmodified, with this server as its RoadRunner; and packages that were made for
-//! it, in our own workers. `make compat-laravel DIR=…` runs it: DIR has a checkout of Octane and of
-//! what it needs, or is a Composer project with them.
+//! Laravel Octane, unmodified, with this server as its RoadRunner; packages that were made for it,
+//! in our own workers; and the worker of spiral/roadrunner-laravel. `make compat-laravel DIR=…`
+//! runs it: DIR has a checkout of Octane and of what it needs, or is a Composer project with them.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -242,6 +242,67 @@ Route::get('/kept', static function (): array {
             page.text()
         );
     }
+    let ended = server.stop();
+    assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
+}
+
+/// The package where Composer puts it, and what Composer would say of it.
+fn with_bridge(site: &Site, package: &std::path::Path) {
+    let to = site.path("vendor/spiral/roadrunner-laravel/bin");
+    std::fs::create_dir_all(&to).expect("the site is ours");
+    std::fs::create_dir_all(site.path("vendor/bin")).expect("the site is ours");
+    std::fs::copy(package.join("bin/rr-worker"), to.join("rr-worker")).expect("a checkout has it");
+    symlink(to.join("rr-worker"), site.path("vendor/bin/rr-worker")).expect("a link can be made");
+    let versions = "<?php\nnamespace Composer;\nif (!class_exists(InstalledVersions::class)) {\n    final class InstalledVersions\n    {\n        \
+                    public static function getPrettyVersion(string $name): ?string { return null; }\n    }\n}\n";
+    site.write("vendor/versions.php", versions);
+    let loads = site.read("vendor/autoload.php")
+        + "require_once 'Nyholm/Psr7/autoload.php';\nrequire_once __DIR__ . '/versions.php';\n";
+    site.write("vendor/autoload.php", &loads);
+    let provided = site.read("config/app.php").replace(
+        "Laravel\\Octane\\OctaneServiceProvider::class",
+        "Spiral\\RoadRunnerLaravel\\ServiceProvider::class",
+    );
+    site.write("config/app.php", &provided);
+}
+
+/// `rr-worker` over a socket, by the configuration of a tutorial.
+#[test]
+fn the_bridge_of_spiral_serves_laravel_over_a_socket() {
+    let package = packages().join("roadrunner-laravel");
+    if !package.is_dir() {
+        println!("left out: a checkout of spiral/roadrunner-laravel in DIR is for `rr-worker`");
+        return;
+    }
+    let site = site().file("run/.keep", "");
+    with_bridge(&site, &package);
+    let socket = format!("unix://{}", site.path("run/rr-rpc.sock").display());
+    let config = format!(
+        "server:\n  command: \"php ./vendor/bin/rr-worker start --relay-dsn {socket}\"\n  relay: \"{socket}\"\n\
+         http:\n  address: 127.0.0.1:0\n  middleware: [\"headers\", \"static\", \"gzip\"]\n  \
+         pool:\n    num_workers: 2\n    max_jobs: 64\n    supervisor: {{exec_ttl: 60s}}\n  \
+         headers: {{response: {{X-Powered-By: RoadRunner}}}}\n  static: {{dir: public, forbid: [\".php\"]}}\n"
+    );
+    let server = Server::start_with(site.config(&config), &["serve", "-c", ".rr.yaml"]);
+    let first = server.get("/");
+    assert!(first.text().contains("your visit 1."), "{}", first.text());
+    assert_eq!(first.header("x-powered-by"), Some("RoadRunner"));
+    let cookie = first.all("set-cookie");
+    let cookies = cookie.iter().filter_map(|cookie| cookie.split(';').next());
+    let cookies = format!("Cookie: {}\r\n", cookies.collect::<Vec<_>>().join("; "));
+    let mut connection = server.connect();
+    connection.request("GET", "/", &cookies);
+    let again = connection.response().text();
+    assert!(again.contains("your visit 2."), "{again}");
+    // Each worker is replaced after 64 of them.
+    let mut workers = std::collections::BTreeSet::new();
+    for _ in 0..200 {
+        let reply = connection.get("/pid");
+        assert_eq!(reply.status, 200);
+        workers.insert(reply.text());
+        assert!(server.get("/").text().contains("your visit 1."));
+    }
+    assert!(workers.len() > 2, "{workers:?}");
     let ended = server.stop();
     assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
 }
