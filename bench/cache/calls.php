@@ -3,22 +3,28 @@
 // Calls one function of a storage in memory for some seconds, in one process or in several at once,
 // on one key. Says how many nanoseconds a call took, of each process.
 //
-// calls.php WHO WHAT PROCESSES SECONDS
+// calls.php WHO WHAT PROCESSES SECONDS [PORT OF REDIS]
 
 declare(strict_types=1);
 
 const PIECE = 2000;
 
-[, $who, $what, $processes, $seconds] = $argv;
+[, $who, $what, $processes, $seconds, $port] = $argv + [5 => '0'];
 $value = str_repeat('v', 100);
 $cache = $who === 'pronghorn' ? Pronghorn\Cache\SharedMemory::open('it') : null;
 if ($who === 'pronghorn' && $cache === null) {
     fwrite(STDERR, "the storage is not mapped\n");
     exit(1);
 }
+$redis = $who === 'redis' ? new Redis() : null;
+$redis?->connect('127.0.0.1', (int) $port);
 $key = 'bench:key';
-$set = static function (string $key, mixed $value) use ($cache): void {
-    $cache === null ? apcu_store($key, $value) : $cache->set($key, $value);
+$set = static function (string $key, mixed $value) use ($cache, $redis): void {
+    match (true) {
+        $cache !== null => $cache->set($key, $value),
+        $redis !== null => $redis->set($key, $value),
+        default => apcu_store($key, $value),
+    };
 };
 $set($key, $value);
 $set("$key:n", 0);
@@ -57,7 +63,23 @@ $piece = match ("$who $what") {
             apcu_inc($key);
         }
     },
-    'apcu nothing', 'pronghorn nothing' => static function () use ($key): void {
+    'redis get' => static function () use (&$redis, $key): void {
+        for ($i = 0; $i < PIECE; $i++) {
+            $found = $redis->get($key);
+        }
+    },
+    'redis set' => static function () use (&$redis, $key, $value): void {
+        for ($i = 0; $i < PIECE; $i++) {
+            $redis->set($key, $value);
+        }
+    },
+    'redis increment' => static function () use (&$redis, $key): void {
+        $key = "$key:n";
+        for ($i = 0; $i < PIECE; $i++) {
+            $redis->incr($key);
+        }
+    },
+    'pronghorn nothing' => static function () use ($key): void {
         for ($i = 0; $i < PIECE; $i++) {
             $found = $key;
         }
@@ -68,6 +90,11 @@ $pipes = [];
 for ($other = 1; $other < (int) $processes; $other++) {
     $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0);
     if (pcntl_fork() === 0) {
+        if ($redis !== null) {
+            // A connection of its own: that of the parent is the parent's.
+            $redis = new Redis();
+            $redis->connect('127.0.0.1', (int) $port);
+        }
         fwrite($pair[1], measure($piece, (float) $seconds) . "\n");
         exit(0);
     }

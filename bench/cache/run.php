@@ -7,7 +7,7 @@ declare(strict_types=1);
 
 const USAGE = <<<'TEXT'
     run.php --pronghorn BINARY --extension FILE
-        [--extensions LIST] what scripts/php-extensions has unpacked, for the rows of APCu
+        [--extensions LIST] what scripts/php-extensions has unpacked, for the rows of APCu and of Redis
         [--packages DIR]   RoadRunner's PHP packages, for the rows of RPC
         [--rr BINARY]      RoadRunner itself beside us, with these packages
         [--seconds 1] [--rounds 3] [--only PART,…]   memory, rpc, million, laravel
@@ -25,7 +25,8 @@ if (!isset($given['pronghorn'], $given['extension'])) {
 $bench = new Bench(
     realpath($given['pronghorn']) ?: wrong("there is no {$given['pronghorn']}"),
     realpath($given['extension']) ?: wrong("there is no {$given['extension']}"),
-    apcu($given['extensions'] ?? ''),
+    options_of('apcu', $given['extensions'] ?? ''),
+    options_of('redis', $given['extensions'] ?? ''),
     $given['packages'] ?? null,
     $given['rr'] ?? null,
     (float) ($given['seconds'] ?? 1),
@@ -49,15 +50,15 @@ function wrong(string $what): never
     exit(1);
 }
 
-/** The options by which PHP loads APCu; null: it is not there. */
-function apcu(string $list): ?string
+/** The options by which PHP loads an extension; null: it is not there. */
+function options_of(string $extension, string $list): ?string
 {
-    if (extension_loaded('apcu')) {
+    if (extension_loaded($extension)) {
         return '';
     }
     $text = $list === '' ? '' : (string) @file_get_contents($list);
 
-    return preg_match('/^apcu (.*)$/m', $text, $found) === 1 ? trim($found[1]) : null;
+    return preg_match("/^$extension (.*)\$/m", $text, $found) === 1 ? trim($found[1]) : null;
 }
 
 /** A process of a server; it ends with this object. */
@@ -132,6 +133,7 @@ final class Bench
         private readonly string $binary,
         private readonly string $extension,
         private readonly ?string $apcu,
+        private readonly ?string $phpredis,
         private readonly ?string $packages,
         private readonly ?string $rr,
         private readonly float $seconds,
@@ -153,6 +155,7 @@ final class Bench
         $server = $this->serve($this->config('64MB'));
         $storage = $server->storage();
         $this->apcu ?? $this->note('APCu is left out: scripts/php-extensions unpacks it, and --extensions names its list');
+        [$redis, $port] = $this->redis();
         foreach ([1, 2] as $processes) {
             foreach (['nothing', 'get', 'set', 'increment'] as $what) {
                 $measured = [];
@@ -167,6 +170,11 @@ final class Bench
                             "exec php $this->apcu -d apc.enable_cli=1 $script apcu $arguments",
                         );
                     }
+                    if ($redis !== null && $what !== 'nothing') {
+                        $measured['Redis by phpredis'][] = (float) $this->run(
+                            "exec php $this->phpredis $script redis $arguments $port",
+                        );
+                    }
                 }
                 $of = $processes === 1 ? 'one process' : "$processes processes, one key";
                 $name = $what === 'nothing' ? "an empty loop, $of" : "$what of 100 bytes, $of";
@@ -176,6 +184,20 @@ final class Bench
                 }
             }
         }
+    }
+
+    /** @return array{?Started, int} a Redis that keeps nothing on its disk, and its port */
+    private function redis(): array
+    {
+        if ($this->phpredis === null || trim((string) shell_exec('command -v redis-server')) === '') {
+            $this->note('Redis is left out: redis-server is not installed, or --extensions has no phpredis');
+
+            return [null, 0];
+        }
+        $port = self::port();
+        $call = ['redis-server', '--bind', '127.0.0.1', '--port', (string) $port, '--save', '', '--appendonly', 'no'];
+
+        return [$this->start($call, $port), $port];
     }
 
     /** RoadRunner's own package, over RPC. */
@@ -244,20 +266,20 @@ final class Bench
             $port = self::port();
             $servers[$driver] = [$this->site($driver, $port), $port];
         }
+        foreach ($servers as [$server, $port]) {
+            // Until both workers have booted, a round would measure that.
+            $this->visits($server, $port);
+            $this->load($server, $port, null);
+        }
         $clients = ['one session' => $this->cookie(), 'clients without cookies' => null];
         foreach ($clients as $client => $cookie) {
             $rates = $cpu = [];
             for ($round = 0; $round < $this->rounds; $round++) {
                 foreach ($servers as $driver => [$server, $port]) {
                     $before = $server->cpu(true);
-                    $header = $cookie === null ? '' : '-H ' . escapeshellarg("Cookie: $cookie");
-                    $seconds = max(1, (int) ceil($this->seconds));
-                    $said = $this->run("wrk -t1 -c10 -d{$seconds}s $header http://127.0.0.1:$port/");
-                    if (str_contains($said, 'Non-2xx') || preg_match('#(\d+) requests in.*Requests/sec:\s+([\d.]+)#s', $said, $found) !== 1) {
-                        wrong("Laravel does not answer:\n$said" . file_get_contents($server->log));
-                    }
-                    $rates[$driver][] = (float) $found[2];
-                    $cpu[$driver][] = ($server->cpu(true) - $before) * 1e6 / max(1, (int) $found[1]);
+                    [$requests, $rate] = $this->load($server, $port, $cookie);
+                    $rates[$driver][] = $rate;
+                    $cpu[$driver][] = ($server->cpu(true) - $before) * 1e6 / $requests;
                 }
             }
             foreach ($rates as $driver => $values) {
@@ -270,6 +292,34 @@ final class Bench
             $who = $driver === 'file' ? 'sessions in files' : 'sessions in a storage';
             $this->row('files of sessions afterwards', $who, [(float) $files], 'files');
         }
+    }
+
+    /** Whether the session of the cookie goes on from one request to the next one. */
+    private function visits(Started $server, int $port): void
+    {
+        $context = stream_context_create(['http' => ['header' => 'Cookie: ' . $this->cookie(), 'timeout' => 30]]);
+        $visits = [];
+        foreach ([1, 2, 3] as $_) {
+            $page = (string) @file_get_contents("http://127.0.0.1:$port/", false, $context);
+            if (preg_match('/Visit (\d+) of/', $page, $found) !== 1) {
+                wrong("Laravel does not answer:\n$page" . file_get_contents($server->log));
+            }
+            $visits[] = (int) $found[1];
+        }
+        $visits === [1, 2, 3] || wrong('the session does not go on: its visits are ' . implode(', ', $visits));
+    }
+
+    /** @return array{int, float} requests, at least one, and how many there were in a second */
+    private function load(Started $server, int $port, ?string $cookie): array
+    {
+        $header = $cookie === null ? '' : '-H ' . escapeshellarg("Cookie: $cookie");
+        $seconds = max(1, (int) ceil($this->seconds));
+        $said = $this->run("wrk -t1 -c10 -d{$seconds}s $header http://127.0.0.1:$port/");
+        $is_good = preg_match('#(\d+) requests in.*Requests/sec:\s+([\d.]+)#s', $said, $found) === 1
+            && (int) $found[1] > 0 && !str_contains($said, 'Non-2xx');
+        $is_good || wrong("Laravel does not answer:\n$said" . file_get_contents($server->log));
+
+        return [(int) $found[1], (float) $found[2]];
     }
 
     public function print(): void
