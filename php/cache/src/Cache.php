@@ -185,7 +185,7 @@ final class Cache implements CacheInterface
         $name = $this->name($key);
         // What is kept says until when it is fresh, so that a value of null is one as well.
         $kept = $this->kept($name);
-        $until = \microtime(true) + self::COMPUTING;
+        $since = \hrtime(true);
         while (!\is_array($kept) || \count($kept) !== 2 || $kept[1] <= \microtime(true)) {
             if ($this->store->add("$name\0computing", 1, self::COMPUTING)) {
                 return $this->compute($name, $ttl, $compute, $stale, $tags);
@@ -193,7 +193,7 @@ final class Cache implements CacheInterface
             if (\is_array($kept) && \count($kept) === 2) {
                 return $kept[0];
             }
-            if (\microtime(true) >= $until) {
+            if (\hrtime(true) - $since >= self::COMPUTING * 1e9) {
                 // Whoever holds the place takes longer than that: it is not waited for any more.
                 return $compute();
             }

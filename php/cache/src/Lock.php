@@ -42,9 +42,10 @@ final class Lock
      */
     public function acquire(float $wait = 0.0): bool
     {
-        $until = \microtime(true) + $wait;
+        // Not by the calendar's clock, which may be set meanwhile.
+        $since = \hrtime(true);
         while (!$this->try()) {
-            if (\microtime(true) >= $until) {
+            if (\hrtime(true) - $since >= $wait * 1e9) {
                 return false;
             }
             \usleep((int) (self::LOOK * 1e6)); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- it waits
