@@ -5,7 +5,7 @@
 //! Each entry has a sum, and is believed if that fits. What stands behind one that is broken is not
 //! read.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -81,6 +81,10 @@ impl Kept {
             .create(folder)?;
         let new = self.path.with_extension("new");
         let written = self.write_to(&new, cache, now, until);
+        if matches!(&written, Err(error) if error.kind() == ErrorKind::WouldBlock) {
+            // It is another server's, which goes on with it.
+            return written;
+        }
         let renamed = written.and_then(|entries| {
             std::fs::rename(&new, &self.path)?;
             Ok(entries)
@@ -94,8 +98,18 @@ impl Kept {
 
     fn write_to(&self, new: &Path, cache: &Cache, now: Moment, until: Instant) -> io::Result<u64> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = BufWriter::new(options.open(new)?);
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(new)?;
+        // Two servers with one state directory may stop at the same time.
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let why = "another server writes it, which has the same state directory";
+                return Err(io::Error::new(ErrorKind::WouldBlock, why));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => file.set_len(0)?,
+        }
+        let mut file = BufWriter::new(file);
         file.write_all(MAGIC)?;
         let name = self.storage.as_bytes();
         file.write_all(&u32::try_from(name.len()).unwrap_or(0).to_le_bytes())?;
@@ -358,6 +372,27 @@ mod tests {
         };
         std::fs::write(kept.path(), &whole).expect("written");
         assert!(other.read(&cache(), NOW).expect("read").is_broken);
+    }
+
+    /// As two servers do that have one state directory and stop at the same time.
+    #[test]
+    fn one_of_two_that_write_at_once_is_refused_and_harms_nothing() {
+        let kept = kept("two");
+        let folder = kept.path().parent().expect("it has one");
+        std::fs::create_dir_all(folder).expect("a folder");
+        let theirs = File::create(kept.path().with_extension("new")).expect("a file");
+        theirs.lock().expect("it is theirs");
+        let refused = kept.write(&filled(3), NOW, soon()).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        assert!(refused.to_string().contains("another server"), "{refused}");
+        let there = kept.path().with_extension("new").exists();
+        assert!(there, "it is left to whom it belongs");
+        drop(theirs);
+        // What a server that was killed has left is begun anew.
+        std::fs::write(kept.path().with_extension("new"), [7; 100_000]).expect("written");
+        assert_eq!(kept.write(&filled(3), NOW, soon()).expect("written"), 3);
+        let found = kept.read(&cache(), NOW).expect("read");
+        assert_eq!((found.entries, found.is_broken), (3, false));
     }
 
     #[test]
