@@ -1,7 +1,7 @@
 /* Made by crates/cache from its layout; a test compares. */
 
 #define CACHE_MAGIC 0x564b4850ull
-#define CACHE_VERSION 0x1ull
+#define CACHE_VERSION 0x2ull
 #define CACHE_HEAD 0x1000ull
 #define CACHE_AT_MAGIC 0x0ull
 #define CACHE_AT_VERSION 0x4ull
@@ -19,6 +19,9 @@
 #define CACHE_MISSES 0x8ull
 #define CACHE_WRITES 0x10ull
 #define CACHE_EVICTIONS 0x18ull
+#define CACHE_AT_SAMPLES 0x800ull
+#define CACHE_SAMPLES 0x100ull
+#define CACHE_SAMPLE_SHIFT 0x32ull
 #define CACHE_BUCKET 0x40ull
 #define CACHE_SLOTS 0x7ull
 #define CACHE_ROW 0x10ull
@@ -49,6 +52,8 @@
 #define CACHE_ENTRY 0x20ull
 #define CACHE_ENTRY_SUM 0x0ull
 #define CACHE_ENTRY_TOUCHED 0x4ull
+#define CACHE_TOUCHED 0x1ull
+#define CACHE_WRITTEN_SHIFT 0x1ull
 #define CACHE_ENTRY_KEY_LENGTH 0x8ull
 #define CACHE_ENTRY_VALUE_LENGTH 0xcull
 #define CACHE_ENTRY_ENDS 0x10ull

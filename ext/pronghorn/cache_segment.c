@@ -77,6 +77,14 @@ uint64_t cache_now(void)
 	return 1 + (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
+/* Seconds of the same clock, as of the kernel's last tick: no clock of the hardware is read. */
+static uint32_t seconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint32_t) now.tv_sec;
+}
+
 /* ---- The hash, as in crates/cache/src/hash.rs ---- */
 
 static inline uint64_t fold(uint64_t a, uint64_t b)
@@ -242,12 +250,24 @@ static inline _Atomic uint64_t *slot_of(const cache_segment *segment, uint64_t b
 	return word(segment, bucket + 8 * slot);
 }
 
-static void count(const cache_segment *segment, uint64_t what)
+/* How many there were before. */
+static uint64_t count(const cache_segment *segment, uint64_t what)
 {
 	_Atomic uint64_t *counter = word(segment, CACHE_AT_COUNTS + this_process() % CACHE_COUNT_LINES * CACHE_COUNT_LINE + what);
 	/* Two processes on one line may lose some; nobody is slowed. */
 	const uint64_t now = atomic_load_explicit(counter, memory_order_relaxed);
 	atomic_store_explicit(counter, now + 1, memory_order_relaxed);
+	return now;
+}
+
+/* Counts a read that has found the entry of a slot, and keeps the slot of one in 64: which one says
+ * a product that is spread evenly over all numbers. */
+static void count_hit(const cache_segment *segment, uint64_t slot)
+{
+	const uint64_t sample = count(segment, CACHE_HITS) * CACHE_FACTOR_A >> CACHE_SAMPLE_SHIFT;
+	if (sample < CACHE_SAMPLES) {
+		atomic_store_explicit(word(segment, CACHE_AT_SAMPLES + 8 * sample), slot, memory_order_relaxed);
+	}
 }
 
 /* Whether the block of an entry was not emptied since. */
@@ -400,10 +420,11 @@ bool cache_read(const cache_segment *segment, const void *key, size_t length, ca
 					return false;
 				}
 				_Atomic uint32_t *touched = half(segment, place(slot) + CACHE_ENTRY_TOUCHED);
-				if (atomic_load_explicit(touched, memory_order_relaxed) == 0) {
-					atomic_store_explicit(touched, 1, memory_order_relaxed);
+				const uint32_t before = atomic_load_explicit(touched, memory_order_relaxed);
+				if ((before & CACHE_TOUCHED) == 0) {
+					atomic_store_explicit(touched, before | CACHE_TOUCHED, memory_order_relaxed);
 				}
-				count(segment, CACHE_HITS);
+				count_hit(segment, slot);
 				give_head(into, &head);
 				return true;
 			}
@@ -534,7 +555,7 @@ static void look(const cache_segment *segment, uint64_t bucket, uint64_t hashed,
 			return;
 		}
 		const uint64_t at = place(slot);
-		const uint32_t touched = atomic_load_explicit(half(segment, (at + CACHE_ENTRY_TOUCHED) & ~UINT64_C(3)), memory_order_relaxed);
+		const uint32_t touched = atomic_load_explicit(half(segment, (at + CACHE_ENTRY_TOUCHED) & ~UINT64_C(3)), memory_order_relaxed) & CACHE_TOUCHED;
 		if (least == 0 || touched < least_touched) {
 			least = number;
 			least_touched = touched;
@@ -705,10 +726,11 @@ static void take_back(const cache_segment *segment, uint64_t at, uint64_t length
 	}
 }
 
-static void write_entry(const cache_segment *segment, uint64_t at, const raw_head *head, const void *key, const void *value)
+/* `written` is the second in which it was written first. */
+static void write_entry(const cache_segment *segment, uint64_t at, const raw_head *head, uint32_t written, const void *key, const void *value)
 {
 	unsigned char *to = segment->map + at;
-	const uint32_t first[2] = {sum_of(segment, head, key, value), 0};
+	const uint32_t first[2] = {sum_of(segment, head, key, value), written << CACHE_WRITTEN_SHIFT};
 	memcpy(to, first, sizeof first);
 	memcpy(to + SUMMED, head, sizeof *head);
 	CACHE_MARK(entry_half);
@@ -730,13 +752,13 @@ static uint64_t slot_with(const cache_segment *segment, uint64_t bucket, uint64_
 }
 
 /* Moves an entry into the block of this process, whose half is enough for it: so something is won. */
-static bool move(const cache_segment *segment, uint64_t bucket, uint64_t slot, const raw_head *head, const unsigned char *bytes)
+static bool move(const cache_segment *segment, uint64_t bucket, uint64_t slot, const raw_head *head, uint32_t written, const unsigned char *bytes)
 {
 	const uint64_t length = whole_length(head), at = fit(segment, length, segment->block_size / 2);
 	if (at == 0) {
 		return false;
 	}
-	write_entry(segment, at, head, bytes, bytes + head->key_length);
+	write_entry(segment, at, head, written, bytes, bytes + head->key_length);
 	for (unsigned tries = 0; tries < TRIES; tries++) {
 		uint64_t idle;
 		const uint64_t number = slot_with(segment, bucket, slot, &idle);
@@ -769,8 +791,9 @@ static void empty(const cache_segment *segment, uint64_t block, bool keeps_all)
 		if (slot_with(segment, bucket, slot, &idle) == 0 || is_over(head.ends)) {
 			continue;
 		}
-		const bool touched = atomic_load_explicit(half(segment, at + CACHE_ENTRY_TOUCHED), memory_order_relaxed) != 0;
-		if ((!keeps_all && !touched) || !move(segment, bucket, slot, &head, bytes)) {
+		const uint32_t used = atomic_load_explicit(half(segment, at + CACHE_ENTRY_TOUCHED), memory_order_relaxed);
+		const bool stays = keeps_all || (used & CACHE_TOUCHED) != 0;
+		if (!stays || !move(segment, bucket, slot, &head, used >> CACHE_WRITTEN_SHIFT, bytes)) {
 			count(segment, CACHE_EVICTIONS);
 		}
 	}
@@ -825,7 +848,7 @@ static uint64_t lay_down(const cache_segment *segment, uint64_t hashed, const ca
 	};
 	const uint64_t at = room(segment, whole_length(&head));
 	if (at != 0) {
-		write_entry(segment, at, &head, entry->key, entry->value);
+		write_entry(segment, at, &head, seconds(), entry->key, entry->value);
 	}
 	return at;
 }
@@ -872,7 +895,9 @@ static cache_outcome change(const cache_segment *segment, const void *key, size_
 		}
 		/* What is written again and again is in use as well. */
 		if (entry != NULL && there.is_there) {
-			atomic_store_explicit(half(segment, at + CACHE_ENTRY_TOUCHED), 1, memory_order_relaxed);
+			_Atomic uint32_t *touched = half(segment, at + CACHE_ENTRY_TOUCHED);
+			const uint32_t before = atomic_load_explicit(touched, memory_order_relaxed);
+			atomic_store_explicit(touched, before | CACHE_TOUCHED, memory_order_relaxed);
 		}
 		const uint64_t step = entry == NULL ? CACHE_REMOVE << CACHE_STEP_SHIFT : at / CACHE_UNIT | CACHE_PUT << CACHE_STEP_SHIFT;
 		if (announce(segment, bucket, idle, there.number, step)) {

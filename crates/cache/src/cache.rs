@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::entry::{Entry, NewEntry};
-use crate::layout::{HITS, INTEGER, MISSES};
+use crate::layout::INTEGER;
 use crate::memory::milliseconds;
-use crate::segment::{Figures, Refused, Segment, Step};
+use crate::segment::{Figures, Refused, Segment, Step, Survey};
 use crate::writer::Writer;
 
 /// A storage in shared memory. Threads of one process share its place to write.
@@ -70,10 +70,7 @@ impl Cache {
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
-        let found = self.segment.read(key);
-        self.segment
-            .count(if found.is_some() { HITS } else { MISSES });
-        found
+        self.segment.read(key)
     }
 
     /// # Errors
@@ -114,7 +111,7 @@ impl Cache {
     ///
     /// As [`set`](Self::set).
     pub fn expire(&self, key: &[u8], ends: u64) -> Result<Outcome, Refused> {
-        let Some(there) = self.segment.read(key) else {
+        let Some((_, there)) = self.segment.find(key) else {
             return Ok(Outcome::Differs);
         };
         let by = NewEntry {
@@ -180,10 +177,16 @@ impl Cache {
         self.segment.visit(visit);
     }
 
-    /// How many entries there are, those that are over and not removed yet among them. It looks at
-    /// the whole index, which is up to a quarter of the storage.
-    pub fn entries(&self) -> u64 {
-        self.segment.entries()
+    /// How many entries there are, and since when. It looks at the whole index, which is up to a
+    /// quarter of the storage, and at each entry.
+    pub fn survey(&self) -> Survey {
+        self.segment.survey()
+    }
+
+    /// The keys of about one read in 64, the last 256 of them at most: what is read most is there
+    /// most often.
+    pub fn read_lately(&self) -> Vec<Vec<u8>> {
+        self.segment.read_lately()
     }
 
     pub fn figures(&self) -> Figures {
@@ -196,6 +199,12 @@ impl Cache {
         let words = self.segment.memory.size() as u64 / 8;
         let at = usize::try_from(at % words).expect("inside") * 8;
         self.segment.memory.write(at, &word.to_le_bytes());
+    }
+
+    /// Makes an entry older.
+    #[cfg(test)]
+    pub(crate) fn backdate(&self, key: &[u8], seconds: u32) {
+        self.segment.backdate(key, seconds);
     }
 
     /// Writes the entry first, and puts it into its place if `may` says so of what is there.

@@ -2,7 +2,7 @@
 
 use crate::layout::{
     ENTRY, ENTRY_ENDS, ENTRY_HASH, ENTRY_KEY_LENGTH, ENTRY_KIND, ENTRY_SUM, ENTRY_TOUCHED,
-    ENTRY_VALUE_LENGTH,
+    ENTRY_VALUE_LENGTH, WRITTEN_SHIFT,
 };
 
 /// What the sum is over begins here.
@@ -84,10 +84,13 @@ impl NewEntry<'_> {
         ENTRY + self.key.len() + self.value.len()
     }
 
-    pub(crate) fn encode(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<u8> {
+    /// `written` is the second in which it was written first.
+    pub(crate) fn encode(&self, written: u32, hash: impl Fn(&[u8]) -> u64) -> Vec<u8> {
         let mut out = vec![0; ENTRY];
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let of_key = u32::try_from(hash(self.key) >> 32).expect("its upper half");
+        let written = written << WRITTEN_SHIFT;
+        put(&mut out, ENTRY_TOUCHED, &written.to_le_bytes());
         put(&mut out, ENTRY_KEY_LENGTH, &length(self.key).to_le_bytes());
         put(
             &mut out,

@@ -4,7 +4,7 @@
 /// The first four bytes: `PHKV`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"PHKV");
 /// Counts up with each change that an older end would get wrong.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The head; buckets follow, then the table of blocks, then the blocks.
 pub const HEAD: usize = 4096;
@@ -32,6 +32,12 @@ pub const HITS: usize = 0;
 pub const MISSES: usize = 8;
 pub const WRITES: usize = 16;
 pub const EVICTIONS: usize = 24;
+/// Slots of entries that were read. One read in 64 leaves its own, wherever the count of hits says:
+/// a product with [`FACTOR_A`] is spread so evenly that no rhythm of reads is favoured.
+pub const AT_SAMPLES: usize = 2048;
+pub const SAMPLES: usize = 256;
+/// What is left of the product are 14 bits.
+pub const SAMPLE_SHIFT: u32 = 50;
 
 /// A bucket is a line of eight words: one that says what is being changed, and seven slots.
 pub const BUCKET: usize = 64;
@@ -85,8 +91,11 @@ pub const CHANGE_SHIFT: u32 = 37;
 pub const ENTRY: usize = 32;
 /// A sum over all that follows [`ENTRY_TOUCHED`].
 pub const ENTRY_SUM: usize = 0;
-/// 1 once it was read: what makes room lets it live once more.
+/// Bit 0 is set once it was read: what makes room lets it live once more. The others are the second
+/// of `CLOCK_MONOTONIC` in which it was written.
 pub const ENTRY_TOUCHED: usize = 4;
+pub const TOUCHED: u32 = 1;
+pub const WRITTEN_SHIFT: u32 = 1;
 pub const ENTRY_KEY_LENGTH: usize = 8;
 pub const ENTRY_VALUE_LENGTH: usize = 12;
 /// Milliseconds of `CLOCK_MONOTONIC`; 0: it has no end.
@@ -125,10 +134,11 @@ pub fn c_header() -> String {
     }
     rows!(MAGIC VERSION HEAD AT_MAGIC AT_VERSION AT_SIZE AT_BUCKETS AT_BLOCKS AT_BLOCK_SIZE AT_SEED
         AT_FRESH AT_HAND AT_COUNTS COUNT_LINES COUNT_LINE HITS MISSES WRITES EVICTIONS
+        AT_SAMPLES SAMPLES SAMPLE_SHIFT
         BUCKET SLOTS ROW ROW_DEAD SMALLEST_BLOCK LARGEST_BLOCK
         FREE OPEN FULL CLEANING REFUSED KIND_BITS PID_SHIFT PID_BITS GENERATION_SHIFT GENERATION_BITS
         PLACE_BITS UNIT TAG_SHIFT IDLE PUT REMOVE STEP_SHIFT STEP_BITS SLOT_SHIFT SLOT_BITS CHANGE_SHIFT
-        ENTRY ENTRY_SUM ENTRY_TOUCHED ENTRY_KEY_LENGTH ENTRY_VALUE_LENGTH ENTRY_ENDS ENTRY_KIND ENTRY_HASH
+        ENTRY ENTRY_SUM ENTRY_TOUCHED TOUCHED WRITTEN_SHIFT ENTRY_KEY_LENGTH ENTRY_VALUE_LENGTH ENTRY_ENDS ENTRY_KIND ENTRY_HASH
         BYTES INTEGER FLOAT NULL FALSE TRUE SERIALIZED IGBINARY LONGEST_KEY FACTOR_A FACTOR_B);
     text
 }

@@ -21,7 +21,7 @@ mod writer;
 
 pub use cache::{Cache, Outcome};
 pub use entry::{Entry, NewEntry};
-pub use segment::{Figures, Refused};
+pub use segment::{Figures, Refused, Survey};
 
 #[cfg(test)]
 mod tests;

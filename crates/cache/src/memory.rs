@@ -130,6 +130,12 @@ pub(crate) fn milliseconds() -> u64 {
     1 + seconds * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
+/// Seconds of the same clock, as of the kernel's last tick: no clock of the hardware is read.
+pub(crate) fn seconds() -> u32 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    u32::try_from(now.tv_sec).unwrap_or(0)
+}
+
 /// Whether there is a process of that number.
 pub(crate) fn is_alive(process: u64) -> bool {
     let number = i32::try_from(process).ok().and_then(Pid::from_raw);

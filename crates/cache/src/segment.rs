@@ -9,18 +9,20 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
+use std::time::Duration;
 
 use crate::entry::{Entry, NewEntry};
 use crate::hash::hash;
 use crate::layout::{
-    AT_BLOCK_SIZE, AT_BLOCKS, AT_BUCKETS, AT_COUNTS, AT_FRESH, AT_MAGIC, AT_SEED, AT_SIZE,
-    AT_VERSION, BLOCKS, BUCKET, BYTES_PER_BUCKET, CHANGE_SHIFT, COUNT_LINE, COUNT_LINES, ENTRY,
-    ENTRY_HASH, ENTRY_KEY_LENGTH, ENTRY_TOUCHED, ENTRY_VALUE_LENGTH, EVICTIONS, GENERATION_BITS,
-    GENERATION_SHIFT, HEAD, HITS, IDLE, LARGEST_BLOCK, LONGEST_KEY, MAGIC, MISSES, PLACE_BITS, PUT,
-    REMOVE, ROW, ROW_DEAD, SLOT_BITS, SLOT_SHIFT, SLOTS, SMALLEST_BLOCK, STEP_BITS, STEP_SHIFT,
-    TAG_SHIFT, UNIT, VERSION, WRITES,
+    AT_BLOCK_SIZE, AT_BLOCKS, AT_BUCKETS, AT_COUNTS, AT_FRESH, AT_MAGIC, AT_SAMPLES, AT_SEED,
+    AT_SIZE, AT_VERSION, BLOCKS, BUCKET, BYTES_PER_BUCKET, CHANGE_SHIFT, COUNT_LINE, COUNT_LINES,
+    ENTRY, ENTRY_HASH, ENTRY_KEY_LENGTH, ENTRY_TOUCHED, ENTRY_VALUE_LENGTH, EVICTIONS, FACTOR_A,
+    GENERATION_BITS, GENERATION_SHIFT, HEAD, HITS, IDLE, LARGEST_BLOCK, LONGEST_KEY, MAGIC, MISSES,
+    PLACE_BITS, PUT, REMOVE, ROW, ROW_DEAD, SAMPLE_SHIFT, SAMPLES, SLOT_BITS, SLOT_SHIFT, SLOTS,
+    SMALLEST_BLOCK, STEP_BITS, STEP_SHIFT, TAG_SHIFT, TOUCHED, UNIT, VERSION, WRITES,
+    WRITTEN_SHIFT,
 };
-use crate::memory::{Memory, is_alive, milliseconds};
+use crate::memory::{Memory, is_alive, milliseconds, seconds};
 
 /// How often a step that others got ahead of is tried. Each time somebody got on, so that this many
 /// in a row mean a segment that was scribbled on.
@@ -181,16 +183,56 @@ impl Segment {
         hash(self.shape.seed, bytes)
     }
 
-    pub(crate) fn count(&self, what: usize) {
+    /// How many there were before.
+    pub(crate) fn count(&self, what: usize) -> u64 {
         let line = usize::try_from(self.process).unwrap_or(0) % COUNT_LINES;
         let counter = self.memory.word(AT_COUNTS + line * COUNT_LINE + what);
         // Two processes on one line may lose some; nobody is slowed.
-        counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+        let before = counter.load(Relaxed);
+        counter.store(before.wrapping_add(1), Relaxed);
+        before
+    }
+
+    /// Counts a read that has found the entry of a slot, and keeps the slot of one in 64.
+    fn count_hit(&self, word: u64) {
+        let sample = self.count(HITS).wrapping_mul(FACTOR_A) >> SAMPLE_SHIFT;
+        let sample = usize::try_from(sample).expect("14 bits");
+        if sample < SAMPLES {
+            self.memory
+                .word(AT_SAMPLES + 8 * sample)
+                .store(word, Relaxed);
+        }
+    }
+
+    /// The keys of the reads that left a sample, as far as their entries still lie there.
+    pub(crate) fn read_lately(&self) -> Vec<Vec<u8>> {
+        let samples =
+            (0..SAMPLES).map(|sample| self.memory.word(AT_SAMPLES + 8 * sample).load(Acquire));
+        samples.filter_map(|word| self.key_of(word)).collect()
+    }
+
+    /// The key alone of a slot's entry, whose value may be long.
+    fn key_of(&self, word: u64) -> Option<Vec<u8>> {
+        if !self.is_current(word) {
+            return None;
+        }
+        let at = place(word);
+        let room = self.room_at(at)?;
+        let length = self.memory.half(at + ENTRY_KEY_LENGTH).load(Relaxed) as usize;
+        if !(1..=LONGEST_KEY).contains(&length) || ENTRY + length > room {
+            return None;
+        }
+        let key = self.memory.copy(at + ENTRY, length);
+        fence(Acquire);
+        let is_its_own = self.hash(&key) >> TAG_SHIFT == word >> TAG_SHIFT;
+        (self.is_current(word) && is_its_own).then_some(key)
     }
 
     fn counted(&self, what: usize) -> u64 {
         let lines = (0..COUNT_LINES).map(|line| AT_COUNTS + line * COUNT_LINE + what);
-        lines.map(|at| self.memory.word(at).load(Relaxed)).sum()
+        let counts = lines.map(|at| self.memory.word(at).load(Relaxed));
+        // Any process may write any number there.
+        counts.fold(0, u64::wrapping_add)
     }
 
     pub(crate) fn figures(&self) -> Figures {
@@ -210,14 +252,22 @@ impl Segment {
         figures
     }
 
-    /// How many there are. It looks at the whole index.
-    pub(crate) fn entries(&self) -> u64 {
+    /// A look at the whole index.
+    pub(crate) fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        let now = seconds();
         let slots = (0..self.shape.buckets)
             .flat_map(|bucket| (1..=SLOTS as u64).map(move |slot| (bucket, slot)));
-        let is_there = |(bucket, slot): &(usize, u64)| {
-            self.is_current(self.slot(*bucket, *slot).load(Relaxed))
-        };
-        slots.filter(is_there).count() as u64
+        for (bucket, slot) in slots {
+            let word = self.slot(bucket, slot).load(Acquire);
+            if self.is_current(word) {
+                let used = self.memory.half(place(word) + ENTRY_TOUCHED).load(Relaxed);
+                let age = Duration::from_secs(now.saturating_sub(used >> WRITTEN_SHIFT).into());
+                survey.oldest = survey.oldest.max(Some(age));
+                survey.entries += 1;
+            }
+        }
+        survey
     }
 
     fn bucket_of(&self, hash: u64) -> usize {
@@ -252,27 +302,54 @@ impl Segment {
     /// The slot of an entry that lies at this place, as its own head has it.
     fn word_of(&self, at: usize) -> Option<u64> {
         let block = self.shape.block_of(at)?;
+        self.room_at(at)?;
         let of_block = generation(self.state(block).load(Acquire));
         let hash = u64::from(self.memory.half(at + ENTRY_HASH).load(Relaxed));
         Some((at / UNIT) as u64 | of_block << GENERATION_SHIFT | hash >> 20 << TAG_SHIFT)
     }
 
+    /// Bytes from here to the end of the block, where the head of an entry has room.
+    fn room_at(&self, at: usize) -> Option<usize> {
+        let block = self.shape.block_of(at)?;
+        let room = self.shape.block(block) + self.shape.block_size - at;
+        (at.is_multiple_of(UNIT) && room >= ENTRY).then_some(room)
+    }
+
     /// Bytes of an entry by its own head, where they are inside of its block.
     pub(crate) fn length_at(&self, at: usize) -> Option<usize> {
-        let block = self.shape.block_of(at)?;
-        let end = self.shape.block(block) + self.shape.block_size;
-        if !at.is_multiple_of(UNIT) || at + ENTRY > end {
-            return None;
-        }
+        let room = self.room_at(at)?;
         let key = self.memory.half(at + ENTRY_KEY_LENGTH).load(Relaxed) as usize;
         let value = self.memory.half(at + ENTRY_VALUE_LENGTH).load(Relaxed) as usize;
         let length = (ENTRY + key).checked_add(value)?;
-        let is_inside = (1..=LONGEST_KEY).contains(&key) && length <= end - at;
+        let is_inside = (1..=LONGEST_KEY).contains(&key) && length <= room;
         is_inside.then_some(length)
     }
 
-    /// The entry of a key, whole and checked. None: it is not there, or it is over.
+    /// The entry of a key, as somebody asks for it: it is marked as read, and counted.
     pub(crate) fn read(&self, key: &[u8]) -> Option<Entry> {
+        let Some((word, entry)) = self.find(key) else {
+            self.count(MISSES);
+            return None;
+        };
+        let touched = self.memory.half(place(word) + ENTRY_TOUCHED);
+        let before = touched.load(Relaxed);
+        if before & TOUCHED == 0 {
+            touched.store(before | TOUCHED, Relaxed);
+        }
+        self.count_hit(word);
+        Some(entry)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn backdate(&self, key: &[u8], by: u32) {
+        let (word, _) = self.find(key).expect("it is there");
+        let used = self.memory.half(place(word) + ENTRY_TOUCHED);
+        let written = (used.load(Relaxed) >> WRITTEN_SHIFT).saturating_sub(by);
+        used.store(written << WRITTEN_SHIFT, Relaxed);
+    }
+
+    /// The entry of a key, whole and checked, with its slot. None: it is not there, or it is over.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<(u64, Entry)> {
         let hash = self.hash(key);
         let bucket = self.bucket_of(hash);
         for _ in 0..TRIES {
@@ -284,13 +361,7 @@ impl Segment {
                 }
                 match self.entry(word).filter(|entry| entry.key() == key) {
                     Some(entry) if entry.is_over(milliseconds()) => return None,
-                    Some(entry) => {
-                        let touched = self.memory.half(place(word) + ENTRY_TOUCHED);
-                        if touched.load(Relaxed) == 0 {
-                            touched.store(1, Relaxed);
-                        }
-                        return Some(entry);
-                    }
+                    Some(entry) => return Some((word, entry)),
                     None => moved |= self.slot(bucket, slot).load(Acquire) != word,
                 }
             }
@@ -372,7 +443,8 @@ impl Segment {
                     found = Some((here, entry));
                 }
             } else {
-                let touched = self.memory.half(place(word) + ENTRY_TOUCHED).load(Relaxed);
+                let used = self.memory.half(place(word) + ENTRY_TOUCHED).load(Relaxed);
+                let touched = used & TOUCHED;
                 let is_less = least.is_none_or(|(of_least, _)| touched < of_least);
                 least = if is_less {
                     Some((touched, here))
@@ -411,11 +483,11 @@ impl Segment {
                 Step::Remove if found.is_none() => return Ok(outcome),
                 Step::Remove => REMOVE << STEP_SHIFT,
                 Step::Put(new) => {
-                    // What is written again and again is in use as well.
-                    let touched = u32::from(found.is_some());
-                    self.memory
-                        .half(place(new) + ENTRY_TOUCHED)
-                        .store(touched, Relaxed);
+                    if found.is_some() {
+                        // What is written again and again is in use as well.
+                        let touched = self.memory.half(place(new) + ENTRY_TOUCHED);
+                        touched.store(touched.load(Relaxed) | TOUCHED, Relaxed);
+                    }
                     new | PUT << STEP_SHIFT
                 }
             };
@@ -518,10 +590,20 @@ impl Segment {
         process != 0 && (process == self.process || is_alive(process))
     }
 
-    pub(crate) fn write(&self, at: usize, entry: &NewEntry<'_>) {
+    /// `written`: since when it is there, where it was written before.
+    pub(crate) fn write(&self, at: usize, entry: &NewEntry<'_>, written: Option<u32>) {
+        let written = written.unwrap_or_else(seconds);
         self.memory
-            .write(at, &entry.encode(|bytes| self.hash(bytes)));
+            .write(at, &entry.encode(written, |bytes| self.hash(bytes)));
     }
+}
+
+/// What a look at all entries finds, those that are over and not removed yet among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub entries: u64,
+    /// For how long the oldest of them has been there, in whole seconds.
+    pub oldest: Option<Duration>,
 }
 
 /// What is in a segment, and what was done with it.

@@ -1,4 +1,6 @@
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -6,7 +8,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::layout::{BYTES, INTEGER, c_header};
+use crate::layout::{
+    AT_SAMPLES, BUCKET, BYTES, HEAD, INTEGER, PUT, SAMPLES, SLOT_SHIFT, SMALLEST_BLOCK, STEP_SHIFT,
+    TAG_SHIFT, c_header,
+};
 use crate::{Cache, NewEntry, Outcome, Refused};
 
 const SIZE: usize = 16 << 20;
@@ -56,7 +61,7 @@ fn what_is_set_is_read_replaced_and_deleted() {
     let key = vec![255; 64 << 10];
     cache.set(&entry(&key, b"long")).unwrap();
     assert_eq!(value(&cache, &key).as_deref(), Some(&b"long"[..]));
-    assert_eq!(cache.entries(), 1);
+    assert_eq!(cache.survey().entries, 1);
 }
 
 #[test]
@@ -104,7 +109,7 @@ fn prefixes_are_cleared() {
         cache.set(&entry(key.as_bytes(), b"v")).unwrap();
     }
     assert_eq!(cache.clear(b"even:"), 500);
-    assert_eq!(cache.entries(), 500);
+    assert_eq!(cache.survey().entries, 500);
     assert_eq!(value(&cache, b"odd:1").as_deref(), Some(&b"v"[..]));
     let mut seen = 0;
     cache.visit(|entry| {
@@ -114,7 +119,7 @@ fn prefixes_are_cleared() {
     });
     assert_eq!(seen, 10);
     assert_eq!(cache.clear(b""), 500);
-    assert_eq!(cache.entries(), 0);
+    assert_eq!(cache.survey().entries, 0);
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_full_cache_keeps_what_is_read() {
     );
     let figures = cache.figures();
     assert!(figures.evictions > 10_000, "{figures:?}");
-    assert!(cache.entries() > 8_000, "{figures:?}");
+    assert!(cache.survey().entries > 8_000, "{figures:?}");
     assert!(figures.used <= SIZE as u64, "{figures:?}");
 }
 
@@ -221,8 +226,12 @@ fn scribbles_harm_nobody() {
             }
             if step % 20 == 0 {
                 cache.scribble(random.u64(..), random.u64(..));
+                // The head and what it counts are small, and would be met seldom.
+                cache.scribble(random.u64(8..HEAD as u64 / 8), random.u64(..));
             }
         }
+        cache.survey();
+        cache.read_lately();
         cache.clear(b"");
         cache.figures();
     }
@@ -242,7 +251,7 @@ fn what_is_over_is_no_eviction() {
     cache.set(&NewEntry { ends: 0, ..entry }).expect("kept");
     assert!(cache.get(b"a").is_some());
     assert_eq!(cache.figures().evictions, 0);
-    assert_eq!(cache.entries(), 1);
+    assert_eq!(cache.survey().entries, 1);
 }
 
 /// What a step does to a key, by one of three handles of one storage.
@@ -461,4 +470,108 @@ fn many_that_come_and_go_cost_no_entry() {
         assert_eq!(kept.as_deref(), Some(&b"kept"[..]), "{number}");
     }
     assert_eq!(first.figures().evictions, 0);
+}
+
+#[test]
+fn what_is_read_most_is_sampled_most() {
+    let cache = cache();
+    for key in ["often", "seldom", "never"] {
+        cache.set(&entry(key.as_bytes(), b"1")).unwrap();
+    }
+    // A rhythm of 64 reads would always meet the same one, if each 64th was taken.
+    for number in 0..64_000 {
+        let key: &[u8] = if number % 64 < 8 { b"seldom" } else { b"often" };
+        cache.get(key).expect("it is there");
+    }
+    let lately = cache.read_lately();
+    assert_eq!(lately.len(), 256);
+    let seldom = lately.iter().filter(|key| **key == b"seldom").count();
+    assert!((16..=48).contains(&seldom), "an eighth of 256: {seldom}");
+    assert!(lately.iter().all(|key| key != b"never"));
+
+    // What was removed may be told until its place is taken by others.
+    cache.clear(b"");
+    for number in 0..400_u32 {
+        cache
+            .set(&entry(&number.to_le_bytes(), &[1; 100_000]))
+            .unwrap();
+    }
+    let lately = cache.read_lately();
+    assert!(lately.is_empty(), "{} of them", lately.len());
+}
+
+#[test]
+fn samples_that_were_scribbled_on_tell_no_key() {
+    let cache = Cache::new(1 << 20, 7).unwrap();
+    cache.set(&entry(b"a", b"1")).unwrap();
+    cache.get(b"a").expect("it is there");
+    assert_eq!(cache.read_lately(), [b"a"]);
+    let mut random = fastrand::Rng::with_seed(4);
+    for _ in 0..20_000 {
+        let sample = (AT_SAMPLES / 8 + random.usize(..SAMPLES)) as u64;
+        let place = random.u64(..1 << 17);
+        cache.scribble(sample, random.u64(..1 << 12) << TAG_SHIFT | place);
+        assert!(cache.read_lately().iter().all(|key| key == b"a"));
+    }
+}
+
+#[test]
+fn an_entry_is_as_old_as_its_last_writing_also_where_it_was_moved() {
+    let cache = Cache::new(1 << 20, 7).unwrap();
+    assert_eq!(cache.survey(), crate::Survey::default());
+    cache.set(&entry(b"old", b"kept")).unwrap();
+    let oldest = || cache.survey().oldest.expect("there is one");
+    assert!(oldest() < Duration::from_secs(60));
+    let long = Duration::from_secs(100);
+    cache.backdate(b"old", 100);
+    assert!(oldest() >= long, "{:?}", oldest());
+    for number in 0..20_000_u32 {
+        cache.set(&entry(&number.to_le_bytes(), &[1; 300])).unwrap();
+        cache.get(b"old").expect("it is read again and again");
+    }
+    assert!(cache.figures().evictions > 10_000, "it was moved");
+    assert!(oldest() >= long, "{:?}", oldest());
+    cache.set(&entry(b"old", b"new")).unwrap();
+    assert!(oldest() < long, "{:?}", oldest());
+}
+
+/// An announcement that names the last bytes of the segment.
+#[test]
+fn a_place_without_room_for_an_entry_is_none() {
+    let cache = Cache::new(1 << 20, 7).unwrap();
+    let size = cache.figures().size;
+    for bucket in 0..4096 {
+        let word = PUT << STEP_SHIFT | 1 << SLOT_SHIFT | (size / 8 - 1);
+        cache.scribble((HEAD as u64 + bucket * BUCKET as u64) / 8, word);
+    }
+    for key in 0..1000_u32 {
+        cache.set(&entry(&key.to_le_bytes(), b"v")).unwrap();
+        assert!(cache.get(&key.to_le_bytes()).is_some(), "{key}");
+    }
+}
+
+/// The kernel has memory for the index and two blocks: as the file is too short, it refuses the
+/// pages behind, as a machine does that has none.
+#[test]
+fn memory_that_the_kernel_refuses_is_no_death() {
+    let first = Cache::new(1 << 20, 7).unwrap();
+    let mut index = vec![0; usize::try_from(first.figures().used).unwrap()];
+    let memory = File::from(first.file().try_clone_to_owned().unwrap());
+    memory.read_exact_at(&mut index, 0).unwrap();
+    let path = std::env::temp_dir().join(format!("pronghorn-refused-{}", std::process::id()));
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true);
+    let file = file.open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.write_all_at(&index, 0).unwrap();
+    file.set_len(first.figures().size).unwrap();
+    let cache = Cache::map(file.try_clone().unwrap().into()).unwrap();
+    let cache = cache.expect("this release");
+    let room = 2 * SMALLEST_BLOCK as u64;
+    file.set_len(index.len() as u64 + room).unwrap();
+    for number in 0..3000_u32 {
+        cache.set(&entry(&number.to_le_bytes(), &[1; 300])).unwrap();
+        let found = value(&cache, &number.to_le_bytes());
+        assert_eq!(found, Some(vec![1; 300]), "{number}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::entry::{Entry, NewEntry};
 use crate::layout::{
     AT_FRESH, AT_HAND, CLEANING, ENTRY, ENTRY_TOUCHED, EVICTIONS, FREE, FULL, GENERATION_BITS,
-    GENERATION_SHIFT, KIND_BITS, OPEN, PID_SHIFT, REFUSED, UNIT,
+    GENERATION_SHIFT, KIND_BITS, OPEN, PID_SHIFT, REFUSED, TOUCHED, UNIT, WRITTEN_SHIFT,
 };
 use crate::memory::milliseconds;
 use crate::segment::{Refused, Segment, generation};
@@ -40,7 +40,7 @@ impl Writer {
     /// Writes an entry where nobody reads it yet. Its place, as buckets have it.
     pub(crate) fn put(&mut self, on: &Segment, entry: &NewEntry<'_>) -> Result<u64, Refused> {
         let at = self.room(on, entry.len())?;
-        on.write(at, entry);
+        on.write(at, entry, None);
         Ok((at / UNIT) as u64)
     }
 
@@ -114,9 +114,10 @@ impl Writer {
             let entry = Entry::new(on.memory.copy(at, length));
             let hash = on.hash(entry.key()) >> 52;
             let word = (at / UNIT) as u64 | of_block << GENERATION_SHIFT | hash << 52;
-            let touched = on.memory.half(at + ENTRY_TOUCHED).load(Relaxed) != 0;
+            let used = on.memory.half(at + ENTRY_TOUCHED).load(Relaxed);
             if on.is_needed(entry.key(), word) && !entry.is_over(now) {
-                let moved = (keeps_all || touched) && self.moves(on, &entry, word);
+                let moved = (keeps_all || used & TOUCHED != 0)
+                    && self.moves(on, &entry, word, used >> WRITTEN_SHIFT);
                 lost += u32::from(!moved);
             }
             at += length.next_multiple_of(UNIT);
@@ -137,7 +138,7 @@ impl Writer {
     }
 
     /// At most half of a block is moved, so that something is won.
-    fn moves(&mut self, on: &Segment, entry: &Entry, word: u64) -> bool {
+    fn moves(&mut self, on: &Segment, entry: &Entry, word: u64, written: u32) -> bool {
         let new = NewEntry {
             key: entry.key(),
             value: entry.value(),
@@ -152,7 +153,7 @@ impl Writer {
         let Some(at) = self.fit(on, length) else {
             return false;
         };
-        on.write(at, &new);
+        on.write(at, &new, Some(written));
         on.replace(entry.key(), word, (at / UNIT) as u64)
     }
 }

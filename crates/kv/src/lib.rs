@@ -6,7 +6,8 @@
 //! - `storages`: which there are, and what holds for all of them.
 //! - `methods` and `messages`: RPC. What each method does: `docs/reference/rpc.md`.
 //! - `metrics`: what is counted. `limits`: whether the machine has the memory.
-//! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory.
+//! - `shared`: `cache.Get` and its companions, for PHP that has not mapped a storage in memory, and
+//!   what `pronghorn cache` shows. `hottest`: which keys are read most.
 //! - `sessions`: `session.Open` and its companions, for PHP's save handler.
 //! - `watch`: whether servers of their own answer.
 //! - `persist`: what a storage in memory leaves for the next start.
@@ -17,6 +18,7 @@
 
 mod driver;
 mod embedded;
+mod hottest;
 mod limits;
 mod memcached;
 mod memory;

@@ -9,6 +9,7 @@ use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
 use serde::{Deserialize, Serialize};
 
 use crate::driver::Driver;
+use crate::hottest::{Hot, hottest};
 use crate::messages::LONGEST_KEY;
 use crate::storages::Storages;
 
@@ -77,6 +78,12 @@ struct InMemory {
     misses: u64,
     writes: u64,
     evictions: u64,
+    /// Seconds since the oldest entry was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest: Option<u64>,
+    /// Of so many reads that were sampled, the prefixes that had most.
+    sampled: usize,
+    hottest: Vec<Hot>,
 }
 
 impl Outcome for Listed {}
@@ -86,7 +93,7 @@ impl Outcome for Response {}
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
     let methods = methods.service("cache", storages.clone());
     methods.add("Storages", async |storages: Storages, _: Request| {
-        // The count of entries is a look at all of an index.
+        // That is a look at all entries.
         let listed = tokio::task::spawn_blocking(move || list(&storages)).await;
         listed.map_err(|_| failed("the server is stopping"))
     });
@@ -142,14 +149,19 @@ fn list(storages: &Storages) -> Listed {
         wrong: driver.health().err(),
         memory: driver.shared().map(|cache| {
             let figures = cache.figures();
+            let survey = cache.survey();
+            let lately = cache.read_lately();
             InMemory {
-                entries: cache.entries(),
+                entries: survey.entries,
                 used: figures.used,
                 size: figures.size,
                 hits: figures.hits,
                 misses: figures.misses,
                 writes: figures.writes,
                 evictions: figures.evictions,
+                oldest: survey.oldest.map(|age| age.as_secs()),
+                sampled: lately.len(),
+                hottest: hottest(&lately),
             }
         }),
     };

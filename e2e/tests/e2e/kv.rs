@@ -234,7 +234,17 @@ fn the_command_line_shows_storages_and_acts_on_entries() {
     }
     let shown = server.steer(&["cache"]);
     shown.assert_said(&[
-        "STORAGE", "fast", "memory", "3", "kept", "embedded", "ready",
+        "STORAGE",
+        "fast",
+        "memory",
+        "3",
+        "kept",
+        "embedded",
+        "ready",
+        "OLDEST",
+        "HOTTEST PREFIX",
+        "a:",
+        "100 %",
     ]);
     let json = server.steer(&["cache", "--json"]);
     json.assert_said(&[
@@ -242,6 +252,10 @@ fn the_command_line_shows_storages_and_acts_on_entries() {
         "\"hits\": 1",
         "\"misses\": 1",
         "\"writes\": 3",
+        "\"oldest\": ",
+        "\"sampled\": 1",
+        "\"prefix\": \"a:\"",
+        "\"percent\": 100",
     ]);
 
     server.steer(&["cache", "clear", "fast", "--prefix", "a:"]);
@@ -282,6 +296,22 @@ fn a_server_that_gets_no_memory_says_for_which_storage() {
     let expected =
         "storage `large`: there is no memory for it; make `kv.large.config.max_size` smaller";
     assert!(said.contains(expected), "{said}");
+}
+
+#[test]
+fn check_warns_of_storages_that_are_larger_than_the_machine() {
+    let mut config = String::from("version: '3'\nrpc: {listen: 'tcp://127.0.0.1:0'}\nkv:\n");
+    for number in 0..16 {
+        let storage = "{driver: memory, config: {max_size: 30000MB}}";
+        _ = writeln!(config, "  s{number}: {storage}"); // a string takes everything
+    }
+    let said = Server::run(&Site::new().config(&config), &["check"]).stdout;
+    let expected =
+        "has storages in memory of 480000MB together, and this machine or its container allows ";
+    assert!(said.contains(expected), "{said}");
+    let few = "version: '3'\nrpc: {listen: 'tcp://127.0.0.1:0'}\nkv: {s: {driver: memory}}\n";
+    let said = Server::run(&Site::new().config(few), &["check"]).stdout;
+    assert!(!said.contains("storages in memory of"), "{said}");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! `cache`: storages of keys and values.
 
 use std::io::{Write, stdout};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::{bytes, columns, line};
+use super::text::{bytes, columns, line, time};
 use super::{Task, over_rpc};
 use crate::arguments::{Cache, CacheCommand};
 use crate::exit::{Exit, say, say_json};
@@ -36,6 +37,18 @@ struct InMemory {
     misses: u64,
     writes: u64,
     evictions: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    oldest: Option<u64>,
+    #[serde(default)]
+    sampled: u64,
+    #[serde(default)]
+    hottest: Vec<Hot>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Hot {
+    prefix: String,
+    percent: u64,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +75,7 @@ pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> 
                 return say_json(&list);
             }
             say(&table(&list));
+            say(&prefixes(&list));
             return Ok(Exit::Done);
         }
         Some(CacheCommand::Get { storage, key }) => {
@@ -124,14 +138,36 @@ fn table(list: &List) -> String {
             "MISSES",
             "WRITES",
             "EVICTIONS",
+            "OLDEST",
             "STATE",
         ],
         &cells,
     )
 }
 
+/// Below the table, where reads were sampled: a prefix a line, the hottest of each storage first.
+fn prefixes(list: &List) -> String {
+    let mut rows = Vec::new();
+    for storage in &list.storages {
+        for hot in storage.memory.iter().flat_map(|memory| &memory.hottest) {
+            let prefix = match &*hot.prefix {
+                "" => "(others)".to_owned(),
+                prefix => line(prefix),
+            };
+            rows.push([line(&storage.storage), prefix, format!("{} %", hot.percent)]);
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\n{}",
+        columns(["STORAGE", "HOTTEST PREFIX", "READS"], &rows)
+    )
+}
+
 impl Storage {
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 10] {
         let of = |read: &dyn Fn(&InMemory) -> String| {
             let shown = self.memory.as_ref().map(read);
             shown.unwrap_or_else(|| "-".to_owned())
@@ -149,6 +185,10 @@ impl Storage {
             of(&|it| it.misses.to_string()),
             of(&|it| it.writes.to_string()),
             of(&|it| it.evictions.to_string()),
+            of(&|it| {
+                let age = it.oldest.map(|age| time(Duration::from_secs(age)));
+                age.unwrap_or_else(|| "-".to_owned())
+            }),
             state,
         ]
     }
