@@ -10,9 +10,14 @@ use std::process::Child;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_cache::Cache;
-use pronghorn_cache::layout::{AT_VERSION, FLOAT, INTEGER, NULL, SERIALIZED, TRUE, VERSION};
-use pronghorn_e2e::cache::{BUSY, compare_with_models, entry, is_sound, php, scribble};
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_cache::layout::{
+    AT_VERSION, BYTES, ENTRY, ENTRY_TOUCHED, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED,
+    SMALLEST_BLOCK, TRUE, VERSION, WRITTEN_SHIFT,
+};
+use pronghorn_e2e::cache::{
+    BUSY, POOLS, compare_with_models, entry, is_sound, kill_workers_at_random, php, scribble,
+};
+use pronghorn_testkit::{Server, Site, binary, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::killed::build_with_marks;
@@ -32,8 +37,12 @@ fn both_ends_read_what_the_other_one_writes() {
         &cache,
         "for ($i = 0; $i < 300; $i++) { $c->set(str_repeat('k', $i + 1), str_repeat(chr($i % 256), $i * 7)); }
          $c->set('int', -5); $c->set('float', 1.5); $c->set('null', null); $c->set('true', true);
-         $c->set('array', ['a' => [1]]); $c->set('ends', 1, 60.0);",
+         $c->set('array', ['a' => [1]]); $c->set('ends', 1, 60.0);
+         $c->set(str_repeat(implode(array_map(chr(...), range(0, 255))), 256), 'any');",
     );
+    let any: Vec<u8> = (0..=255).cycle().take(64 << 10).collect();
+    let found = cache.get(&any).expect("a key may have any bytes");
+    assert_eq!(found.value(), b"any");
     for i in 0..300_usize {
         let found = cache.get(&vec![b'k'; i + 1]).expect("it was set");
         let byte = u8::try_from(i % 256).expect("a byte");
@@ -140,6 +149,68 @@ fn what_can_not_be_kept_is_refused_and_harms_nothing() {
     assert_eq!(said(&cache, code), expected);
 }
 
+#[test]
+fn a_value_is_computed_once_by_all_processes() {
+    const PROCESSES: i64 = 5;
+    let cache = Cache::new(4 << 20, 19).expect("there is memory");
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let code = format!(
+        "require '{packages}'; require_once 'Psr/SimpleCache/autoload.php';
+         $cache = Pronghorn\\Cache\\Cache::open('it');
+         $c->increment('up');
+         while (!$c->get('go')) {{ usleep(100); }}
+         echo $cache->remember('menu', 60.0, function () use ($c) {{
+             usleep(50_000);
+             return $c->increment('computed') . ' by ' . getmypid();
+         }});"
+    );
+    let start = |_| php(&cache, &extension(), &code, "");
+    let all: Vec<Child> = (0..PROCESSES).map(start).collect();
+    wait_for("all of them", || {
+        (cache.increment(b"up", 0, 0) == Ok(Some(PROCESSES))).then_some(())
+    });
+    cache.set(&entry(b"go", b"1")).expect("kept");
+    let ended = all.into_iter().map(Child::wait_with_output);
+    let said = ended.map(|it| String::from_utf8(it.expect("it ends").stdout).expect("text"));
+    let said: Vec<String> = said.collect();
+    assert!(said[0].starts_with("1 by "), "{said:?}");
+    assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
+}
+
+/// Where `scripts/php-extensions` has unpacked it.
+fn igbinary() -> String {
+    let binary = binary();
+    let target = binary.ancestors().nth(2).expect("it lies in target/debug");
+    let list = target.join("tools/php-extensions/list");
+    let text = std::fs::read_to_string(&list).expect("`scripts/php-extensions` makes it");
+    let mut lines = text.lines();
+    let options = lines.find_map(|line| line.strip_prefix("igbinary "));
+    options.expect("it was unpacked").trim().to_owned()
+}
+
+#[test]
+fn arrays_are_igbinarys_where_it_is_loaded() {
+    let cache = Cache::new(1 << 20, 18).expect("there is memory");
+    let with_it = format!("{} {}", extension().display(), igbinary());
+    let said_with_it = |code: &str| {
+        let php = php(&cache, Path::new(&with_it), code, "").wait_with_output();
+        String::from_utf8(php.expect("it ends").stdout).expect("text")
+    };
+    let code = "$c->set('array', ['a' => [1, 2]]); $c->set('text', 'as it is');
+        try { $c->set('array', fn () => 1); } catch (Exception) { echo 'refused '; }
+        echo json_encode([$c->get('array'), $c->compareAndSwap('array', ['a' => [1, 2]], [3]), $c->get('array')]);";
+    assert_eq!(said_with_it(code), r#"refused [{"a":[1,2]},true,[3]]"#);
+    let kind = |key: &str| cache.get(key.as_bytes()).map(|it| it.kind());
+    assert_eq!([kind("array"), kind("text")], [Some(IGBINARY), Some(BYTES)]);
+    // Who has it not finds none of them, and is not harmed.
+    let code = "$c->set('plain', [7]); echo json_encode([$c->get('array', 'none'), $c->get('text'), $c->many(['array', 'text'])]);";
+    assert_eq!(
+        said(&cache, code),
+        r#"["none","as it is",{"text":"as it is"}]"#
+    );
+    assert_eq!(said_with_it("echo json_encode($c->get('plain'));"), "[7]");
+}
+
 /// Each leaves a block in which it has written little.
 #[test]
 fn processes_that_come_and_go_cost_no_entry() {
@@ -151,6 +222,85 @@ fn processes_that_come_and_go_cost_no_entry() {
         "for ($i = $n = 0; $i < 40; $i++) { $n += $c->get(\"key$i\") === $i ? 1 : 0; } echo $n;";
     assert_eq!(said(&cache, code), "40");
     assert_eq!(cache.figures().evictions, 0);
+}
+
+#[test]
+fn reads_of_php_are_sampled_and_its_entries_have_an_age() {
+    let cache = Cache::new(1 << 20, 16).expect("there is memory");
+    said(
+        &cache,
+        "foreach (['often', 'seldom'] as $key) { $c->set($key, $key); }
+         for ($i = 0; $i < 64000; $i++) { $c->get($i % 64 < 8 ? 'seldom' : 'often'); }",
+    );
+    let lately = cache.read_lately();
+    let seldom = lately.iter().filter(|key| **key == b"seldom").count();
+    assert_eq!(lately.len(), 256);
+    assert!((16..=48).contains(&seldom), "an eighth of 256: {seldom}");
+
+    let oldest = || cache.survey().oldest.expect("there are two");
+    assert!(oldest() < Duration::from_secs(60));
+    // Made older where it lies, it stays as old wherever PHP moves it.
+    let memory = File::from(cache.file().try_clone_to_owned().expect("a descriptor"));
+    let mut bytes = vec![0; usize::try_from(cache.figures().used).expect("1 MB")];
+    memory.read_exact_at(&mut bytes, 0).expect("all is there");
+    let mut places = bytes.windows(10);
+    let place = places.position(|it| it == b"oftenoften").expect("there");
+    let at = place - ENTRY + ENTRY_TOUCHED;
+    let used = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
+    let older = (used - (100 << WRITTEN_SHIFT)).to_le_bytes();
+    memory.write_all_at(&older, at as u64).expect("written");
+    let churn = "for ($i = 0; $i < 20000; $i++) { $c->set(\"k$i\", str_repeat('x', 300)); $c->get('often'); }
+        echo $c->get('often');";
+    assert_eq!(said(&cache, churn), "often");
+    assert!(cache.figures().evictions > 10_000, "it was moved");
+    assert!(oldest() >= Duration::from_secs(100), "{:?}", oldest());
+    said(&cache, "$c->set('often', 'new');");
+    assert!(oldest() < Duration::from_secs(100), "{:?}", oldest());
+}
+
+/// The file is shorter than the segment says: the kernel refuses the pages behind two blocks, as a
+/// machine without memory does.
+#[test]
+fn php_lives_with_memory_that_the_kernel_refuses() {
+    let memory = Cache::new(1 << 20, 17).expect("there is memory");
+    let mut index = vec![0; usize::try_from(memory.figures().used).expect("1 MB")];
+    let of_memory = memory.file().try_clone_to_owned().expect("a descriptor");
+    let read = File::from(of_memory).read_exact_at(&mut index, 0);
+    read.expect("the index is there");
+    let site = Site::new();
+    let mut options = File::options();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.open(site.path("segment")).expect("a file");
+    file.write_all_at(&index, 0).expect("written");
+    file.set_len(memory.figures().size).expect("as long");
+    let cache = Cache::map(file.try_clone().expect("a descriptor").into());
+    let cache = cache.expect("mapped").expect("this release");
+    // PHP maps it as long as it is, and then it loses its end.
+    let code = "file_put_contents('%s', '');
+        while (!file_exists('%s')) { usleep(1000); clearstatcache(); }
+        for ($i = $kept = 0; $i < 3000; $i++) {
+            $kept += $c->set(\"k$i\", str_repeat('x', 300)) && $c->get(\"k$i\") === str_repeat('x', 300) ? 1 : 0;
+        }
+        echo $kept;";
+    let (mapped, cut) = (site.path("mapped"), site.path("cut"));
+    let code = code.replacen("%s", &mapped.display().to_string(), 1);
+    let code = code.replacen("%s", &cut.display().to_string(), 1);
+    let process = php(&cache, &extension(), &code, "");
+    wait_for("PHP to map it", || mapped.exists().then_some(()));
+    let length = index.len() + 2 * SMALLEST_BLOCK;
+    file.set_len(length as u64).expect("cut");
+    std::fs::write(&cut, "").expect("written");
+    let ended = process.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "3000", "{ended:?}");
+}
+
+/// The long form is in `make soak`.
+#[test]
+fn workers_that_are_killed_at_work_lose_nothing_and_tear_nothing() {
+    for pool in POOLS {
+        let survived = kill_workers_at_random(pool, 4);
+        assert!(survived.sums > 100 && survived.visits > 100, "{survived:?}");
+    }
 }
 
 #[test]
@@ -222,8 +372,15 @@ fn workers_of_all_kinds_share_a_storage_with_rpc() {
     let php = format!("php: 'php -d extension={}'", extension().display());
     let classic = format!("mode: classic, root: public, {php}");
     let by_exec = format!("{classic}, spawn: exec");
-    for pool in ["transport: ring", "transport: relay", &classic, &by_exec] {
-        let server = Server::start(site(
+    let forked = "transport: ring, spawn: fork";
+    for pool in [
+        "transport: ring",
+        forked,
+        "transport: relay",
+        &classic,
+        &by_exec,
+    ] {
+        let mut server = Server::start(site(
             pool,
             "{fast: {driver: memory}, other: {driver: memory}}",
         ));
@@ -239,6 +396,8 @@ fn workers_of_all_kinds_share_a_storage_with_rpc() {
         assert_eq!(rpc.call("resetter.Reset", "\"http\""), "true");
         assert_eq!(server.get("/").text(), "7", "{pool}");
         drop(rpc);
+        server.upgrade();
+        assert_eq!(server.get("/").text(), "8", "{pool}: after an upgrade");
         server.stop();
     }
 }

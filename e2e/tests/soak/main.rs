@@ -32,8 +32,9 @@ const RELOADS: f64 = 200.0;
 const BUSY_RELOADS: f64 = 50.0;
 /// And kills in between.
 const JOBS: [f64; 2] = [200_000.0, 1_000.0];
-/// Steps of each of four processes that are compared with a model, kills, and words of scribbles.
-const CACHE: [f64; 3] = [1_000_000.0, 300.0, 200_000.0];
+/// Steps of each of four processes that are compared with a model, kills, words of scribbles, and
+/// kills of workers of each kind.
+const CACHE: [f64; 4] = [1_000_000.0, 300.0, 200_000.0, 200.0];
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
 /// Calls that scribble once, and those that do it so often.
@@ -333,8 +334,8 @@ fn jobs(scale: f64, report: &mut Report) {
 }
 
 fn cache(scale: f64, report: &mut Report) {
-    report.part("A storage in shared memory: a model, kills, scribbles");
-    let [steps, kills, words] = CACHE.map(|most| scaled(most, scale));
+    report.part("Storages in shared memory: a model, kills, scribbles, killed workers");
+    let [steps, kills, words, workers] = CACHE.map(|most| scaled(most, scale));
     let extension = pronghorn_e2e::ring::extension();
     pronghorn_e2e::cache::compare_with_models(&extension, 4, steps);
     report.figure("steps of each of four processes, as the model", steps);
@@ -343,6 +344,13 @@ fn cache(scale: f64, report: &mut Report) {
     let storages = 20;
     let words = pronghorn_e2e::cache::scribble(&extension, storages, words / storages);
     report.figure("words scribbled, and no process died", words);
+    for pool in pronghorn_e2e::cache::POOLS {
+        let survived = pronghorn_e2e::cache::kill_workers_at_random(pool, workers);
+        report.figure(&format!("workers killed, {pool}"), workers);
+        report.figure("requests meanwhile", survived.requests);
+        report.figure("increments, none lost or counted twice", survived.sums);
+        report.figure("visits of sessions, none lost", survived.visits);
+    }
 }
 
 fn valgrind(scale: f64, report: &mut Report) {

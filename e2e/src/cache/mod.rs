@@ -1,5 +1,8 @@
 //! A storage in shared memory that this process, in Rust, and PHP processes use at once: random
-//! steps compared with a model, kills, and scribbles. For tests of every length.
+//! steps compared with a model, kills, and scribbles; and workers of a server that are killed at
+//! work. For tests of every length.
+
+mod workers;
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -10,6 +13,8 @@ use std::process::{Child, Command, Stdio};
 use pronghorn_cache::layout::BYTES;
 use pronghorn_cache::{Cache, NewEntry, Outcome};
 use pronghorn_testkit::wait_for;
+
+pub use workers::{POOLS, Survived, kill_workers_at_random};
 
 /// Runs PHP with the storage as `$c`. `kill_at` is a mark of `cache_segment.h`, or nothing.
 ///
