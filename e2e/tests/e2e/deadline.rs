@@ -168,7 +168,7 @@ fn what_hears_of_nothing_is_killed() {
 }
 
 /// Each function of a save handler can wait for ever.
-const SESSION: &str = r#"<?php
+const SESSION: &str = r"<?php
     session_set_save_handler(new class extends SessionHandler {
         private function wait(string $at): void { while (($_GET['at'] ?? '') === $at) { usleep(1000); } }
         public function open(string $path, string $name): bool { $this->wait('open'); return parent::open($path, $name); }
@@ -179,7 +179,7 @@ const SESSION: &str = r#"<?php
     if (!session_start()) { return; }
     $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
     echo getmypid(), ' ', $_SESSION['n'];
-"#;
+";
 
 /// Servers of this front controller: in a worker that is kept, and as a script.
 fn with_sessions(script: &str) -> [Server; 2] {
