@@ -132,6 +132,7 @@ enum Compared {
     Cpu,
     /// From one reply to the next: who answers at a higher rate has less.
     TimePerReply,
+    P99,
 }
 
 /// A server, and another one beside it.
@@ -141,8 +142,8 @@ type Pair = (&'static str, &'static str);
 /// as a multiple of the other's.
 type Beside = (&'static str, Pair, &'static [Load], Compared, f64);
 
-const BESIDE: [Beside; 17] = {
-    use Compared::{Cpu, TimePerReply};
+const BESIDE: [Beside; 20] = {
+    use Compared::{Cpu, P99, TimePerReply};
 
     const CLASSIC: Pair = ("pronghorn-classic", "nginx-fpm-kept");
     const FASTCGI: Pair = ("pronghorn-fastcgi", "nginx-fpm-kept");
@@ -150,6 +151,9 @@ const BESIDE: [Beside; 17] = {
     const CACHED: Pair = ("pronghorn-files", "nginx-files-cached");
     const FILES: Pair = ("pronghorn-files", "nginx-files");
     const FPM: Pair = ("pronghorn", "nginx-fpm");
+    // What it costs at most is counted as instructions; these are as near as times can tell.
+    const METRICS: Pair = ("pronghorn-metrics", "pronghorn");
+    const TRACES: Pair = ("pronghorn-traces", "pronghorn-metrics");
     const EACH: &[Load] = &[];
     const BUSY: &[Load] = &[
         Load::Closed { connections: 10 },
@@ -182,6 +186,9 @@ const BESIDE: [Beside; 17] = {
         ("hello-h2c", FPM, EACH, Cpu, 1.0),
         ("gzip-file", FILES, EACH, Cpu, 1.0),
         ("gzip-json", FPM, EACH, Cpu, 1.0),
+        ("insight", METRICS, EACH, Cpu, 1.05),
+        ("insight", METRICS, BUSY, P99, 1.1),
+        ("insight", TRACES, EACH, Cpu, 1.05),
     ]
 };
 
@@ -236,6 +243,7 @@ pub(crate) fn goals(results: &Results, scenarios: &[Scenario]) -> Vec<Goal> {
             let (what, ratio) = match compared {
                 Compared::Cpu => ("CPU", row.cpu_us.median / beside.cpu_us.median),
                 Compared::TimePerReply => ("time per reply", per_second(beside) / per_second(row)),
+                Compared::P99 => ("p99", row.p99_us.median / beside.p99_us.median),
             };
             let what = format!("{scenario}, {server}, {load} connections: {what} ×");
             goals.push(Goal::new(what, other, limit.min(1.0), limit, ratio));

@@ -20,20 +20,72 @@ const REPLY: u8 = 0x81;
 const BUSY: u8 = 0x02;
 const FREE: u8 = 0x86;
 
-/// The two rows that say what supervision costs.
-pub(crate) const BARE: &str = "no-limits";
-pub(crate) const LIMITED: &str = "limits";
+/// One request in so many has a trace that is kept.
+const TRACED: u64 = 100;
+/// What such a request says: its caller has decided that the trace is kept, so that each run keeps
+/// as many.
+const TRACE_PARENT: &str =
+    "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+
+/// The rows that say what supervision costs, and what it costs to see where the time goes.
+const NATIVE: &str = "native";
+const BARE: &str = "no-limits";
+const LIMITED: &str = "limits";
+const MEASURED: &str = "metrics";
+const SAMPLED: &str = "traces";
+
+/// What a row takes beyond another one, from which it differs in one thing.
+pub(crate) struct Cost {
+    pub(crate) what: &'static str,
+    pub(crate) row: &'static str,
+    pub(crate) base: &'static str,
+    pub(crate) most: Most,
+}
+
+/// In percent.
+#[derive(Clone, Copy)]
+pub(crate) enum Most {
+    /// More fails the check.
+    Allowed(f64),
+    /// More is told.
+    Aimed(f64),
+}
+
+pub(crate) const COSTS: [Cost; 3] = [
+    Cost {
+        what: "with every limit set",
+        row: LIMITED,
+        base: BARE,
+        most: Most::Allowed(1.0),
+    },
+    Cost {
+        what: "the split, metrics and learned routes",
+        row: MEASURED,
+        base: NATIVE,
+        most: Most::Aimed(2.0),
+    },
+    Cost {
+        what: "traces, one in a hundred kept",
+        row: SAMPLED,
+        base: MEASURED,
+        most: Most::Aimed(1.0),
+    },
+];
 
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The pool's keys beside `num_workers: 1`.
     pool: &'static str,
+    /// Sections of the configuration beside those that all rows have.
+    sections: &'static str,
     /// The level of the records about requests.
     records: &'static str,
     codec: Codec,
     request: Request,
     /// Bytes of the reply's body.
     reply: usize,
+    /// Whether one request in a hundred says that its trace is kept.
+    is_traced: bool,
     /// Whether the worker has something left to do then, and says in a word of its own that it is
     /// free. That comes with the reply, as it does from one that had another call to go on with.
     defers: bool,
@@ -61,17 +113,19 @@ enum Steps {
 const PLAIN: Row = Row {
     name: "",
     pool: "",
+    sections: "",
     records: "error",
     codec: Codec::Native,
     request: Request::Get,
     reply: 12,
+    is_traced: false,
     defers: false,
     steps: Steps::Answered,
 };
 
-pub(crate) const ROWS: [Row; 11] = [
+pub(crate) const ROWS: [Row; 13] = [
     Row {
-        name: "native",
+        name: NATIVE,
         ..PLAIN
     },
     Row {
@@ -128,7 +182,29 @@ pub(crate) const ROWS: [Row; 11] = [
         pool: ", max_jobs: 1000000, supervisor: {exec_ttl: 10m, ttl: 10h, idle_ttl: 10h, max_worker_memory: 1000, watch_tick: 10m}",
         ..PLAIN
     },
+    Row {
+        name: MEASURED,
+        pool: SPLIT,
+        sections: METRICS,
+        ..PLAIN
+    },
+    Row {
+        name: SAMPLED,
+        pool: SPLIT,
+        sections: TRACES,
+        is_traced: true,
+        ..PLAIN
+    },
 ];
+
+/// Whoever is told of slow requests is told where their time went: it is known of each.
+const SPLIT: &str = ", slow: 10m";
+/// Nobody asks for them meanwhile.
+const METRICS: &str = "metrics: {address: '127.0.0.1:0'}\n";
+/// What is kept waits for more until the row is over: a batch of 512 spans is one request to a
+/// collector, and no part of one of a client.
+const TRACES: &str = "metrics: {address: '127.0.0.1:0'}\n\
+    otel: {insecure: true, sampling: {ratio: 0, slow: 10m}, batch: {wait: 300s}}\n";
 
 impl Row {
     /// Instructions per request.
@@ -146,6 +222,7 @@ impl Row {
             client: Client::connect(&mut server)?,
             other: Client::connect(&mut server)?,
             server,
+            steps: 0,
         };
         stage.begin()?;
         for _ in 0..WARM_UP {
@@ -166,10 +243,11 @@ impl Row {
             "version: '3'\n\
              server: {{command: {} 86400}}\n\
              http:\n  address: 127.0.0.1:0\n  threads: 1\n  pool: {{num_workers: 1{}}}\n\
-             logs: {{mode: production, channels: {{http: {{level: {}}}}}}}\n",
+             logs: {{mode: production, channels: {{http: {{level: {}}}}}}}\n{}",
             crate::server::COMMAND,
             self.pool,
-            self.records
+            self.records,
+            self.sections
         )
     }
 }
@@ -191,6 +269,8 @@ struct Stage<'a> {
     worker: Worker,
     client: Client,
     other: Client,
+    /// How many there were.
+    steps: u64,
 }
 
 impl Stage<'_> {
@@ -210,6 +290,7 @@ impl Stage<'_> {
 
     fn step(&mut self) -> Result<(), Error> {
         let request = self.request();
+        self.steps += 1;
         self.client.send(&mut self.server, &request)?;
         match self.row.steps {
             Steps::Answered => {
@@ -271,9 +352,11 @@ impl Stage<'_> {
     }
 
     fn request(&self) -> Vec<u8> {
+        let is_traced = self.row.is_traced && self.steps.is_multiple_of(TRACED);
+        let parent = if is_traced { TRACE_PARENT } else { "" };
         let head = |method: &str| {
             format!(
-                "{method} /articles/42?page=2 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: instructions\r\nAccept: */*\r\n"
+                "{method} /articles/42?page=2 HTTP/1.1\r\nHost: example.org\r\nUser-Agent: instructions\r\nAccept: */*\r\n{parent}"
             )
         };
         match self.row.request {

@@ -9,7 +9,7 @@ use super::apache::build;
 use super::{Adapter, Kind, Place};
 use crate::error::BenchError;
 use crate::program::Argv;
-use crate::site::{find, own_binary};
+use crate::site::{find, free_address, own_binary};
 
 /// Calls that wait by default; more are answered 503.
 const QUEUE: u32 = 1024;
@@ -21,63 +21,88 @@ pub(crate) struct Mode {
     worker: &'static [&'static str],
     /// Keys of the pool, besides the number of its workers.
     pool: fn() -> Value,
+    insight: Insight,
     packages: &'static str,
 }
 
-pub(crate) const MODES: [Mode; 9] = [
+/// What shows where the time of requests goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Insight {
+    /// Nothing is counted and nothing told.
+    Off,
+    /// The time of each request is split, metrics are counted, routes are learned.
+    Metrics,
+    /// Beside that each request has a trace, and one in a hundred is kept.
+    Traces,
+}
+
+/// What most modes are.
+const KEPT: Mode = Mode {
+    name: "",
+    worker: &["worker.php"],
+    pool: as_it_comes,
+    insight: Insight::Off,
+    packages: "php-cli",
+};
+
+pub(crate) const MODES: [Mode; 11] = [
     Mode {
         name: "pronghorn",
-        worker: &["worker.php"],
-        pool: as_it_comes,
-        packages: "php-cli",
+        ..KEPT
+    },
+    Mode {
+        name: "pronghorn-metrics",
+        insight: Insight::Metrics,
+        ..KEPT
+    },
+    Mode {
+        name: "pronghorn-traces",
+        insight: Insight::Traces,
+        ..KEPT
     },
     Mode {
         name: "pronghorn-relay",
-        worker: &["worker.php"],
         pool: over_pipes,
-        packages: "php-cli",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-jit",
-        worker: &["worker.php"],
         pool: with_jit,
-        packages: "php-cli",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-fork",
-        worker: &["worker.php"],
         pool: forked,
-        packages: "php-cli",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-pristine",
-        worker: &["worker.php"],
         pool: forked_for_one_call,
-        packages: "php-cli",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-psr7",
         worker: &["worker-psr7.php", "nyholm"],
-        pool: as_it_comes,
         packages: "php-cli php-nyholm-psr7",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-psr7-nyholm",
         worker: &["worker-psr7.php", "nyholm-requests"],
-        pool: as_it_comes,
         packages: "php-cli php-nyholm-psr7",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-psr7-guzzle",
         worker: &["worker-psr7.php", "guzzle"],
-        pool: as_it_comes,
         packages: "php-cli php-guzzlehttp-psr7",
+        ..KEPT
     },
     Mode {
         name: "pronghorn-roadrunner",
         worker: &[ROADRUNNER],
-        pool: as_it_comes,
         packages: "php-cli php-nyholm-psr7",
+        ..KEPT
     },
 ];
 
@@ -137,7 +162,45 @@ impl Adapter for Mode {
         ];
         command.extend(arguments.iter().map(OsString::from));
         let command: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
-        start(place, &json!({"command": command}), (self.pool)(), None)
+        let mut sections = json!({"server": {"command": command}});
+        let mut pool = (self.pool)();
+        let collector = self.insight.add(place, &mut sections, &mut pool)?;
+        let server = start(place, sections, pool, None)?;
+        Ok(collector.into_iter().chain(server).collect())
+    }
+}
+
+impl Insight {
+    /// Adds what switches it on; returns the collector that takes the traces.
+    fn add(
+        self,
+        place: &Place<'_>,
+        sections: &mut Value,
+        pool: &mut Value,
+    ) -> Result<Option<Argv>, BenchError> {
+        let port_for = || -> Result<String, BenchError> {
+            let address = free_address()?;
+            place.site.also_note(address);
+            Ok(address.to_string())
+        };
+        if self == Self::Off {
+            return Ok(None);
+        }
+        // Whoever is told of slow requests is told where their time went: it is known of each.
+        pool["slow"] = json!("10s");
+        sections["metrics"] = json!({"address": port_for()?});
+        if self == Self::Metrics {
+            return Ok(None);
+        }
+        let address = port_for()?;
+        sections["otel"] = json!({
+            "insecure": true,
+            "endpoint": address,
+            "sampling": {"ratio": 0.01, "slow": "10s"},
+        });
+        // To a client of OTLP a server that answers all with 200 is a collector.
+        let arguments = ["from-memory".into(), address.into(), "1".into()];
+        Ok(Some(Argv::new(own_binary(), arguments)))
     }
 }
 
@@ -203,16 +266,16 @@ impl Adapter for Root {
         };
         // Where the application writes, and other variables of the run: the others pass them on as
         // well.
-        start(place, &json!({}), pool, None)
+        start(place, json!({"server": {}}), pool, None)
     }
 }
 
 /// The programs that make up a server of ours with this pool.
 ///
-/// `files` come before it.
+/// `sections` stand beside those of HTTP and the logs; `files` come before the pool.
 fn start(
     place: &Place<'_>,
-    server: &Value,
+    mut sections: Value,
     mut pool: Value,
     files: Option<&Path>,
 ) -> Result<Vec<Argv>, BenchError> {
@@ -255,16 +318,13 @@ fn start(
         section["access_log"] = json!({"output": "stdout"});
     }
     // JSON is YAML. No record for each request: the others write none either.
-    let mut configuration = json!({
-        "version": "3",
-        "server": server,
-        "http": section,
-        "logs": {"channels": {"http": {"level": "warn"}}},
-    });
+    sections["version"] = json!("3");
+    sections["http"] = section;
+    sections["logs"] = json!({"channels": {"http": {"level": "warn"}}});
     if let Some(address) = place.metrics {
-        configuration["metrics"] = json!({"address": address.to_string()});
+        sections["metrics"] = json!({"address": address.to_string()});
     }
-    let file = place.write("pronghorn.yaml", &configuration.to_string())?;
+    let file = place.write("pronghorn.yaml", &sections.to_string())?;
     let arguments = ["serve".into(), "-c".into(), file.into()];
     Ok(vec![Argv::new(&site.pronghorn, arguments)])
 }
@@ -305,8 +365,8 @@ impl Adapter for Files {
         let script = place.script("worker.php")?;
         let command = json!([php.to_string_lossy(), "-c", place.php_ini(), script]);
         let folder = crate::pages::write(&place.folder)?;
-        let server = json!({"command": command});
-        start(place, &server, as_it_comes(), Some(&folder))
+        let sections = json!({"server": {"command": command}});
+        start(place, sections, as_it_comes(), Some(&folder))
     }
 }
 

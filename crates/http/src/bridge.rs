@@ -63,9 +63,9 @@ pub struct PoolHandler {
     pub server_timing: bool,
     /// Whether the access log does.
     pub shows_split: bool,
-    /// Of the pool.
-    pub metrics: Arc<PoolMetrics>,
     /// Of the pool, where somebody reads metrics.
+    pub metrics: Option<Arc<PoolMetrics>>,
+    /// The same.
     pub routes: Option<Arc<RouteNames>>,
     /// What takes longer is told of.
     pub slow: Option<Arc<SlowLog>>,
@@ -757,7 +757,9 @@ impl OnSent for HttpCall {
             slow,
             ..
         } = &*self.handler;
-        metrics.observe(sent, self.stamps.get());
+        if let Some(metrics) = metrics {
+            metrics.observe(sent, self.stamps.get());
+        }
         if self.is_timed {
             sent.split = self.split(sent.elapsed);
         }
@@ -774,7 +776,9 @@ impl OnSent for HttpCall {
         };
         if let Some(trace) = &self.request.trace {
             trace.answered_by(reached.pool, reached.route);
-            if let Some(exemplar) = trace.exemplar(sent) {
+            if let Some(metrics) = metrics
+                && let Some(exemplar) = trace.exemplar(sent)
+            {
                 metrics.exemplify(exemplar);
                 if let Some(route) = &route {
                     route.duration.exemplify(exemplar);

@@ -201,7 +201,7 @@ struct RouteContext {
     bodies: BodySettings,
     sites: Sites,
     local_redirects: Arc<LocalRedirects>,
-    /// By the names of pools.
+    /// By the names of pools; none where nobody reads metrics.
     metrics: HashMap<String, Arc<PoolMetrics>>,
 }
 
@@ -334,7 +334,7 @@ impl HttpService {
             handler,
             limits,
             resources.addresses.clone(),
-            Some(&resources.metrics),
+            resources.read_metrics(),
         );
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();
@@ -438,11 +438,11 @@ impl HttpResources {
             allow: settings.uploads.allow.clone(),
         };
         let pool_metrics = |(name, _): (&str, _)| {
-            let metrics = PoolMetrics::new(&self.metrics, name);
-            (name.to_owned(), Arc::new(metrics))
+            let metrics = PoolMetrics::new(self.read_metrics()?, name);
+            Some((name.to_owned(), Arc::new(metrics)))
         };
         let behind = RouteContext {
-            metrics: settings.running_pools().map(pool_metrics).collect(),
+            metrics: settings.running_pools().filter_map(pool_metrics).collect(),
             bodies,
             sites: self.sites(settings)?,
             local_redirects: Arc::default(),
@@ -505,14 +505,17 @@ impl HttpResources {
         Ok(sites)
     }
 
+    /// Where requests are counted, if somebody reads it: else that would be work for nothing.
+    fn read_metrics(&self) -> Option<&Registry> {
+        self.metrics.has_reader().then_some(&self.metrics)
+    }
+
     /// Those of a pool, if somebody reads metrics.
     fn route_names(&self, pool: &str) -> Option<Arc<RouteNames>> {
-        if !self.metrics.has_reader() {
-            return None;
-        }
+        let metrics = self.read_metrics()?.labelled("pool", pool);
         let mut known = lock(&self.route_names);
-        let metrics = || Arc::new(RouteNames::new(&self.metrics.labelled("pool", pool)));
-        Some(known.entry(pool.to_owned()).or_insert_with(metrics).clone())
+        let names = || Arc::new(RouteNames::new(&metrics));
+        Some(known.entry(pool.to_owned()).or_insert_with(names).clone())
     }
 
     fn behind(
@@ -568,7 +571,7 @@ impl HttpResources {
                 .access_log
                 .as_ref()
                 .is_some_and(AccessLogSettings::shows_split),
-            metrics: metrics[name].clone(),
+            metrics: metrics.get(name).cloned(),
             routes: self.route_names(name),
             slow: route
                 .terms
