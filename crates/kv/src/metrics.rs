@@ -25,12 +25,12 @@ fn add_one(registry: &Registry, driver: &Arc<dyn Driver>) {
                 .map_or(0.0, |cache| number(read(&cache.figures())))
         }
     };
-    registry.computed(
+    registry.present(
         "kv_bytes",
         "Memory that a storage has taken.",
         reads(|it| it.used),
     );
-    registry.computed(
+    registry.present(
         "kv_max_bytes",
         "Memory that a storage may take.",
         reads(|it| it.size),

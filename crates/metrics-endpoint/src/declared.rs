@@ -380,7 +380,7 @@ impl Declaration {
             let of_kind = match self.kind {
                 Kind::Histogram => label == "le",
                 Kind::Summary => label == "quantile",
-                Kind::Counter | Kind::Gauge => false,
+                Kind::Counter | Kind::Gauge | Kind::UpDownCounter => false,
             };
             if of_kind || self.labels[..at].contains(label) {
                 return Err(Refused::TakenLabel(label.clone()));
@@ -417,7 +417,7 @@ impl Declaration {
 
     fn zero(&self) -> Counting {
         let reading = match self.kind {
-            Kind::Counter | Kind::Gauge => Reading::Value(0.0),
+            Kind::Counter | Kind::Gauge | Kind::UpDownCounter => Reading::Value(0.0),
             Kind::Histogram => Reading::Histogram {
                 bounds: self.buckets.clone(),
                 counts: vec![0; self.buckets.len() + 1],
@@ -495,7 +495,7 @@ impl Change {
 /// What the names of its samples have behind that of the family.
 const fn suffixes(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Counter | Kind::Gauge => &[""],
+        Kind::Counter | Kind::Gauge | Kind::UpDownCounter => &[""],
         Kind::Histogram => &["", "_bucket", "_count", "_sum"],
         Kind::Summary => &["", "_count", "_sum"],
     }

@@ -8,7 +8,7 @@
 mod counted;
 mod counting;
 mod declared;
-mod process;
+mod go;
 mod recent;
 mod roadrunner;
 mod service;

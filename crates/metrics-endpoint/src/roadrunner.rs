@@ -95,7 +95,7 @@ mod tests {
         responses.observe(Duration::from_millis(2));
         for pool in ["a", "b"] {
             let pool = metrics.named("pool").labelled("pool", pool);
-            pool.computed("queue_calls", "Waiting.", || 2.0);
+            pool.present("queue_calls", "Waiting.", || 2.0);
             for reason in ["waited_too_long", "queue_full"] {
                 let refused = pool.labelled("reason", reason);
                 refused.counter("calls_refused_total", "Refused.").add(3);

@@ -12,14 +12,14 @@ use pronghorn_http::{
 use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
-use pronghorn_workers::Pools;
+use pronghorn_workers::{Pools, server_families, worker_families};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::declared::{Change, Collectors, Declaration, Declared};
-use crate::process;
+use crate::go;
 use crate::roadrunner;
 use crate::settings::MetricsSettings;
 use crate::text::Format;
@@ -126,9 +126,14 @@ impl Exposition {
         let mut families = self.own.families();
         families.extend(roadrunner::families(&families, self.started.elapsed()));
         if let Some(pools) = self.pools.get() {
-            families.extend(workers::families(pools, &self.health).await);
+            let workers = pools.worker_processes().await;
+            families.extend(worker_families(&workers));
+            for service in self.health.names() {
+                families.extend(workers::families(service, &workers));
+            }
         }
-        families.extend(process::families());
+        families.extend(server_families());
+        families.extend(go::families());
         families.extend(self.own.application_families());
         families
     }

@@ -177,7 +177,7 @@ impl Format {
 const fn type_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
+        Kind::Gauge | Kind::UpDownCounter => "gauge",
         Kind::Histogram => "histogram",
         Kind::Summary => "summary",
     }

@@ -1,87 +1,12 @@
-//! Workers as they are now: by state, with the memory that they hold.
+//! Workers as they are now, under RoadRunner's names, by service and process.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
-use pronghorn_plugin_api::Health;
-use pronghorn_pool::{SlotState, WorkerInfo};
-use pronghorn_process::Usage;
-use pronghorn_workers::Pools;
+use pronghorn_workers::WorkerProcess;
 
-/// RoadRunner's names of states, which are few.
-const STATES: [&str; 5] = ["inactive", "ready", "working", "stopping", "errored"];
-
-struct Worker {
-    owner: &'static str,
-    pool: String,
-    pid: u32,
-    state: &'static str,
-    memory: u64,
-}
-
-/// Under our names by pool, and under RoadRunner's by service and process.
-pub(crate) async fn families(pools: &Pools, health: &Health) -> Vec<ReadFamily> {
-    let mut workers = Vec::new();
-    for pool in pools.all() {
-        let (owner, name) = (pool.owner(), pool.name().to_owned());
-        let found = pool.inspect().await;
-        workers.extend(found.iter().map(|info| Worker::of(owner, &name, info)));
-    }
-    let mut families = by_pool(&workers);
-    for service in health.names() {
-        families.extend(of_service(service, &workers));
-    }
-    families
-}
-
-impl Worker {
-    fn of(owner: &'static str, pool: &str, info: &WorkerInfo) -> Self {
-        Self {
-            owner,
-            pool: pool.to_owned(),
-            pid: info.pid,
-            state: match info.state {
-                SlotState::Empty | SlotState::Booting => STATES[0],
-                SlotState::Ready => STATES[1],
-                SlotState::Busy => STATES[2],
-                SlotState::Draining | SlotState::Stopping => STATES[3],
-                SlotState::Failed => STATES[4],
-            },
-            // It may have ended meanwhile.
-            memory: Usage::of(info.pid).map_or(0, |usage| usage.memory),
-        }
-    }
-}
-
-fn by_pool(workers: &[Worker]) -> Vec<ReadFamily> {
-    let mut pools: BTreeMap<&str, Vec<&Worker>> = BTreeMap::new();
-    for worker in workers {
-        pools.entry(&worker.pool).or_default().push(worker);
-    }
-    let (mut states, mut memory) = (Vec::new(), Vec::new());
-    for (pool, workers) in pools {
-        for state in STATES {
-            let count = workers
-                .iter()
-                .filter(|worker| worker.state == state)
-                .count();
-            states.push(series(&[("pool", pool), ("state", state)], count as u64));
-        }
-        let bytes = workers.iter().map(|worker| worker.memory).sum();
-        memory.push(series(&[("pool", pool)], bytes));
-    }
-    vec![
-        gauge("pronghorn_pool_workers", "Workers by state.", states),
-        gauge(
-            "pronghorn_pool_workers_memory_bytes",
-            "Resident memory of all workers; shared pages count for each of them.",
-            memory,
-        ),
-    ]
-}
-
-fn of_service(service: &str, workers: &[Worker]) -> Vec<ReadFamily> {
+/// Those of one service.
+pub(crate) fn families(service: &str, workers: &[WorkerProcess]) -> Vec<ReadFamily> {
     let own: Vec<_> = workers
         .iter()
         .filter(|worker| worker.owner == service)
@@ -94,8 +19,8 @@ fn of_service(service: &str, workers: &[Worker]) -> Vec<ReadFamily> {
         let fits = own.iter().filter(|worker| states.contains(&worker.state));
         one(fits.count() as u64)
     };
-    let each = |with_state: bool, value: fn(&Worker) -> u64| {
-        let of_worker = |worker: &&Worker| {
+    let each = |with_state: bool, value: fn(&WorkerProcess) -> u64| {
+        let of_worker = |worker: &&WorkerProcess| {
             let pid = worker.pid.to_string();
             let mut labels = vec![("pid", &*pid)];
             if with_state {

@@ -47,7 +47,11 @@ struct Registered {
 pub enum Kind {
     /// Only grows.
     Counter,
+    /// Says something of this moment alone: two of them add up to nothing.
     Gauge,
+    /// Rises and falls, and the series of a family add up to what there is in all. To Prometheus it
+    /// is a gauge.
+    UpDownCounter,
     Histogram,
     /// Quantiles, which whoever counts has computed.
     Summary,
@@ -194,6 +198,18 @@ impl Registry {
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) {
         self.insert(name, help, Kind::Gauge, Source::Computed(Arc::new(value)));
+    }
+
+    /// A number of things that are there now, which is computed when it is read: of a family, the
+    /// series add up to something.
+    pub fn present(
+        &self,
+        name: &str,
+        help: &'static str,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let source = Source::Computed(Arc::new(value));
+        self.insert(name, help, Kind::UpDownCounter, source);
     }
 
     /// A counter that somebody else keeps, and that is looked up when it is read. Its name ends in

@@ -136,10 +136,10 @@ fn metric(family: &ReadFamily, period: Period) -> Metric {
         points.filter_map(|series| number(series, period)).collect()
     };
     let data = match family.kind {
-        MetricKind::Counter => Data::Sum(otlp::Sum {
+        MetricKind::Counter | MetricKind::UpDownCounter => Data::Sum(otlp::Sum {
             points: numbers(),
             temporality: cumulative,
-            is_monotonic: true,
+            is_monotonic: family.kind == MetricKind::Counter,
         }),
         MetricKind::Gauge => Data::Gauge(otlp::Gauge { points: numbers() }),
         MetricKind::Histogram => {
@@ -286,14 +286,15 @@ mod tests {
     fn counters_are_sums_and_durations_are_seconds() {
         let registry = Registry::default().labelled("pool", "api");
         registry.counter("calls_total", "Calls.").add(3);
-        registry.gauge("workers", "Workers.").set(-2);
+        registry.present("queue_calls", "Waiting calls.", || 4.0);
+        registry.gauge("temperature", "Degrees.").set(-2);
         let waits = registry.histogram("wait_seconds", "Waits.");
         waits.observe(Duration::from_micros(200));
         waits.observe(Duration::from_secs(1000));
         let period = Period { start: 1, now: 9 };
         let message = metrics(&Resource::default(), &registry.families(), period);
         let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
-        let [calls, wait, workers] = &metrics[..] else {
+        let [calls, queue, temperature, wait] = &metrics[..] else {
             panic!("{metrics:?}");
         };
         match &calls.data {
@@ -305,7 +306,15 @@ mod tests {
             }
             other => panic!("{other:?}"),
         }
-        match &workers.data {
+        match &queue.data {
+            Some(Data::Sum(sum)) => {
+                assert!(!sum.is_monotonic, "an UpDownCounter");
+                assert_eq!(sum.temporality(), Temporality::Cumulative);
+                assert_eq!(sum.points[0].value, Some(Number::Double(4.0)));
+            }
+            other => panic!("{other:?}"),
+        }
+        match &temperature.data {
             Some(Data::Gauge(gauge)) => {
                 assert_eq!(gauge.points[0].value, Some(Number::Double(-2.0)));
             }

@@ -18,5 +18,5 @@ mod messages;
 mod service;
 mod settings;
 
-pub use service::OtelService;
+pub use service::{Counting, OtelService};
 pub use settings::OtelSettings;

@@ -1,8 +1,10 @@
 //! The service: it switches traces on, and owns the task that delivers them.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{BoxFuture, Context, Reload, Running, Service, StartError, Stopped};
 use pronghorn_trace::{Recorder, Tracer};
 use tokio::task::JoinSet;
@@ -11,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::collector::Collector;
 use crate::encode;
-use crate::exporter::{Counters, Exporter, Output};
+use crate::exporter::{Counters, Exporter, Metrics, Output};
 use crate::settings::{OtelSettings, Target};
 
 /// The name of the service, in metrics.
@@ -25,12 +27,29 @@ const LAST_FLUSH: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct OtelService {
     pub settings: OtelSettings,
+    /// Who counts for applications.
+    pub counting: Counting,
 }
+
+/// Begins to count what applications count, as long as the tasks are there; where somebody has begun
+/// it already, that goes on.
+#[derive(Clone)]
+pub struct Counting(pub Arc<CountFor>);
+
+type CountFor = dyn Fn(&Registry) -> JoinSet<()> + Send + Sync;
 
 struct Exporting {
     recorder: Arc<Recorder>,
     task: JoinSet<()>,
     end: CancellationToken,
+    /// Where metrics are exported.
+    _counting: Option<JoinSet<()>>,
+}
+
+impl fmt::Debug for Counting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Counting")
+    }
 }
 
 impl Service for OtelService {
@@ -49,19 +68,27 @@ impl Service for OtelService {
         self: Box<Self>,
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
-        Box::pin(async move { Ok(Box::new(Exporting::start(self.settings, &context)?) as _) })
+        Box::pin(async move {
+            let Self { settings, counting } = *self;
+            Ok(Box::new(Exporting::start(settings, &counting, &context)?) as _)
+        })
     }
 }
 
 impl Exporting {
-    fn start(settings: OtelSettings, context: &Context) -> Result<Self, StartError> {
+    fn start(
+        settings: OtelSettings,
+        counting: &Counting,
+        context: &Context,
+    ) -> Result<Self, StartError> {
         let output = match settings.target {
             Target::Collector(settings) => Output::Sink(Collector::new(settings)?),
             Target::Lines(_) => Output::Lines,
         };
-        if settings.metrics.is_some() {
+        let counting = settings.metrics.map(|_| {
             context.metrics.announce_reader();
-        }
+            (counting.0)(&context.metrics)
+        });
         let metrics = context.metrics.named(OTEL);
         let tracer: &Tracer = &context.tracer;
         let traces = tracer.turn_on(&settings.sampling, settings.queue, &metrics);
@@ -75,9 +102,11 @@ impl Exporting {
             resource: encode::resource(attributes),
             traces,
             batch: settings.batch,
-            metrics: settings
-                .metrics
-                .map(|every| (every, context.metrics.clone())),
+            metrics: settings.metrics.map(|every| Metrics {
+                every,
+                registry: context.metrics.clone(),
+                pools: context.pools.clone(),
+            }),
             counters: Counters::new(&metrics),
             end: end.clone(),
         };
@@ -88,6 +117,7 @@ impl Exporting {
             recorder,
             task,
             end,
+            _counting: counting,
         })
     }
 }

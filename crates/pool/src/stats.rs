@@ -122,7 +122,7 @@ impl Stats {
             start: Instant::now(),
         });
         let (waiting, oldest) = (queue.clone(), queue.clone());
-        metrics.computed("queue_calls", "Calls that wait for a worker.", move || {
+        metrics.present("queue_calls", "Calls that wait for a worker.", move || {
             // `max_queue_size` is far below.
             u32::try_from(waiting.waiting()).map_or(f64::INFINITY, f64::from)
         });

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub struct Usage {
     /// Resident bytes, shared pages included.
     pub memory: u64,
+    /// Of these, pages of files and of shared memory. What a forked process has in common with its
+    /// parent, and neither has written, is not among them.
+    pub shared: u64,
     /// Processor time since its start, in the kernel and outside.
     pub cpu: Duration,
 }
@@ -15,11 +18,13 @@ pub struct Usage {
 impl Usage {
     /// None when there is no such process, or `/proc` can't be read.
     pub fn of(pid: u32) -> Option<Self> {
-        let pages = resident_pages(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)?;
+        let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
         let ticks = cpu_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
         let per_second = rustix::param::clock_ticks_per_second().max(1);
+        let bytes = |pages: u64| pages.saturating_mul(rustix::param::page_size() as u64);
         Some(Self {
-            memory: pages.saturating_mul(rustix::param::page_size() as u64),
+            memory: bytes(resident_pages(&statm)?),
+            shared: bytes(shared_pages(&statm)?),
             cpu: Duration::from_micros(ticks.saturating_mul(1_000_000) / per_second),
         })
     }
@@ -86,6 +91,11 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// The third one.
+fn shared_pages(statm: &str) -> Option<u64> {
+    statm.split_ascii_whitespace().nth(2)?.parse().ok()
+}
+
 /// utime and stime, fields 14 and 15 of stat; the name before them is in brackets and may hold
 /// anything.
 fn cpu_ticks(stat: &str) -> Option<u64> {
@@ -104,6 +114,8 @@ mod tests {
     fn this_process_takes_something() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.memory > 100_000, "{usage:?}");
+        let is_part = (1..usage.memory).contains(&usage.shared);
+        assert!(is_part, "its program and libraries are files: {usage:?}");
     }
 
     #[test]

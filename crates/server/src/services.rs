@@ -1,11 +1,14 @@
 //! The services that a server can have.
 
+use std::sync::Arc;
+
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_jobs::JobsService;
 use pronghorn_kv::KvService;
 use pronghorn_lock::Lock;
+use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, MetricsService};
-use pronghorn_otel::OtelService;
+use pronghorn_otel::{Counting, OtelService};
 use pronghorn_plugin_api::ServiceKind;
 use pronghorn_rpc::Rpc;
 
@@ -20,9 +23,13 @@ pub struct Services(Vec<ServiceKind>);
 impl Services {
     /// All that this release has. `around` stands between HTTP's middleware and its routes.
     pub fn new(around: Around) -> Self {
-        // Shown by both who show metrics.
+        // Shown by all who show metrics.
         let collectors = Collectors::default();
         let of_admin = collectors.clone();
+        let of_otel = collectors.clone();
+        let counting = Counting(Arc::new(move |metrics: &Registry| {
+            of_otel.count_for(metrics)
+        }));
         Self(vec![
             ServiceKind::optional(
                 "http",
@@ -63,7 +70,10 @@ impl Services {
             ServiceKind::optional(
                 "otel",
                 "Traces for OpenTelemetry. Without this section nothing is traced.",
-                |settings| OtelService { settings },
+                move |settings| OtelService {
+                    settings,
+                    counting: counting.clone(),
+                },
             ),
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),

@@ -13,6 +13,7 @@ mod io;
 mod launch;
 mod on_init;
 mod pools;
+mod processes;
 pub mod settings;
 mod start;
 mod user;
@@ -25,6 +26,7 @@ pub use pools::{
     DEFAULT_POOL, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized,
     Standing, StartedPools, Versions,
 };
+pub use processes::{WorkerProcess, server_families, worker_families};
 pub use settings::{OnInit, RelayAddress, ServerSettings};
 pub use start::Start;
 pub use user::{UserError, WorkerUser, WorkerUsers};

@@ -1,6 +1,7 @@
 //! Traces: what PHP is told of them, what a collector gets, and what a collector can't do to
 //! requests.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -328,6 +329,78 @@ fn methods_that_php_calls_and_files_are_parts_of_a_trace() {
     server.stop();
 }
 
+/// A metric as a collector gets it: its message, and the parts that a test looks at.
+#[derive(Debug)]
+struct Metric(Vec<u8>);
+
+impl Metric {
+    /// What its points lie in: 5 is a gauge, 7 a sum, 11 a summary.
+    fn data(&self, kind: u64) -> &[u8] {
+        of(&self.0, kind)
+            .first()
+            .copied()
+            .unwrap_or_else(|| panic!("it is no {kind}: {:?}", fields(&self.0)))
+    }
+
+    /// The points of a gauge or a sum: what stands in their attributes, and their values.
+    fn points(&self, kind: u64) -> Vec<(Vec<String>, f64)> {
+        let point = |point: &[u8]| {
+            let labels = of(point, 7).into_iter();
+            let values = labels.map(|label| of(of(label, 2)[0], 1)[0]);
+            let values = values.map(|value| String::from_utf8_lossy(value).into_owned());
+            let numbers = fields(point).into_iter();
+            let mut numbers = numbers.filter_map(|(number, bits, _)| match number {
+                4 => Some(f64::from_bits(bits)),
+                #[expect(clippy::cast_precision_loss, reason = "bytes and small counts")]
+                6 => Some(bits as f64),
+                _ => None,
+            });
+            (values.collect(), numbers.next().expect("a value"))
+        };
+        of(self.data(kind), 1).into_iter().map(point).collect()
+    }
+
+    /// The one point that there is.
+    fn value(&self, kind: u64) -> f64 {
+        let points = self.points(kind);
+        assert_eq!(points.len(), 1, "{points:?}");
+        points[0].1
+    }
+
+    /// Whether its points are those of an UpDownCounter: a sum of all that is there now, which may
+    /// fall.
+    fn is_up_down_counter(&self) -> bool {
+        const CUMULATIVE: u64 = 2;
+        let sum = fields(self.data(7));
+        let number = |wanted| {
+            let mut fields = sum.iter();
+            let found = fields.find(|(number, ..)| *number == wanted);
+            found.map(|(_, value, _)| *value)
+        };
+        number(2) == Some(CUMULATIVE) && number(3).is_none_or(|monotonic| monotonic == 0)
+    }
+}
+
+impl Collector {
+    /// Those of the last message.
+    fn last_metrics(&self) -> Option<BTreeMap<String, Metric>> {
+        let messages = self.metrics.lock().expect("no panic");
+        let resources = of(messages.last()?, 1).into_iter();
+        let scopes = resources.flat_map(|resource| of(resource, 2));
+        let metrics = scopes.flat_map(|scope| of(scope, 2));
+        let named = metrics.map(|metric| {
+            let name = String::from_utf8_lossy(of(metric, 1)[0]).into_owned();
+            (name, Metric(metric.to_vec()))
+        });
+        Some(named.collect())
+    }
+
+    /// One of them, as soon as it is what is waited for.
+    fn metric(&self, name: &str, fits: impl Fn(&Metric) -> bool) -> Metric {
+        wait_for(name, || self.last_metrics()?.remove(name).filter(&fits))
+    }
+}
+
 #[test]
 fn metrics_of_the_application_go_to_the_collector() {
     let collector = Collector::start(200);
@@ -338,32 +411,84 @@ fn metrics_of_the_application_go_to_the_collector() {
         to(&collector)
     ));
     get(&server, "/counts", "");
-    let metric = |name: &str| {
-        wait_for(name, || {
-            let messages = collector.metrics.lock().expect("no panic");
-            let last = messages.last()?;
-            let scopes = of(last, 1).into_iter().flat_map(|resource| of(resource, 2));
-            let mut metrics = scopes.flat_map(|scope| of(scope, 2));
-            let found = metrics.find(|metric| of(metric, 1) == [name.as_bytes()])?;
-            Some(found.to_vec())
-        })
-    };
-    let orders = metric("orders_total");
-    assert_eq!(of(&orders, 2), [b"Orders."]);
-    let point = of(of(&orders, 7)[0], 1)[0].to_vec();
-    let value = fields(&point).into_iter().find(|(number, ..)| *number == 4);
-    assert_eq!(value.map(|(_, bits, _)| f64::from_bits(bits)), Some(3.0));
-    let label = of(&point, 7)[0];
-    let value = of(of(label, 2)[0], 1)[0];
-    assert_eq!(String::from_utf8_lossy(value), "a\u{fffd}\"\n");
-    let waited = metric("waited");
-    assert_eq!(of(&waited, 11).len(), 1, "it is a summary");
+    let orders = collector.metric("orders_total", |_| true);
+    assert_eq!(of(&orders.0, 2), [b"Orders."]);
+    let points = orders.points(7);
+    assert_eq!(points, [(vec!["a\u{fffd}\"\n".to_owned()], 3.0)]);
+    let waited = collector.metric("waited", |_| true);
+    assert!(!waited.data(11).is_empty(), "it is a summary");
     let mut prometheus = Connection::open(address);
     let text = prometheus.get("/metrics").text();
     assert!(
         text.contains("orders_total{shop=\"a\u{fffd}\\\"\\n\"} 3"),
         "{text}"
     );
+    server.stop();
+}
+
+/// Without a section `metrics`: the collector alone is told.
+#[test]
+fn a_collector_is_told_of_workers_queues_and_memory() {
+    let collector = Collector::start(200);
+    let server = server(&format!("{}  metrics: {{interval: 1s}}\n", to(&collector)));
+    get(&server, "/counts", "");
+    assert!((collector.metric("orders_total", |_| true).value(7) - 3.0).abs() < f64::EPSILON);
+
+    // One after the other: for longer than two intervals.
+    let mut busy = [server.connect(), server.connect()];
+    for connection in &mut busy {
+        connection.request("GET", "/slow", "");
+    }
+    let working = |metric: &Metric| {
+        let mut points = metric.points(7).into_iter();
+        points.any(|(labels, workers)| labels == ["default", "working"] && workers > 0.0)
+    };
+    let workers = collector.metric("pronghorn_pool_workers", working);
+    assert!(workers.is_up_down_counter());
+    let all: f64 = workers.points(7).iter().map(|(_, workers)| workers).sum();
+    assert!((all - 1.0).abs() < f64::EPSILON, "{workers:?}");
+    for connection in &mut busy {
+        connection.response();
+    }
+
+    for name in [
+        "pronghorn_pool_workers_memory_bytes",
+        "pronghorn_pool_workers_memory_shared_bytes",
+        "process_resident_memory_bytes",
+    ] {
+        let memory = collector.metric(name, |_| true);
+        assert!(memory.is_up_down_counter(), "{name}");
+        assert!(memory.value(7) > 1e6, "{name}: {memory:?}");
+        assert_eq!(of(&memory.0, 3), [b"By"], "its unit");
+    }
+    let queue = collector.metric("pronghorn_pool_queue_calls", |_| true);
+    assert!(queue.is_up_down_counter());
+    let oldest = collector.metric("pronghorn_pool_queue_oldest_wait_seconds", |_| true);
+    assert!(oldest.value(5) >= 0.0, "a gauge: two waits add up to nothing");
+    server.stop();
+}
+
+#[test]
+fn a_collector_gets_all_that_prometheus_gets() {
+    let collector = Collector::start(200);
+    let address = free_address();
+    let server = server(&format!(
+        "{}  metrics: {{interval: 1s}}\nmetrics: {{address: '{address}'}}\n",
+        to(&collector)
+    ));
+    get(&server, "/counts", "");
+    collector.metric("orders_total", |_| true);
+    let text = Connection::open(address).get("/metrics").text();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let names = types.filter_map(|line| line.split(' ').next());
+    // What others call the same twice, for their boards, is there once.
+    let own = names.filter(|name| !name.starts_with("rr_") && !name.starts_with("go_"));
+    let own: Vec<_> = own.collect();
+    assert!(own.len() > 20, "{own:?}");
+    wait_for("a message with all of them", || {
+        let told = collector.last_metrics()?;
+        own.iter().all(|name| told.contains_key(*name)).then_some(())
+    });
     server.stop();
 }
 

@@ -1,11 +1,12 @@
 //! The task that delivers: batches of traces, and from time to time what the server counts.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::LogThrottle;
-use pronghorn_metrics::{Counter, Registry};
+use pronghorn_metrics::{Counter, ReadFamily, Registry};
 use pronghorn_trace::{Trace, Traces};
+use pronghorn_workers::{Pools, server_families, worker_families};
 use prost::Message;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -83,11 +84,32 @@ pub(crate) struct Exporter<S> {
     pub(crate) resource: Resource,
     pub(crate) traces: Traces,
     pub(crate) batch: Batch,
-    /// How often what the server counts is exported, and where it is read.
-    pub(crate) metrics: Option<(Duration, Registry)>,
+    pub(crate) metrics: Option<Metrics>,
     pub(crate) counters: Counters,
     /// No more tries, and no more waiting for further traces.
     pub(crate) end: CancellationToken,
+}
+
+/// What is exported from time to time.
+pub(crate) struct Metrics {
+    pub(crate) every: Duration,
+    /// What the server counts, and what applications do.
+    pub(crate) registry: Registry,
+    /// Whose workers are looked at; there once the services that have some start.
+    pub(crate) pools: Arc<OnceLock<Pools>>,
+}
+
+impl Metrics {
+    /// All that Prometheus gets under names of our own.
+    async fn families(&self) -> Vec<ReadFamily> {
+        let mut families = self.registry.families();
+        if let Some(pools) = self.pools.get() {
+            families.extend(worker_families(&pools.worker_processes().await));
+        }
+        families.extend(server_families());
+        families.extend(self.registry.application_families());
+        families
+    }
 }
 
 /// Whether the collector takes what it gets. Each change is a record.
@@ -110,7 +132,7 @@ impl<S: Sink + Send> Exporter<S> {
     /// Works until the end is asked for, and then sends what is left, each batch once.
     pub(crate) async fn run(mut self) {
         let since = SystemTime::now();
-        let period = self.metrics.as_ref().map(|(every, _)| *every);
+        let period = self.metrics.as_ref().map(|metrics| metrics.every);
         let every = period.unwrap_or(Duration::from_secs(3600));
         let mut readings = interval_at(Instant::now() + every, every);
         readings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -146,7 +168,8 @@ impl<S: Sink + Send> Exporter<S> {
             }
         }
         self.deliver(&mut waiting, &mut health).await;
-        if period.is_some() {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.pools = Arc::default(); // services with workers have ended before
             self.send_metrics(since, &mut health).await;
         }
     }
@@ -200,15 +223,11 @@ impl<S: Sink + Send> Exporter<S> {
 
     /// Sends what the server counts, once: the next reading has all of it again.
     async fn send_metrics(&mut self, since: SystemTime, health: &mut Health) {
-        let Some((_, registry)) = &self.metrics else {
-            return;
-        };
-        let mut families = registry.families();
-        families.extend(registry.application_families());
-        let request = encode::metrics(&self.resource, &families, Period::since(since));
-        let Output::Sink(sink) = &mut self.output else {
+        let (Some(metrics), Output::Sink(sink)) = (&self.metrics, &mut self.output) else {
             return; // lines are for people who look for a trace
         };
+        let families = metrics.families().await;
+        let request = encode::metrics(&self.resource, &families, Period::since(since));
         match sink.send(Signal::Metrics, &request.encode_to_vec()).await {
             Ok(_) => tell(health, Health::Fine, ""),
             Err(failure) => {
