@@ -16,6 +16,10 @@ pub struct Limits {
     pub receive: pronghorn_h1::Limits,
     /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
     pub send_pause: Duration,
+    /// From the head of a request to the end of its response over HTTP/1.1, however much the client
+    /// takes in between; meanwhile it is one of those that make room for others. For services whose
+    /// responses are short and made at once. Default is none: others may go on for hours.
+    pub whole_response: Option<Duration>,
     /// Open connections in all.
     pub connections: usize,
     pub http2: Http2Limits,
@@ -26,6 +30,7 @@ impl Default for Limits {
         Self {
             receive: pronghorn_h1::Limits::default(),
             send_pause: SEND_PAUSE,
+            whole_response: None,
             connections: CONNECTIONS,
             http2: Http2Limits::default(),
         }

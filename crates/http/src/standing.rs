@@ -4,7 +4,8 @@
 //!
 //! Those that are kept after a response come first: their clients must expect it (RFC 9112, section
 //! 9.5). Then those that have not sent a whole head yet, in handshakes too. One with a request
-//! under way is never chosen.
+//! under way is never chosen, unless its client does not take the response of a service that has
+//! short ones (`Limits::whole_response`): it counts as idle since it asked.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

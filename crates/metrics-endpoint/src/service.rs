@@ -1,9 +1,10 @@
 //! The service: a listener on the control thread, and methods for RPC.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use pronghorn_config::Listen;
 use pronghorn_http::{
     Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
@@ -15,6 +16,7 @@ use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
 use pronghorn_workers::{Pools, server_families, worker_families};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -27,10 +29,14 @@ use crate::workers;
 
 /// The name of the service, and of its listening socket for the next process.
 const METRICS: &str = "metrics";
-/// A few Prometheus servers and people; each connection may hold a text until its client takes it.
+/// A few Prometheus servers and people. Where there is one more, the one that has not taken its text
+/// for the longest time goes.
 const CONNECTIONS: usize = 32;
 /// Prometheus gives up after 10 s: nobody waits longer for a text.
-const SEND_PAUSE: Duration = Duration::from_secs(10);
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// A text that a client has not taken yet is given to others as well for so long: many slow clients
+/// hold a few texts together, and not one each.
+const SHARED_FOR: Duration = Duration::from_secs(1);
 
 /// The endpoint before its start.
 #[derive(Debug)]
@@ -49,6 +55,22 @@ pub struct Exposition {
     pools: Arc<OnceLock<Pools>>,
     health: Health,
     started: Instant,
+    /// The last text in each format: when it was made, and the text as long as a client has it. One
+    /// is made at a time.
+    untaken: Mutex<HashMap<Format, (Instant, Weak<Text>)>>,
+}
+
+/// What is told, in one format.
+#[derive(Debug)]
+struct Text(String);
+
+/// The same for one of the clients that are sent it.
+struct Shared(Arc<Text>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.0.as_bytes()
+    }
 }
 
 impl api::Service for MetricsService {
@@ -81,7 +103,7 @@ impl MetricsService {
         let metrics = Exposition::new(context, &collectors);
         let limits = Limits {
             connections: CONNECTIONS,
-            send_pause: SEND_PAUSE,
+            whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));
@@ -97,8 +119,8 @@ impl Handler for Exposition {
         let accept = request.head.fields().get("accept").unwrap_or_default();
         let format = Format::wanted(accept);
         Box::pin(async move {
-            let text = format.write(&self.families().await);
-            let mut response = Response::new(200, Body::Whole(text.into()));
+            let text = Bytes::from_owner(Shared(self.text(format).await));
+            let mut response = Response::new(200, Body::Whole(text));
             response.fields.push("Content-Type", format.content_type());
             response
         })
@@ -119,7 +141,23 @@ impl Exposition {
             pools: context.pools.clone(),
             health: context.health.clone(),
             started: Instant::now(),
+            untaken: Mutex::default(),
         }
+    }
+
+    /// What there is to tell at this moment.
+    async fn text(&self, format: Format) -> Arc<Text> {
+        let mut untaken = self.untaken.lock().await;
+        if let Some((made, text)) = untaken.get(&format)
+            && made.elapsed() < SHARED_FOR
+            && let Some(text) = text.upgrade()
+        {
+            return text;
+        }
+        let made = Instant::now();
+        let text = Arc::new(Text(format.write(&self.families().await)));
+        untaken.insert(format, (made, Arc::downgrade(&text)));
+        text
     }
 
     async fn families(&self) -> Vec<ReadFamily> {

@@ -3,8 +3,14 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::iter::repeat;
+use std::sync::LazyLock;
 
+use pronghorn_base::LogThrottle;
 use pronghorn_metrics::{Exemplar, Kind, ReadFamily, Reading};
+
+/// Bytes of a text. What the server counts takes less than a hundredth of it; an application may
+/// declare series whose text would take all memory there is.
+const LONGEST: usize = 16 << 20;
 
 /// Of a sample beside those of its series, if it has one: `le`, or `quantile`.
 type Label = Option<(&'static str, f64)>;
@@ -16,7 +22,7 @@ enum Figure {
     Value(f64),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
     /// Version 0.0.4, which everybody reads.
     Prometheus,
@@ -48,14 +54,19 @@ impl Format {
         }
     }
 
-    /// Writes all families. Of those with the same name the first counts: twice the same name is no
-    /// text that anybody reads.
+    /// Writes all families for which there is room. Of those with the same name the first counts:
+    /// twice the same name is no text that anybody reads.
     pub(crate) fn write(self, families: &[ReadFamily]) -> String {
         let mut out = String::with_capacity(16 << 10);
         let mut seen = HashSet::new();
         for family in families {
             if !family.series.is_empty() && seen.insert(self.name_of(family)) {
+                let start = out.len();
                 self.family(&mut out, family);
+                if out.len() > LONGEST {
+                    out.truncate(start);
+                    tell_of_left_out(&family.name);
+                }
             }
         }
         if self == Self::OpenMetrics {
@@ -86,6 +97,9 @@ impl Format {
             _ => "",
         };
         for series in &family.series {
+            if out.len() > LONGEST {
+                return; // it is left out
+            }
             let mut labels = String::new();
             for (label, value) in &series.labels {
                 if !labels.is_empty() {
@@ -171,6 +185,17 @@ impl Format {
         } else {
             write!(out, "{value}")
         };
+    }
+}
+
+fn tell_of_left_out(name: &str) {
+    static LEFT_OUT: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+    if let Some(times) = LEFT_OUT.should_log() {
+        tracing::warn!(
+            target: "metrics", name, times, most_bytes = LONGEST,
+            "a metric is left out of what is told: with it, the text would be too long; it has too \
+             many series, buckets or long labels"
+        );
     }
 }
 
@@ -358,6 +383,32 @@ mod tests {
         let text = Format::Prometheus.write(&families);
         let took = began.elapsed();
         assert!(took.as_millis() < 50, "{} bytes in {took:?}", text.len());
+    }
+
+    /// Of 20,000 series with 200 buckets and a label of a kilobyte, each text would have gigabytes.
+    #[test]
+    fn what_would_be_too_long_is_left_out_and_the_rest_is_there() {
+        let label = vec![("of".into(), "x".repeat(1000))];
+        let series = Series {
+            labels: label,
+            reading: Reading::Histogram {
+                bounds: (0_u32..200).map(f64::from).collect(),
+                counts: vec![1; 201],
+                sum: 1.0,
+                exemplars: Vec::new(),
+            },
+        };
+        let long = ReadFamily {
+            name: "long".to_owned(),
+            help: "Text.".into(),
+            kind: Kind::Histogram,
+            series: vec![series; 100],
+        };
+        let [first, second, ..] = <[ReadFamily; 5]>::try_from(families()).expect("so many");
+        for format in [Format::Prometheus, Format::OpenMetrics] {
+            let with = format.write(&[first.clone(), long.clone(), second.clone()]);
+            assert_eq!(with, format.write(&[first.clone(), second.clone()]));
+        }
     }
 
     #[test]

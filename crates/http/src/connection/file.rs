@@ -116,10 +116,7 @@ impl Http1 {
         let mut until: Option<Instant> = None;
         poll_fn(|cx| match self.stream.poll_write_by(cx, &mut write) {
             Poll::Ready(written) => Poll::Ready(Ok(written)),
-            Poll::Pending => {
-                let until = *until.get_or_insert_with(|| self.send_deadline());
-                self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
-            }
+            Poll::Pending => self.poll_untaken(cx, &mut until).map(|()| Err(Gone)),
         })
         .await
     }

@@ -697,17 +697,13 @@ impl Http1 {
                         body.advance(of_body);
                     }
                     Poll::Pending => {
-                        let until = *until.get_or_insert_with(|| self.send_deadline());
-                        return self.timer.poll(cx, Some(until)).map(|()| Err(Gone));
+                        return self.poll_untaken(cx, &mut until).map(|()| Err(Gone));
                     }
                 }
             }
             match Pin::new(&mut self.stream).poll_flush(cx) {
                 Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Gone::from)),
-                Poll::Pending => {
-                    let until = *until.get_or_insert_with(|| self.send_deadline());
-                    self.timer.poll(cx, Some(until)).map(|()| Err(Gone))
-                }
+                Poll::Pending => self.poll_untaken(cx, &mut until).map(|()| Err(Gone)),
             }
         })
         .await?;
@@ -732,8 +728,21 @@ impl Http1 {
         self.write_with(Bytes::new(), b"").await
     }
 
-    fn send_deadline(&self) -> Instant {
-        Instant::now() + self.entered.service().limits.send_pause
+    /// Ready when the client has taken nothing for too long, or has had all the time that there is
+    /// for a response. `until` is set with the first question after it has taken something.
+    fn poll_untaken(&mut self, cx: &mut Context<'_>, until: &mut Option<Instant>) -> Poll<()> {
+        let limits = &self.entered.service().limits;
+        let pause = *until.get_or_insert_with(|| Instant::now() + limits.send_pause);
+        let Some(whole) = limits.whole_response else {
+            return self.timer.poll(cx, Some(pause));
+        };
+        let asked = self.opened + self.accepted;
+        let place = self.entered.place();
+        place.idle(asked); // all that is left to do is the client's
+        if place.poll_evicted(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.timer.poll(cx, Some(pause.min(asked + whole)))
     }
 
     /// The last answer on a connection whose request could not be read.

@@ -32,9 +32,10 @@ use settings::AdminSettings;
 
 /// The name of the service, and of its listening socket for the next process.
 const ADMIN: &str = "admin";
-/// A few people and programs; each connection may hold an answer until its client takes it.
+/// A few people and programs; each connection may hold an answer until its client takes it, which
+/// must not take long.
 const CONNECTIONS: usize = 32;
-const SEND_PAUSE: Duration = Duration::from_secs(10);
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The service before its start.
 #[derive(Debug)]
@@ -129,7 +130,7 @@ impl AdminService {
         };
         let limits = Limits {
             connections: CONNECTIONS,
-            send_pause: SEND_PAUSE,
+            whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));

@@ -3,8 +3,9 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, time, wait_for};
 use pronghorn_wire::frame::Flags;
 
 use super::{Rpc, TCP, listening, started};
@@ -240,6 +241,87 @@ fn a_slow_client_keeps_nobody_from_the_metrics() {
     assert_eq!(server.get("/").text(), "Hello");
     drop(slow);
     server.stop();
+}
+
+/// Has the application count so much that no socket takes the text for a client that does not read:
+/// about 10 MB. Says how long the text is.
+fn fill(server: &Server) -> usize {
+    let mut rpc = Rpc::connect(server);
+    let buckets: Vec<String> = (1..=200).map(|bound| bound.to_string()).collect();
+    let declared = format!(
+        r#"{{"name":"long","collector":{{"type":"histogram","help":"Long.","labels":["of"],"buckets":[{}]}}}}"#,
+        buckets.join(",")
+    );
+    assert_eq!(rpc.call("metrics.Declare", &declared), "true");
+    for number in 0..50 {
+        let label = format!("{number}{}", "x".repeat(1000));
+        let observed = format!(r#"{{"name":"long","value":1,"labels":["{label}"]}}"#);
+        assert_eq!(rpc.call("metrics.Observe", &observed), "true");
+    }
+    let len = scrape(server).len();
+    assert!(len > 9 << 20, "{len} bytes");
+    len
+}
+
+#[test]
+fn clients_that_do_not_take_their_metrics_hold_nobody_up_and_little_memory() {
+    const MANY: usize = 40; // more than there may be connections
+    let server = serving();
+    let text_kb = fill(&server) as u64 >> 10;
+    let before = server.resident_memory();
+    let ask = |_| {
+        let mut connection = Connection::open(address(&server));
+        connection.request("GET", "/metrics", "");
+        connection
+    };
+    let silent: Vec<Connection> = (0..MANY).map(ask).collect();
+    let (text, took) = time(|| scrape(&server));
+    assert!(text.contains("pronghorn_build_info{version="));
+    assert!(took < Duration::from_secs(8), "a scrape in {took:?}");
+    let (page, took) = time(|| server.get("/").text());
+    assert_eq!(page, "Hello");
+    assert!(took < Duration::from_secs(1), "a page in {took:?}");
+    let grown = server.peak_memory().saturating_sub(before);
+    assert!(
+        grown < 8 * text_kb,
+        "{grown} KB for {MANY} clients that do not read {text_kb} KB"
+    );
+    // All are closed by then: those that made room, and those whose time was over.
+    dawdle(12_000);
+    for mut connection in silent {
+        let got = connection.rest().len() as u64 >> 10;
+        assert!(got < text_kb, "a client has {got} KB of {text_kb}");
+    }
+    server.stop();
+}
+
+#[test]
+fn a_client_that_takes_its_metrics_slowly_is_cut_off_in_the_end() {
+    let server = serving();
+    let len = fill(&server);
+    let mut slow = Connection::open(address(&server));
+    slow.request("GET", "/metrics", "");
+    let (status, _) = slow.head();
+    assert_eq!(status, 200);
+    // It never pauses for long, and would be at it for half a minute.
+    let mut got = 0;
+    for _ in 0..60 {
+        dawdle(200);
+        got += slow.take(32 << 10).len();
+        assert!(scrape(&server).len() >= len, "others get theirs");
+    }
+    got += slow.rest().len();
+    assert!(got < len, "it was not cut off: {got} bytes");
+    assert!(got > 60 * (32 << 10), "what was sent before is there");
+    server.stop();
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a client that is slow, which is what is looked at"
+)]
+fn dawdle(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
 }
 
 #[test]
