@@ -774,6 +774,9 @@ impl OnSent for HttpCall {
             route: route.as_ref().map(|route| &*route.name).or(given),
             read_bytes: self.read_bytes.load(Relaxed),
         };
+        if let Some(metrics) = metrics.as_ref().filter(|_| reached.read_bytes > 0) {
+            metrics.received(reached.read_bytes);
+        }
         if let Some(trace) = &self.request.trace {
             trace.answered_by(reached.pool, reached.route);
             if let Some(metrics) = metrics

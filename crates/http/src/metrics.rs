@@ -1,6 +1,6 @@
-//! What is counted of requests and their responses.
+//! What is counted of connections, of requests and of their responses.
 //!
-//! Counted when a response is out, whatever the log says: a few additions, with no lock and no
+//! Of requests, counted when a response is out, whatever the log says: a few additions, with no lock and no
 //! memory taken. The handles for a status are made when it is first sent.
 
 use std::sync::OnceLock;
@@ -16,11 +16,76 @@ const MOST_STATUSES: usize = 40;
 /// Of statuses: from 100 to 599, and one for what is beyond.
 const SLOTS: usize = 501;
 
+/// Connections of clients, from when they are accepted.
+#[derive(Debug)]
+pub(crate) struct ConnectionMetrics {
+    pub(crate) accepted: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) refused: RefusedConnections,
+    pub(crate) handshakes: Handshakes,
+}
+
+/// Those that were closed at once, by why.
+#[derive(Debug)]
+pub(crate) struct RefusedConnections {
+    pub(crate) full: Counter,
+    pub(crate) address: Counter,
+}
+
+/// On ports for TLS, by what came of them.
+#[derive(Debug)]
+pub(crate) struct Handshakes {
+    pub(crate) done: Counter,
+    pub(crate) failed: Counter,
+    /// The client does not speak TLS.
+    pub(crate) text: Counter,
+}
+
+impl ConnectionMetrics {
+    /// `open` says how many there are.
+    pub(crate) fn new(
+        metrics: &Registry,
+        open: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Self {
+        metrics.present("connections", "Open connections of clients.", move || {
+            // Descriptors are far fewer.
+            u32::try_from(open()).map_or(f64::INFINITY, f64::from)
+        });
+        let refused = |reason| {
+            let help = "Connections that were closed at once, because there were too many.";
+            let metrics = metrics.labelled("reason", reason);
+            metrics.counter("connections_refused_total", help)
+        };
+        let handshakes = |result| {
+            let help = "Handshakes on ports for TLS, by what came of them.";
+            let metrics = metrics.labelled("result", result);
+            metrics.counter("tls_handshakes_total", help)
+        };
+        Self {
+            accepted: metrics.counter("connections_total", "Connections that were accepted."),
+            evicted: metrics.counter(
+                "connections_evicted_total",
+                "Idle connections that were closed to make room for new ones.",
+            ),
+            refused: RefusedConnections {
+                full: refused("max_connections"),
+                address: refused("max_per_address"),
+            },
+            handshakes: Handshakes {
+                done: handshakes("done"),
+                failed: handshakes("failed"),
+                text: handshakes("no_tls"),
+            },
+        }
+    }
+}
+
 /// Responses by status, also those that no pool has made.
 #[derive(Debug)]
 pub(crate) struct ResponseMetrics {
     by_status: Family<Histogram, 1>,
     known: Box<[OnceLock<Histogram>]>,
+    bytes: Counter,
 }
 
 impl ResponseMetrics {
@@ -33,6 +98,10 @@ impl ResponseMetrics {
                 MOST_STATUSES,
             ),
             known: (0..SLOTS).map(|_| OnceLock::new()).collect(),
+            bytes: metrics.counter(
+                "response_body_bytes_total",
+                "Bytes of bodies of responses, as many as clients took.",
+            ),
         }
     }
 
@@ -48,6 +117,7 @@ impl ResponseMetrics {
             self.by_status.with([&name])
         });
         of_status.observe(sent.elapsed);
+        self.bytes.add(sent.bytes);
     }
 }
 
@@ -61,6 +131,7 @@ pub struct PoolMetrics {
     queue: Histogram,
     worker: Histogram,
     write: Histogram,
+    received: Counter,
 }
 
 impl PoolMetrics {
@@ -91,7 +162,16 @@ impl PoolMetrics {
             queue: phase("queue"),
             worker: phase("worker"),
             write: phase("write"),
+            received: metrics.counter(
+                "request_body_bytes_total",
+                "Bytes of bodies of requests to a pool.",
+            ),
         }
+    }
+
+    /// So much of a request's body was read.
+    pub(crate) fn received(&self, bytes: u64) {
+        self.received.add(bytes);
     }
 
     /// The request has a trace that is kept.

@@ -82,7 +82,15 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
                     () = entered.ended() => Accepted::Gone,
                 }
             });
-            let stream = match accepted.await {
+            let accepted = accepted.await;
+            if let Some(counted) = &entered.service().counted {
+                match accepted {
+                    Accepted::Tls(_) => counted.handshakes.done.increment(),
+                    Accepted::Text(_) => counted.handshakes.text.increment(),
+                    Accepted::Gone => counted.handshakes.failed.increment(),
+                }
+            }
+            let stream = match accepted {
                 Accepted::Tls(stream) => stream,
                 Accepted::Text(stream) => {
                     let peer = Arc::new(Peer::new(peer.address, false, peer.server));

@@ -15,7 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::addresses::{Addresses, ConnectionPermit};
 use crate::limits::Limits;
 use crate::message::{Handler, PeerAddress};
-use crate::metrics::ResponseMetrics;
+use crate::metrics::{ConnectionMetrics, ResponseMetrics};
 use crate::sent::{OnSent, Sent};
 use crate::standing::{LEAVING, Place, Standings};
 
@@ -30,6 +30,8 @@ pub struct Service {
     evictions: LogThrottle,
     standings: Arc<Standings>,
     addresses: Arc<Addresses>,
+    /// Where somebody reads metrics.
+    pub(crate) counted: Option<ConnectionMetrics>,
     responses: Option<ResponseMetrics>,
 }
 
@@ -43,7 +45,7 @@ pub(crate) enum Full {
 }
 
 impl Service {
-    /// Counts responses in `metrics`, if there are any.
+    /// Counts connections and responses in `metrics`, if there are any.
     pub fn new(
         handler: Arc<dyn Handler>,
         limits: Limits,
@@ -51,6 +53,10 @@ impl Service {
         metrics: Option<&Registry>,
     ) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
+        let counted = metrics.map(|metrics| {
+            let open = connections.clone();
+            ConnectionMetrics::new(metrics, move || open.len())
+        });
         Arc::new(Self {
             handler: ArcSwap::from_pointee(handler),
             limits,
@@ -61,6 +67,7 @@ impl Service {
             evictions: LogThrottle::default(),
             standings: Arc::default(),
             addresses,
+            counted,
             responses: metrics.map(ResponseMetrics::new),
         })
     }
@@ -120,6 +127,9 @@ impl Service {
         if is_full {
             self.make_room()?;
         }
+        if let Some(counted) = &self.counted {
+            counted.accepted.increment();
+        }
         Ok(Entered {
             service: self.clone(),
             place: self.standings.enter(),
@@ -131,6 +141,12 @@ impl Service {
 
     /// It is closed without a word: an answer would cost more than the connection.
     pub(crate) fn refuse(&self, full: Full, address: PeerAddress) {
+        if let Some(counted) = &self.counted {
+            match full {
+                Full::All => counted.refused.full.increment(),
+                Full::Address => counted.refused.address.increment(),
+            }
+        }
         let Some(connections) = self.refusals.should_log() else {
             return;
         };
@@ -153,6 +169,9 @@ impl Service {
         let limit = self.limits.connections;
         if self.connections.len() >= limit + LEAVING || !self.standings.evict() {
             return Err(Full::All);
+        }
+        if let Some(counted) = &self.counted {
+            counted.evicted.increment();
         }
         if let Some(connections) = self.evictions.should_log() {
             tracing::warn!(

@@ -102,6 +102,12 @@ impl Spool {
         &self.folder
     }
 
+    /// What the files in this folder, and those in others on the same disk, take, and what they may
+    /// take.
+    pub fn usage(&self) -> (u64, u64) {
+        (self.share.used.load(Ordering::Relaxed), self.share.limit)
+    }
+
     /// Waits until the files that are no longer needed are gone: else a process that ends leaves
     /// some of them behind.
     pub async fn settle(&self) {

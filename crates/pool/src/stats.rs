@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use pronghorn_base::micros;
-use pronghorn_metrics::Registry;
+use pronghorn_metrics::{Histogram, Registry};
 use tokio::time::Instant;
 
 use crate::call::Refused;
@@ -16,6 +16,7 @@ use crate::call::Refused;
 pub struct Stats {
     queue: Arc<QueueStats>,
     replaced_text: AtomicU64,
+    boots: Histogram,
     /// In the order of [`Counter::ALL`].
     counters: Vec<pronghorn_metrics::Counter>,
 }
@@ -134,6 +135,10 @@ impl Stats {
         Self {
             queue,
             replaced_text: AtomicU64::new(0),
+            boots: metrics.histogram(
+                "boot_duration_seconds",
+                "From the start of a worker, or its fork, until it was up.",
+            ),
             counters: counters.map(|counter| counter.register(&metrics)).collect(),
         }
     }
@@ -169,6 +174,11 @@ impl Stats {
 
     pub(crate) fn count(&self, counter: Counter) {
         self.counters[counter as usize].increment();
+    }
+
+    /// A worker has come up.
+    pub(crate) fn booted(&self, took: Duration) {
+        self.boots.observe(took);
     }
 
     /// Text that the json codec couldn't carry. True the first time.

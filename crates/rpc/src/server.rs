@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use pronghorn_base::LogThrottle;
+use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_process::socket::{
@@ -105,6 +106,15 @@ impl Server {
     /// Open connections, idle ones included.
     pub fn connections(&self) -> usize {
         self.shared.connections.now()
+    }
+
+    /// Says there how many connections are open.
+    pub fn tell_connections(&self, metrics: &Registry) {
+        let connections = self.shared.connections.clone();
+        metrics.present("connections", "Open connections of callers.", move || {
+            // Far fewer are taken.
+            u32::try_from(connections.now()).map_or(f64::INFINITY, f64::from)
+        });
     }
 
     /// Calls under way.

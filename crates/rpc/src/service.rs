@@ -96,6 +96,7 @@ impl Service for Rpc {
             context.sockets.offer("rpc", listener.socket())?;
             let for_workers = listener.endpoint_for_workers();
             let server = Server::start(listener, context.rpc)?;
+            server.tell_connections(&context.metrics.named("rpc"));
             if !context.sockets.has_predecessor() {
                 server.open(); // workers call from their first line on
             }

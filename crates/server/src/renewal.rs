@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use pronghorn_config::{Change, Effective, Input, Loaded, Severity, load};
+use pronghorn_config::{Change, Effective, Era, Input, Loaded, Severity, load};
+use pronghorn_metrics::{Gauge, Registry};
 use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
 
@@ -44,6 +46,50 @@ impl Source {
     }
 }
 
+/// What metrics tell of the configuration.
+#[derive(Debug)]
+pub(crate) struct ConfigurationMetrics {
+    successful: Gauge,
+    read: Gauge,
+}
+
+impl ConfigurationMetrics {
+    /// Of a server that starts: all of it holds.
+    pub(crate) fn new(metrics: &Registry, compat: Era, is_development: bool) -> Self {
+        let metrics = metrics.named("config");
+        let mode = if is_development {
+            "development"
+        } else {
+            "production"
+        };
+        let info = metrics.labelled("compat", compat.version());
+        let help = "Always 1; the labels say as which release of RoadRunner the server answers, and \
+                    whether it runs for development.";
+        info.labelled("mode", mode).gauge("info", help).set(1);
+        let own = Self {
+            successful: metrics.gauge(
+                "last_reload_successful",
+                "1 when the server runs by all that the files say as they were read last; 0 when a \
+                 mistake, or a key that holds from a restart on, was in the way.",
+            ),
+            read: metrics.gauge(
+                "last_reload_success_timestamp_seconds",
+                "When that was so for the last time, in seconds since the Unix epoch.",
+            ),
+        };
+        own.tell(true);
+        own
+    }
+
+    fn tell(&self, is_whole: bool) {
+        self.successful.set(is_whole.into());
+        if is_whole && let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
+            self.read
+                .set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        }
+    }
+}
+
 /// What workers inherit: the environment of this process, and what `--dotenv` adds to it.
 pub fn environment(loaded: &Loaded) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<_> = std::env::vars_os()
@@ -60,8 +106,19 @@ impl Server {
     /// mistakes in it nothing happens at all, and a pool whose new workers don't boot keeps its old
     /// ones and their settings.
     pub async fn reload(&mut self, logs: &Logs) {
-        let Some(source) = &mut self.source else {
+        if self.source.is_none() {
             return self.reload_workers().await;
+        }
+        let is_whole = self.read_again(logs).await;
+        if let Some(metrics) = &self.configuration_metrics {
+            metrics.tell(is_whole);
+        }
+    }
+
+    /// Whether all that is written holds now.
+    async fn read_again(&mut self, logs: &Logs) -> bool {
+        let Some(source) = &mut self.source else {
+            return false;
         };
         let loaded = load(&source.input);
         let services = source.services.clone();
@@ -74,7 +131,7 @@ impl Server {
             Err(report) => {
                 tracing::error!(target: "server", "reload failed, nothing has changed: \
                                                    {}", report.summary());
-                return;
+                return false;
             }
         };
         let changed = source.started_with.changes(&effective);
@@ -93,11 +150,13 @@ impl Server {
                 }
             }
         }
-        if self.apply(settings, &changed, &loaded).await {
+        let is_applied = self.apply(settings, &changed, &loaded).await;
+        if is_applied {
             self.configuration
                 .set(loaded.to_json(), effective.to_string());
             tracing::info!(target: "server", "the configuration is applied");
         }
+        is_applied && changed.iter().all(|change| change.live)
     }
 
     /// Hands each running service its new settings. `changed` is what differs from those of the

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::VERSION;
 use crate::control::{Control, Serving};
 use crate::error::StartError;
-use crate::renewal::Source;
+use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
 use crate::upgrade::{Predecessor, Word};
 use crate::{activation, incidents, reports, rpc, state};
@@ -77,6 +77,8 @@ pub struct Server {
     control: Control,
     pub(crate) source: Option<Source>,
     pub(crate) configuration: Configuration,
+    /// None until services start.
+    pub(crate) configuration_metrics: Option<ConfigurationMetrics>,
     /// Last: what the others have to tell is written.
     reports: Option<incidents::Writer>,
 }
@@ -148,6 +150,7 @@ impl Server {
             control: plan.control.clone(),
             source,
             configuration,
+            configuration_metrics: None,
             reports: None,
         };
         if let Err(error) = server.start_services(plan).await {
@@ -233,7 +236,10 @@ impl Server {
             store,
             state,
         };
+        context.rpc.count_in(&context.metrics);
         context.rpc.lack(settings.unconfigured);
+        let about = ConfigurationMetrics::new(&context.metrics, settings.compat, development);
+        self.configuration_metrics = Some(about);
         for (name, service, readiness) in others {
             self.start_service(name, service, readiness, &context)
                 .await?;

@@ -14,10 +14,10 @@ const WORKER: &str = r"
             \usleep(1000 * $long);
             break;
         case '/compute':
-            $used = static fn (): float => (static fn (array $usage): float
-                => $usage['ru_utime.tv_sec'] + $usage['ru_utime.tv_usec'] / 1e6)(\getrusage());
-            for ($until = $used() + $long / 1000; $used() < $until;) { }
-            break;
+            $used = static fn (): float => (static fn (array $usage): float => $usage['ru_utime.tv_sec']
+                + $usage['ru_stime.tv_sec'] + ($usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_usec']) / 1e6)(\getrusage());
+            for ($since = $used(), $until = $since + $long / 1000; $used() < $until;) { }
+            return (string) (1e6 * ($used() - $since));
         case '/large':
             return \str_repeat('large', 4_000_000);
         case '/streamed':
@@ -30,6 +30,20 @@ const WORKER: &str = r"
             $upstream = \stream_socket_client('tcp://' . $request->query()['at']);
             \stream_set_timeout($upstream, 0, 600_000);
             return (string) \fread($upstream, 1) === '' ? 'nothing came' : 'something came';
+        case '/measured':
+            $query = $request->query();
+            $wait = match ($query['what']) {
+                'sleep' => static fn () => \usleep(1000 * $long),
+                'lock' => static fn () => \flock(\fopen('lock', 'c'), \LOCK_EX),
+                'socket' => static function () use ($query): void {
+                    $upstream = \stream_socket_client('tcp://' . $query['at']);
+                    \stream_set_timeout($upstream, 0, 400_000);
+                    \fread($upstream, 1);
+                },
+            };
+            $since = \hrtime(true);
+            $wait();
+            return (string) ((\hrtime(true) - $since) / 1000);
         case '/dies-once':
             if (!\file_exists('died')) {
                 \touch('died');
@@ -131,6 +145,53 @@ fn a_handler_that_waits_and_one_that_computes() {
         assert_eq!(record["pid"], server.workers()[0]);
         assert_eq!(record["retried"], Value::Null);
     }
+    server.stop();
+}
+
+/// What the record says of PHP's time, beside what PHP has measured itself: microseconds.
+fn told_and_measured(server: &Server, target: &str, meanwhile: impl FnOnce()) -> (f64, f64) {
+    let mut connection = server.connect();
+    connection.request("GET", target, "");
+    meanwhile();
+    let measured = connection.response().text();
+    let measured = measured.parse().expect("PHP says how long it took");
+    (1e3 * millis(&record(server, target), "php_blocked_us"), measured)
+}
+
+#[test]
+fn what_php_was_blocked_for_is_right_within_five_percent() {
+    let server = server();
+    server.get("/");
+    let upstream = silent_upstream();
+    let at = upstream.local_addr().expect("it listens");
+    let lock = std::fs::File::create(server.site().path("lock")).expect("the site is ours");
+    for what in ["sleep".to_owned(), format!("socket&at={at}"), "lock".to_owned()] {
+        // A busy machine may take the processor away from PHP between the two looks at the clock:
+        // that is no reason to be wrong each time.
+        let is_right = (1..=3).any(|time| {
+            let target = format!("/measured?what={what}&time={time}");
+            let is_lock = what == "lock";
+            if is_lock {
+                lock.lock().expect("nobody has it");
+            }
+            let (told, measured) = told_and_measured(&server, &target, || {
+                if is_lock {
+                    dawdle(400);
+                    lock.unlock().expect("it is ours");
+                }
+            });
+            assert!(measured > 250e3, "{what}: {measured}");
+            (told / measured - 1.0).abs() < 0.05
+        });
+        assert!(is_right, "{what}: {}", server.log());
+    }
+    let is_right = (1..=3).any(|time| {
+        let target = format!("/compute?time={time}");
+        let measured: f64 = server.get(&target).text().parse().expect("its time");
+        let told = 1e3 * millis(&record(&server, &target), "php_cpu_us");
+        (told / measured - 1.0).abs() < 0.05
+    });
+    assert!(is_right, "{}", server.log());
     server.stop();
 }
 

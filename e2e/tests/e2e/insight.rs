@@ -6,6 +6,7 @@ use std::process::Command;
 use pronghorn_testkit::{Connection, Ended, Server, Site, free_address, wait_for};
 use serde_json::Value;
 
+use crate::first_minute::Disk;
 use crate::ring::extension;
 
 const WORKER: &str = r"
@@ -300,6 +301,73 @@ fn a_boot_that_failed_is_kept() {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     let reports = Server::run(&site, &["crashes"]).stdout;
     assert!(reports.contains("  boot     default  "), "{reports}");
+}
+
+#[test]
+fn a_full_disk_for_reports_is_told_and_holds_no_request_up() {
+    let site = site("state_dir: state\n", "");
+    let Some(disk) = Disk::mounted(site.path("state/reports")) else {
+        return;
+    };
+    let filler = site.path("state/reports/filler");
+    std::fs::write(&filler, vec![0; 4096]).expect("it has this much room");
+    let server = Server::start(site);
+    server.get("/dies");
+    server.logged(&["a report can't be written", "No space left on device"]);
+    assert_eq!(server.get("/").text(), "done");
+    let files = std::fs::read_dir(server.site().path("state/reports")).expect("it is there");
+    assert_eq!(files.count(), 1, "half a report is none");
+    std::fs::remove_file(&filler).expect("it is there");
+    server.get("/dies");
+    wait_for("a report, as there is room again", || {
+        let reports: Vec<Value> =
+            serde_json::from_str(&crashes(&server, &["--json"]).stdout).ok()?;
+        (reports.len() == 1).then_some(())
+    });
+    let site = server.into_site();
+    drop(disk);
+    drop(site);
+}
+
+/// Clients choose paths: their number has no end, and that of routes has one.
+#[test]
+fn ten_thousand_distinct_paths_leave_few_routes() {
+    const PATHS: usize = 10_000;
+    const CLIENTS: usize = 4;
+    let metrics = free_address();
+    let server = Server::start(site(&format!("metrics: {{address: '{metrics}'}}\n"), ""));
+    let before = server.resident_memory();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let mut connection = server.connect();
+            scope.spawn(move || {
+                for number in (client..PATHS).step_by(CLIENTS) {
+                    // Words, each another one: what has digits is a parameter from the start.
+                    let digits = format!("{number:05}");
+                    let letters = digits.bytes().map(|digit| char::from(digit - b'0' + b'k'));
+                    let word: String = letters.collect();
+                    let (first, second) = word.split_at(2);
+                    let path = format!("/{first}/{second}/{word}");
+                    assert_eq!(connection.get(&path).status, 200, "{path}");
+                }
+            });
+        }
+    });
+    let counted = |text: &str| {
+        let counts = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix("pronghorn_http_route_duration_seconds_count{")?;
+            rest.rsplit(' ').next()?.parse::<usize>().ok()
+        });
+        counts.collect::<Vec<usize>>()
+    };
+    let routes = wait_for("all requests to be counted", || {
+        let routes = counted(&scrape(metrics));
+        (routes.iter().sum::<usize>() == PATHS).then_some(routes)
+    });
+    assert!(routes.len() <= 200, "{} routes", routes.len());
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < 20 << 10, "{grown} KB");
+    server.stop();
 }
 
 fn ask(address: std::net::SocketAddr, path: &str, headers: &str) -> (u16, Value) {

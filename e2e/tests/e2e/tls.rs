@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use pronghorn_testkit::{PATIENCE, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, wait_for};
 use rustix::process::Signal;
 
 use crate::secure::{certificate, curl, get, port, run_curl, site};
@@ -588,7 +588,11 @@ fn plain_http_on_a_port_of_tls_is_told_so_and_reaches_no_worker() {
 
 #[test]
 fn whoever_speaks_neither_tls_nor_http_is_dropped_and_others_are_served() {
-    let server = Server::start(site("app.php", "", ""));
+    let metrics = free_address();
+    let site = site("app.php", "", "");
+    let config = site.read(".rr.yaml");
+    let site = site.config(&format!("{config}metrics: {{address: '{metrics}'}}\n"));
+    let server = Server::start(site);
     for stranger in [
         &b"SSH-2.0-OpenSSH_9.2\r\n"[..],
         b"PROXY TCP4 192.0.2.1 192.0.2.2 4711 443\r\n\x16\x03\x01",
@@ -602,6 +606,12 @@ fn whoever_speaks_neither_tls_nor_http_is_dropped_and_others_are_served() {
     }
     server.logged(&["does not speak TLS"]);
     assert_eq!(get(&server, "/", &[]), "Hello");
+    let text = Connection::open(metrics).get("/metrics").text();
+    for (result, handshakes) in [("done", 1), ("failed", 3), ("no_tls", 3)] {
+        let line =
+            format!("pronghorn_http_tls_handshakes_total{{result=\"{result}\"}} {handshakes}\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
     server.stop();
 }
 

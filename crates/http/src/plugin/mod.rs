@@ -169,6 +169,28 @@ impl Spools {
     }
 }
 
+impl Spools {
+    /// What their files take is read from here.
+    #[expect(clippy::cast_precision_loss, reason = "bytes of a disk may be rounded")]
+    fn register(&self, metrics: &Registry) {
+        for spool in [&self.bodies, &self.uploads] {
+            let folder = spool.folder().to_string_lossy();
+            let metrics = metrics.labelled("folder", &folder);
+            let (used, limit) = (spool.clone(), spool.clone());
+            metrics.present(
+                "spool_bytes",
+                "What files of long bodies take, together with those of other folders on the disk.",
+                move || used.usage().0 as f64,
+            );
+            metrics.computed(
+                "spool_max_bytes",
+                "What they may take: half of what was free at the start.",
+                move || limit.usage().1 as f64,
+            );
+        }
+    }
+}
+
 /// What requests under way get. Which of them belong to which pool is not known from outside: the
 /// slowest one counts.
 #[derive(Debug, Clone, Copy, Default)]
@@ -316,6 +338,9 @@ impl HttpService {
             tracer: context.tracer.clone(),
         };
         resources.addresses.set(settings);
+        if let Some(metrics) = resources.read_metrics() {
+            resources.spools.iter().for_each(|spools| spools.register(metrics));
+        }
         let specs = resources.specs(settings);
         let StartedPools { pools, mut tasks } = all_pools.start(HTTP, &specs).await?;
         if let Some(changes) = &resources.changes {

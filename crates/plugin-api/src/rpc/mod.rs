@@ -29,10 +29,11 @@ mod value;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
+use pronghorn_metrics::{Counter, Registry};
 use thiserror::Error;
 
 use value::Form;
@@ -52,6 +53,15 @@ struct Services {
     started: HashMap<&'static str, HashMap<&'static str, Method>>,
     /// Those that a section of their name would start.
     unconfigured: Vec<&'static str>,
+    /// Where calls are counted.
+    metrics: Registry,
+}
+
+/// What is counted of one method, from its first call on: most are never called.
+struct Counted {
+    name: String,
+    metrics: Registry,
+    counters: OnceLock<(Counter, Counter)>,
 }
 
 /// One service's part of the table; what is added here gets a clone of `state` with each call.
@@ -135,6 +145,12 @@ impl Methods {
             service,
             state,
         }
+    }
+
+    /// Calls of methods that are added from now on are counted there.
+    pub fn count_in(&self, metrics: &Registry) {
+        let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        table.metrics = metrics.clone();
     }
 
     /// Names services that a section of their name would start: whoever calls one is told so.
@@ -240,24 +256,32 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let full_name = format!("{}.{name}", self.service);
+        let table = &self.methods.0;
+        let mut services = table.write().unwrap_or_else(PoisonError::into_inner);
+        let counted = Counted {
+            name: format!("{}.{name}", self.service),
+            metrics: services.metrics.clone(),
+            counters: OnceLock::new(),
+        };
         let state = self.state.clone();
         let begin = Arc::new(move |encoding, argument| {
-            let begun = Form::<A, O>::of(&full_name, encoding).and_then(|form| {
+            let failures = counted.call();
+            let begun = Form::<A, O>::of(&counted.name, encoding).and_then(|form| {
                 let argument = (form.read)(argument)?;
                 Ok((form.write, method(state.clone(), argument)))
             });
             Box::pin(async move {
-                let (write, work) = begun?;
-                write(&work.await?)
+                let result = match begun {
+                    Ok((write, work)) => work.await.and_then(|outcome| write(&outcome)),
+                    Err(why) => Err(why),
+                };
+                if result.is_err() {
+                    failures.increment();
+                }
+                result
             }) as Calling
         });
         let method = Method { begin, manner };
-        let mut services = self
-            .methods
-            .0
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
         let before = services
             .started
             .entry(self.service)
@@ -268,6 +292,21 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
             "there are two methods {}.{name}",
             self.service
         );
+    }
+}
+
+impl Counted {
+    /// One more; returns what counts it as failed.
+    fn call(&self) -> Counter {
+        let (calls, failures) = self.counters.get_or_init(|| {
+            let metrics = self.metrics.named("rpc").labelled("method", &self.name);
+            (
+                metrics.counter("calls_total", "Calls of methods, by workers and over RPC."),
+                metrics.counter("failures_total", "Of these, the ones that had no result."),
+            )
+        });
+        calls.increment();
+        failures.clone()
     }
 }
 

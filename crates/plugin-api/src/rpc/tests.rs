@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 
+use pronghorn_metrics::Reading;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +109,42 @@ fn a_service_that_is_not_configured_says_by_what_it_would_be() {
                     without which there is none (hint: write `rpc: {}`)";
     assert_eq!(why.as_deref(), Some(expected));
     assert!(methods.find("test.Not").is_ok(), "what is there is there");
+}
+
+#[test]
+fn calls_count_by_method_from_the_first_one_on() {
+    let (methods, metrics) = (Methods::default(), Registry::default());
+    methods.count_in(&metrics);
+    let service = methods.service("test", ());
+    service.add("Works", async |(), _: bool| Ok(true));
+    service.add("Fails", async |(), _: bool| {
+        Err::<bool, _>(Failure::new("no"))
+    });
+    service.add("Never", async |(), _: bool| Ok(true));
+    for (name, argument) in [
+        ("test.Works", "true"),
+        ("test.Works", "no JSON"),
+        ("test.Fails", "true"),
+    ] {
+        let method = methods.find(name).expect("it is there");
+        let mut calling = method.call(Encoding::Json, Bytes::from_static(argument.as_bytes()));
+        let polled = calling
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready());
+    }
+    let families = metrics.families();
+    let counts = |name: &str| {
+        let family = families.iter().find(|family| family.name == name);
+        let series = family.expect(name).series.iter();
+        let counts = series.map(|series| (series.labels[0].1.clone(), series.reading.clone()));
+        counts.collect::<Vec<_>>()
+    };
+    let of = |method: &str, count| (method.to_owned(), Reading::Count(count));
+    let called = [of("test.Works", 2), of("test.Fails", 1)];
+    assert_eq!(counts("rpc_calls_total"), called);
+    let failed = [of("test.Works", 1), of("test.Fails", 1)];
+    assert_eq!(counts("rpc_failures_total"), failed);
 }
 
 #[test]

@@ -139,7 +139,12 @@ impl SlotSupervisor {
         let boot = async {
             let _permit = self.boots.acquire().await;
             self.pool.booting(self.slot).await;
-            self.launcher.launch(self.slot).await
+            let since = Instant::now();
+            let launched = self.launcher.launch(self.slot).await;
+            if launched.is_ok() {
+                self.pool.stats().booted(since.elapsed());
+            }
+            launched
         };
         tokio::select! {
             biased;
