@@ -777,15 +777,15 @@ impl OnSent for HttpCall {
         if let Some(metrics) = metrics.as_ref().filter(|_| reached.read_bytes > 0) {
             metrics.received(reached.read_bytes);
         }
-        if let Some(trace) = &self.request.trace {
+        if let Some(trace) = &self.request.trace
+            && let Some(exemplar) = trace.exemplar(sent)
+        {
             trace.answered_by(reached.pool, reached.route);
-            if let Some(metrics) = metrics
-                && let Some(exemplar) = trace.exemplar(sent)
-            {
+            if let Some(metrics) = metrics {
                 metrics.exemplify(exemplar);
-                if let Some(route) = &route {
-                    route.duration.exemplify(exemplar);
-                }
+            }
+            if let Some(route) = &route {
+                route.duration.exemplify(exemplar);
             }
         }
         record::write(&self.request, &reached, *access_logs, sent);

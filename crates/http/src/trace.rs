@@ -116,7 +116,7 @@ impl RequestTrace {
         !self.begun.state.is_empty()
     }
 
-    /// The request was in this pool.
+    /// The request was in this pool. Told of traces that are kept.
     pub(crate) fn answered_by(&self, pool: &str, route: Option<&str>) {
         // After a local redirect there are several; the one that has answered is the first to tell.
         _ = self.reached.set(Reached {
@@ -140,7 +140,7 @@ impl RequestTrace {
         self.recorder.keeps(&self.begun, failed, sent.elapsed)
     }
 
-    /// For histograms of which the request is one, if the trace is kept.
+    /// For histograms of which the request is one. None: the trace is not kept.
     pub(crate) fn exemplar(&self, sent: &Sent) -> Option<Exemplar> {
         self.is_kept(sent).then(|| Exemplar {
             trace_id: self.begun.trace.number(),

@@ -78,23 +78,37 @@ impl fmt::Display for SpanId {
 impl TraceId {
     /// Its digits.
     pub(crate) fn write(self, text: &mut String) {
-        self.to_bytes().iter().for_each(|byte| digits(*byte, text));
+        text.push_str(digits(self.to_bytes(), &mut [0; 32]));
     }
 }
 
 impl SpanId {
     /// Its digits.
     pub(crate) fn write(self, text: &mut String) {
-        self.to_bytes().iter().for_each(|byte| digits(*byte, text));
+        text.push_str(digits(self.to_bytes(), &mut [0; 16]));
     }
 }
 
-/// Formatting would take some hundred instructions, and this is done for each request.
-fn digits(byte: u8, text: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for half in [byte >> 4, byte & 15] {
-        text.push(char::from(DIGITS[usize::from(half)]));
+/// Formatting would take some hundred instructions, and so would a push for each digit; this is done
+/// for each request.
+fn digits<const BYTES: usize>(bytes: [u8; BYTES], out: &mut [u8]) -> &str {
+    static PAIRS: [[u8; 2]; 256] = pairs();
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair.copy_from_slice(&PAIRS[usize::from(*byte)]);
     }
+    std::str::from_utf8(out).unwrap_or_default()
+}
+
+/// Both digits of each byte.
+const fn pairs() -> [[u8; 2]; 256] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
 }
 
 /// A number in hexadecimal digits, of which there are 1 to `most`. None of anything else.

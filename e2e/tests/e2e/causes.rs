@@ -155,7 +155,10 @@ fn told_and_measured(server: &Server, target: &str, meanwhile: impl FnOnce()) ->
     meanwhile();
     let measured = connection.response().text();
     let measured = measured.parse().expect("PHP says how long it took");
-    (1e3 * millis(&record(server, target), "php_blocked_us"), measured)
+    (
+        1e3 * millis(&record(server, target), "php_blocked_us"),
+        measured,
+    )
 }
 
 #[test]
@@ -165,7 +168,11 @@ fn what_php_was_blocked_for_is_right_within_five_percent() {
     let upstream = silent_upstream();
     let at = upstream.local_addr().expect("it listens");
     let lock = std::fs::File::create(server.site().path("lock")).expect("the site is ours");
-    for what in ["sleep".to_owned(), format!("socket&at={at}"), "lock".to_owned()] {
+    for what in [
+        "sleep".to_owned(),
+        format!("socket&at={at}"),
+        "lock".to_owned(),
+    ] {
         // A busy machine may take the processor away from PHP between the two looks at the clock:
         // that is no reason to be wrong each time.
         let is_right = (1..=3).any(|time| {

@@ -339,7 +339,7 @@ impl Metric {
         of(&self.0, kind)
             .first()
             .copied()
-            .unwrap_or_else(|| panic!("it is no {kind}: {:?}", fields(&self.0)))
+            .expect("points of this kind")
     }
 
     /// The points of a gauge or a sum: what stands in their attributes, and their values.
@@ -367,7 +367,7 @@ impl Metric {
         points[0].1
     }
 
-    /// Whether its points are those of an UpDownCounter: a sum of all that is there now, which may
+    /// Whether its points are those of an `UpDownCounter`: a sum of all that is there now, which may
     /// fall.
     fn is_up_down_counter(&self) -> bool {
         const CUMULATIVE: u64 = 2;
@@ -464,7 +464,10 @@ fn a_collector_is_told_of_workers_queues_and_memory() {
     let queue = collector.metric("pronghorn_pool_queue_calls", |_| true);
     assert!(queue.is_up_down_counter());
     let oldest = collector.metric("pronghorn_pool_queue_oldest_wait_seconds", |_| true);
-    assert!(oldest.value(5) >= 0.0, "a gauge: two waits add up to nothing");
+    assert!(
+        oldest.value(5) >= 0.0,
+        "a gauge: two waits add up to nothing"
+    );
     server.stop();
 }
 
@@ -487,7 +490,9 @@ fn a_collector_gets_all_that_prometheus_gets() {
     assert!(own.len() > 20, "{own:?}");
     wait_for("a message with all of them", || {
         let told = collector.last_metrics()?;
-        own.iter().all(|name| told.contains_key(*name)).then_some(())
+        own.iter()
+            .all(|name| told.contains_key(*name))
+            .then_some(())
     });
     server.stop();
 }

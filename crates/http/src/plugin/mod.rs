@@ -339,7 +339,10 @@ impl HttpService {
         };
         resources.addresses.set(settings);
         if let Some(metrics) = resources.read_metrics() {
-            resources.spools.iter().for_each(|spools| spools.register(metrics));
+            resources
+                .spools
+                .iter()
+                .for_each(|spools| spools.register(metrics));
         }
         let specs = resources.specs(settings);
         let StartedPools { pools, mut tasks } = all_pools.start(HTTP, &specs).await?;
