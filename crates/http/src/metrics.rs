@@ -1,7 +1,7 @@
 //! What is counted of connections, of requests and of their responses.
 //!
-//! Of requests, counted when a response is out, whatever the log says: a few additions, with no lock and no
-//! memory taken. The handles for a status are made when it is first sent.
+//! Of requests, counted when a response is out, whatever the log says: a few additions, with no
+//! lock and no memory taken. The handles for a status are made when it is first sent.
 
 use std::sync::OnceLock;
 

@@ -24,8 +24,8 @@ struct Batch {
 }
 
 impl Collectors {
-    /// Adds what workers count from now on, on this runtime, while the task is there. Only the first
-    /// one for a registry counts.
+    /// Adds what workers count from now on, on this runtime, while the task is there. Only the
+    /// first one for a registry counts.
     pub fn count_for(&self, metrics: &Registry) -> JoinSet<()> {
         let (queue, batches) = channel::<Batch>(MOST_WAITING);
         let throttle = LogThrottle::default();

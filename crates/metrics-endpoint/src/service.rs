@@ -29,8 +29,8 @@ use crate::workers;
 
 /// The name of the service, and of its listening socket for the next process.
 const METRICS: &str = "metrics";
-/// A few Prometheus servers and people. Where there is one more, the one that has not taken its text
-/// for the longest time goes.
+/// A few Prometheus servers and people. Where there is one more, the one that has not taken its
+/// text for the longest time goes.
 const CONNECTIONS: usize = 32;
 /// Prometheus gives up after 10 s: nobody waits longer for a text.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);

@@ -31,8 +31,8 @@ pub struct OtelService {
     pub counting: Counting,
 }
 
-/// Begins to count what applications count, as long as the tasks are there; where somebody has begun
-/// it already, that goes on.
+/// Begins to count what applications count, as long as the tasks are there; where somebody has
+/// begun it already, that goes on.
 #[derive(Clone)]
 pub struct Counting(pub Arc<CountFor>);
 

@@ -89,8 +89,8 @@ impl SpanId {
     }
 }
 
-/// Formatting would take some hundred instructions, and so would a push for each digit; this is done
-/// for each request.
+/// Formatting would take some hundred instructions, and so would a push for each digit; this is
+/// done for each request.
 fn digits<const BYTES: usize>(bytes: [u8; BYTES], out: &mut [u8]) -> &str {
     static PAIRS: [[u8; 2]; 256] = pairs();
     for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {

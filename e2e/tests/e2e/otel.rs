@@ -367,8 +367,8 @@ impl Metric {
         points[0].1
     }
 
-    /// Whether its points are those of an `UpDownCounter`: a sum of all that is there now, which may
-    /// fall.
+    /// Whether its points are those of an `UpDownCounter`: a sum of all that is there now, which
+    /// may fall.
     fn is_up_down_counter(&self) -> bool {
         const CUMULATIVE: u64 = 2;
         let sum = fields(self.data(7));
