@@ -215,13 +215,15 @@ pub fn scribble(extension: &Path, storages: usize, words: usize) -> usize {
     let mut written = 0;
     for storage in 0..storages {
         let cache = Cache::new(1 << 20, 13 + storage as u64).expect("there is memory");
-        let code = format!("$until = microtime(true) + 30; {ENDURES}");
+        let code = format!("$c->increment('up'); $until = microtime(true) + 30; {ENDURES}");
         let all: Vec<Child> = (0..2).map(|_| php(&cache, extension, &code, "")).collect();
         let memory = cache.file().try_clone_to_owned().expect("a descriptor");
         let memory = File::from(memory);
         let size = memory.metadata().expect("its size").len();
-        wait_for("them to write", || {
-            (cache.figures().writes > 2_000).then_some(())
+        // Who comes later may find a head that is scribbled on, and maps nothing.
+        wait_for("both to write", || {
+            let are_up = cache.increment(b"up", 0, 0) == Ok(Some(2));
+            (are_up && cache.figures().writes > 2_000).then_some(())
         });
         // A few numbers that make sense in many places, and many that do not.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ storage as u64;
