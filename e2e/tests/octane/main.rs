@@ -246,7 +246,8 @@ Route::get('/kept', static function (): array {
     assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
 }
 
-/// The package where Composer puts it, and what Composer would say of it.
+/// The package where Composer puts it, what Composer would say of it, and the providers that its
+/// listeners ask for.
 fn with_bridge(site: &Site, package: &std::path::Path) {
     let to = site.path("vendor/spiral/roadrunner-laravel/bin");
     std::fs::create_dir_all(&to).expect("the site is ours");
@@ -261,7 +262,9 @@ fn with_bridge(site: &Site, package: &std::path::Path) {
     site.write("vendor/autoload.php", &loads);
     let provided = site.read("config/app.php").replace(
         "Laravel\\Octane\\OctaneServiceProvider::class",
-        "Spiral\\RoadRunnerLaravel\\ServiceProvider::class",
+        "Illuminate\\Auth\\AuthServiceProvider::class,\nIlluminate\\Broadcasting\\BroadcastServiceProvider::class,\n\
+         Illuminate\\Mail\\MailServiceProvider::class,\nIlluminate\\Notifications\\NotificationServiceProvider::class,\n\
+         Illuminate\\Pipeline\\PipelineServiceProvider::class,\nSpiral\\RoadRunnerLaravel\\ServiceProvider::class",
     );
     site.write("config/app.php", &provided);
 }
