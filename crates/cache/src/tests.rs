@@ -493,7 +493,7 @@ fn what_is_read_most_is_sampled_most() {
     cache.clear(b"");
     for number in 0..400_u32 {
         cache
-            .set(&entry(&number.to_le_bytes(), &[1; 100_000]))
+            .set(&entry(&number.to_le_bytes(), &vec![1; 100_000]))
             .unwrap();
     }
     let lately = cache.read_lately();

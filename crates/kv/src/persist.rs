@@ -389,7 +389,7 @@ mod tests {
         assert!(there, "it is left to whom it belongs");
         drop(theirs);
         // What a server that was killed has left is begun anew.
-        std::fs::write(kept.path().with_extension("new"), [7; 100_000]).expect("written");
+        std::fs::write(kept.path().with_extension("new"), vec![7; 100_000]).expect("written");
         assert_eq!(kept.write(&filled(3), NOW, soon()).expect("written"), 3);
         let found = kept.read(&cache(), NOW).expect("read");
         assert_eq!((found.entries, found.is_broken), (3, false));
