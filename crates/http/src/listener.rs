@@ -95,9 +95,9 @@ impl Listener {
     pub fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
         // A socket of another process with the same user could share a port by SO_REUSEPORT without
-        // either noticing: the first one is bound without it, as a question, and again with it.
-        drop(bind_socket(address, false).map_err(failed)?);
-        let first = bind_socket(address, true).map_err(failed)?;
+        // either noticing: the first one listens without it, and lets its own share afterwards.
+        let first = bind_socket(address, false).map_err(failed)?;
+        SockRef::from(&first).set_reuse_port(true).map_err(failed)?;
         let address = first.local_addr().map_err(failed)?;
         let mut sockets = vec![first];
         for _ in 1..threads {
@@ -334,9 +334,7 @@ fn bind_socket(address: SocketAddr, shared: bool) -> io::Result<std::net::TcpLis
         socket.set_reuse_port(true)?;
     }
     socket.bind(&address.into())?;
-    if shared {
-        socket.listen(BACKLOG)?;
-    }
+    socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
@@ -508,6 +506,28 @@ mod tests {
         assert!(!of_this_machine("192.0.2.2:1", Some("192.0.2.1:80")));
         assert!(!of_this_machine("192.0.2.2:1", None));
         assert!(!is_of_this_machine(PeerAddress::Unix, None));
+    }
+
+    #[test]
+    fn threads_share_a_port_with_each_other_and_nobody_else() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let listener = Listener::bind(any, 2).unwrap();
+        let Place::Tcp(address) = listener.place else {
+            unreachable!("it was bound to an address");
+        };
+        let refused = Listener::bind(address, 2).err().unwrap();
+        assert!(refused.to_string().contains("in use"), "{refused}");
+        let Sockets::Tcp(sockets) = &listener.sockets else {
+            unreachable!("it was bound to an address");
+        };
+        let clients: Vec<_> = (0..64)
+            .map(|_| std::net::TcpStream::connect(address).unwrap())
+            .collect();
+        let accepted =
+            |socket: &std::net::TcpListener| std::iter::from_fn(|| socket.accept().ok()).count();
+        let each: Vec<usize> = sockets.iter().map(accepted).collect();
+        assert_eq!(each.iter().sum::<usize>(), clients.len());
+        assert!(each.iter().all(|count| *count > 0), "{each:?}");
     }
 
     #[tokio::test]

@@ -27,22 +27,36 @@ pub use server::{Ended, Server, binary, built};
 pub use site::Site;
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes on a slow machine that does other things as well.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An address that nobody listens on. Somebody may until it is used; the system hands out others
-/// first.
+/// An address on loopback where nobody listens.
+///
+/// It is below the ports that the kernel gives to whoever asks for any, so that nobody gets it
+/// until it is used; each is given once.
 ///
 /// # Panics
 ///
-/// When there is none.
+/// When all are in use.
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 22_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Processes of tests that run at once begin elsewhere.
+    let begin = std::process::id().wrapping_mul(977);
+    (0..PORTS)
+        .find_map(|_| {
+            let number = begin.wrapping_add(GIVEN.fetch_add(1, Relaxed)) % PORTS;
+            let port = u16::try_from(FIRST + number).ok()?;
+            TcpListener::bind(("127.0.0.1", port))
+                .ok()?
+                .local_addr()
+                .ok()
+        })
+        .expect("a port is free")
 }
 
 /// Looks until `found` finds something.

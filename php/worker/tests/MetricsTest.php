@@ -18,6 +18,11 @@ final class MetricsTest extends TestCase
         return $usage['ru_utime.tv_sec'] + $usage['ru_utime.tv_usec'] / 1e6;
     }
 
+    /**
+     * What is counted stays until a worker tells it: with other tests, until one of theirs.
+     *
+     * @runInSeparateProcess
+     */
     public function testAMillionChangesTakeLessThanASecondOfTheProcessor(): void
     {
         $kept = Metrics::counter('kept_total');
