@@ -7,6 +7,7 @@
 
 mod arguments;
 mod benchmarks;
+mod beside;
 mod client;
 mod compare;
 mod error;

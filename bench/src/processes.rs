@@ -111,6 +111,11 @@ struct Taken {
 }
 
 impl Cpu {
+    /// Of those that run.
+    pub(crate) fn sum(&self) -> Duration {
+        self.0.values().map(|taken| taken.own).sum()
+    }
+
     /// What was taken since `before`. Processes may come and go meanwhile (CGI, recycled workers):
     /// the time of one that ended is with its parent then, and counts as PHP's. `None` when it
     /// isn't, so that the sum would be wrong.

@@ -38,6 +38,7 @@ impl Program {
         let mut env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         env.insert("TMPDIR".into(), folder.join("tmp").into());
         env.insert("PRONGHORN_APPS_DATA".into(), folder.join("tmp").into());
+        env.insert("BENCH_SHARED".into(), site.shared().into());
         // Control sockets.
         env.insert("RUNTIME_DIRECTORY".into(), folder.into());
         if let Some(packages) = &site.packages {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::arguments::Arguments;
+use crate::beside::Beside;
 use crate::error::BenchError;
 use crate::load;
 use crate::phases::Phases;
@@ -55,6 +56,10 @@ async fn scenario(
 ) {
     let scenario = &job.scenario;
     let row = |server: &str| format!("{}, {server}", scenario.name);
+    let beside = match Beside::start(scenario, site).await {
+        Ok(beside) => beside,
+        Err(error) => return report.leave_out(&scenario.name, &error),
+    };
     let mut servers = Vec::new();
     for adapter in &job.servers {
         match Server::start(*adapter, scenario, site).await {
@@ -86,6 +91,7 @@ async fn scenario(
                 let of = Measured {
                     job,
                     server: &server,
+                    beside: &beside,
                     load,
                     round,
                 };
@@ -125,12 +131,14 @@ async fn scenario(
     for server in servers {
         server.stop().await;
     }
+    beside.stop().await;
 }
 
 /// One measurement.
 struct Measured<'a> {
     job: &'a Job<'a>,
     server: &'a Server,
+    beside: &'a Beside,
     load: Load,
     round: u32,
 }
@@ -173,6 +181,7 @@ impl Measured<'_> {
         let Self {
             job,
             server,
+            beside,
             load,
             round,
         } = self;
@@ -182,13 +191,13 @@ impl Measured<'_> {
         }
         let phases = Phases::ask(server.metrics).await?;
         let (start, own_before, machine_before) = (Instant::now(), own_cpu(), Machine::read());
-        let before = processes.cpu();
+        let (before, beside_before) = (processes.cpu(), beside.cpu());
         let seen = load::run(server, *load, job.seconds, site).await?;
         let after = server.processes().cpu();
         let (elapsed, own_after, machine_after) = (start.elapsed(), own_cpu(), Machine::read());
         let took = after.since(&before).ok_or(BenchError::Changed)?;
         let own = own_after.saturating_sub(own_before);
-        let ours = took.server + took.php + own;
+        let ours = took.server + took.php + own + beside.cpu().saturating_sub(beside_before);
         let phases_us = Phases::ask(server.metrics).await?.since(&phases);
         let per_request = |time: Duration| time.as_secs_f64() * 1e6 / seen.requests;
         let mut others = match (machine_before, machine_after) {

@@ -76,6 +76,7 @@ impl Site {
             ports: Mutex::default(),
         };
         Self::write_php_ini(&site.php_ini(), &[])?;
+        Self::make_folder(&site.shared())?;
         Ok(site)
     }
 
@@ -101,6 +102,11 @@ impl Site {
             file: folder.to_owned(),
             source,
         })
+    }
+
+    /// Where applications have what all servers share.
+    pub(crate) fn shared(&self) -> PathBuf {
+        self.folder.join("shared")
     }
 
     /// Notes that a server is about to listen there; returns a folder for it, not yet made. The
