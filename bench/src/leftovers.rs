@@ -38,19 +38,27 @@ impl Traces {
                 return left;
             }
             if Instant::now() > deadline {
-                self.remove();
+                self.remove().await;
                 return left;
             }
             sleep(STEP).await;
         }
     }
 
-    /// Told or not, it must not stay.
-    fn remove(&self) {
-        for pid in self.processes() {
-            if let Some(pid) = pid.try_into().ok().and_then(Pid::from_raw) {
-                _ = kill_process(pid, Signal::KILL); // it may have ended just now
+    /// Told or not, it must not stay. Returns when it is gone, or gives up on it.
+    async fn remove(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let pids: Vec<u32> = self.processes().collect();
+            if pids.is_empty() || Instant::now() > deadline {
+                break;
             }
+            for pid in pids {
+                if let Some(pid) = pid.try_into().ok().and_then(Pid::from_raw) {
+                    _ = kill_process(pid, Signal::KILL); // it may have ended just now
+                }
+            }
+            sleep(STEP).await;
         }
         _ = fs::remove_dir_all(&self.folder); // told already
     }
