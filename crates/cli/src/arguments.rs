@@ -372,6 +372,9 @@ pub(crate) struct Crashes {
     /// Count reports with the same cause
     #[arg(long, conflicts_with = "id")]
     pub(crate) group: bool,
+    /// How many reports to list, the newest ones
+    #[arg(long, value_name = "N", default_value_t = 20, conflicts_with_all = ["id", "group", "json"])]
+    pub(crate) last: usize,
     /// Print whole reports, as a JSON array
     #[arg(long, conflicts_with = "group")]
     pub(crate) json: bool,

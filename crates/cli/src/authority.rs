@@ -35,7 +35,8 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// In the state directory of the server that these arguments would start.
+    /// The user's: one for all applications, so that a machine trusts it once. Where the
+    /// configuration or systemd names a state directory, the one in there.
     ///
     /// # Errors
     ///
@@ -43,9 +44,13 @@ impl Authority {
     pub(crate) fn of(arguments: &Arguments) -> Result<Self, String> {
         let input = arguments.input();
         let base = folders::working(arguments, input.main_file().as_deref());
-        let state = pronghorn_server::state_folder_of(&input, &base)?;
+        let named = pronghorn_server::named_state_folder_of(&input, &base)?;
+        let folder = match named.or_else(data_of_user) {
+            Some(folder) => folder,
+            None => pronghorn_server::state_folder_of(&input, &base)?,
+        };
         Ok(Self {
-            folder: state.join("tls"),
+            folder: folder.join("tls"),
         })
     }
 
@@ -140,11 +145,21 @@ impl Authority {
 
     fn unwritable(&self, error: &io::Error) -> String {
         format!(
-            "the state directory can't be written: `{}`: {error}\n\
-             hint: name another one by `-o state_dir=DIR`",
+            "the local authority can't be written: `{}`: {error}\n\
+             hint: name another folder by `-o state_dir=DIR`",
             self.folder.display()
         )
     }
+}
+
+/// The folder of this program in what XDG calls the user's data.
+fn data_of_user() -> Option<PathBuf> {
+    let absolute = |name| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
+    Some(data?.join("pronghorn"))
 }
 
 /// What does not change: the certificate is known by it again.

@@ -4,15 +4,20 @@ use std::fmt::Write;
 
 use pronghorn_server::reports::{Group, Report, Reports, groups};
 
-use crate::arguments::{Arguments, Crashes};
+use crate::arguments::{Arguments, Crashes, Name};
 use crate::exit::{Exit, failed, say, say_json};
-use crate::folders;
+use crate::{folders, steer};
 
-pub(crate) fn run(arguments: &Arguments, options: &Crashes) -> Exit {
-    let file = arguments.input().main_file();
-    let folder = folders::working(arguments, file.as_deref());
-    let reports = match pronghorn_server::reports_of(&arguments.input(), &folder) {
-        Ok(reports) => reports,
+pub(crate) fn run(name: Name, arguments: &Arguments, options: &Crashes) -> Exit {
+    let input = arguments.input();
+    let folder = folders::working(arguments, input.main_file().as_deref());
+    // Of a server that runs, its own word counts: systemd may have named the folder.
+    let state = match steer::state_folder(name, arguments) {
+        Some(state) => Ok(state),
+        None => pronghorn_server::state_folder_of(&input, &folder),
+    };
+    let reports = match state {
+        Ok(state) => pronghorn_server::reports_in(&state),
         Err(why) => return failed(&why),
     };
     let found = match &options.id {
@@ -50,7 +55,14 @@ fn tell(found: &[Report], reports: &Reports, options: &Crashes) -> Exit {
             Exit::Done
         }
         _ => {
-            say(&listed(found));
+            let older = found.len().saturating_sub(options.last);
+            say(&listed(&found[older..]));
+            if older > 0 {
+                say(&format!(
+                    "{older} older ones: `--last {}` lists them, `--group` counts them by their cause\n",
+                    found.len()
+                ));
+            }
             Exit::Done
         }
     }

@@ -68,7 +68,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Config {
             command: ConfigCommand::Show { json },
         } => config::show(&arguments, &services, *json),
-        Command::Crashes(options) => crashes::run(&arguments, options),
+        Command::Crashes(options) => crashes::run(name, &arguments, options),
         Command::Reset { of } => steer::reset(name, &arguments, of),
         Command::Workers {
             of,

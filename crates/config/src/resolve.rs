@@ -325,16 +325,24 @@ impl Unknown {
             let point = if is_bare { "" } else { "." };
             return format!("did you mean `{section}{point}{near}`?");
         }
-        let elsewhere = known.iter().map(Record::path).find_map(|path| {
+        let elsewhere = known.iter().map(Record::path).filter_map(|path| {
             let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
             let last = |alias: &&str| alias.rsplit('.').next() == Some(name);
             (is_same(&self.name, name) || aliases.iter().any(last)).then_some((section, name))
         });
-        match elsewhere {
+        match elsewhere.min_by_key(|(section, _)| self.steps_to(section)) {
             Some(("", name)) => format!("`{name}` stands at the top, in no section"),
             Some((section, name)) => format!("`{name}` belongs in `{section}`"),
             None => format!("known here: {}", self.siblings.join(", ")),
         }
+    }
+
+    /// Up from this section and down to another one.
+    fn steps_to(&self, section: &str) -> usize {
+        let names = |section: &'_ str| section.split('.').filter(|name| !name.is_empty()).count();
+        let both = self.section.split('.').zip(section.split('.'));
+        let shared = both.take_while(|(ours, theirs)| ours == theirs).count();
+        names(&self.section) + names(section) - 2 * shared.min(names(section))
     }
 }
 

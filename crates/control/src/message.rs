@@ -109,6 +109,9 @@ pub struct Status {
     pub uptime: u64,
     /// The configuration, if it has one.
     pub config: Option<PathBuf>,
+    /// Where it keeps what outlives it; none while it starts.
+    #[serde(default)]
+    pub state_dir: Option<PathBuf>,
     /// Services that clients reach by an address.
     pub services: Vec<Served>,
     /// Why it is not ready; none when it is.

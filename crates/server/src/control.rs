@@ -52,6 +52,8 @@ pub(crate) struct Serving {
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
     pub(crate) caches: Caches,
+    /// The state directory.
+    pub(crate) state: PathBuf,
 }
 
 impl Control {
@@ -259,6 +261,7 @@ impl Shared {
             state: self.state(),
             uptime: self.since.elapsed().as_secs(),
             config: self.config.clone(),
+            state_dir: serving.map(|serving| serving.state.clone()),
             services: services
                 .map(|(name, at)| Served {
                     service: (*name).to_owned(),

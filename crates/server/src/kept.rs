@@ -1,5 +1,6 @@
 //! What a server has kept, for who asks without it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Input, Section, Table, load};
@@ -7,7 +8,7 @@ use pronghorn_config::{Input, Section, Table, load};
 use crate::renewal::environment;
 use crate::reports::{Reports, folder_in};
 use crate::settings::state_dir;
-use crate::state::folder;
+use crate::state;
 
 /// Of a configuration, the one key that says where reports are: a mistake elsewhere keeps nobody
 /// from them.
@@ -19,14 +20,9 @@ impl Section for StateAlone {
     }
 }
 
-/// The reports of the server of a configuration, whether or not it runs. Relative paths begin in
-/// `folder`.
-///
-/// # Errors
-///
-/// The configuration can't be read; the text says why.
-pub fn reports_of(input: &Input, base: &Path) -> Result<Reports, String> {
-    Ok(Reports::new(folder_in(&state_folder_of(input, base)?)))
+/// The reports below a state directory.
+pub fn reports_in(state: &Path) -> Reports {
+    Reports::new(folder_in(state))
 }
 
 /// The state directory of the server of a configuration, whether or not it runs or is there.
@@ -36,11 +32,37 @@ pub fn reports_of(input: &Input, base: &Path) -> Result<Reports, String> {
 ///
 /// The configuration can't be read; the text says why.
 pub fn state_folder_of(input: &Input, base: &Path) -> Result<PathBuf, String> {
-    let loaded = load(input);
-    let environment = environment(&loaded);
-    let settings = loaded.resolve_part::<StateAlone>().into_settings();
-    let StateAlone(configured) = settings.map_err(|_| {
-        "the configuration has mistakes\nhint: `pronghorn check` names them".to_owned()
-    })?;
-    Ok(folder(configured, base, &environment))
+    let said = Said::by(input)?;
+    Ok(state::folder(said.state_dir, base, &said.environment))
+}
+
+/// The same where the configuration or systemd names it.
+///
+/// # Errors
+///
+/// As above.
+pub fn named_state_folder_of(input: &Input, base: &Path) -> Result<Option<PathBuf>, String> {
+    let said = Said::by(input)?;
+    Ok(state::named(said.state_dir, base, &said.environment))
+}
+
+/// What a configuration and its environment say of the state directory.
+struct Said {
+    state_dir: Option<PathBuf>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Said {
+    fn by(input: &Input) -> Result<Self, String> {
+        let loaded = load(input);
+        let environment = environment(&loaded);
+        let settings = loaded.resolve_part::<StateAlone>().into_settings();
+        let StateAlone(state_dir) = settings.map_err(|_| {
+            "the configuration has mistakes\nhint: `pronghorn check` names them".to_owned()
+        })?;
+        Ok(Self {
+            state_dir,
+            environment,
+        })
+    }
 }

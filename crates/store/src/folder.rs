@@ -1,56 +1,109 @@
 //! Where the server keeps what outlives it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::DirBuilder;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Where packages of Debian and others expect it.
 const OF_ROOT: &str = "/var/lib/pronghorn";
+/// The folder of the package's configuration, whose service has all of `OF_ROOT`.
+const OF_PACKAGE: &str = "/etc/pronghorn";
+/// Beside a configuration.
+const BESIDE: &str = ".pronghorn";
+/// In bytes, of a folder's name.
+const LONGEST_NAME: usize = 255;
 
 /// What the state directory depends on when the configuration names none.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
-    /// systemd's `STATE_DIRECTORY`, which may name several.
-    pub state_directory: Option<&'a OsStr>,
     pub xdg_state_home: Option<&'a OsStr>,
     pub is_root: bool,
-    /// The folder of the configuration file.
+    /// The folder of the configuration file, absolute.
     pub configuration: &'a Path,
 }
 
-/// The state directory: what systemd made for the service, else that of the system or of the user,
-/// else a folder beside the configuration.
+/// The first folder of systemd's `STATE_DIRECTORY`, which may name several.
+pub fn folder_of_systemd(state_directory: &OsStr) -> Option<PathBuf> {
+    let first = state_directory
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .next()?;
+    absolute(OsStr::from_bytes(first))
+}
+
+/// The state directory where neither the configuration nor systemd names one: below that of the
+/// system or of the user, else a folder beside the configuration.
+///
+/// Each configuration has its own: two applications with a pipeline `mail` are not to get each
+/// other's jobs.
 pub fn state_folder(surroundings: Surroundings<'_>) -> PathBuf {
     let Surroundings {
-        state_directory,
         xdg_state_home,
         is_root,
         configuration,
     } = surroundings;
-    // A relative path would depend on where the server was started; both rules say absolute.
-    let absolute = |path: &OsStr| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
-    let of_systemd = state_directory.and_then(|several| {
-        let first = several.as_bytes().split(|byte| *byte == b':').next()?;
-        absolute(OsStr::from_bytes(first))
-    });
-    if let Some(folder) = of_systemd {
-        return folder;
-    }
-    if is_root {
-        return OF_ROOT.into();
-    }
-    match xdg_state_home.and_then(absolute) {
-        Some(home) => home.join("pronghorn"),
-        None => configuration.join(".pronghorn"),
-    }
+    let shared = match xdg_state_home.and_then(absolute) {
+        _ if is_root && configuration == Path::new(OF_PACKAGE) => return OF_ROOT.into(),
+        _ if is_root => Some(OF_ROOT.into()),
+        home => home.map(|home| home.join("pronghorn")),
+    };
+    let own = shared.and_then(|shared| Some(shared.join(name_of(configuration)?)));
+    own.unwrap_or_else(|| configuration.join(BESIDE))
 }
 
-/// Makes it for its owner alone. One that is there keeps its mode: the files have theirs.
-pub(crate) fn create(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+/// A relative path would depend on where the server was started; systemd's rule and the one of XDG
+/// say absolute.
+fn absolute(path: &OsStr) -> Option<PathBuf> {
+    Some(PathBuf::from(path)).filter(|path| path.is_absolute())
+}
+
+/// `/srv/shop` as the name of one folder, `srv+shop`; none where the system allows no such name.
+/// Different paths have different names.
+fn name_of(folder: &Path) -> Option<OsString> {
+    let mut parts: Vec<Vec<u8>> = Vec::new();
+    for part in folder.components() {
+        match part {
+            Component::Normal(part) => parts.push(escaped(part.as_bytes())),
+            Component::ParentDir => _ = parts.pop(),
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+        }
+    }
+    let mut name = parts.join(&b'+');
+    if name.is_empty() {
+        name.push(b'+'); // the root
+    }
+    (name.len() <= LONGEST_NAME).then(|| OsString::from_vec(name))
+}
+
+fn escaped(part: &[u8]) -> Vec<u8> {
+    let escape = |&byte: &u8| match byte {
+        b'+' => b"%2B".to_vec(),
+        b'%' => b"%25".to_vec(),
+        _ => vec![byte],
+    };
+    part.iter().flat_map(escape).collect()
+}
+
+/// Makes it for its owner alone. One that is there keeps its mode: the files have theirs. Among the
+/// files of an application it tells git to leave it alone.
+///
+/// # Errors
+///
+/// As of `mkdir`.
+pub fn create_state_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    if folder.ends_with(BESIDE)
+        && let Ok(mut ignored) = File::create_new(folder.join(".gitignore"))
+    {
+        _ = ignored.write_all(b"*\n"); // a courtesy
+    }
+    Ok(())
 }
 
 /// `folder/store.SUFFIX`
@@ -65,9 +118,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_directory_is_the_first_of_four() {
+    fn each_configuration_has_a_state_directory_of_its_own() {
         let mut surroundings = Surroundings {
-            state_directory: Some(OsStr::new("/var/lib/shop:/var/lib/other")),
             xdg_state_home: Some(OsStr::new("/home/u/.state")),
             is_root: true,
             configuration: Path::new("/srv/shop"),
@@ -75,14 +127,37 @@ mod tests {
         let expect = |surroundings, folder: &str| {
             assert_eq!(state_folder(surroundings), Path::new(folder));
         };
-        expect(surroundings, "/var/lib/shop");
-        surroundings.state_directory = Some(OsStr::new(""));
+        expect(surroundings, "/var/lib/pronghorn/srv+shop");
+        surroundings.configuration = Path::new("/etc/pronghorn");
         expect(surroundings, "/var/lib/pronghorn");
+        surroundings.configuration = Path::new("/srv/shop");
         surroundings.is_root = false;
-        expect(surroundings, "/home/u/.state/pronghorn");
+        expect(surroundings, "/home/u/.state/pronghorn/srv+shop");
         surroundings.xdg_state_home = Some(OsStr::new("relative"));
         expect(surroundings, "/srv/shop/.pronghorn");
         surroundings.xdg_state_home = None;
         expect(surroundings, "/srv/shop/.pronghorn");
+    }
+
+    #[test]
+    fn systemd_may_name_several_folders() {
+        let first = |all: &str| folder_of_systemd(OsStr::new(all));
+        assert_eq!(
+            first("/var/lib/shop:/var/lib/other"),
+            Some("/var/lib/shop".into())
+        );
+        assert_eq!(first(""), None);
+        assert_eq!(first("relative"), None);
+    }
+
+    #[test]
+    fn different_folders_have_different_names() {
+        let name = |path: &str| name_of(Path::new(path)).map(|name| name.into_string().unwrap());
+        let expect = |path: &str, expected: &str| assert_eq!(name(path).as_deref(), Some(expected));
+        expect("/srv/./a/../my-shop/", "srv+my-shop");
+        expect("/srv/a+b%c", "srv+a%2Bb%25c");
+        expect("/", "+");
+        expect("/..", "+");
+        assert_eq!(name(&"/a".repeat(200)), None);
     }
 }

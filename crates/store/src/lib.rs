@@ -21,7 +21,7 @@ mod store;
 mod transaction;
 
 pub use error::{OpenError, StoreError};
-pub use folder::{Surroundings, state_folder};
+pub use folder::{Surroundings, create_state_folder, folder_of_systemd, state_folder};
 pub use lazy::LazyStore;
 pub use store::Store;
 pub use transaction::{Failed, Transaction, Tree, entry_size};

@@ -42,7 +42,7 @@ impl Store {
     ///
     /// When another process has it, when it is of a newer version or broken, or the system says no.
     pub fn open(folder: &Path, limit: u64) -> Result<Self, OpenError> {
-        folder::create(folder).map_err(|source| OpenError::io(folder, source))?;
+        folder::create_state_folder(folder).map_err(|source| OpenError::io(folder, source))?;
         let lock = Lock::take(folder)?;
         let path = folder::file(folder, "redb");
         let of_file = path.clone();

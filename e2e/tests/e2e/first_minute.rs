@@ -533,8 +533,8 @@ fn a_folder_that_may_not_be_written_comes_with_what_to_type() {
         &state,
     ];
     Server::run_without_rights(&site, &tls).assert_refused(&[
-        &format!("the state directory can't be written: `{theirs}/tls`: Permission denied"),
-        "hint: name another one by `-o state_dir=DIR`",
+        &format!("the local authority can't be written: `{theirs}/tls`: Permission denied"),
+        "hint: name another folder by `-o state_dir=DIR`",
     ]);
 }
 
@@ -612,9 +612,9 @@ fn a_full_disk_and_one_that_is_read_only_are_told_as_that() {
         "serve", "--tls", "--root", ".", "--listen", &address, "-o", &state,
     ];
     Server::run(&site, &tls).assert_refused(&[
-        "the state directory can't be written",
+        "the local authority can't be written",
         "Read-only file system",
-        "hint: name another one by `-o state_dir=DIR`",
+        "hint: name another folder by `-o state_dir=DIR`",
     ]);
 }
 

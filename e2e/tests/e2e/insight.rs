@@ -233,8 +233,8 @@ fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
     let mut connection = server.connect();
     connection.request(
         "GET",
-        "/dies?token=abc&page=2",
-        "Authorization: Bearer abc\r\n",
+        "/dies?token=hunter2&page=2",
+        "Authorization: Bearer hunter2\r\n",
     );
     connection.response();
     server.get("/fatal");
@@ -256,7 +256,7 @@ fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
         crash["cause"].as_str().expect("a cause").contains("signal"),
         "{crash}"
     );
-    assert!(!crash.to_string().contains("abc"), "{crash}");
+    assert!(!crash.to_string().contains("hunter2"), "{crash}");
     let fatal = of("fatal");
     assert!(
         fatal["cause"].as_str().expect("a cause").contains("memory"),
@@ -273,6 +273,8 @@ fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
         groups.contains("    1 × timeout  default  deadline passed: GET /late"),
         "{groups}"
     );
+    let last = crashes(&server, &["--last", "1"]).stdout;
+    assert!(last.contains(" older ones: `--last "), "{last}");
     let wrong = crashes(&server, &["none"]);
     assert_eq!(wrong.code, Some(1));
     assert!(

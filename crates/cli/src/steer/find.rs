@@ -76,6 +76,16 @@ impl<'a> Task<'a> {
         Err(self.nobody(&tried))
     }
 
+    /// Of the server behind the control socket, if there is one.
+    pub(super) async fn control(&self) -> Option<Client> {
+        for path in self.sockets() {
+            if let Ok(client) = Client::connect(&path).await {
+                return Some(client);
+            }
+        }
+        None
+    }
+
     /// To the server by RPC and nothing else, where the configuration says.
     pub(super) async fn rpc_client(&self) -> Result<pronghorn_rpc::Client, String> {
         let Some(endpoint) = self.rpc() else {

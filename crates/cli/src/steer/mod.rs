@@ -85,6 +85,12 @@ pub(crate) fn status(name: Name, arguments: &Arguments, json: bool) -> Exit {
     run(name, arguments, async |task| status::run(task, json).await)
 }
 
+/// Where the server keeps what outlives it, if it runs.
+pub(crate) fn state_folder(name: Name, arguments: &Arguments) -> Option<PathBuf> {
+    let runtime = Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(status::state_folder(&Task::of(name, arguments)))
+}
+
 /// Pipelines of jobs, as RoadRunner's flags have it.
 pub(crate) fn jobs(name: Name, arguments: &Arguments, jobs: &Jobs) -> Exit {
     run(name, arguments, async |task| jobs::run(task, jobs).await)

@@ -1,6 +1,7 @@
 //! `status`
 
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_control::{Ask, PoolStatus, State, Status, Tell};
@@ -48,6 +49,14 @@ pub(super) async fn run(task: &Task<'_>, json: bool) -> Result<Exit, String> {
     }
 }
 
+/// The state directory of a server that runs.
+pub(super) async fn state_folder(task: &Task<'_>) -> Option<PathBuf> {
+    match task.control().await?.ask_once(Ask::Status).await {
+        Ok(Tell::Status(status)) => status.state_dir,
+        _ => None,
+    }
+}
+
 fn report(status: &Status) -> String {
     let state = match (status.state, &status.not_ready) {
         (State::Starting, _) => "starting".to_owned(),
@@ -66,13 +75,9 @@ fn report(status: &Status) -> String {
             _ = writeln!(out, "{name:<8} {}", lines(&value)); // a String takes it
         }
     };
-    entry(
-        "config",
-        status
-            .config
-            .as_ref()
-            .map(|path| path.display().to_string()),
-    );
+    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    entry("config", shown(&status.config));
+    entry("data", shown(&status.state_dir));
     for served in &status.services {
         entry(&line(&served.service), Some(served.at.clone()));
     }
@@ -134,6 +139,7 @@ mod tests {
             pid: 7,
             state: State::Serving,
             uptime: 3725,
+            state_dir: Some("/var/lib/pronghorn".into()),
             config: Some("/srv/app/.rr.yaml".into()),
             services: vec![Served {
                 service: "http".to_owned(),
@@ -148,6 +154,7 @@ mod tests {
             "server   pronghorn 0.1.0, pid 7, up 1h 2m\n\
              state    ready\n\
              config   /srv/app/.rr.yaml\n\
+             data     /var/lib/pronghorn\n\
              http     http://127.0.0.1:8080\n\
              pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n"
         );

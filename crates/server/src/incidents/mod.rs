@@ -16,6 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pronghorn_base::{Budget, LogThrottle, lock};
 use pronghorn_pool::{CallDetails, Incident, Incidents};
+use pronghorn_store::create_state_folder;
 
 use mask::Mask;
 
@@ -227,6 +228,9 @@ fn write(folder: &Path, settings: &ReportSettings, report: &Report) -> io::Resul
     let text = serde_json::to_vec_pretty(report).map_err(io::Error::other)?;
     if text.len() as u64 > LONGEST {
         return Err(io::Error::other("it is too long"));
+    }
+    if let Some(state) = folder.parent() {
+        create_state_folder(state)?;
     }
     DirBuilder::new()
         .recursive(true)

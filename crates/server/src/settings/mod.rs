@@ -204,8 +204,9 @@ pub(crate) fn state_dir(t: &mut Table<'_>) -> Option<PathBuf> {
     t.key::<PathBuf>(
                 "state_dir",
                 "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
-                 systemd sets; as root `/var/lib/pronghorn`; `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
-                 configuration.",
+                 systemd sets; as root a folder in `/var/lib/pronghorn`, named by that of the configuration \
+                 (`srv+shop` for `/srv/shop`); one in `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
+                 configuration. `pronghorn status` shows it.",
             )
             .ours()
             .is_path()
