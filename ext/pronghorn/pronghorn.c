@@ -28,6 +28,7 @@
 #include "release.h"
 #include "reply.h"
 #include "requests.h"
+#include "session_close.h"
 #include "sessions.h"
 #include "spent.h"
 
@@ -1192,6 +1193,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	requests_startup();
 	REGISTER_INI_ENTRIES();
 	sessions_startup();
+	session_close_startup();
 	cache_startup(register_class_Pronghorn_Cache_SharedMemory(register_class_Pronghorn_Cache_Store()));
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
 	if (!classic_is_on()) {

@@ -625,7 +625,7 @@ static void register_server_variables(zval *into)
 #ifdef HAVE_PHP_SESSION
 /* NULL: the module is not there. */
 static php_ps_globals *session;
-static zval save_handlers[PS_NUM_APIS];
+static zval save_handlers[SESSION_FUNCTIONS];
 static zend_string *session_global;
 
 static void call_quietly(const char *name)
@@ -644,8 +644,8 @@ static void find_session(void)
 	if (session == NULL) {
 		return;
 	}
-	for (size_t i = 0; i < PS_NUM_APIS; i++) {
-		ZVAL_COPY(&save_handlers[i], &session->mod_user_names.names[i]);
+	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
+		ZVAL_COPY(&save_handlers[i], session_functions(session) + i);
 	}
 	session_global = ZSTR_INIT_LITERAL("_SESSION", false);
 }
@@ -693,8 +693,8 @@ static void forget_session(void)
 		ZVAL_UNDEF(&session->http_session_vars);
 		zval_ptr_dtor(&variables);
 	}
-	for (size_t i = 0; i < PS_NUM_APIS; i++) {
-		zval *now = &session->mod_user_names.names[i];
+	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
+		zval *now = session_functions(session) + i;
 		if (Z_TYPE_P(now) != Z_TYPE(save_handlers[i]) || (Z_TYPE_P(now) > IS_TRUE && Z_COUNTED_P(now) != Z_COUNTED(save_handlers[i]))) {
 			zval_ptr_dtor(now);
 			ZVAL_COPY(now, &save_handlers[i]);
@@ -958,8 +958,6 @@ void requests_end(void)
 	if (style == OFF) {
 		return;
 	}
-	/* First, because destructors may run, and open a session; those of a session's own values may
-	 * open another. */
 	reset_run_shutdown_functions();
 	tell_exception();
 	/* First, because destructors may run, and open a session; those of the session's own values may
@@ -1095,7 +1093,7 @@ void requests_give_back(void)
 	}
 #ifdef HAVE_PHP_SESSION
 	if (session != NULL) {
-		for (size_t i = 0; i < PS_NUM_APIS; i++) {
+		for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
 			zval_ptr_dtor(&save_handlers[i]);
 		}
 		zend_string_release(session_global);

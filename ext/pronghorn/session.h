@@ -22,5 +22,14 @@ static inline php_ps_globals *session_globals(void)
 #endif
 }
 
+/* The functions of a handler that the application has set, which releases of PHP declare in two
+ * ways. */
+#define SESSION_FUNCTIONS (sizeof ((php_ps_globals *) NULL)->mod_user_names / sizeof(zval))
+
+static inline zval *session_functions(php_ps_globals *session)
+{
+	return (zval *) &session->mod_user_names;
+}
+
 #endif
 #endif

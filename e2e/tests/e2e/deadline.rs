@@ -210,14 +210,19 @@ fn visit(server: &Server, target: &str) -> Response {
 }
 
 #[test]
-fn a_session_handler_that_blocks_costs_no_other_visitor_anything() {
+fn a_session_handler_that_blocks_costs_no_visitor_anything() {
     for server in with_sessions(SESSION) {
         for at in ["open", "read", "write", "close"] {
+            let worker = server.workers();
             let late = visit(&server, &format!("/?at={at}"));
             assert_eq!(late.status, 504, "{at}");
+            // The lock is to be free although its process lives on.
+            let same = visit(&server, "/");
+            assert_eq!(same.status, 200, "{at}");
             let other = server.get("/");
             assert_eq!(other.status, 200, "{at}");
             assert!(other.text().ends_with(" 1"), "{at}: {}", other.text());
+            assert_eq!(server.workers(), worker, "{at}");
         }
         server.logged(&["the client got 504, the call is interrupted"]);
         server.stop();
