@@ -39,11 +39,13 @@ ZEND_TSRMLS_CACHE_EXTERN()
 #define REFUSAL 1024
 
 static bool is_one;
+static pid_t process;
 static int (*deactivate_before)(void);
 
 void booted_startup(void)
 {
 	is_one = getenv(ZYGOTE) != NULL;
+	process = getpid();
 	if (is_one) {
 		held_startup();
 	}
@@ -149,7 +151,13 @@ static bool wait_for_server(const zygote_order *order)
 	return zygote_is_adopted(order);
 }
 
-bool booted_serve(int control)
+bool booted_is_booting(void)
+{
+	/* Not in a child that the application has forked. */
+	return is_one && getpid() == process;
+}
+
+bool booted_serve(int control, bool is_warm)
 {
 	char refusal[REFUSAL];
 	copy_t copies[COPIES];
@@ -161,7 +169,7 @@ bool booted_serve(int control)
 	held_end();
 	freeze();
 	const size_t count = find_copies(copies);
-	if (!zygote_serve(control, held_any(refusal, sizeof refusal) ? refusal : NULL, &order)) {
+	if (!zygote_serve(control, is_warm, held_any(refusal, sizeof refusal) ? refusal : NULL, &order)) {
 		/* What the application has registered for its end is the workers'. */
 		_exit(0);
 	}

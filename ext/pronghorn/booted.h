@@ -13,7 +13,10 @@ void booted_begin(void);
 
 /* Freezes the process and forks workers for the server, as often as that wants one. Returns in each
  * worker, which finds its descriptors in the environment as one that was started does; never in the
- * zygote. False: nobody wants this process to be one. */
-bool booted_serve(int control);
+ * zygote. False: nobody wants this process to be one. `is_warm`: see zygote_serve(). */
+bool booted_serve(int control, bool is_warm);
+
+/* Whether this process is one that still boots. */
+bool booted_is_booting(void);
 
 #endif

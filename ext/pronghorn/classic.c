@@ -513,7 +513,7 @@ static int take_over(void)
 	zygote_order order = {0};
 	const char *control = getenv(ZYGOTE);
 	name_process(control != NULL ? NULL : getenv(WORKER));
-	if (control != NULL && !zygote_serve(atoi(control), NULL, &order)) {
+	if (control != NULL && !zygote_serve(atoi(control), false, NULL, &order)) {
 		leave();
 	}
 	if (control != NULL) {

@@ -33,7 +33,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 12
+#define PRONGHORN_API 13
 
 #include "pronghorn_arginfo.h"
 
@@ -348,12 +348,14 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 ZEND_FUNCTION(Pronghorn_Internal_zygote_serve)
 {
 	zend_long control;
+	bool is_warm;
 
-	ZEND_PARSE_PARAMETERS_START(1, 1)
+	ZEND_PARSE_PARAMETERS_START(2, 2)
 		Z_PARAM_LONG(control)
+		Z_PARAM_BOOL(is_warm)
 	ZEND_PARSE_PARAMETERS_END();
 
-	if (!booted_serve((int) control)) {
+	if (!booted_serve((int) control, is_warm)) {
 		zend_throw_error(NULL, "This process was not started as a zygote of Pronghorn, or has been one");
 		RETURN_THROWS();
 	}
@@ -545,7 +547,7 @@ static bool answers_request(zend_object *exchange, const zval *result)
  * to serve its parent's calls. */
 static void survive_exit(zval *place)
 {
-	if (has_channel() && exit_place(place)) {
+	if ((has_channel() || booted_is_booting()) && exit_place(place)) {
 		zend_clear_exception();
 		EG(exit_status) = 0;
 	}
@@ -1089,6 +1091,22 @@ ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
 		RETURN_THROWS();
 	}
 	requests_take_over(&slots, front, form);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_reset_after)
+{
+	zend_fcall_info call;
+	zend_fcall_info_cache cache;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_FUNC(call, cache)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (requests_on()) {
+		zend_throw_error(NULL, "Calls of this process are reset already");
+		RETURN_THROWS();
+	}
+	requests_reset_after(&call, &cache);
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch)

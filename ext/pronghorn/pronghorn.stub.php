@@ -61,8 +61,9 @@ namespace Pronghorn\Internal {
      * environment as one that was started does. The zygote ends here.
      *
      * @param int $control descriptor of the socket by which the server orders them
+     * @param bool $is_warm whether it has answered what new workers are to be asked
      */
-    function zygote_serve(int $control): void
+    function zygote_serve(int $control, bool $is_warm): void
     {
     }
 
@@ -173,6 +174,13 @@ namespace Pronghorn\Internal {
      * @param object $response as for ring_serve
      */
     function requests_take_over(bool $front, callable $form, object $output, object $response): void
+    {
+    }
+
+    /**
+     * Before that: calls the function as one call, and changes back what it has changed in PHP.
+     */
+    function reset_after(callable $function): void
     {
     }
 

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 68b6884bddcdd30d9c14637e19dbc35a6a93b264 */
+ * Stub hash: dfdff9364748baeeafc37169f21bb0e795d477f8 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -12,8 +12,9 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 
 	ZEND_ARG_TYPE_INFO(0, raw, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_zygote_serve, 0, 1, IS_VOID, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_zygote_serve, 0, 2, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, control, IS_LONG, 0)
+	ZEND_ARG_TYPE_INFO(0, is_warm, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_MASK_EX(arginfo_Pronghorn_Internal_ring_next, 0, 0, MAY_BE_OBJECT|MAY_BE_STRING|MAY_BE_NULL)
@@ -82,6 +83,10 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_requests_take
 	ZEND_ARG_TYPE_INFO(0, form, IS_CALLABLE, 0)
 	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_reset_after, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_leaks_watch, 0, 2, IS_VOID, 0)
@@ -192,6 +197,7 @@ ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
 ZEND_FUNCTION(Pronghorn_Internal_places_seen);
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
+ZEND_FUNCTION(Pronghorn_Internal_reset_after);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_look);
 ZEND_FUNCTION(Pronghorn_Internal_request_begin);
@@ -227,6 +233,7 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", places_seen, Pronghorn_Internal_places_seen, arginfo_Pronghorn_Internal_places_seen)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_after, Pronghorn_Internal_reset_after, arginfo_Pronghorn_Internal_reset_after)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_watch, Pronghorn_Internal_leaks_watch, arginfo_Pronghorn_Internal_leaks_watch)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_look, Pronghorn_Internal_leaks_look, arginfo_Pronghorn_Internal_leaks_look)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_begin, Pronghorn_Internal_request_begin, arginfo_Pronghorn_Internal_request_begin)

@@ -1063,6 +1063,21 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	requests_end();
 }
 
+void requests_reset_after(zend_fcall_info *function, zend_fcall_info_cache *cache)
+{
+	zval result;
+	reset_keep();
+	ZVAL_UNDEF(&result);
+	function->retval = &result;
+	zend_call_function(function, cache);
+	zval_ptr_dtor(&result);
+	tell_exception();
+	reset_run_shutdown_functions();
+	tell_exception();
+	reset_restore();
+	reset_let_go();
+}
+
 void requests_give_back(void)
 {
 	if (style == OFF) {

@@ -663,10 +663,8 @@ void reset_restore(void)
 #endif
 }
 
-void reset_forget(void)
+void reset_let_go(void)
 {
-	zval_ptr_dtor(&streams_context);
-	ZVAL_UNDEF(&streams_context);
 	if (!is_keeping) {
 		return;
 	}
@@ -692,4 +690,11 @@ void reset_forget(void)
 		zval_ptr_dtor(&context_options);
 		default_context = NULL;
 	}
+}
+
+void reset_forget(void)
+{
+	zval_ptr_dtor(&streams_context);
+	ZVAL_UNDEF(&streams_context);
+	reset_let_go();
 }

@@ -19,7 +19,10 @@ void reset_restore(void);
  * one throws is there afterwards, and ends the rest. */
 void reset_run_shutdown_functions(void);
 
-/* Lets go of what was kept, at the end of the process's request. */
+/* Lets go of what was kept. */
+void reset_let_go(void);
+
+/* The same at the end of the process's request. */
 void reset_forget(void);
 
 #endif

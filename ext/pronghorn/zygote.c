@@ -90,7 +90,7 @@ static bool say(int control, const char *text)
 	return send(control, text, strlen(text), MSG_NOSIGNAL) >= 0;
 }
 
-static bool introduce(int control, const char *refusal)
+static bool introduce(int control, bool is_warm, const char *refusal)
 {
 	char name[THREAD_NAME] = "", said[MAX_SAID];
 	if (refusal != NULL) {
@@ -99,7 +99,7 @@ static bool introduce(int control, const char *refusal)
 	}
 	unsigned threads = count_threads(name);
 	name[strcspn(name, "\n")] = '\0';
-	snprintf(said, sizeof said, "zygote 1 threads %u jit %d %s", threads, has_jit(), name);
+	snprintf(said, sizeof said, "zygote 1 threads %u jit %d warm %d %s", threads, has_jit(), is_warm, name);
 	return say(control, said);
 }
 
@@ -216,14 +216,14 @@ static void become_worker(const int *descriptors, zygote_order *order)
 	renew();
 }
 
-bool zygote_serve(int control, const char *refusal, zygote_order *order)
+bool zygote_serve(int control, bool is_warm, const char *refusal, zygote_order *order)
 {
 	int descriptors[DESCRIPTORS];
 	fcntl(control, F_SETFD, FD_CLOEXEC);
 	prctl(PR_SET_NAME, NAME);
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);
-	bool goes_on = introduce(control, refusal);
+	bool goes_on = introduce(control, is_warm, refusal);
 	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
 		pid_t worker = fork_worker();

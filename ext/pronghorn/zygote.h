@@ -18,9 +18,10 @@ typedef struct {
 } zygote_order;
 
 /* Forks as often as the server wants it, over this socket. True in a worker, whose order it has;
- * false in the zygote, when the server needs no more. With a `refusal`, the reason not to fork this
+ * false in the zygote, when the server needs no more. `is_warm`: it has answered what new workers
+ * would be asked. With a `refusal`, the reason not to fork this
  * process, the server is told that, and it waits for its end. */
-bool zygote_serve(int control, const char *refusal, zygote_order *order);
+bool zygote_serve(int control, bool is_warm, const char *refusal, zygote_order *order);
 
 /* In a worker to which the server has spoken: from now on the server's death is its own. False: it
  * is no child of the server. */

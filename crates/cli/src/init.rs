@@ -125,6 +125,11 @@ fn configuration(application: &Application) -> String {
         text.push_str("  middleware: [static]      # files in `public` are sent without PHP\n  static: {dir: public}\n");
     }
     text.push_str("  pool:\n    # num_workers: 4         # by default one for each processor\n");
+    if let Relative::Worker { .. } = &runs {
+        text.push_str(
+            "    # warmup: [/]            # pages that only read: new workers answer them first\n",
+        );
+    }
     if let Relative::Scripts { root, no_scripts } = &runs {
         _ = write!(
             text,

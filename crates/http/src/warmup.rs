@@ -23,7 +23,7 @@ pub fn warmup(targets: &[String]) -> Warmup {
     }
     let call = |target: &String| -> Arc<dyn WarmupCall> { Arc::new(Get(target.clone())) };
     let calls: Vec<_> = targets.iter().map(call).collect();
-    Warmup::new(move || calls.clone())
+    Warmup::new(move || calls.clone()).in_words(&targets.join(" "))
 }
 
 /// The same for scripts below this root. Which ones they are is looked up for each worker: a root

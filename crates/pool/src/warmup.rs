@@ -28,17 +28,36 @@ pub(crate) type Calls = Vec<Arc<dyn WarmupCall>>;
 
 /// What new workers answer first.
 #[derive(Clone, Default)]
-pub struct Warmup(Option<Arc<dyn Fn() -> Calls + Send + Sync>>);
+pub struct Warmup {
+    make: Option<Arc<dyn Fn() -> Calls + Send + Sync>>,
+    in_words: Option<Arc<str>>,
+}
 
 impl Warmup {
     /// The calls, in their order, are asked for by each worker, on a thread that may block.
     pub fn new(calls: impl Fn() -> Calls + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(calls)))
+        Self {
+            make: Some(Arc::new(calls)),
+            in_words: None,
+        }
+    }
+
+    /// The same in the words in which an application is told of them, which may answer them before
+    /// workers are forked from it.
+    #[must_use]
+    pub fn in_words(mut self, words: &str) -> Self {
+        self.in_words = Some(words.into());
+        self
+    }
+
+    /// None where only workers can answer them.
+    pub fn words(&self) -> Option<&str> {
+        self.in_words.as_deref()
     }
 
     /// None where there are none.
     pub async fn calls(&self) -> Option<Vec<Arc<dyn WarmupCall>>> {
-        let calls = self.0.clone()?;
+        let calls = self.make.clone()?;
         // One that panics makes no calls, and no worker fails them.
         spawn_blocking(move || calls()).await.ok()
     }
@@ -46,7 +65,7 @@ impl Warmup {
 
 impl fmt::Debug for Warmup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.0.is_some() { "some" } else { "none" };
+        let what = if self.make.is_some() { "some" } else { "none" };
         write!(f, "Warmup({what})")
     }
 }

@@ -236,6 +236,77 @@ fn a_fresh_process_for_each_request_has_the_boot_behind_it() {
     assert!(!ended.stderr.contains("ERROR"), "{}", ended.stderr);
 }
 
+/// What the handler does for `/warm` is done before the first fork; what it leaves in PHP is not
+/// there any more.
+#[test]
+fn the_application_answers_its_warm_up_before_workers_are_forked() {
+    let boot = "setlocale(LC_ALL, 'C'); function state(): string { return json_encode([setlocale(LC_CTYPE, '0'), ini_get('precision'),
+        date_default_timezone_get(), session_status(), isset($_SESSION), headers_list(), http_response_code(), ob_get_level(), getenv('LEFT'),
+        getenv('PRONGHORN_WARMUP')]); }";
+    let answer = "static $calls = 0, $paths = []; $calls++;
+        if ($request->path === '/warm') {
+            $paths[] = $request->queryString;
+            setlocale(LC_ALL, 'C.UTF-8'); ini_set('precision', '3'); date_default_timezone_set('Asia/Tokyo'); putenv('LEFT=1');
+            session_id('warm'); session_start(); header('X-Warm: 1'); http_response_code(404); ob_start(); echo 'said before the fork';
+            Pronghorn\\Call::current()->defer(function () use (&$calls) { $calls += 10; exit; });
+            return new Pronghorn\\Response((fn () => yield from ['a', 'b'])(), 404);
+        }
+        return $booted . ' ' . getmypid() . ' ' . $calls . ' ' . implode(',', $paths) . ' ' . state();";
+    let pool = ", max_jobs: 1, warmup: [/warm?1, /warm?2], ini: {session.save_path: '.'}";
+    let server = Server::start(site(2, pool, boot, "", answer));
+    let zygote = one_zygote(&server);
+    for _ in 0..4 {
+        let said = server.get("/").text();
+        let parts: Vec<_> = said.splitn(5, ' ').collect();
+        assert_eq!(parts[0], zygote.to_string());
+        assert_eq!(parts[2..4], ["23", "1,2"], "{said}");
+        let (state, clean) = (parts[4], r#"["C","14","UTC",1,false,[],200,"#);
+        assert!(
+            state.starts_with(clean) && state.ends_with("false,false]"),
+            "{state}"
+        );
+    }
+    let ended = server.stop();
+    let said = ended.stderr.matches("said before the fork").count();
+    assert_eq!(said, 2, "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains("failed before the fork"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn workers_answer_a_warm_up_that_failed_before_the_fork() {
+    // In this process and no other; then in all.
+    let answer = "if ($request->path === '/warm' && getmypid() === $booted) { throw new LogicException('cold'); }
+        static $calls = 0; return $booted . ' ' . ++$calls;";
+    let server = Server::start(site(1, ", warmup: [/warm]", "", "", answer));
+    server.logged(&[
+        "GET /warm failed before the fork, so each worker answers it: LogicException: cold",
+    ]);
+    let zygote = one_zygote(&server);
+    assert_eq!(server.get("/").text(), format!("{zygote} 2"));
+    server.stop();
+    let answer = "return new Pronghorn\\Response('', 503);";
+    let site = site(1, ", warmup: [/warm]", "", "", answer);
+    Server::run(&site, &["serve"])
+        .assert_refused(&["worker failed its warm-up: GET /warm: it answered 503"]);
+}
+
+#[test]
+fn what_a_warm_up_has_opened_is_named() {
+    let answer = "if ($request->path === '/warm') { $GLOBALS['kept'] = stream_socket_server('tcp://127.0.0.1:0'); }
+        return getmypid() . ' ' . $booted;";
+    let server = Server::start(site(1, ", warmup: [/warm]", "", "", answer));
+    server.logged(&[
+        "a socket, opened by stream_socket_server() in ",
+        "worker.php",
+    ]);
+    assert!(server.zygotes().is_empty());
+    server.stop();
+}
+
 #[test]
 fn an_exit_a_fatal_error_and_a_front_controller_are_what_they_are_in_other_workers() {
     let answer = "

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
-use crate::apps::DATA;
+use crate::apps::{Browser, DATA};
 use crate::example::copy;
 use crate::ring::extension;
 
@@ -110,6 +110,47 @@ fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
         server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
         assert!(!server.log().contains("Not this."));
         server.stop();
+    }
+}
+
+/// A process for each request, forked from one that has answered pages: the last one has exited
+/// behind its reply, and has left what it could.
+#[test]
+fn an_application_has_answered_before_its_workers_are_forked() {
+    extension();
+    let kept = one_worker("laravel-ends.php", "ring");
+    let clean = kept.get("/clean").text();
+    kept.stop();
+    let site = Site::new();
+    let pool = "num_workers: 2, spawn: fork, max_jobs: 1, warmup: [/, /api/users, /behind]";
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{{pool}}}}}\n",
+        Site::fixture("laravel-ends.php").display(),
+        site.path("data").display(),
+    );
+    let server = Server::start(site.config(&config));
+    // Compiled by then.
+    let views = fs::read_dir(server.site().path("data/laravel/views"));
+    assert!(views.is_ok_and(|mut views| views.next().is_some()));
+    for _ in 0..3 {
+        assert_eq!(server.get("/clean").text(), clean);
+    }
+    let mut visitors = [Browser::new(&server), Browser::new(&server)];
+    for visit in 1..=3 {
+        for visitor in &mut visitors {
+            let page = visitor.get("/").text();
+            assert!(
+                page.contains(&format!("Visit {visit} of a guest")),
+                "{page}"
+            );
+        }
+    }
+    assert!(server.get("/api/users").text().contains("\"id\":1"));
+    assert_eq!(server.zygotes().len(), 1);
+    let ended = server.stop();
+    for trouble in ["failed before the fork", "in spite of", "\tERROR\t"] {
+        assert!(!ended.stderr.contains(trouble), "{}", ended.stderr);
     }
 }
 

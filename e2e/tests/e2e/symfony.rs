@@ -50,6 +50,25 @@ fn a_kernel_is_kept_and_its_services_are_reset() {
     server.stop();
 }
 
+/// The count is of a service that nobody resets, the goods are of one that Symfony does.
+#[test]
+fn a_kernel_has_answered_before_its_workers_are_forked() {
+    extension();
+    let site = Site::new();
+    let config = format!(
+        "version: '3'\nserver:\n  command: php {}\n  \
+         env: {{DATA: '{}', APP_RUNTIME: 'Pronghorn\\Symfony\\Runtime'}}\n\
+         http:\n  address: 127.0.0.1:0\n  \
+         pool: {{num_workers: 2, spawn: fork, max_jobs: 1, warmup: [/, /]}}\n",
+        Site::fixture("symfony.php").display(),
+        site.path("data").display(),
+    );
+    let server = Server::start(site.config(&config));
+    assert_eq!(ask(&server, &["/", "/", "/"]), ["3 calls, 1 goods"; 3]);
+    assert_eq!(server.zygotes().len(), 1);
+    server.stop();
+}
+
 #[test]
 fn a_kernel_boots_anew_after_an_exception_or_so_many_requests() {
     let server = start(r#"{"reboot": "exception"}"#);

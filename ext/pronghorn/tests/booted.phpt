@@ -17,7 +17,7 @@ function said(string $script): string
 {
     $pair = stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_DGRAM, 0);
     $extension = loaded_extension();
-    file_put_contents($file = __DIR__ . '/booted.script.php', "<?php\n$script\nPronghorn\\Internal\\zygote_serve(3);");
+    file_put_contents($file = __DIR__ . '/booted.script.php', "<?php\n$script\nPronghorn\\Internal\\zygote_serve(3, false);");
     $process = proc_open([PHP_BINARY, '-n', '-d', "extension=$extension", $file], [['file', '/dev/null', 'r'], STDERR, STDERR, $pair[1]], $pipes, null,
         ['PRONGHORN_ZYGOTE' => '3'] + getenv());
     fclose($pair[1]);
@@ -43,8 +43,8 @@ echo said('$log = fopen("/dev/null", "w"); $err = fopen("php://stderr", "w");'),
 echo said('function open() { return array_map(fn ($name) => fopen($name, "r"), array_fill(0, 7, __FILE__)); } $all = open();'), "\n";
 ?>
 --EXPECTF--
-zygote 1 threads 1 jit 0 %w
+zygote 1 threads 1 jit 0 warm 0 %w
 refuses a connection, opened by stream_socket_pair() in script:2; a connection, opened by stream_socket_pair() in script:2
 refuses the file `script`, opened by fopen() in script:2
-zygote 1 threads 1 jit 0 %w
+zygote 1 threads 1 jit 0 warm 0 %w
 refuses the file `script`, opened by fopen() in script:2; the file `script`, opened by fopen() in script:2; the file `script`, opened by fopen() in script:2; the file `script`, opened by fopen() in script:2; the file `script`, opened by fopen() in script:2; and 2 more

@@ -12,7 +12,7 @@ foreach ([
     fn () => ring_reply(1, 200, [], '', 0, false),
     fn () => ring_message(1, 1, 0, 0, '', '', false),
     fn () => ring_write(''),
-    fn () => zygote_serve(3),
+    fn () => zygote_serve(3, false),
 ] as $function) {
     try {
         $function();

@@ -30,7 +30,7 @@ echo $line[0], "\n";
 ?>
 --EXPECT--
 Pronghorn\Internal\ring_attach(int $memory, int $page, int $bell, int $server, int $output, int $look_after, object $http, object $raw): ?string
-Pronghorn\Internal\zygote_serve(int $control): void
+Pronghorn\Internal\zygote_serve(int $control, bool $is_warm): void
 Pronghorn\Internal\ring_next(): object|string|null
 Pronghorn\Internal\ring_serve(?callable $http, ?callable $raw, callable $failed, object $output, object $response): object|array|string|null
 Pronghorn\Internal\ring_peek(): ?string
@@ -43,6 +43,7 @@ Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?a
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
 Pronghorn\Internal\places_seen(): array
 Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
+Pronghorn\Internal\reset_after(callable $function): void
 Pronghorn\Internal\leaks_watch(int $every, bool $settings): void
 Pronghorn\Internal\leaks_look(string $route): array
 Pronghorn\Internal\request_begin(object $exchange): void
@@ -51,6 +52,6 @@ Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(12)
+int(13)
 bool(true)
 Shared memory => not attached

@@ -52,7 +52,7 @@ foreach ([['spoon 1', [1, 1, 1, 1, 1, 1, 1]], ['fork 1 1', []], ['fork 1 1', [1,
 }
 ?>
 --EXPECTF--
-zygote 1 threads 1 jit 0 %w
+zygote 1 threads 1 jit 0 warm 0 %w
 [true,true,true]
 reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]

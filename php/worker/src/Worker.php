@@ -150,7 +150,13 @@ final class Worker
             $messages = new Messages($this->factories);
             Boot::expectServer();
             $handlers = $this->handlers($messages);
-            $this->open(\array_map(Kind::from(...), \array_keys($handlers)), $messages)->run($handlers);
+            $http = $handlers[Kind::Http->value] ?? null;
+            $loop = $this->open(
+                \array_map(Kind::from(...), \array_keys($handlers)),
+                $messages,
+                $http instanceof HttpHandler ? $http : null,
+            );
+            $loop->run($handlers);
             $this->close();
         } catch (ConnectionLost) {
             $this->close();
@@ -225,9 +231,9 @@ final class Worker
      * @param non-empty-list<Kind> $kinds
      * @throws NotAWorker
      */
-    private function open(array $kinds, Messages $messages): Loop
+    private function open(array $kinds, Messages $messages, ?HttpHandler $http = null): Loop
     {
-        Zygote::serve($this->beforeFork, $this->afterFork);
+        Zygote::serve($this->beforeFork, $this->afterFork, $http);
 
         return $this->loop = Boot::loop($kinds, $messages);
     }

@@ -134,11 +134,11 @@ impl CommandLauncher {
         });
         // People count from 1.
         let number = slot.saturating_add(1);
-        let (child, forked_by) = match &self.spawn {
+        let (child, forked_by, is_warm) = match &self.spawn {
             // Scripts have no other way than shared memory: without, the worker says so itself.
             Spawn::Fork(zygotes) if zygotes.fork() && memory.is_some() => {
                 match zygotes.worker(self, number, passed).await? {
-                    Some((child, zygote)) => (child, Some(zygote)),
+                    Some(forked) => (forked.child, Some(forked.by), forked.is_warm),
                     // From now on in the other way.
                     None => return Box::pin(self.launch_worker(slot)).await,
                 }
@@ -151,13 +151,14 @@ impl CommandLauncher {
                 }
                 let spawned = self.spec.spawner.spawn(command);
                 let failed = |error| self.spec.failed(BootCause::Spawn(error), None);
-                (spawned.await.map_err(failed)?, None)
+                (spawned.await.map_err(failed)?, None, false)
             }
         };
         let mut worker = RunningWorker::new(&self.spec.pool, child.process);
         worker.forked_by = forked_by;
         let pipes = (child.stdin, child.stdout, child.stderr);
-        match self.bring_up(&mut worker, ours, memory, pipes, &home).await {
+        let brought = self.bring_up(&mut worker, ours, memory, pipes, &home, is_warm);
+        match brought.await {
             Ok((via, connect)) => {
                 worker.output.up();
                 Ok(Launched {
@@ -183,6 +184,7 @@ impl CommandLauncher {
         memory: Option<Arc<pronghorn_ring::SharedMemory>>,
         pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
         home: &Home,
+        is_warm: bool,
     ) -> Result<(Via, Connect), BootCause> {
         let until = Instant::now() + self.spec.boot_timeout;
         let connection = self.connect(worker, ours, memory, pipes).await?;
@@ -199,7 +201,8 @@ impl CommandLauncher {
             methods: self.spec.methods.clone(),
         };
         let home = home.runtime.clone();
-        let Some(calls) = self.spec.warmup.calls().await else {
+        let calls = self.spec.warmup.calls().await;
+        let Some(calls) = calls.filter(|_| !is_warm) else {
             return Ok((via, connection.connect(home, settings)));
         };
         // Ended by being dropped.

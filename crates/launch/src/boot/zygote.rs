@@ -26,6 +26,8 @@ use crate::worker::RunningWorker;
 
 /// Names the descriptor by which it takes orders, the first one that it is passed.
 const VARIABLE: (&str, &str) = ("PRONGHORN_ZYGOTE", "3");
+/// Tells it of the requests that it may answer before the first fork.
+const WARMUP: &str = "PRONGHORN_WARMUP";
 /// What a worker finds in its place.
 const PIPES: &str = "PRONGHORN_PIPES";
 /// Orders that wait. Each is a worker that boots, and few do at a time.
@@ -81,11 +83,27 @@ pub struct Zygotes {
 
 #[derive(Debug, Default)]
 struct Running {
-    /// That of this generation, and its number.
-    current: Option<(mpsc::Sender<Order>, u32)>,
+    /// That of this generation.
+    current: Option<Current>,
     /// The tasks that own them, also those that are about to end. What is dropped is killed: it has
     /// nothing to lose.
     owners: JoinSet<()>,
+}
+
+/// The zygote of a generation.
+#[derive(Clone, Debug)]
+struct Current {
+    orders: mpsc::Sender<Order>,
+    pid: u32,
+    /// Its workers need not be asked what they would be.
+    is_warm: bool,
+}
+
+/// A worker that was forked.
+pub(super) struct Forked {
+    pub child: Child,
+    pub by: u32,
+    pub is_warm: bool,
 }
 
 /// A wish for a worker with these descriptors.
@@ -143,16 +161,15 @@ impl Zygotes {
         too_many
     }
 
-    /// A worker with these descriptors, and who forked it. None: it has to be started in the other
-    /// way.
+    /// A worker with these descriptors. None: it has to be started in the other way.
     pub(super) async fn worker(
         &self,
         of: &CommandLauncher,
         worker: SlotId,
         passed: Vec<OwnedFd>,
-    ) -> Result<Option<(Child, u32)>, BootError> {
+    ) -> Result<Option<Forked>, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
-        let Some((orders, zygote)) = self.zygote(of).await? else {
+        let Some(zygote) = self.zygote(of).await? else {
             return Ok(None);
         };
         let (stdout, their_stdout) = io::pipe().map_err(system)?;
@@ -166,7 +183,7 @@ impl Zygotes {
             answer,
         };
         // Its owner answers, or ends with it; in both cases at once or within its own limit.
-        _ = orders.send(order).await;
+        _ = zygote.orders.send(order).await;
         let ended = || NotForked::Failed(ForkError::Closed);
         match forked.await.unwrap_or_else(|_| Err(ended())) {
             Ok(process) => {
@@ -176,7 +193,11 @@ impl Zygotes {
                     stdout: Some(stdout.into()),
                     stderr: Some(stderr.into()),
                 };
-                Ok(Some((child, zygote)))
+                Ok(Some(Forked {
+                    child,
+                    by: zygote.pid,
+                    is_warm: zygote.is_warm,
+                }))
             }
             Err(NotForked::Failed(error @ ForkError::NotOurs(_))) => {
                 self.running.lock().await.current = None;
@@ -187,12 +208,8 @@ impl Zygotes {
         }
     }
 
-    /// The zygote of this generation: how to order from it, and its number. It is started with the
-    /// first worker, and again after its end.
-    async fn zygote(
-        &self,
-        of: &CommandLauncher,
-    ) -> Result<Option<(mpsc::Sender<Order>, u32)>, BootError> {
+    /// The zygote of this generation. It is started with the first worker, and again after its end.
+    async fn zygote(&self, of: &CommandLauncher) -> Result<Option<Current>, BootError> {
         let mut running = self.running.lock().await;
         if self.is_old.swap(false, Ordering::Relaxed) {
             // Its owner sees that nobody needs it, and ends it.
@@ -202,7 +219,7 @@ impl Zygotes {
             return Ok(None);
         }
         let current = running.current.as_ref();
-        if let Some(current) = current.filter(|(orders, _)| !orders.is_closed()) {
+        if let Some(current) = current.filter(|current| !current.orders.is_closed()) {
             return Ok(Some(current.clone()));
         }
         while running.owners.try_join_next().is_some() {}
@@ -210,7 +227,11 @@ impl Zygotes {
             return Ok(None);
         };
         let (orders, inbox) = mpsc::channel(ORDERS);
-        let current = (orders, owner.zygote.process.pid());
+        let current = Current {
+            orders,
+            pid: owner.zygote.process.pid(),
+            is_warm: matches!(&introduction, Introduction::Ready(facts) if facts.is_warm),
+        };
         // Where nobody orders it ends, as one that is not needed any more.
         running.owners.spawn(owner.run(inbox));
         if !self.may_be_forked(of, introduction) {
@@ -327,6 +348,9 @@ async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Command {
     let mut command = of.command_line(vec![control], besides);
     command.env.retain(|(name, _)| name != PIPES);
     command.env.push((VARIABLE.0.into(), VARIABLE.1.into()));
+    if let Some(requests) = of.spec.warmup.words() {
+        command.env.push((WARMUP.into(), requests.into()));
+    }
     command.stdin = Stream::Null;
     command
 }

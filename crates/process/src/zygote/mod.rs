@@ -33,6 +33,8 @@ pub struct Facts {
     pub thread: String,
     /// OPcache's JIT is on.
     pub has_jit: bool,
+    /// It has answered what new workers would be asked, so they need not.
+    pub is_warm: bool,
 }
 
 /// The first thing that a zygote says.
@@ -126,15 +128,18 @@ impl Facts {
     fn parse(said: &str) -> Option<Self> {
         let rest = said.strip_prefix("zygote 1 threads ")?;
         let (threads, rest) = rest.split_once(" jit ")?;
-        let (jit, thread) = rest.split_once(' ')?;
+        let (jit, rest) = rest.split_once(" warm ")?;
+        let (warm, thread) = rest.split_once(' ')?;
+        let flag = |text| match text {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        };
         Some(Self {
             threads: threads.parse().ok()?,
             thread: thread.chars().filter(|c| !c.is_control()).collect(),
-            has_jit: match jit {
-                "0" => false,
-                "1" => true,
-                _ => return None,
-            },
+            has_jit: flag(jit)?,
+            is_warm: flag(warm)?,
         })
     }
 }

@@ -137,13 +137,14 @@ async fn one_that_has_closed_its_end_answers_nothing() {
 
 #[tokio::test]
 async fn it_says_what_forbids_a_fork() {
-    let (zygote, _theirs) = saying("zygote 1 threads 2 jit 1 grpc timer");
+    let (zygote, _theirs) = saying("zygote 1 threads 2 jit 1 warm 0 grpc timer");
     assert_eq!(
         zygote.introduction().await.unwrap(),
         Introduction::Ready(Facts {
             threads: 2,
             thread: "grpc timer".into(),
-            has_jit: true
+            has_jit: true,
+            is_warm: false
         })
     );
     let (zygote, _theirs) = saying("refuses a \u{1b}[2Jpipe");
@@ -153,10 +154,12 @@ async fn it_says_what_forbids_a_fork() {
     );
     for wrong in [
         "",
-        "zygote 2 threads 1 jit 0 ",
-        "zygote 1 threads x jit 0 ",
-        "zygote 1 threads 1 jit 2 ",
-        "zygote 1 threads 1 jit 0",
+        "zygote 2 threads 1 jit 0 warm 0 ",
+        "zygote 1 threads x jit 0 warm 0 ",
+        "zygote 1 threads 1 jit 2 warm 0 ",
+        "zygote 1 threads 1 jit 0 warm 2 ",
+        "zygote 1 threads 1 jit 0 warm 0",
+        "zygote 1 threads 1 jit 0 ",
     ] {
         assert_eq!(Facts::parse(wrong), None, "{wrong}");
     }

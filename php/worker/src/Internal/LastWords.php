@@ -13,15 +13,21 @@ final class LastWords
     private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
     /** Freed at the end, so that there is memory for the answer when PHP ran out of it. */
-    private ?string $reserve;
+    private static ?string $reserve = null;
 
     private function __construct(private readonly Output $output, private readonly int $pid)
     {
-        $this->reserve = \str_repeat("\0", 256 * 1024);
+    }
+
+    /** Made before a fork, it is memory of the zygote, and costs no worker anything. */
+    public static function reserve(): void
+    {
+        self::$reserve ??= \str_repeat("\0", 256 * 1024);
     }
 
     public static function prepare(Output $output): void
     {
+        self::reserve();
         \register_shutdown_function((new self($output, (int) \getmypid()))->say(...));
     }
 
@@ -33,7 +39,7 @@ final class LastWords
             return;
         }
         Exchange::$current = null;
-        $this->reserve = null;
+        self::$reserve = null;
         $error = \error_get_last();
         try {
             if ($error !== null && $error['type'] & self::FATAL) {

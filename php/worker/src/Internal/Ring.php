@@ -18,7 +18,7 @@ final class Ring extends Frames
     public const OFFER = 'PRONGHORN_RING';
 
     /** Of the extension, as this package knows it. */
-    public const API = 12;
+    public const API = 13;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 

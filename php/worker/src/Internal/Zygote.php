@@ -36,9 +36,10 @@ final class Zygote
      *
      * @param list<callable(): mixed> $before run before the first fork
      * @param list<callable(): mixed> $after run in each worker
+     * @param ?HttpHandler $http whose first requests are answered before all that
      * @throws NotAWorker
      */
-    public static function serve(array $before, array $after): void
+    public static function serve(array $before, array $after, ?HttpHandler $http): void
     {
         if (!self::isOne()) {
             return;
@@ -48,11 +49,13 @@ final class Zygote
                 '`spawn: fork` takes the extension `pronghorn` of the same release as the package pronghorn/worker.'
             );
         }
+        $isWarm = $http !== null && Warmup::isAnswered($http);
         foreach ($before as $function) {
             $function();
         }
         \array_map('class_exists', self::CLASSES);
-        \Pronghorn\Internal\zygote_serve((int) \getenv(self::CONTROL));
+        LastWords::reserve();
+        \Pronghorn\Internal\zygote_serve((int) \getenv(self::CONTROL), $isWarm);
         foreach ($after as $function) {
             $function();
         }

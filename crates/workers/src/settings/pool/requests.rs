@@ -36,8 +36,9 @@ pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec
         .key(
             "warmup",
             "Paths, `/` for instance, that every new worker answers before it gets requests of \
-             clients, within `boot_timeout`. One that answers 5xx has not come up: a reload with \
-             it is rolled back. In pools of scripts paths below the root.",
+             clients, within `boot_timeout`; with `spawn: fork` the process that they are forked \
+             from, once for all. One that answers 5xx has not come up: a reload with it is rolled \
+             back. In pools of scripts paths below the root.",
         )
         .ours()
         .no_effect(elsewhere)
