@@ -194,15 +194,9 @@ static pid_t fork_worker(void)
 }
 
 /* What processes must not have in common, as a child of php-fpm does it. A request has a seed of
- * its own, and a timer of its process. */
-static void renew(void)
-{
-	/* Not in all releases that this is built for. */
-	void (*init)(void) = (void (*)(void)) dlsym(RTLD_DEFAULT, "php_child_init");
-	if (init != NULL) {
-		init();
-	}
-}
+ * its own, and a timer of its process. NULL: not in all releases that this is built for. Looked
+ * up before a fork, because in each worker that would bring in a page of every library. */
+static void (*renew)(void);
 
 static void become_worker(const int *descriptors, zygote_order *order)
 {
@@ -213,13 +207,16 @@ static void become_worker(const int *descriptors, zygote_order *order)
 	close(descriptors[1]);
 	memcpy(order->offer.pipes, descriptors + 2, sizeof order->offer.pipes);
 	memcpy(order->offer.box, descriptors + 4, sizeof order->offer.box);
-	renew();
+	if (renew != NULL) {
+		renew();
+	}
 }
 
 bool zygote_serve(int control, bool is_warm, const char *refusal, zygote_order *order)
 {
 	int descriptors[DESCRIPTORS];
 	fcntl(control, F_SETFD, FD_CLOEXEC);
+	*(void **) &renew = dlsym(RTLD_DEFAULT, "php_child_init");
 	prctl(PR_SET_NAME, NAME);
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);

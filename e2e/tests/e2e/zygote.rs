@@ -32,7 +32,7 @@ fn with_zygote(script: &str, more: &str) -> Site {
     let site = site(1, more).file("public/index.php", "<?php echo 'served';").file(
         "php",
         &format!(
-            "#!/bin/sh\nhello() {{ printf 'zygote 1 threads 1 jit 0 ' >&3; }}\n\
+            "#!/bin/sh\nhello() {{ printf 'zygote 1 threads 1 jit 0 warm 0 ' >&3; }}\n\
              order() {{ dd bs=100 count=1 <&3 >order 2>/dev/null; }}\n\
              end() {{ cat <&3 >order; exit; }}\n\
              if [ -n \"$PRONGHORN_ZYGOTE\" ]; then\n{script}\nfi\nexec php -d extension={extension} \"$@\"\n"
@@ -366,11 +366,11 @@ fn where_workers_can_not_be_forked_they_are_started_one_by_one() {
     let by_one = "each worker starts PHP anew and has an OPcache of its own";
     for (script, why) in [
         (
-            "printf 'zygote 1 threads 3 jit 0 grpc timer' >&3; end",
+            "printf 'zygote 1 threads 3 jit 0 warm 0 grpc timer' >&3; end",
             "PHP has 3 threads as soon as it has started, one of them `grpc timer`",
         ),
         (
-            "printf 'zygote 1 threads 1 jit 1 ' >&3; end",
+            "printf 'zygote 1 threads 1 jit 1 warm 0 ' >&3; end",
             "OPcache's JIT is on",
         ),
         (
@@ -391,7 +391,7 @@ fn where_workers_can_not_be_forked_they_are_started_one_by_one() {
         assert!(server.zygotes().is_empty());
         server.stop();
     }
-    let threads = "printf 'zygote 1 threads 2 jit 0 x' >&3; end";
+    let threads = "printf 'zygote 1 threads 2 jit 0 warm 0 x' >&3; end";
     let server = Server::start(with_zygote(threads, ", spawn: fork"));
     server.logged(&["WARN", by_one, "in spite of `spawn: fork`"]);
     server.stop();

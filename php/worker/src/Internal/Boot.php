@@ -14,6 +14,7 @@ final class Boot
      * The server's pipes as the numbers of two descriptors, to read from and to write to: `3,4`.
      */
     private const PIPES = 'PRONGHORN_PIPES';
+    public const NUMBERS = '/^(\d+),(\d+)$/D';
 
     /** @throws NotAWorker */
     public static function expectServer(): void
@@ -74,7 +75,7 @@ final class Boot
     private static function pipes(string $numbers): array
     {
         $pipes = [];
-        if (\preg_match('/^(\d+),(\d+)$/D', $numbers, $number) === 1) {
+        if (\preg_match(self::NUMBERS, $numbers, $number) === 1) {
             $pipes = [@\fopen("php://fd/$number[1]", 'r'), @\fopen("php://fd/$number[2]", 'w')];
         }
         if (\count(\array_filter($pipes, self::isOpen(...))) !== 2) {

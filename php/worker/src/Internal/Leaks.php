@@ -12,6 +12,7 @@ final class Leaks
 {
     /** The server's wish: what to do, and one call of how many is examined: `report 1`. */
     private const ASKED = 'PRONGHORN_LEAKS';
+    public const PATTERN = '/^(report|recycle) (\d{1,6})$/D';
 
     private ?string $route = null;
     private readonly Growth $growth;
@@ -28,7 +29,7 @@ final class Leaks
      */
     public static function watch(Transport $transport, bool $settings): ?self
     {
-        if (\preg_match('/^(report|recycle) (\d{1,6})$/D', (string) \getenv(self::ASKED), $asked) !== 1) {
+        if (\preg_match(self::PATTERN, (string) \getenv(self::ASKED), $asked) !== 1) {
             return null;
         }
         \Pronghorn\Internal\leaks_watch((int) $asked[2], $settings);

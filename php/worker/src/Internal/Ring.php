@@ -16,6 +16,8 @@ final class Ring extends Frames
 {
     /** The descriptors of the box, and of the page and the bell of its thread: `5,6,7`. */
     public const OFFER = 'PRONGHORN_RING';
+    /** With those of the pipes behind. */
+    public const NUMBERS = '/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D';
 
     /** Of the extension, as this package knows it. */
     public const API = 13;
@@ -213,7 +215,7 @@ final class Ring extends Frames
                 self::RELEASE,
             );
         }
-        if (\preg_match('/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D', "$offered $pipes", $numbers) !== 1) {
+        if (\preg_match(self::NUMBERS, "$offered $pipes", $numbers) !== 1) {
             return self::OFFER . "=$offered names no three descriptors";
         }
         $descriptors = \array_map('intval', \array_slice($numbers, 1));

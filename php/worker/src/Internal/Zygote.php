@@ -19,8 +19,9 @@ final class Zygote
      * their memory is shared.
      */
     private const CLASSES = [
-        Ring::class, Relay::class, Pipes::class, Frame::class, Native::class, Loop::class, Output::class,
-        LastWords::class, HttpExchange::class, RawExchange::class, JobExchange::class, Requests::class,
+        Ring::class, Leaks::class, Relay::class, Pipes::class, Frame::class, Native::class, Loop::class, Output::class,
+        LastWords::class, WorkerChannel::class, AskedServer::class, HttpExchange::class, RawExchange::class,
+        JobExchange::class, Requests::class,
         Leftovers::class, Superglobals::class, Failure::class, Sender::class, Variables::class,
         \Pronghorn\Call::class, \Pronghorn\Response::class,
     ];
@@ -55,6 +56,10 @@ final class Zygote
         }
         \array_map('class_exists', self::CLASSES);
         LastWords::reserve();
+        // PHP compiles a pattern once per process, and each worker has these at its start.
+        foreach ([Boot::NUMBERS, Ring::NUMBERS, Leaks::PATTERN] as $pattern) {
+            \preg_match($pattern, '');
+        }
         \Pronghorn\Internal\zygote_serve((int) \getenv(self::CONTROL), $isWarm);
         foreach ($after as $function) {
             $function();
