@@ -43,6 +43,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HOLD: Duration = Duration::from_secs(1);
 /// [`Link::fetch`] is done by then, with or without jobs.
 pub(super) const FETCH_WAIT: Duration = Duration::from_secs(1);
+/// A server that no worker has asked for so long leaves the jobs to others. Longer than most jobs
+/// run: who comes back may have to wait until the broker has divided the jobs anew.
+const UNWANTED: Duration = if cfg!(test) {
+    Duration::from_secs(2)
+} else {
+    Duration::from_secs(30)
+};
 
 /// A kind of broker, with what it takes to reach it.
 pub(crate) trait Broker: Send + Sync + 'static {
@@ -88,6 +95,13 @@ pub(crate) trait Link: Send + Sync + 'static {
     /// nothing to do.
     fn rest(&self) -> impl Future<Output = Result<(), BrokerError>> + Send {
         std::future::ready(Ok(()))
+    }
+
+    /// None of the broker's jobs is here, and none will be wanted soon: a broker that keeps some
+    /// for this server is to give them to others, until the next [`fetch`](Self::fetch). False: it
+    /// can't be done yet, and has to be asked again. Takes turns with `fetch`, too.
+    fn resign(&self) -> impl Future<Output = Result<bool, BrokerError>> + Send {
+        std::future::ready(Ok(true))
     }
 
     fn settle(
@@ -180,6 +194,14 @@ pub(crate) struct Counts {
     pub(crate) out: Option<u64>,
     /// How long the first one of those that wait has done so, where the broker tells.
     pub(crate) oldest: Option<Duration>,
+}
+
+/// Clients name what is wrong with a certificate, and not what to write.
+fn advised(why: String) -> String {
+    if why.contains("UnknownIssuer") {
+        return format!("{why}; name who signed its certificate in `tls.root_ca`");
+    }
+    why
 }
 
 /// A file of the settings.
@@ -337,7 +359,7 @@ impl<B: Broker> Core<B> {
 
     /// Brings jobs while workers are free.
     async fn bring(&self, link: &B::Link) -> Result<(), BrokerError> {
-        let mut rests = true;
+        let (mut rests, mut resigned) = (true, false);
         loop {
             let (lacking, closing) = {
                 let state = lock(&self.state);
@@ -347,7 +369,7 @@ impl<B: Broker> Core<B> {
                 return self.leave(link).await;
             }
             if lacking > 0 {
-                rests = false;
+                (rests, resigned) = (false, false);
                 let jobs = link.fetch(lacking).await?;
                 self.brought(jobs);
                 continue;
@@ -360,7 +382,15 @@ impl<B: Broker> Core<B> {
                 }
                 let idle = lock(&self.state).take_idle();
                 self.give_back(link, idle).await?;
-                if lock(&self.state).is_asleep() {
+                let (is_asleep, has_none, paused) = {
+                    let state = lock(&self.state);
+                    (state.is_asleep(), state.has_none(), state.paused)
+                };
+                if has_none && !resigned {
+                    if paused || timeout(UNWANTED, self.changed.notified()).await.is_err() {
+                        resigned = link.resign().await?;
+                    }
+                } else if is_asleep {
                     self.changed.notified().await;
                 }
             }
@@ -503,6 +533,7 @@ impl<B: Broker> Core<B> {
             BrokerError::Lost(why) | BrokerError::Refused(why) => why,
             BrokerError::NotReserved => "it knows nothing of a job".to_owned(),
         };
+        let why = advised(why);
         let (pipeline, title) = (&self.pipeline, self.broker.title());
         let mut health = lock(&self.health);
         // Of one that stays away, other reasons are in the answers to pushes.
@@ -543,6 +574,15 @@ impl<B: Broker> Core<B> {
         }
     }
 
+    /// A job is not here any more.
+    fn settled(&self, ticket: Ticket) {
+        let mut state = lock(&self.state);
+        state.settled(ticket);
+        if state.has_none() {
+            self.changed.notify_one();
+        }
+    }
+
     async fn settle(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
         let entry = lock(&self.state).reserved(ticket);
         let entry = entry.ok_or(DriverError::NotReserved)?;
@@ -562,7 +602,7 @@ impl<B: Broker> Core<B> {
         loop {
             let up = self.up_unless_closed().await?;
             if !B::Link::TOKENS_OUTLIVE_IT && up.number != entry.link {
-                lock(&self.state).settled(ticket);
+                self.settled(ticket);
                 return Err(DriverError::NotReserved);
             }
             match up.link.settle(entry.token.clone(), step.clone()).await {
@@ -578,12 +618,12 @@ impl<B: Broker> Core<B> {
                 }
                 // An earlier try has come through.
                 Err(BrokerError::NotReserved) if tries > 0 => {
-                    lock(&self.state).settled(ticket);
+                    self.settled(ticket);
                     return Ok(());
                 }
                 Err(error @ BrokerError::Refused(_)) => return Err(self.failed(&up, error)),
                 settled => {
-                    lock(&self.state).settled(ticket);
+                    self.settled(ticket);
                     return settled.map_err(|error| self.failed(&up, error));
                 }
             }

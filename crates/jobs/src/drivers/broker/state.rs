@@ -103,6 +103,11 @@ impl<T: Clone> State<T> {
         !self.closing && self.lacking() == 0 && self.ready.len() == 0
     }
 
+    /// None of the broker's jobs is here or is to come.
+    pub(super) fn has_none(&self) -> bool {
+        self.is_asleep() && self.reserved.is_empty()
+    }
+
     pub(super) fn take_all(&mut self) -> Vec<Entry<T>> {
         let idle = std::iter::from_fn(|| self.ready.pop());
         let mut all: Vec<_> = idle.collect();

@@ -14,7 +14,7 @@ use krafka::producer::{Acks, Producer};
 use krafka::{Compression, Kafka, KrafkaError, TopicInfo};
 use tokio::time::sleep;
 
-use super::{HEARTBEAT, PATIENCE, SESSION};
+use super::{HEARTBEAT, PATIENCE, SESSION, with_causes};
 use crate::drivers::broker::BrokerError;
 use crate::settings::{
     BrokerTls, KafkaAcks, KafkaCompression, KafkaPipeline, KafkaServer, KafkaStart, SaslMechanism,
@@ -35,7 +35,38 @@ pub(super) async fn reach(server: &KafkaServer) -> Result<Kafka, BrokerError> {
         .request_timeout(PATIENCE)
         .connect_timeout(PATIENCE)
         .connect();
-    Ok(kafka.await?)
+    kafka.await.map_err(|error| {
+        let advice = advice(&error, server);
+        let why = with_causes(&error);
+        BrokerError::Lost(match advice {
+            Some(advice) => format!("{why}; {advice}"),
+            None => why,
+        })
+    })
+}
+
+/// What a person may have written wrong, where the client does not say it.
+fn advice(error: &KrafkaError, server: &KafkaServer) -> Option<&'static str> {
+    let why = with_causes(error);
+    let said = |part: &str| why.contains(part);
+    let is_refused = matches!(error, KrafkaError::Auth { .. });
+    Some(match (&server.tls, &server.sasl) {
+        _ if said("UnsupportedSaslMechanism") => "write another `kafka.sasl.mechanism`",
+        (_, Some(_)) if is_refused && (said("SASL") || said("SCRAM")) => {
+            "look at `username` and `password` of `kafka.sasl`"
+        }
+        (Some(_), _) if said("alert: BadCertificate") || said("alert: CertificateRequired") => {
+            "it asks for another certificate of this server, `kafka.tls.cert`"
+        }
+        (Some(_), _) if said("tls handshake eof") => {
+            "if nothing is encrypted there, leave out `kafka.tls`"
+        }
+        // One that is not there says so.
+        (None, None) if !said("refused") => {
+            "if it asks for encryption or a password, write `kafka.tls` or `kafka.sasl`"
+        }
+        _ => return None,
+    })
 }
 
 fn security(server: &KafkaServer) -> AuthConfig {

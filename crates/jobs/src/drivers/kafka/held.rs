@@ -22,6 +22,8 @@ pub(super) struct Held {
     pub(super) offsets: Offsets,
     /// Given back, or come while none was wanted: the next ones.
     given_back: VecDeque<(Job, Token)>,
+    /// Partitions that have come, of which it is not known where they begin.
+    new: Vec<Place>,
 }
 
 impl Held {
@@ -47,20 +49,45 @@ impl Held {
         self.given_back.len() as u64
     }
 
+    /// Kafka has been told of all that is done, and of where partitions begin.
+    pub(super) fn is_settled(&self) -> bool {
+        self.new.is_empty() && self.offsets.to_commit().is_empty()
+    }
+
+    /// It is not known yet where this partition begins.
+    pub(super) fn put_new(&mut self, place: Place) {
+        self.new.push(place);
+    }
+
+    /// Partitions that have come since the last call.
+    pub(super) fn take_new(&mut self) -> Vec<Place> {
+        std::mem::take(&mut self.new)
+    }
+
+    fn welcome(&mut self, partitions: &[TopicPartition]) {
+        self.new.extend(partitions.iter().map(place_of));
+    }
+
     fn forget(&mut self, partitions: &[TopicPartition]) {
-        for partition in partitions {
-            let place: Place = (partition.topic.as_str().into(), partition.partition);
+        for place in partitions.iter().map(place_of) {
             self.offsets.forget(&place);
             self.given_back.retain(|(_, token)| token.place != place);
+            self.new.retain(|new| *new != place);
         }
     }
 }
 
-/// Hears which partitions are another server's from now on, with their jobs.
-pub(super) struct Leaving(pub(super) Arc<Mutex<Held>>);
+fn place_of(partition: &TopicPartition) -> Place {
+    (partition.topic.as_str().into(), partition.partition)
+}
 
-impl ConsumerRebalanceListener for Leaving {
-    async fn on_partitions_assigned(&self, _: &[TopicPartition]) {}
+/// Hears which partitions are this server's from now on, and which another one's, with their jobs.
+pub(super) struct Moves(pub(super) Arc<Mutex<Held>>);
+
+impl ConsumerRebalanceListener for Moves {
+    async fn on_partitions_assigned(&self, partitions: &[TopicPartition]) {
+        lock(&self.0).welcome(partitions);
+    }
 
     async fn on_partitions_revoked(&self, partitions: &[TopicPartition]) {
         lock(&self.0).forget(partitions);
@@ -86,9 +113,12 @@ mod tests {
             held.give_back(job, token);
         }
         let gone = [TopicPartition::new("t", 0)];
-        let listener = Leaving(held.clone());
+        let listener = Moves(held.clone());
+        let both = [gone[0].clone(), TopicPartition::new("t", 1)];
+        listener.on_partitions_assigned(&both).await;
         listener.on_partitions_revoked(&gone).await;
         let mut held = lock(&held);
+        assert_eq!(held.take_new(), [("t".into(), 1)]);
         assert_eq!(held.waiting(), 1);
         let (_, token) = held.take_back(9).remove(0);
         assert_eq!(token.place, ("t".into(), 1));

@@ -2,8 +2,8 @@
 //!
 //! Kafka gives partitions to the servers of a group, and knows of each up to which record all are
 //! done. A job that is done behind one that still runs is told to Kafka with that one. Jobs that
-//! are given back stay with the server that has their partition. Delayed jobs wait in the server's
-//! store.
+//! are given back stay with the server that has their partition. A server is in its group from the
+//! first time that it wants jobs until it wants none. Delayed jobs wait in the server's store.
 //!
 //! - `connect`: the way to a Kafka.
 //! - `held`: the jobs that this server has of its partitions.
@@ -23,7 +23,7 @@ use krafka::admin::{AdminClient, ListOffsetsOptions, OffsetSpec};
 use krafka::consumer::{CommittedPosition, Consumer, OffsetAndMetadata, TopicPartition};
 use krafka::error::ErrorCode;
 use krafka::producer::Producer;
-use krafka::{CloseOptions, GroupMembershipOperation, KrafkaError};
+use krafka::{CloseOptions, GroupMembershipOperation, Kafka, KrafkaError};
 use pronghorn_base::lock;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::connect::{
     Partitions, consumer, create_topics, find_topics, look_at_topics, producer, reach,
 };
-use self::held::{Held, Leaving, Token};
+use self::held::{Held, Moves, Token};
 use crate::drivers::Wake;
 use crate::drivers::broker::item::new_id;
 use crate::drivers::broker::{
@@ -106,13 +106,16 @@ pub(crate) struct KafkaBroker {
 pub(crate) struct KafkaLink {
     pipeline: String,
     settings: KafkaPipeline,
+    instance: String,
     producer: Producer,
     admin: AdminClient,
-    consumer: Consumer,
+    bringing: Kafka,
+    /// One that has left its group is replaced.
+    consumer: Mutex<Arc<Consumer>>,
     /// Those that there were at the beginning.
     partitions: Partitions,
-    /// One asks at a time.
-    asking: AsyncMutex<()>,
+    /// One asks at a time. Whether this server is in the group.
+    asking: AsyncMutex<bool>,
     held: Arc<Mutex<Held>>,
     /// One tells at a time.
     committing: AsyncMutex<()>,
@@ -146,16 +149,17 @@ impl Broker for KafkaBroker {
         let producer = producer(&pushing, settings).await?;
         let held: Arc<Mutex<Held>> = Arc::default();
         let instance = settings.instance.as_ref().unwrap_or(&self.instance);
-        let leaving = Leaving(held.clone());
-        let consumer = consumer(&bringing, settings, instance, leaving).await?;
+        let moves = Moves(held.clone());
+        let consumer = consumer(&bringing, settings, instance, moves).await?;
         let partitions = find_topics(&consumer, settings).await?;
-        consumer.subscribe(&settings.topics).await?;
         Ok(KafkaLink {
             pipeline: self.pipeline.clone(),
             settings: settings.clone(),
+            instance: instance.clone(),
             producer,
             admin,
-            consumer,
+            bringing,
+            consumer: Mutex::new(Arc::new(consumer)),
             partitions,
             asking: AsyncMutex::default(),
             held,
@@ -172,29 +176,51 @@ impl KafkaPipeline {
 }
 
 impl KafkaLink {
+    fn consumer(&self) -> Arc<Consumer> {
+        lock(&self.consumer).clone()
+    }
+
     /// Stays in the group, and tells Kafka what it has not heard.
     async fn look_after_group(&self) -> Result<(), BrokerError> {
         self.commit().await?;
         // Who asks for jobs looks after the group, too.
-        let Ok(_one) = self.asking.try_lock() else {
+        let Ok(is_member) = self.asking.try_lock() else {
             return Ok(());
         };
-        let assigned = self.consumer.assignment().await;
-        for (topic, partitions) in &assigned {
-            self.consumer.pause(topic, partitions).await;
+        if !*is_member {
+            return Ok(());
         }
-        let polled = self.consumer.poll(Duration::from_millis(1)).await;
+        let consumer = self.consumer();
+        let assigned = consumer.assignment().await;
         for (topic, partitions) in &assigned {
-            self.consumer.resume(topic, partitions).await;
+            consumer.pause(topic, partitions).await;
         }
-        let mut held = lock(&self.held);
+        let polled = consumer.poll(Duration::from_millis(1)).await;
+        for (topic, partitions) in &assigned {
+            consumer.resume(topic, partitions).await;
+        }
         // Of a partition that has just come.
         for record in polled? {
+            let mut held = lock(&self.held);
             if let Some((job, token)) = held.take_in(&record) {
                 held.give_back(job, token);
             }
         }
+        self.note_beginnings().await;
         Ok(())
+    }
+
+    /// Kafka is to know where partitions begin, also those without a job: a group that has said
+    /// nothing of one begins there anew each time, and may pass over jobs. For who has `asking`.
+    async fn note_beginnings(&self) {
+        let (new, consumer) = (lock(&self.held).take_new(), self.consumer());
+        for place in new {
+            let (topic, partition) = &place;
+            match consumer.position(topic, *partition).await {
+                Some(next) => lock(&self.held).offsets.begin(&place, next),
+                None => lock(&self.held).put_new(place),
+            }
+        }
     }
 
     /// Ends when the brokers are away, or have made partitions: a group gives out those when one of
@@ -219,7 +245,7 @@ impl KafkaLink {
         let options = options.group_membership_operation(membership);
         // What can't be said now follows from the silence.
         _ = timeout(FAREWELL, self.commit()).await;
-        _ = self.consumer.close_with(options).await;
+        _ = self.consumer().close_with(options).await;
     }
 
     /// Tells Kafka what is done. Calls that come meanwhile are told together. What a group that is
@@ -234,7 +260,7 @@ impl KafkaLink {
             let place = TopicPartition::new(topic.to_string(), *partition);
             (place, OffsetAndMetadata::new(*up_to))
         });
-        match self.consumer.commit_offsets(offsets).await {
+        match self.consumer().commit_offsets(offsets).await {
             Ok(()) => lock(&self.held).offsets.committed(&told),
             Err(error) if is_divided_anew(&error) => {}
             Err(error) => return Err(BrokerError::Lost(with_causes(&error))),
@@ -295,7 +321,7 @@ impl KafkaLink {
         let asked: Vec<_> = partitions.map(|it| (&*it.topic, it.partition)).collect();
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.consumer.committed(&asked).await {
+            match self.consumer().committed(&asked).await {
                 Err(error) if error.is_retriable() && Instant::now() < until => {
                     sleep(ASK_AGAIN).await;
                 }
@@ -331,7 +357,12 @@ impl Link for KafkaLink {
     }
 
     async fn fetch(&self, most: usize) -> Result<Vec<(Job, Token)>, BrokerError> {
-        let _one = self.asking.lock().await;
+        let mut is_member = self.asking.lock().await;
+        let consumer = self.consumer();
+        if !*is_member {
+            consumer.subscribe(&self.settings.topics).await?;
+            *is_member = true;
+        }
         let mut jobs = lock(&self.held).take_back(most);
         let mut wait = if jobs.is_empty() {
             FETCH_WAIT
@@ -340,7 +371,7 @@ impl Link for KafkaLink {
         };
         while jobs.len() < most {
             // Not dropped before its end: Kafka would wait on, and answer nothing else meanwhile.
-            let records = self.consumer.poll(wait).await?;
+            let records = consumer.poll(wait).await?;
             if records.is_empty() {
                 break;
             }
@@ -348,7 +379,32 @@ impl Link for KafkaLink {
             jobs.extend(records.iter().filter_map(|record| held.take_in(record)));
             wait = Duration::ZERO;
         }
+        self.note_beginnings().await;
         Ok(jobs)
+    }
+
+    /// Leaves the group, with all that it has done told: what is told afterwards is in vain.
+    async fn resign(&self) -> Result<bool, BrokerError> {
+        let mut is_member = self.asking.lock().await;
+        if !*is_member {
+            return Ok(true);
+        }
+        self.commit().await?;
+        let _one = self.committing.lock().await;
+        if !lock(&self.held).is_settled() {
+            return Ok(false);
+        }
+        let moves = Moves(self.held.clone());
+        let next = consumer(&self.bringing, &self.settings, &self.instance, moves).await?;
+        let options = CloseOptions::new()
+            .timeout(FAREWELL)
+            .group_membership_operation(GroupMembershipOperation::LeaveGroup);
+        // What can't be said now follows from the silence.
+        _ = self.consumer().close_with(options).await;
+        *lock(&self.consumer) = Arc::new(next);
+        *lock(&self.held) = Held::default();
+        *is_member = false;
+        Ok(true)
     }
 
     async fn settle(&self, token: Token, step: Step) -> Result<(), BrokerError> {
@@ -376,7 +432,7 @@ impl Link for KafkaLink {
                 match self.look_after_group().await {
                     Ok(()) => {}
                     // Who has left it has a reason.
-                    Err(_) if self.consumer.is_closed() => std::future::pending().await,
+                    Err(_) if self.consumer().is_closed() => std::future::pending().await,
                     Err(error) => return error,
                 }
             }

@@ -33,6 +33,16 @@ impl Offsets {
         partition.out.insert(offset)
     }
 
+    /// A partition has come, and `next` is what this server gets of it first.
+    pub(super) fn begin(&mut self, place: &Place, next: i64) {
+        self.places
+            .entry(place.clone())
+            .or_insert_with(|| Partition {
+                next,
+                ..Partition::default()
+            });
+    }
+
     /// A record is done. False: it was not out.
     pub(super) fn done(&mut self, place: &Place, offset: i64) -> bool {
         let partition = self.places.get_mut(place);
@@ -99,5 +109,16 @@ mod tests {
         );
         offsets.forget(&place);
         assert!(!offsets.done(&place, 9) && offsets.next(&place).is_none());
+    }
+
+    #[test]
+    fn kafka_is_told_where_a_partition_begins_before_anything_is_brought_of_it() {
+        let place: Place = ("t".into(), 0);
+        let mut offsets = Offsets::default();
+        offsets.begin(&place, 7);
+        assert_eq!(offsets.to_commit(), BTreeMap::from([(place.clone(), 7)]));
+        offsets.brought(&place, 7);
+        offsets.begin(&place, 8);
+        assert_eq!(offsets.to_commit(), BTreeMap::from([(place, 7)]));
     }
 }

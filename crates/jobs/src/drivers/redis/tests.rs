@@ -98,7 +98,11 @@ async fn redis_knows_this_server_by_its_certificate() {
     conformance::unhealthy(&unknown, " is away: ").await;
     settings.tls.root_ca = None;
     let distrustful = open("p", &settings, Wake::default());
-    conformance::unhealthy(&distrustful, "UnknownIssuer").await;
+    conformance::unhealthy(
+        &distrustful,
+        "UnknownIssuer; name who signed its certificate in `tls.root_ca`",
+    )
+    .await;
 }
 
 #[tokio::test]
