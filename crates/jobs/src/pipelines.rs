@@ -33,6 +33,9 @@ use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings}
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
 const SHARE: u32 = 8;
 
+/// Who looks at all pipelines waits so long for one whose broker is away, which says so itself.
+const GLANCE: Duration = Duration::from_secs(2);
+
 /// Clones are the same ones.
 #[derive(Clone)]
 pub(crate) struct Pipelines(Arc<Shared>);
@@ -522,15 +525,33 @@ impl Pipelines {
     }
 
     pub(crate) async fn stat(&self, pipeline: &Pipeline) -> Result<Stat, PipelineError> {
-        let stat = timeout(self.0.patience, pipeline.driver.stat()).await;
+        let patience = match pipeline.driver.health() {
+            Ok(()) => self.0.patience,
+            Err(_) => self.0.patience.min(GLANCE),
+        };
+        let stat = timeout(patience, pipeline.driver.stat()).await;
         Ok(stat.map_err(|_| pipeline.late())??)
     }
 
-    /// How all of them are.
+    /// How all of them are, by name. Brokers are asked side by side.
+    pub(crate) async fn stats(&self) -> Vec<(Arc<Pipeline>, Result<Stat, PipelineError>)> {
+        let mut asking = JoinSet::new();
+        for pipeline in self.all() {
+            let pipelines = self.clone();
+            asking.spawn(async move {
+                let stat = pipelines.stat(&pipeline).await;
+                (pipeline, stat)
+            });
+        }
+        let mut stats = asking.join_all().await;
+        stats.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        stats
+    }
+
+    /// The same for the status endpoint and RoadRunner's `informer`.
     pub(crate) async fn reports(&self) -> Vec<QueueReport> {
         let mut reports = Vec::new();
-        for pipeline in self.all() {
-            let stat = self.stat(&pipeline).await;
+        for (pipeline, stat) in self.stats().await {
             let error = match &stat {
                 Err(error) => with_causes(error),
                 Ok(_) => pipeline.driver.health().err().unwrap_or_default(),
@@ -564,22 +585,21 @@ impl Pipelines {
     }
 
     /// How many jobs workers have.
-    pub(crate) async fn reserved(&self) -> u64 {
-        let mut reserved = 0;
-        for pipeline in self.all() {
-            reserved += self.stat(&pipeline).await.map_or(0, |stat| stat.reserved);
-        }
-        reserved
+    pub(crate) fn reserved(&self) -> usize {
+        let all = self.all().into_iter();
+        all.map(|it| it.occupied.load(Ordering::Relaxed)).sum()
     }
 
     /// At the end of the server, jobs in memory end with it.
     pub(crate) async fn say_what_is_lost(&self) {
-        for pipeline in self.all() {
+        let mut all = self.all();
+        all.retain(|pipeline| pipeline.driver_name == "memory");
+        for pipeline in all {
             let Ok(stat) = self.stat(&pipeline).await else {
                 continue;
             };
             let jobs = stat.active + stat.delayed + stat.reserved;
-            if pipeline.driver_name == "memory" && jobs > 0 {
+            if jobs > 0 {
                 let pipeline = &pipeline.name;
                 tracing::warn!(target: "jobs", pipeline, jobs, "jobs in memory end with the server");
             }

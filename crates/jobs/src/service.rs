@@ -333,7 +333,7 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         while consumers.join_next().await.is_some() {}
     })
     .await;
-    let reserved = pipelines.reserved().await;
+    let reserved = pipelines.reserved();
     consumers.shutdown().await;
     pipelines.say_what_is_lost().await;
     // A broker that is away has them already, or gives them out again in time.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, time, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -863,6 +863,40 @@ fn a_stop_waits_for_a_job_that_runs() {
     let ran = wait_until_ran(&server, 2);
     assert_eq!(ran.matches(r#""id":"long""#).count(), 1, "{ran}");
     server.stop();
+}
+
+#[test]
+fn brokers_that_are_away_hold_up_neither_who_looks_nor_a_stop() {
+    let nobody = free_address();
+    let more = format!(
+        "    far-1: {{driver: redis, config: {{addr: 'redis://{nobody}'}}}}\n    \
+             far-2: {{driver: beanstalk}}\n    \
+             far-3: {{driver: amqp}}\n\
+         beanstalk: {{addr: 'tcp://{nobody}'}}\n\
+         amqp: {{addr: 'amqp://{nobody}'}}\n\
+         status: {{address: 127.0.0.1:0}}\n"
+    );
+    let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", &more);
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    let status = crate::control::listening(&server, "status");
+    let status = status.trim_start_matches("http://").parse();
+    let mut status = Connection::open(status.expect("it is an address"));
+    // A driver may take a minute for each step.
+    let quick = |what: &str, took: Duration| {
+        assert!(took < Duration::from_secs(20), "{what} took {took:?}");
+    };
+    let away = format!(" at {nobody} is away: ");
+    let (seen, took) = time(|| rpc.call("jobs.Overview", "{}"));
+    quick("jobs.Overview", took);
+    assert_eq!(seen.matches(&away).count(), 3, "{seen}");
+    let (seen, took) = time(|| status.get("/jobs").text());
+    quick("/jobs", took);
+    assert_eq!(seen.matches(&away).count(), 3, "{seen}");
+    let ((), took) = time(|| {
+        server.stop();
+    });
+    quick("a stop", took);
 }
 
 #[test]

@@ -105,8 +105,7 @@ async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty,
 
 async fn stat(pipelines: Pipelines, _: Empty) -> Result<Stats, Failure> {
     let mut stats = Vec::new();
-    for pipeline in pipelines.all() {
-        let stat = pipelines.stat(&pipeline).await;
+    for (pipeline, stat) in pipelines.stats().await {
         let stat = stat.map_err(|error| chain("rpc_stats: ", &error))?;
         let count = |jobs: u64| i64::try_from(jobs).unwrap_or(i64::MAX);
         stats.push(PipelineStat {

@@ -197,8 +197,7 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
     // Without a store there are none.
     let dead = pipelines.dead_letters().await.unwrap_or_default();
     let mut rows = Vec::new();
-    for pipeline in pipelines.all() {
-        let stat = pipelines.stat(&pipeline).await;
+    for (pipeline, stat) in pipelines.stats().await {
         let error = match &stat {
             Err(error) => Some(with_causes(error)),
             Ok(_) => pipeline.driver.health().err(),

@@ -16,9 +16,12 @@ struct Server(Methods);
 
 impl Server {
     fn new() -> Self {
+        Self::with_patience(Duration::from_secs(60))
+    }
+
+    fn with_patience(patience: Duration) -> Self {
         let methods = Methods::default();
         let metrics = Metrics::new(&Registry::default());
-        let patience = Duration::from_secs(60);
         let pipelines = Pipelines::new(
             LazyStore::default(),
             patience,
@@ -205,4 +208,61 @@ async fn there_is_an_end_to_pipelines() {
     let declare = r#"{"pipeline":{"name":"more","driver":"memory"}}"#;
     let said = "rpc_declare_pipeline: there are 1000 pipelines already, and no more are taken";
     server.expect("Declare", declare, said).await;
+}
+
+#[tokio::test]
+async fn a_push_to_a_broker_that_is_away_fails_in_time_with_the_reason() {
+    let server = Server::with_patience(Duration::from_secs(1));
+    let port = crate::drivers::testing::free_port();
+    let declare = format!(
+        r#"{{"pipeline":{{"name":"far","driver":"redis","addr":"redis://me:secret@127.0.0.1:{port}"}}}}"#
+    );
+    server.expect("Declare", &declare, "{}").await;
+    let push = r#"{"job":{"id":"1","options":{"pipeline":"far"}}}"#;
+    let said = server.call("Push", push).await;
+    let why = format!(
+        "rpc_push:\n\tjobs_plugin_push: pipeline far is not ready: redis at 127.0.0.1:{port} is away: "
+    );
+    assert!(said.starts_with(&why) && !said.contains("secret"), "{said}");
+    let stat = server.call("Stat", "{}").await;
+    assert!(
+        stat.starts_with("rpc_stats: pipeline far is not ready"),
+        "{stat}"
+    );
+}
+
+#[tokio::test]
+async fn a_job_is_for_workers_that_there_are() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"n","driver":"memory","pool":"others"}}"#;
+    let said = "rpc_declare_pipeline: there is no pool `others`";
+    server.expect("Declare", declare, said).await;
+    let declare = r#"{"pipeline":{"name":"n","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    for (pool, said) in [
+        ("default", "{}"),
+        (
+            "others",
+            "rpc_push:\n\tjobs_plugin_push: there is no pool `others`",
+        ),
+    ] {
+        let push = format!(
+            r#"{{"job":{{"id":"1","headers":{{"pool":{{"value":["{pool}"]}}}},"options":{{"pipeline":"n"}}}}}}"#
+        );
+        server.expect("Push", &push, said).await;
+    }
+}
+
+#[tokio::test]
+async fn a_delay_may_be_of_years_and_one_below_zero_is_none() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"n","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    for delay in [315_360_000, i64::MAX, -1, i64::MIN] {
+        let push =
+            format!(r#"{{"job":{{"id":"{delay}","options":{{"pipeline":"n","delay":{delay}}}}}}}"#);
+        server.expect("Push", &push, "{}").await;
+    }
+    let stat = r#"{"stats":[{"pipeline":"n","driver":"memory","queue":"n","active":2,"delayed":2,"priority":10}]}"#;
+    server.expect("Stat", "{}", stat).await;
 }
