@@ -19,6 +19,8 @@ pub(crate) struct BootError {
     pub(crate) cwd: PathBuf,
     pub(crate) user: Option<String>,
     pub(crate) cause: BootCause,
+    /// The socket of `server.relay`, where workers of other packages were to connect.
+    pub(crate) relay: Option<String>,
     /// What it printed on stdout and stderr until then.
     pub(crate) transcript: String,
 }
@@ -134,6 +136,9 @@ impl BootError {
     /// The next step, where the evidence points to one.
     fn hint(&self) -> Option<String> {
         let said = |text: &str| self.transcript.contains(text);
+        if let Some(hint) = self.about_relay() {
+            return Some(hint);
+        }
         let cwd = self.cwd.display();
         Some(match &self.cause {
             BootCause::Spawn(SpawnError::NotFound { program }) if program.contains("cgi") => {
@@ -163,13 +168,6 @@ impl BootError {
             BootCause::Exited(Exit::Code(0)) if self.transcript.trim().is_empty() => {
                 "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance".into()
             }
-            BootCause::TimedOut { strangers, .. } if !strangers.is_empty() => {
-                format!(
-                    "process {} announced itself at `server.relay` and is no child of the worker's command: a command that \
-                     starts PHP elsewhere, in a container for instance, needs `relay: pipes`",
-                    strangers[0]
-                )
-            }
             BootCause::TimedOut { .. } => {
                 "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
                  can be given more time with `pool.boot_timeout`"
@@ -188,10 +186,44 @@ impl BootError {
     }
 }
 
+/// What goridge says of a stdin without an end that writes to it.
+const NOTHING_READ: &str = "Unable to read frame header";
+
 /// What PHP says of a script that is not there and of one that it may not read.
 const NOT_OPENED: &str = "Could not open input file: ";
 
 impl BootError {
+    /// Where the evidence is that the worker was elsewhere than its server.
+    fn about_relay(&self) -> Option<String> {
+        let relay = self.relay.as_ref()?;
+        match &self.cause {
+            BootCause::TimedOut { strangers, .. } if !strangers.is_empty() => Some(format!(
+                "process {} announced itself at `server.relay` and is no child of the worker's command: a command that \
+                 starts PHP elsewhere, in a container for instance, needs `relay: pipes`",
+                strangers[0]
+            )),
+            BootCause::TimedOut { .. } | BootCause::Exited(_)
+                if self.transcript.contains(NOTHING_READ) =>
+            {
+                Some(format!(
+                    "the worker waits for its server on stdin, as Laravel Octane's does, and `server.relay` is `{relay}`: \
+                     write `relay: pipes`, or have the worker connect to the address in `RR_RELAY`"
+                ))
+            }
+            BootCause::TimedOut { .. } => Some(format!(
+                "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker. The latter \
+                 connects to `{relay}`, which it finds in `RR_RELAY` unless its own command line names a socket; one that \
+                 uses stdin and stdout needs `relay: pipes`. A slow start can be given more time with `pool.boot_timeout`"
+            )),
+            BootCause::Spawn(_)
+            | BootCause::Exited(_)
+            | BootCause::Protocol(_)
+            | BootCause::WarmUp(_)
+            | BootCause::NotForked(_)
+            | BootCause::System(_) => None,
+        }
+    }
+
     fn about_script(&self) -> String {
         let mut said = self.transcript.lines();
         let named = said.find_map(|line| line.split_once(NOT_OPENED));
@@ -241,6 +273,7 @@ mod tests {
             cwd: PathBuf::from("/srv/app"),
             user: None,
             cause: BootCause::Exited(Exit::Code(255)),
+            relay: None,
             transcript: "PHP Parse error: oops".into(),
         });
         assert_eq!(
@@ -254,6 +287,51 @@ mod tests {
             "hint: ",
         ] {
             assert!(report.contains(part), "{report}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_elsewhere_than_its_server_is_told_where_it_is_expected() {
+        let timed_out = |strangers: &[u32]| BootCause::TimedOut {
+            after: Duration::from_secs(2),
+            strangers: strangers.to_vec(),
+        };
+        let nothing_read = "PHP Fatal error:  Uncaught Spiral\\Goridge\\Exception\\HeaderException: \
+                            Unable to read frame header: Incorrect header size";
+        let socket = Some("unix:///srv/app/rr.sock");
+        for (cause, relay, transcript, hint) in [
+            (timed_out(&[7]), socket, "", "process 7 announced itself"),
+            (
+                timed_out(&[]),
+                socket,
+                "",
+                "`unix:///srv/app/rr.sock`, which it finds in `RR_RELAY`",
+            ),
+            (timed_out(&[]), socket, nothing_read, "write `relay: pipes`"),
+            (
+                BootCause::Exited(Exit::Code(255)),
+                socket,
+                nothing_read,
+                "write `relay: pipes`",
+            ),
+            (
+                timed_out(&[]),
+                None,
+                nothing_read,
+                "a worker script announces itself",
+            ),
+        ] {
+            let error = BootError {
+                pool: "test".into(),
+                command: "php worker.php".into(),
+                cwd: PathBuf::from("/srv/app"),
+                user: None,
+                cause,
+                relay: relay.map(str::to_owned),
+                transcript: transcript.into(),
+            };
+            let said = error.hint().expect("there is one");
+            assert!(said.contains(hint), "{said}");
         }
     }
 }

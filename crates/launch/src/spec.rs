@@ -81,6 +81,7 @@ impl LaunchSpec {
             cwd: self.cwd.clone(),
             user: self.user.as_ref().map(|(name, _)| name.clone()),
             cause,
+            relay: None,
             transcript: output.map(Output::transcript).unwrap_or_default(),
         }
     }

@@ -172,7 +172,11 @@ impl CommandLauncher {
                     worker.process.kill_group();
                 }
                 worker.readers.finish().await;
-                Err(self.spec.failed(cause, Some(&worker.output)))
+                let relay = self.listener.as_ref();
+                Err(BootError {
+                    relay: relay.map(|listener| listener.address().to_string()),
+                    ..self.spec.failed(cause, Some(&worker.output))
+                })
             }
         }
     }

@@ -357,6 +357,11 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
         ("closes-first", "pipes", "pool.boot_timeout"),
         ("closes-first", "unix://rr.sock", "pool.boot_timeout"),
         (
+            "silent",
+            "unix://rr.sock",
+            "rr.sock`, which it finds in `RR_RELAY`",
+        ),
+        (
             "wrong-pid",
             "tcp://127.0.0.1:0",
             "process 1 announced itself",
@@ -364,6 +369,22 @@ fn a_worker_that_does_not_announce_itself_has_until_its_boot_is_over() {
     ] {
         let ended = Server::run(&site(manner, relay, "boot_timeout: 2s"), &["serve"]);
         ended.assert_refused(&["worker did not announce itself within 2s", said]);
+    }
+}
+
+#[test]
+fn a_worker_that_takes_pipes_beside_a_socket_is_told_what_to_write() {
+    for (relay, address) in [
+        ("unix://rr.sock", "/rr.sock`"),
+        ("tcp://127.0.0.1:0", "`tcp://127.0.0.1:"),
+    ] {
+        let ended = Server::run(&site("takes-pipes", relay, ""), &["serve"]);
+        ended.assert_refused(&[
+            "worker ended before it was ready (exit code 255)",
+            "Unable to read frame header",
+            address,
+            "write `relay: pipes`, or have the worker connect to the address in `RR_RELAY`",
+        ]);
     }
 }
 
