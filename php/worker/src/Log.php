@@ -13,8 +13,8 @@ use Psr\Log\LoggerTrait;
  * A PSR-3 logger whose records go to the server's log, on the channel `app`, with the request's ID,
  * the route, the pool and the process. Needs `psr/log`.
  *
- * While no call is under way (the boot, work after the last call) a record is a line on the
- * standard error of this process, which the server logs as well.
+ * In scripts, and while no call is under way (the boot, work after the last call), a record is a
+ * line on the standard error of this process, which the server logs as well.
  */
 final class Log implements LoggerInterface
 {
@@ -39,7 +39,8 @@ final class Log implements LoggerInterface
         $record = LogRecord::of($number, (string) $message, $context);
         $exchange = Exchange::$current;
         if ($exchange === null) {
-            \fwrite(\STDERR, $record->line());
+            // The constant STDERR is not there for scripts in `mode: classic` and under php-fpm.
+            \file_put_contents('php://stderr', $record->line());
         } else {
             $exchange->transport->log($record);
         }
