@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -18,7 +18,7 @@ build: ## Build the release binary, target/release/pronghorn, and the extension 
 	cargo build --release --bin pronghorn
 	scripts/build-extension
 
-tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a profile of itself under load, in ten minutes
+tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a profile of itself under load, in ten to twenty minutes
 	@scripts/need build php extension tuned
 	scripts/build-extension
 	scripts/build-tuned
@@ -146,11 +146,16 @@ extensions: ## Start workers with each of Debian's PHP extensions
 	cargo build --bin pronghorn
 	cargo test -p pronghorn-e2e --test extensions
 
-packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root)
+packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages
 	scripts/packages $(TUNED)
 	scripts/test-packages
 	scripts/test-images $(TUNED)
+
+packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): a minute
+	@scripts/need packages
+	scripts/packages $(BINARY)
+	scripts/test-packages --here
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests brokers

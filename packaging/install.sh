@@ -4,6 +4,7 @@
 #   PREFIX=$HOME/.local ./install.sh
 # `./install.sh --remove` takes away what it has put there.
 set -eu
+umask 022 # what root installs is for all users
 cd "$(dirname "$0")"
 prefix=${PREFIX:-/usr/local}
 
@@ -43,3 +44,4 @@ case ":$PATH:" in
     *":$prefix/bin:"*) ;;
     *) echo "$prefix/bin is not in PATH: add it" ;;
 esac
+echo "in the directory of an application, \`pronghorn serve\` serves it; PHP packages and examples are in $prefix/share/pronghorn"
