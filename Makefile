@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -90,6 +90,13 @@ compat-laravel: ## Run Laravel Octane in DIR=… with this server as its RoadRun
 	scripts/build-extension
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test octane
+
+compat-frameworks: ## Run applications of Mezzio and CodeIgniter in DIR=… by the workers of examples/ (docs/reference/compatibility.md)
+	@scripts/need build php extension
+	@test -d "$(DIR)" || { echo "DIR names the folder with the applications: see docs/reference/compatibility.md" >&2; exit 1; }
+	scripts/build-extension
+	cargo build --bin pronghorn
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test frameworks
 
 bench: tuned ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
 	@scripts/need php apps bench

@@ -227,7 +227,15 @@ fn symfony() {
 /// What an application has to add: no more than five lines.
 #[test]
 fn workers_of_applications_are_short() {
-    for name in ["laravel", "plain", "psr15", "slim", "wordpress"] {
+    for name in [
+        "codeigniter",
+        "laravel",
+        "mezzio",
+        "plain",
+        "psr15",
+        "slim",
+        "wordpress",
+    ] {
         let worker = Site::example(name).with_file_name("worker.php");
         let text = std::fs::read_to_string(&worker).expect("an example has a worker");
         let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");

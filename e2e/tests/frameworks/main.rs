@@ -1,0 +1,79 @@
+//! Frameworks that are not in Debian, with the workers of `examples`. `make compat-frameworks
+//! DIR=…` runs it: DIR has a folder `mezzio`, `codeigniter` or both, each an application as its
+//! skeleton makes it. Of what is there only the application writes something, as logs.
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use pronghorn_testkit::{Server, Site};
+
+/// The application of that name. None: it is not in DIR.
+fn application(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("PRONGHORN_COMPAT_DIR").expect("`make` sets it");
+    let folder = Path::new(&folder).join(name);
+    let is_there = folder.join("vendor/autoload.php").is_file();
+    if !is_there {
+        println!("left out: {} is no application", folder.display());
+    }
+    is_there.then_some(folder)
+}
+
+/// The example's worker and configuration beside what is the application's, with the package of
+/// this repository.
+fn start(name: &str, application: &Path) -> Server {
+    let site = Site::new();
+    for entry in std::fs::read_dir(application).expect("it is a folder") {
+        let path = entry.expect("it can be read").path();
+        let file = path.file_name().and_then(|name| name.to_str());
+        let file = file.expect("it is UTF-8");
+        if !["worker.php", "pronghorn.yaml"].contains(&file) {
+            symlink(&path, site.path(file)).expect("a link can be made");
+        }
+    }
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php");
+    let example = |file: &str| {
+        let path = Site::example(name).with_file_name(file);
+        std::fs::read_to_string(path).expect("an example has both")
+    };
+    let worker = example("worker.php");
+    let load = format!("<?php\nrequire '{packages}/worker/autoload.php';\n");
+    site.write("worker.php", &worker.replacen("<?php\n", &load, 1));
+    let config = example("pronghorn.yaml").replace("127.0.0.1:8080", "127.0.0.1:0");
+    Server::start(site.config(&config))
+}
+
+#[test]
+fn mezzio() {
+    let Some(application) = application("mezzio") else {
+        return;
+    };
+    let server = start("mezzio", &application);
+    for _ in 0..3 {
+        let home = server.get("/");
+        assert_eq!(home.status, 200, "{}", home.text());
+        assert!(server.get("/api/ping").text().starts_with("{\"ack\":"));
+    }
+    let none = server.get("/none?a=1");
+    assert!(none.status == 404 && none.text().contains("/none?a=1"));
+    let ended = server.stop();
+    assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
+}
+
+#[test]
+fn codeigniter() {
+    let Some(application) = application("codeigniter") else {
+        return;
+    };
+    let server = start("codeigniter", &application);
+    let home = server.get("/");
+    assert!(home.status == 200 && home.text().contains("Welcome to CodeIgniter"));
+    assert_eq!(server.get("/none").status, 404);
+    for _ in 0..5 {
+        assert_eq!(server.get("/?a=1").status, 200);
+    }
+    assert_eq!(server.zygotes().len(), 1);
+    let ended = server.stop();
+    for trouble in ["\tERROR\t", "in spite of"] {
+        assert!(!ended.stderr.contains(trouble), "{}", ended.stderr);
+    }
+}
