@@ -7,6 +7,10 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
 TUNED := $(TARGET)/tuned/pronghorn
 
+# For clippy and rustdoc: also the drivers that a plain build leaves out. The targets that `docs` names
+# bring the features of tests with them, so that dependencies are checked once for both.
+EVERYTHING := --workspace --features pronghorn-cli/all-drivers
+
 # The crates with examples in their documentation: rustdoc takes seconds to find none in a crate.
 DOCUMENTED = $(shell grep -rlE '^ *//[/!] ```$$' crates/*/src | cut -d/ -f2 | sort -u | sed 's/^/-p pronghorn-/')
 
@@ -57,19 +61,13 @@ lint: ## Check formatting and dependencies, and run the linters
 	scripts/check-dependencies
 	scripts/figures --check
 	$(TARGET)/tools/hadolint/bin/hadolint Dockerfile Containerfile.debian-slim
-	cargo clippy --workspace --all-targets -- -D warnings
-	phpcs --standard=php/goridge/phpcs.xml.dist
-	phpcs --standard=php/cache/phpcs.xml.dist
-	phpcs --standard=php/http-foundation/phpcs.xml.dist
-	phpcs --standard=php/jobs/phpcs.xml.dist
-	phpcs --standard=php/laravel/phpcs.xml.dist
-	phpcs --standard=php/symfony/phpcs.xml.dist
-	phpcs --standard=php/wordpress/phpcs.xml.dist
-	phpcs --standard=php/worker/phpcs.xml.dist
+	cargo clippy $(EVERYTHING) --all-targets -- -D warnings
+	cargo clippy -p pronghorn-ring --lib --tests --features model -- -D warnings
+	printf '%s\n' php/*/phpcs.xml.dist | xargs -P2 -I{} phpcs --standard={}
 
 docs: ## Build the documentation of the crates; a warning fails
 	@scripts/need build
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc $(EVERYTHING) --lib --bins --examples --no-deps --document-private-items
 
 sanitize: ## Run the tests of the extension with the sanitizers of addresses and undefined behaviour
 	@scripts/need build php extension tests

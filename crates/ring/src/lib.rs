@@ -33,6 +33,7 @@ mod memory;
 mod peer;
 #[cfg(not(all(test, feature = "model")))]
 mod questions;
+#[cfg(not(all(test, feature = "model")))]
 mod stack;
 mod sync;
 #[cfg(not(all(test, feature = "model")))]
@@ -51,6 +52,7 @@ pub use loan::Loan;
 pub use memory::SharedMemory;
 #[cfg(not(all(test, feature = "model")))]
 pub use peer::Peer;
+#[cfg(not(all(test, feature = "model")))]
 pub use stack::StackLayout;
 #[cfg(not(all(test, feature = "model")))]
 pub use thread::{Thread, answered, asked, collect};
