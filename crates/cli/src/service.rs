@@ -12,7 +12,7 @@ const NAME: &str = "pronghorn.service";
 const SOCKET: &str = "pronghorn.socket";
 const FOLDER: &str = "/etc/systemd/system";
 /// Where the configuration of a machine's server is.
-const CONFIGURATION: &str = "/etc/pronghorn/pronghorn.yaml";
+pub(crate) const CONFIGURATION: &str = "/etc/pronghorn/pronghorn.yaml";
 
 pub(crate) fn run(arguments: &Arguments, command: &ServiceCommand) -> Exit {
     match command {

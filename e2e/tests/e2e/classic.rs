@@ -66,6 +66,23 @@ fn a_script_gets_its_request_and_leaves_nothing_for_the_next() {
     assert!(!ended.stderr.contains("worker died"), "{}", ended.stderr);
 }
 
+/// What a framework's log channel does on a site without kept workers.
+#[test]
+fn a_script_logs_by_the_package() {
+    let package = Site::app("../../php/worker/autoload.php");
+    let script = format!(
+        "require 'Psr/Log/autoload.php';
+        require '{}';
+        (new Pronghorn\\Log())->warning('Cart {{id}} is lost.', ['id' => 7]);
+        echo 'done';",
+        package.display()
+    );
+    let server = serving(&[("index", &script)]);
+    assert_eq!(server.get("/").text(), "done");
+    server.logged(&["Cart 7 is lost."]);
+    server.stop();
+}
+
 #[test]
 fn forms_and_uploads_are_parsed_by_php() {
     let upload = "

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use pronghorn_testkit::{Server, Site, free_address, time, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, time, wait_for};
 
 use crate::ring::extension;
 
@@ -225,6 +225,21 @@ fn an_empty_folder_gets_a_page_that_says_what_was_looked_for() {
         assert!(page.contains(part), "{part} in {page}");
     }
     assert_eq!(server.get("/other").status, 404);
+    let folder = server.site().folder().display().to_string();
+    server.logged(&[&format!("found an empty folder, {folder};")]);
+    server.stop();
+}
+
+/// As a pod of Kubernetes is told where its probes ask.
+#[test]
+fn health_is_served_beside_what_is_found() {
+    let status = free_address().to_string();
+    let key = format!("status.address={status}");
+    let (page, server) = page(Site::new().file("index.php", FRONT), &["-o", &key]);
+    assert!(page.starts_with("front "), "{page}");
+    server.logged(&["found a PHP application, by `index.php`"]);
+    let mut connection = Connection::open(status.parse().expect("an address"));
+    assert_eq!(connection.get("/ready").status, 200);
     server.stop();
 }
 
@@ -245,6 +260,14 @@ fn two_applications_and_missing_packages_are_told() {
         "not in it: the application of `wp-load.php`, in the same directory",
         "run `composer install` in",
     ]);
+    let worker = Site::sdk_worker("return 'kept';");
+    let site = Site::new()
+        .file("artisan", "")
+        .file("public/index.php", FRONT)
+        .file("worker.php", &worker);
+    let (_, server) = page(site, &[]);
+    server.logged(&["another application, too: `worker.php`; `serve worker.php` chooses one"]);
+    server.stop();
 }
 
 #[test]

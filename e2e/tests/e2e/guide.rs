@@ -11,7 +11,7 @@
 //!   line for any lines.
 //!
 //! All other blocks are only read. Ports 8080 and 8443 become free ones, also where 8080 is the
-//! default.
+//! default; what a package puts into `/usr/share/pronghorn` is taken from the repository.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -24,10 +24,7 @@ use pronghorn_testkit::{Server, Site, binary, wait_for};
 
 #[test]
 fn readme() {
-    let site = Site::new();
-    // Its commands are typed in the repository's root.
-    link(repository().join("php"), site.path("php"));
-    follow("README.md", site);
+    follow("README.md", Site::new());
 }
 
 #[test]
@@ -107,11 +104,10 @@ fn no_worker_of_a_page_returns_what_a_visitor_typed_as_html() {
         });
         for worker in workers {
             let site = Site::new()
-                .file("worker.php", &worker.text)
+                .file("worker.php", &as_packaged(&worker.text))
                 .file("vendor/autoload.php", "<?php require __DIR__ . '/../pronghorn/autoload.php';")
                 .config("version: '3'\nserver: {command: php worker.php of-a-page}\nhttp: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n");
             link(repository().join("php"), site.path("pronghorn"));
-            link(repository().join("php"), site.path("php"));
             let server = Server::start(site);
             for target in [
                 "/<script>?name=<script>",
@@ -207,7 +203,9 @@ fn blocks(page: &str) -> Vec<Block> {
 fn follow(page: &str, site: Site) {
     let text = read(&repository().join(page));
     let (port, secure) = (free_port().to_string(), free_port().to_string());
-    let blocks = blocks(&text.replace("8080", &port).replace("8443", &secure));
+    let blocks = blocks(&as_packaged(
+        &text.replace("8080", &port).replace("8443", &secure),
+    ));
     let home = Home::new();
     let mut place = Place::Idle(site);
     let mut done = 0;
@@ -228,6 +226,11 @@ fn follow(page: &str, site: Site) {
     }
     assert!(done > 0, "{page} has nothing to run");
     place.end();
+}
+
+/// A page's text where no package is installed.
+fn as_packaged(text: &str) -> String {
+    text.replace("/usr/share/pronghorn", &repository().display().to_string())
 }
 
 /// The working folder, with or without a server in it.

@@ -19,18 +19,23 @@ const FIRST_ADDRESS: &str = "127.0.0.1:8080";
 const FIRST_TLS_ADDRESS: &str = "127.0.0.1:8443";
 /// In development so many ports after a taken one are tried.
 const PORTS: u16 = 20;
-/// What `-o` may set beside an application that was found: anything else is a configuration of its
-/// own.
-const BESIDE: [&str; 8] = [
-    "http.address=",
-    "http.pool.",
-    "http.development.",
+/// What `-o` may set beside an application that was found: how it is served, and who may look on.
+/// Anything else is a configuration of its own, and so are further pools.
+const BESIDE: [&str; 12] = [
+    "http.",
     "logs.",
     "endure.",
     "state_dir=",
     "server.user=",
+    "server.group=",
     "server.env",
+    "status.",
+    "metrics.",
+    "otel.",
+    "admin.",
+    "reports.",
 ];
+const FURTHER_POOLS: &str = "http.pools.";
 
 /// What is served without a configuration, for the person who has typed `serve`.
 #[derive(Debug, Default)]
@@ -177,12 +182,20 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// As the shell has it, so that a link stays one.
 fn folder_of(input: &Input) -> PathBuf {
-    crate::folders::current().join(&input.folder)
+    let here = crate::folders::current();
+    // Joined, "" would add a slash.
+    if input.folder.as_os_str().is_empty() {
+        here
+    } else {
+        here.join(&input.folder)
+    }
 }
 
 fn is_unconfigured(input: &Input) -> bool {
-    let mut overrides = input.overrides.iter();
-    overrides.all(|given| BESIDE.iter().any(|key| given.starts_with(key)))
+    let is_beside = |given: &String| {
+        BESIDE.iter().any(|key| given.starts_with(key)) && !given.starts_with(FURTHER_POOLS)
+    };
+    input.overrides.iter().all(is_beside)
 }
 
 /// Names that begin with a dot are nobody's application.
@@ -242,9 +255,11 @@ fn described(application: &Application) -> Found {
     found.lines.push(("found", format!("{name}, by `{sign}`")));
     found.lines.push(("runs", application.runs()));
     if !others.is_empty() {
+        let worker = others.iter().find(|sign| sign.ends_with("worker.php"));
         found.warnings.push(format!(
-            "this folder has the signs of another application, too: `{}`; `serve DIR` chooses one",
-            others.join("`, `")
+            "this folder has the signs of another application, too: `{}`; `serve {}` chooses one",
+            others.join("`, `"),
+            worker.unwrap_or(&"DIR")
         ));
     }
     found.warnings.extend(application.lacks_packages());
@@ -351,6 +366,11 @@ mod tests {
         };
         assert!(is_unconfigured(&Input::default()));
         assert!(is_unconfigured(&input("http.pool.num_workers=2")));
+        assert!(is_unconfigured(&input("http.trusted_subnets=10.0.0.0/8")));
+        assert!(is_unconfigured(&input("status.address=:2114")));
+        assert!(!is_unconfigured(&input(
+            "http.pools.api.command=php,api.php"
+        )));
         assert!(!is_unconfigured(&input("server.command=php,worker.php")));
         assert!(!is_unconfigured(&input("rpc.listen=tcp://:6001")));
     }

@@ -14,6 +14,7 @@ use pronghorn_rpc::Rpc;
 use super::{Server, Task};
 use crate::arguments::{Arguments, Name};
 use crate::folders;
+use crate::service::CONFIGURATION;
 
 /// What a person wrote to name a server by its RPC.
 const RPC_LISTEN: &str = "rpc.listen";
@@ -140,10 +141,16 @@ impl<'a> Task<'a> {
             (said, format!("`{program} serve -c {named}` starts one"))
         } else {
             let said = format!("no server is running for {named}, where there is no configuration");
+            let of_machine = if Path::new(CONFIGURATION).exists() {
+                format!(", `-c {CONFIGURATION}` that of this machine's service")
+            } else {
+                String::new()
+            };
             (
                 said,
                 format!(
-                    "`-c FILE` names the configuration of a server, `{program} serve` starts one"
+                    "`-c FILE` names the configuration of a server{of_machine}, `{program} serve` \
+                     starts one"
                 ),
             )
         };
