@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use pronghorn_testkit::{Connection, Server, Site, binary, free_address, wait_for};
@@ -35,6 +35,14 @@ fn site() -> Site {
     );
     site.write("vendor/autoload.php", &loads);
     site.write("vendor/bin/roadrunner-worker", &worker);
+    let own = format!("{packages}/vendor/autoload.php");
+    if Path::new(&own).is_file() {
+        // A Composer project has a Laravel of its own, in place of Debian's.
+        let boot = site.read("bootstrap/autoload.php");
+        let debian = "require 'Illuminate/autoload.php';";
+        let boot = boot.replace(debian, &format!("require '{own}';"));
+        site.write("bootstrap/autoload.php", &boot);
+    }
     let routes = site.read("routes/web.php");
     let pid = "Route::get('/pid', static fn (): string => (string) getmypid());\n";
     site.write("routes/web.php", &(routes + pid));
@@ -223,7 +231,9 @@ Route::get('/kept', static function (): array {
     site.write("routes/web.php", &routes);
     let config = "version: '3'\nserver: {command: php worker.php}\n\
                   http: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n";
-    let server = Server::start(site.config(config));
+    // In place of the example's, whose workers are more.
+    site.write("pronghorn.yaml", config);
+    let server = Server::start(site);
     let of_request = r#""RequestReceived","RequestHandled","RequestTerminated""#;
     assert_eq!(
         server.get("/kept").text(),
@@ -248,7 +258,7 @@ Route::get('/kept', static function (): array {
 
 /// The package where Composer puts it, what Composer would say of it, and the providers that its
 /// listeners ask for.
-fn with_bridge(site: &Site, package: &std::path::Path) {
+fn with_bridge(site: &Site, package: &Path) {
     let to = site.path("vendor/spiral/roadrunner-laravel/bin");
     std::fs::create_dir_all(&to).expect("the site is ours");
     std::fs::create_dir_all(site.path("vendor/bin")).expect("the site is ours");
