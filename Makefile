@@ -89,7 +89,7 @@ compat-laravel: ## Run Laravel Octane in DIR=… with this server as its RoadRun
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test octane
 
-compat-frameworks: ## Run applications of Mezzio and CodeIgniter in DIR=… by the workers of examples/ (docs/reference/compatibility.md)
+compat-frameworks: ## Run applications of Mezzio, Yii and CodeIgniter in DIR=… by the workers of examples/ (docs/reference/compatibility.md)
 	@scripts/need build php extension
 	@test -d "$(DIR)" || { echo "DIR names the folder with the applications: see docs/reference/compatibility.md" >&2; exit 1; }
 	scripts/build-extension

@@ -235,6 +235,7 @@ fn workers_of_applications_are_short() {
         "psr15",
         "slim",
         "wordpress",
+        "yii",
     ] {
         let worker = Site::example(name).with_file_name("worker.php");
         let text = std::fs::read_to_string(&worker).expect("an example has a worker");

@@ -1,6 +1,7 @@
 //! Frameworks that are not in Debian, with the workers of `examples`. `make compat-frameworks
-//! DIR=…` runs it: DIR has a folder `mezzio`, `codeigniter` or both, each an application as its
-//! skeleton makes it. Of what is there only the application writes something, as logs.
+//! DIR=…` runs it: DIR has a folder `mezzio`, `yii`, `codeigniter` or more of them, each an
+//! application as its skeleton makes it. Of what is there only the application writes something,
+//! as logs.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,23 @@ fn application(name: &str) -> Option<PathBuf> {
         println!("left out: {} is no application", folder.display());
     }
     is_there.then_some(folder)
+}
+
+/// Pages of an application that is kept.
+fn pages(name: &str, paths: &[&str]) {
+    let Some(application) = application(name) else {
+        return;
+    };
+    let server = start(name, &application);
+    for _ in 0..3 {
+        for path in paths {
+            let page = server.get(path);
+            assert_eq!(page.status, 200, "{path}: {}", page.text());
+        }
+        assert_eq!(server.get("/none").status, 404);
+    }
+    let ended = server.stop();
+    assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
 }
 
 /// The example's worker and configuration beside what is the application's, with the package of
@@ -44,19 +62,12 @@ fn start(name: &str, application: &Path) -> Server {
 
 #[test]
 fn mezzio() {
-    let Some(application) = application("mezzio") else {
-        return;
-    };
-    let server = start("mezzio", &application);
-    for _ in 0..3 {
-        let home = server.get("/");
-        assert_eq!(home.status, 200, "{}", home.text());
-        assert!(server.get("/api/ping").text().starts_with("{\"ack\":"));
-    }
-    let none = server.get("/none?a=1");
-    assert!(none.status == 404 && none.text().contains("/none?a=1"));
-    let ended = server.stop();
-    assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
+    pages("mezzio", &["/", "/api/ping"]);
+}
+
+#[test]
+fn yii() {
+    pages("yii", &["/", "/?a=1"]);
 }
 
 #[test]
