@@ -21,6 +21,7 @@ static bool has_call;
 /* A forked child would speak in its parent's name. */
 static void in_child(void)
 {
+	spent_shows(NULL);
 	ring_forget(&channel);
 }
 
@@ -38,6 +39,7 @@ const char *channel_attach(const channel_descriptors *descriptors, unsigned look
 		return wrong;
 	}
 	stack_publish(channel.map + RING_AT_STACK);
+	spent_shows(channel.map + RING_AT_TIMED);
 	fcntl(descriptors->input, F_SETFD, FD_CLOEXEC);
 	fcntl(descriptors->output, F_SETFD, FD_CLOEXEC);
 	on_interruption = interrupted;

@@ -21,5 +21,6 @@
 #define RING_AT_OFFERED 384u
 #define RING_AT_STACK 448u
 #define RING_STACK 11u
+#define RING_AT_TIMED 536u
 #define RING_AT_PARKED 0u
 #define RING_AT_PROCESSOR 4u

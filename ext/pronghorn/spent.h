@@ -12,6 +12,10 @@ typedef struct {
 	uint32_t blocked; /* by a sleep, a lock, a peer, or for want of a processor */
 } spent_t;
 
+/* Where the server finds what it asks for while the call runs: two words of 64 bits, the call and
+ * what the thread had taken of a processor when it began. NULL: nowhere. */
+void spent_shows(unsigned char *words);
+
 /* A call begins. */
 void spent_begins(uint32_t call, bool is_wanted);
 

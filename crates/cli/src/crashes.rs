@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pronghorn_server::reports::{Group, Report, Reports, groups};
+use pronghorn_server::reports::{Group, Report, ReportedSplit, Reports, groups};
 
 use crate::arguments::{Arguments, Crashes, Name};
 use crate::exit::{Exit, failed, say, say_json};
@@ -121,6 +121,7 @@ fn shown(report: &Report) -> String {
             .ran_ms
             .map_or_else(String::new, |ms| format!("{ms} ms")),
     );
+    row("time went to", &report.split.map(parts).unwrap_or_default());
     row(
         "retried",
         &report
@@ -153,6 +154,30 @@ fn shown(report: &Report) -> String {
         &number(Some(report.left_out).filter(|number| *number > 0)),
     );
     row("version", &report.version);
+    text
+}
+
+/// What the time was spent on, in milliseconds.
+fn parts(split: ReportedSplit) -> String {
+    let ms = |micros: u64| format!("{}.{} ms", micros / 1000, micros / 100 % 10);
+    let mut parts = Vec::new();
+    if split.read_us > 0 {
+        parts.push(format!("reading {}", ms(split.read_us)));
+    }
+    parts.push(format!("waiting in the queue {}", ms(split.queue_us)));
+    parts.push(format!("PHP {}", ms(split.php_us)));
+    if let Some(write) = split.write_us {
+        parts.push(format!("the reply {}", ms(write)));
+    }
+    let mut text = parts.join(", ");
+    if let (Some(cpu), Some(blocked)) = (split.php_cpu_us, split.php_blocked_us) {
+        _ = write!(
+            text,
+            "\nPHP computed {}, was blocked {}",
+            ms(cpu),
+            ms(blocked)
+        );
+    }
     text
 }
 

@@ -642,6 +642,10 @@ impl Payload for HttpCall {
         self.known.taken(by);
     }
 
+    fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
     fn spent(&self, spent: Spent) {
         self.known.spent(spent);
     }

@@ -1,6 +1,7 @@
 //! The process of a worker.
 
 use std::io;
+use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_pool::transport::{StackLayout, Watched};
@@ -81,6 +82,10 @@ impl Watched for RunningWorker {
 
     fn peak_memory(&self) -> Option<u64> {
         self.process.peak_memory()
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        self.process.cpu()
     }
 }
 

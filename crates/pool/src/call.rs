@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::body::BodyStream;
 use crate::content::Content;
-use crate::incident::CallDetails as Details;
+use crate::incident::{CallDetails as Details, Progress};
 use crate::pieces::Pieces;
 use crate::spool::SpoolFile;
 
@@ -43,8 +43,13 @@ pub trait Payload: Send + Sync + 'static {
     /// A worker has taken it up, and not only lies it there for later.
     fn begun(&self, _by: Taker) {}
 
-    /// What the worker says of its time, before the end of its reply. Only told where the call asks
-    /// for it, and by workers that can.
+    /// Whether somebody will read what its time was spent on.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// What its time at the worker was spent on, before the end of its reply: what the worker says,
+    /// where the call asks for it and the worker can, or what was seen of its process.
     fn spent(&self, _spent: Spent) {}
 
     /// What the application calls the route of the call.
@@ -246,6 +251,21 @@ impl Stamps {
         self.dispatched
             .map(|start| start.elapsed())
             .unwrap_or_default()
+    }
+
+    /// How far the call has come by now.
+    pub fn progress(&self) -> Progress {
+        let now = Instant::now();
+        let taken = self.claimed.or(self.dispatched);
+        let worker_has = taken.map(|taken| self.first_byte.unwrap_or(now) - taken);
+        Progress {
+            read: self.queued - self.accepted,
+            queue: taken.unwrap_or(now) - self.queued,
+            worker: worker_has.unwrap_or_default(),
+            write: self.first_byte.map(|begun| now - begun),
+            cpu_before: None,
+            spent: None,
+        }
     }
 
     pub(crate) fn new(accepted: Instant, queued: Instant) -> Self {

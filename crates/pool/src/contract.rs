@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::call::{Call, Payload};
-use crate::incident::CallDetails;
+use crate::incident::{CallDetails, Progress};
 
 /// How a worker is reached, by whatever means it is connected.
 pub trait Transport: Send + Sync {
@@ -59,6 +59,8 @@ pub enum Report {
     Overdue {
         what: String,
         ran: Duration,
+        /// Of a call; not of what it left to do.
+        progress: Option<Box<Progress>>,
         /// What became of the client.
         client: &'static str,
         /// By which the worker can be told of it, and stay.
@@ -94,6 +96,7 @@ pub enum Report {
     DiedWith {
         what: String,
         ran: Duration,
+        progress: Box<Progress>,
         retried: bool,
         /// Of the request.
         identity: Option<u64>,

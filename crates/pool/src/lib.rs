@@ -50,7 +50,7 @@ pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fence::Fence;
 pub use home::{Home, collect};
-pub use incident::{CallDetails, Incident, IncidentKind, Incidents};
+pub use incident::{CallDetails, Incident, IncidentKind, Incidents, Progress};
 pub use php_message::{Extent, PhpMessage, Speaker, WORKER_OUTPUT};
 pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};

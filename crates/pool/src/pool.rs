@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use pronghorn_base::{Budget, LogThrottle, lock};
+use pronghorn_base::{Budget, LogThrottle, lock, micros};
 use pronghorn_metrics::Registry;
-use pronghorn_process::Exit;
+use pronghorn_process::{CpuClock, Exit};
 use pronghorn_wire::native::{LogEntry, Thrown};
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -268,6 +268,7 @@ impl Pool {
             limits: Limits::new(&options),
             name: options.name,
         });
+        shared.count_cpu(metrics);
         let timekeeper = Arc::new(Timekeeper(home.spawn(keep_time(shared.clone()))));
         Self {
             shared,
@@ -467,6 +468,21 @@ impl Shared {
         // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats
         // stopping the pool.
         lock(&self.core)
+    }
+
+    /// Registers what all workers together have taken of a processor. Looked up when it is read.
+    fn count_cpu(self: &Arc<Self>, metrics: &Registry) {
+        let metrics = metrics.named("pool").labelled("pool", &self.name);
+        let (shared, most) = (Arc::downgrade(self), AtomicU64::new(0));
+        let help = "Processor time of the workers of a pool, also of those that have ended.";
+        metrics.counted("workers_cpu_seconds_total", help, move || {
+            let now = shared.upgrade().map_or(0, |shared| {
+                micros(shared.stats.ended_cpu() + shared.roster.cpu())
+            });
+            // A worker that is about to be counted with those that have ended is in neither.
+            let known = most.fetch_max(now, Ordering::Relaxed).max(now);
+            Duration::from_micros(known).as_secs_f64()
+        });
     }
 
     /// For those who look at the queue without its lock; after each step that may have changed it,
@@ -831,9 +847,21 @@ impl SlotHandle {
             request: Some(call.payload.describe()),
             details: call.payload.details(),
             ran: Some(call.stamps.ran()),
+            progress: Some(call.stamps.progress()),
             stack: thrown.trace.lines().map(ToOwned::to_owned).collect(),
             ..Incident::default()
         });
+    }
+
+    /// A process has ended that was started for a call alone, and had taken so much of a processor,
+    /// if anybody could tell.
+    pub fn ended_after(&self, cpu: Option<Duration>) {
+        self.shared.stats.ended_after(cpu);
+    }
+
+    /// Of the worker's process.
+    pub(crate) fn clock(&self) -> Option<CpuClock> {
+        CpuClock::of(self.pid)
     }
 
     /// After how long PHP's stack is looked at.

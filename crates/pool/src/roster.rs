@@ -3,10 +3,12 @@
 //! Written and read by the control side alone. What a worker is at is asked of its relay by a
 //! message, so looking never takes the pool's lock and costs calls nothing.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::lock;
+use pronghorn_process::CpuClock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -115,6 +117,14 @@ impl Roster {
 
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    /// What the workers that are up have taken of a processor. Reads a clock of each.
+    pub(crate) fn cpu(&self) -> Duration {
+        // Connections to one php-fpm share its process.
+        let pids: BTreeSet<u32> = self.lock().iter().map(|entry| entry.pid).collect();
+        let clocks = pids.into_iter().filter_map(CpuClock::of);
+        clocks.filter_map(CpuClock::read).sum()
     }
 
     pub(crate) fn worker(&self, pid: u32) -> Option<Arc<dyn Transport>> {

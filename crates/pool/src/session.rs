@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::call::{Call, WorkerFault};
 use crate::core::Next;
+use crate::incident::Progress;
 use crate::pool::{Report, SlotHandle};
 use crate::relay::inbox::{Inbox, Told};
 use crate::relay::outlet::Streamed;
@@ -120,13 +121,14 @@ pub(crate) async fn carry<P: Peer>(peer: &mut P, call: P::Call) -> Served {
 }
 
 /// The worker has ended with a call of whose reply nothing was passed on.
-pub fn lost(slot_handle: &SlotHandle, call: Call, exit: Exit) -> Served {
+pub fn lost(slot_handle: &SlotHandle, call: Call, progress: Progress, exit: Exit) -> Served {
     let (what, ran) = (call.payload.describe(), call.stamps.ran());
     let (identity, details) = (call.payload.identity(), call.payload.details());
     let retried = slot_handle.lose(call, WorkerFault::Died(exit));
     slot_handle.report(Report::DiedWith {
         what,
         ran,
+        progress: Box::new(progress),
         retried,
         identity,
         details,
@@ -138,11 +140,13 @@ pub fn lost(slot_handle: &SlotHandle, call: Call, exit: Exit) -> Served {
 pub fn lost_in_stream(
     slot_handle: &SlotHandle,
     streamed: Streamed,
+    progress: Progress,
     under_way: Option<&UnderWay>,
 ) -> Served {
     slot_handle.report(Report::DiedWith {
         what: streamed.request,
         ran: streamed.stamps.ran(),
+        progress: Box::new(progress),
         retried: false,
         identity: under_way.and_then(|under_way| under_way.payload.identity()),
         details: under_way.and_then(|under_way| under_way.payload.details()),

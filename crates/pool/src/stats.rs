@@ -17,6 +17,8 @@ pub struct Stats {
     queue: Arc<QueueStats>,
     replaced_text: AtomicU64,
     boots: Histogram,
+    /// Nanoseconds of a processor that workers have taken which have ended.
+    ended_cpu: AtomicU64,
     /// In the order of [`Counter::ALL`].
     counters: Vec<pronghorn_metrics::Counter>,
 }
@@ -135,6 +137,7 @@ impl Stats {
         Self {
             queue,
             replaced_text: AtomicU64::new(0),
+            ended_cpu: AtomicU64::new(0),
             boots: metrics.histogram(
                 "boot_duration_seconds",
                 "From the start of a worker, or its fork, until it was up.",
@@ -179,6 +182,17 @@ impl Stats {
     /// A worker has come up.
     pub(crate) fn booted(&self, took: Duration) {
         self.boots.observe(took);
+    }
+
+    /// A worker has ended that had taken so much of a processor, if anybody could tell.
+    pub(crate) fn ended_after(&self, cpu: Option<Duration>) {
+        let nanos = cpu.map_or(0, |cpu| u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
+        self.ended_cpu.fetch_add(nanos, Relaxed);
+    }
+
+    /// What those have taken together.
+    pub(crate) fn ended_cpu(&self) -> Duration {
+        Duration::from_nanos(self.ended_cpu.load(Relaxed))
     }
 
     /// Text that the json codec couldn't carry. True the first time.

@@ -35,6 +35,6 @@ pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
 pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
-pub use usage::{Usage, own_memory, own_memory_of_forked};
+pub use usage::{CpuClock, Usage, own_memory, own_memory_of_forked};
 pub use which::which;
 pub use zygote::{Facts, ForkError, Introduction, Zygote};

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use nix::libc;
 use rustix::io::Errno;
@@ -83,6 +84,7 @@ pub struct Process {
     end: AsyncFd<OwnedFd>,
     exit: Option<Exit>,
     peak_memory: Option<u64>,
+    cpu: Option<Duration>,
     /// Lives on when this value is dropped.
     released: bool,
 }
@@ -100,6 +102,7 @@ impl Process {
             end,
             exit: None,
             peak_memory: None,
+            cpu: None,
             released: false,
         })
     }
@@ -167,10 +170,14 @@ impl Process {
     /// The end, if it has come.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         if self.exit.is_none()
-            && let Some((exit, peak_memory)) = reap(self.pid)?
+            && let Some(Reaped {
+                exit,
+                peak_memory,
+                cpu,
+            }) = reap(self.pid)?
         {
             self.exit = Some(exit);
-            self.peak_memory = Some(peak_memory);
+            (self.peak_memory, self.cpu) = (Some(peak_memory), Some(cpu));
             reap::forget(self.pid);
         }
         Ok(self.exit)
@@ -181,6 +188,11 @@ impl Process {
     /// from the fork on.
     pub const fn peak_memory(&self) -> Option<u64> {
         self.peak_memory
+    }
+
+    /// After the end: the processor time that it, and the children it waited for, have taken.
+    pub const fn cpu(&self) -> Option<Duration> {
+        self.cpu
     }
 
     /// Signals the process alone. A process that has ended is no error.
@@ -250,8 +262,16 @@ fn look(pid: Pid) -> io::Result<Option<Exit>> {
     })
 }
 
-/// Reaps a child that has ended; how it ended, and its peak memory in bytes. None while it runs.
-fn reap(pid: Pid) -> io::Result<Option<(Exit, u64)>> {
+/// A child after its end.
+struct Reaped {
+    exit: Exit,
+    /// In bytes.
+    peak_memory: u64,
+    cpu: Duration,
+}
+
+/// Reaps a child that has ended. None while it runs.
+fn reap(pid: Pid) -> io::Result<Option<Reaped>> {
     let mut status = 0;
     let mut usage = MaybeUninit::zeroed();
     #[expect(unsafe_code, reason = "neither rustix nor nix has wait4")]
@@ -275,5 +295,15 @@ fn reap(pid: Pid) -> io::Result<Option<(Exit, u64)>> {
         (None, None) => unreachable!("only ended processes are waited for"),
     };
     let kilobytes = u64::try_from(usage.ru_maxrss).unwrap_or(0);
-    Ok(Some((exit, kilobytes * 1024)))
+    Ok(Some(Reaped {
+        exit,
+        peak_memory: kilobytes * 1024,
+        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
+    }))
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
 }

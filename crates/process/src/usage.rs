@@ -1,7 +1,10 @@
-//! What a process takes: memory and processor time, as `/proc` tells.
+//! What a process takes: memory and processor time, as `/proc` and its clock tell.
 
 use std::fs;
 use std::time::Duration;
+
+use nix::time::ClockId;
+use nix::unistd::Pid;
 
 /// Of one process, without its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +30,27 @@ impl Usage {
             shared: bytes(shared_pages(&statm)?),
             cpu: Duration::from_micros(ticks.saturating_mul(1_000_000) / per_second),
         })
+    }
+}
+
+/// The clock of a process, which goes on while one of its threads has a processor: what `/proc`
+/// tells in hundredths of a second, by one system call and to the nanosecond. Children do not
+/// count.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuClock(ClockId);
+
+impl CpuClock {
+    /// None when there is no such process, or a sandbox keeps its clock back.
+    pub fn of(pid: u32) -> Option<Self> {
+        // 0 would be this process itself.
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0)?;
+        let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).ok()?;
+        Some(Self(clock))
+    }
+
+    /// What the process has taken since its start. None when it has ended.
+    pub fn read(self) -> Option<Duration> {
+        self.0.now().ok().map(Duration::from)
     }
 }
 
@@ -121,6 +145,19 @@ mod tests {
     #[test]
     fn there_is_none_of_a_process_that_is_not_there() {
         assert_eq!(Usage::of(u32::MAX), None);
+        assert!(CpuClock::of(u32::MAX).is_none() && CpuClock::of(0).is_none());
+    }
+
+    #[test]
+    fn a_clock_goes_on_while_its_process_computes() {
+        let clock = CpuClock::of(std::process::id()).unwrap();
+        let before = clock.read().unwrap();
+        let mut number = 1_u64;
+        while clock.read().unwrap() < before + Duration::from_millis(5) {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+        let told = Usage::of(std::process::id()).unwrap().cpu;
+        assert!(told + Duration::from_millis(20) > before, "{told:?}");
     }
 
     #[test]

@@ -64,6 +64,9 @@ pub struct Words {
     /// Where PHP's stack is, as `StackLayout` has it; written by the worker
     /// before it announces itself, or zeros.
     pub(crate) stack: [AtomicU64; STACK],
+    /// A call that the worker is at and whose time is to be told, 0: none; and what its thread had
+    /// taken of a processor when it began it, in nanoseconds. Written by the worker.
+    pub(crate) timed: [AtomicU64; 2],
 }
 
 /// What workers see of an I/O thread, in memory that they can only read.
@@ -102,6 +105,7 @@ impl Words {
             offered: zero(),
             _offered: [0; 15],
             stack: std::array::from_fn(|_| none()),
+            timed: [none(), none()],
         }
     }
 }
@@ -143,6 +147,7 @@ pub fn c_header() -> String {
         ("AT_OFFERED", offset_of!(Words, offered)),
         ("AT_STACK", offset_of!(Words, stack)),
         ("STACK", STACK),
+        ("AT_TIMED", offset_of!(Words, timed)),
         ("AT_PARKED", offset_of!(Parking, parked)),
         ("AT_PROCESSOR", offset_of!(Parking, processor)),
     ];

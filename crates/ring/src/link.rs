@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use rustix::thread::futex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,6 +15,7 @@ use crate::layout::{DOWN, UP};
 use crate::loan::{Lent, Loan};
 use crate::memory::SharedMemory;
 use crate::stack::StackLayout;
+use crate::sync::Ordering::{Acquire, Relaxed};
 use crate::thread::{Waiting, forget, wait, wake_later, wake_now};
 
 /// Reads what a worker puts into its box, and writes what it shall take out. Lives on one thread,
@@ -58,6 +60,14 @@ impl Link {
     /// Where the worker says that PHP's stack is.
     pub fn stack_layout(&self) -> Option<StackLayout> {
         StackLayout::read(&self.shared.words().stack)
+    }
+
+    /// What the worker's thread had taken of a processor when it began this call. `None` of another
+    /// call, of one whose time nobody wants to know, and where the worker does not tell.
+    pub fn cpu_before(&self, call: u32) -> Option<Duration> {
+        let [of, cpu] = &self.shared.words().timed;
+        let is_told = call != 0 && of.load(Acquire) == u64::from(call);
+        is_told.then(|| Duration::from_nanos(cpu.load(Relaxed)))
     }
 
     /// Bytes that were written and that the worker has not taken; `None` when its count can't be.

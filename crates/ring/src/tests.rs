@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::layout::{DOWN, PAGE, UP, c_header};
+use crate::sync::Ordering::Relaxed;
 use crate::{Link, Peer, SharedMemory, Thread};
 
 const LONGEST: Duration = Duration::from_secs(20);
@@ -397,6 +398,18 @@ fn a_worker_can_neither_resize_its_box_nor_write_to_the_threads_page() {
         )
     };
     assert!(mapped.is_err());
+}
+
+#[test]
+fn a_worker_tells_what_it_had_taken_before_a_call() {
+    let shared = Arc::new(SharedMemory::new().unwrap());
+    let link = Link::new(shared.clone());
+    assert_eq!((link.cpu_before(0), link.cpu_before(7)), (None, None));
+    let [call, cpu] = &shared.words().timed;
+    cpu.store(1500, Relaxed);
+    call.store(7, Relaxed);
+    assert_eq!(link.cpu_before(7), Some(Duration::from_nanos(1500)));
+    assert_eq!((link.cpu_before(0), link.cpu_before(8)), (None, None));
 }
 
 #[test]

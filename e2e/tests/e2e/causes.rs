@@ -55,9 +55,13 @@ const WORKER: &str = r"
 
 fn server_with(workers: u32, more: &str) -> Server {
     extension(); // else the worker has no clocks
+    server_by("ring", workers, more)
+}
+
+fn server_by(transport: &str, workers: u32, more: &str) -> Server {
     let config = format!(
         "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
-         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: {workers}, transport: ring}}\n{more}"
+         http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: {workers}, transport: {transport}}}\n{more}"
     );
     let site = Site::new().file("worker.php", &Site::sdk_worker(WORKER));
     Server::start(site.config(&config))
@@ -144,6 +148,32 @@ fn a_handler_that_waits_and_one_that_computes() {
         }
         assert_eq!(record["pid"], server.workers()[0]);
         assert_eq!(record["retried"], Value::Null);
+    }
+    server.stop();
+}
+
+/// Over pipes, a worker has no clocks to tell by: its process's is looked at.
+#[test]
+fn a_worker_over_pipes_that_waits_and_one_that_computes() {
+    let server = server_by("relay", 1, "");
+    for path in ["/sleep", "/compute", "/streamed"] {
+        let text = server.get(path).text();
+        let record = record(&server, path);
+        let (cpu, blocked) = (
+            millis(&record, "php_cpu_us"),
+            millis(&record, "php_blocked_us"),
+        );
+        if path == "/compute" {
+            let measured = text.parse::<f64>().expect("its time") / 1e3;
+            assert!((0.9 * measured..measured + 30.0).contains(&cpu), "{record}");
+        } else {
+            assert!(blocked > 280.0 && cpu < 100.0, "{record}");
+        }
+    }
+    server.get("/short");
+    let short = record(&server, "/short");
+    if millis(&short, "php_us") < 10.0 {
+        assert_eq!(short["php_cpu_us"], Value::Null, "{short}");
     }
     server.stop();
 }

@@ -39,6 +39,14 @@ const WORKER: &str = r"
             // no break: nor does this return
         case '/late':
             \sleep(60);
+            break;
+        case '/computes':
+            $used = static fn (array $usage): int => 1_000_000 * ($usage['ru_utime.tv_sec'] + $usage['ru_stime.tv_sec'])
+                + $usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_usec'];
+            for ($until = $used(\getrusage()) + 200_000; $used(\getrusage()) < $until;) {
+            }
+            \usleep(200_000);
+            isset($request->query()['dies']) ? \posix_kill(\getmypid(), 9) : \sleep(60);
     }
     return 'done';
 ";
@@ -294,6 +302,97 @@ fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
         after.stdout,
         after.stderr
     );
+}
+
+/// One that computes and waits passes its deadline; meanwhile one waits for its worker, and dies.
+#[test]
+fn reports_say_what_the_time_went_to() {
+    for transport in ["ring", "relay"] {
+        if transport == "ring" {
+            extension();
+        }
+        let config = format!(", transport: {transport}, supervisor: {{exec_ttl: 2s}}");
+        let server = Server::start(site("state_dir: state\n", &config));
+        server.get("/");
+        let mut late = server.connect();
+        late.request("GET", "/computes", "");
+        wait_for("the worker to be busy", || {
+            let shown = server.steer(&["workers"]).stdout;
+            shown.contains("GET /computes").then_some(())
+        });
+        let mut dies = server.connect();
+        dies.request("GET", "/computes?dies=1", "");
+        assert_eq!(late.response().status, 504);
+        assert_eq!(dies.response().status, 502);
+        let reports = wait_for("both reports", || {
+            let said = crashes(&server, &["--json"]).stdout;
+            let reports: Vec<Value> = serde_json::from_str(&said).ok()?;
+            (reports.len() == 2).then_some(reports)
+        });
+        let split = |kind: &str, part: &str| {
+            let of_kind = reports.iter().find(|report| report["kind"] == kind);
+            let split = &of_kind.unwrap_or_else(|| panic!("a {kind} in {reports:?}"))["split"];
+            let micros = split[part].as_f64();
+            micros.unwrap_or_else(|| panic!("{part} in {split}")) / 1e3
+        };
+        for (kind, php, blocked) in [("timeout", 2000.0, 1000.0), ("crash", 390.0, 190.0)] {
+            let took = split(kind, "php_us");
+            assert!(took >= php, "{transport} {kind}: {reports:?}");
+            let (cpu, waited) = (split(kind, "php_cpu_us"), split(kind, "php_blocked_us"));
+            assert!(
+                (cpu + waited - took).abs() < 1.0,
+                "{transport} {kind}: {reports:?}"
+            );
+            assert!(
+                (190.0..400.0).contains(&cpu),
+                "{transport} {kind}: {reports:?}"
+            );
+            assert!(waited >= blocked, "{transport} {kind}: {reports:?}");
+        }
+        // As long as the other one had the worker, and it was not looked at yet.
+        assert!(
+            split("crash", "queue_us") > 1000.0,
+            "{transport}: {reports:?}"
+        );
+        assert!(
+            split("timeout", "queue_us") < 300.0,
+            "{transport}: {reports:?}"
+        );
+
+        let id = reports[0]["id"].as_str().expect("an ID");
+        let shown = crashes(&server, &[id]).stdout;
+        assert!(
+            shown.contains("\ntime went to waiting in the queue "),
+            "{shown}"
+        );
+        assert!(shown.contains("\n             PHP computed "), "{shown}");
+        server.stop();
+    }
+}
+
+#[test]
+fn workers_add_up_their_processor_time_also_that_of_those_that_have_ended() {
+    let metrics = free_address();
+    let more = format!("metrics: {{address: '{metrics}'}}\n");
+    let server = Server::start(site(&more, ", supervisor: {exec_ttl: 1s}"));
+    let taken = || {
+        let text = scrape(metrics);
+        let series = "pronghorn_pool_workers_cpu_seconds_total{pool=\"default\"} ";
+        let line = text.lines().find_map(|line| line.strip_prefix(series));
+        let seconds = line.and_then(|value| value.parse::<f64>().ok());
+        seconds.unwrap_or_else(|| panic!("{series} in {text}"))
+    };
+    let before = taken();
+    server.get("/computes?dies=1");
+    wait_for("its successor", || {
+        (server.get("/").text() == "done").then_some(())
+    });
+    let after = taken();
+    assert!(
+        (before + 0.19..before + 5.0).contains(&after),
+        "{before} {after}"
+    );
+    server.stop();
 }
 
 #[test]

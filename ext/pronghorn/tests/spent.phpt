@@ -55,8 +55,11 @@ $serve(Native::TIMED, static function () use ($ring): void {
 });
 $box->put(Codec::frame(Codec::raw(['call' => 2, 'flags' => Native::TIMED]), 'bytes'));
 $ring->next();
+[$call, $cpu] = $box->timed();
+echo "at call $call, which began after ", $cpu > 1_000_000 ? 'some' : 'no', " computing\n";
 $ring->replyRaw(2, 'bytes');
 echo $frames($box->take());
+echo "at call {$box->timed()[0]}\n";
 
 echo "A script:\n";
 $scripts = new Scripts();
@@ -78,7 +81,9 @@ $scripts->end();
 81 1
 spent 1, flags 128: computed; 81 1
 81 1; 82 1; spent 1, flags 128: blocked; 82 1
+at call 2, which began after some computing
 spent 2, flags 128: short; 81 2
+at call 0
 A script:
 spent 3, flags 128: blocked; 81 3
 81 3; spent 3, flags 128: short; 82 3

@@ -9,8 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{Timer, millis};
 use pronghorn_cgi::{BadReply, HeadReader};
-use pronghorn_process::{Command, Credentials, Exit, Signal, Spawner, Stream};
+use pronghorn_process::{Command, CpuClock, Credentials, Exit, Signal, Spawner, Stream};
 use pronghorn_wire::Head;
+use pronghorn_wire::native::Spent;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -307,6 +308,7 @@ impl CgiRunner {
                         return Parting::Terminate;
                     }
                     call.stamps.complete = Some(Instant::now());
+                    self.tell_spent(running);
                     let body = ReplyBody::Whole(running.received.split().freeze().into());
                     call.deliver(head, body);
                     return Parting::Finish(self.limit_from_now());
@@ -316,6 +318,17 @@ impl CgiRunner {
         let streamed = Streamed::of(&call, &self.slot_handle);
         let mut outlet = Outlet::begin(call, head, None, self.spool.clone());
         self.pass_on(&mut outlet, &streamed, running).await
+    }
+
+    /// What the call was spent on: its program has done nothing else.
+    fn tell_spent(&self, running: &Running) {
+        let call = self.under_way.as_ref();
+        if let Some(call) = call.filter(|call| call.payload.is_timed())
+            && let Some(cpu) = CpuClock::of(running.pid()).and_then(CpuClock::read)
+        {
+            let spent = Spent::of(call.since.elapsed(), Duration::ZERO, cpu);
+            call.payload.spent(spent);
+        }
     }
 
     async fn pass_on(
@@ -339,6 +352,7 @@ impl CgiRunner {
                     if self.is_cut(&streamed.request, running) {
                         return Parting::Terminate; // without its end the client's connection is cut
                     }
+                    self.tell_spent(running);
                     outlet.end();
                     return Parting::Finish(self.limit_from_now());
                 }
@@ -498,6 +512,7 @@ impl CgiRunner {
             // What it started may ignore SIGTERM, and nobody waits for that.
             running.signal(Signal::Kill);
         }
-        running.reaped().await;
+        let cpu = running.reaped().await;
+        self.slot_handle.ended_after(cpu);
     }
 }

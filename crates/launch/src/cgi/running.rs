@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_process::{Child, Exit, Process, Signal};
@@ -95,11 +96,13 @@ impl Running {
         Poll::Ready(())
     }
 
-    pub(super) async fn reaped(mut self) {
+    /// What it has taken of a processor, if anybody can tell.
+    pub(super) async fn reaped(mut self) -> Option<Duration> {
         _ = self.process.wait().await; // as above
         if let Some((_, lines)) = &mut self.stderr {
             lines.end();
         }
+        self.process.cpu()
     }
 
     /// Goes on with all pipes; ready when there is something new of the answer. It is complete when

@@ -409,6 +409,10 @@ impl Watched for FastCgiProcess {
     fn peak_memory(&self) -> Option<u64> {
         self.worker.peak_memory()
     }
+
+    fn cpu(&self) -> Option<Duration> {
+        self.worker.cpu()
+    }
 }
 
 /// In place of the process of a slot that is a connection. It ends with its php-fpm, if it has one.

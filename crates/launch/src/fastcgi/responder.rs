@@ -35,7 +35,7 @@ use pronghorn_pool::transport::{Inbox, News, Told};
 use pronghorn_pool::transport::{Lifetime, Report, SlotHandle};
 use pronghorn_pool::transport::{Outlet, Streamed};
 use pronghorn_pool::transport::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
-use pronghorn_pool::{CallError, ReplyBody, WorkerFault};
+use pronghorn_pool::{CallError, ReplyBody, Stamps, WorkerFault};
 
 /// Room for a read when nothing larger came before. Most replies fit.
 const READ: usize = 16 << 10;
@@ -129,7 +129,8 @@ impl From<BadRecord> for Over {
 enum Trouble {
     Overdue {
         request: String,
-        ran: Duration,
+        /// Of the call.
+        stamps: Stamps,
         /// What became of the client.
         client: &'static str,
     },
@@ -144,11 +145,12 @@ impl From<Trouble> for Report {
         match trouble {
             Trouble::Overdue {
                 request,
-                ran,
+                stamps,
                 client,
             } => Self::Overdue {
                 what: request,
-                ran,
+                ran: stamps.ran(),
+                progress: Some(Box::new(stamps.progress())),
                 client,
                 call: None,
                 details: None,
@@ -280,10 +282,10 @@ impl Responder {
         match trouble {
             Trouble::Overdue {
                 request,
-                ran,
+                stamps,
                 client,
             } => tracing::error!(
-                target: "server", pool, request, ran_ms = millis(ran),
+                target: "server", pool, request, ran_ms = millis(stamps.ran()),
                 "deadline passed: the client {client}; what runs in the FastCGI server can't be \
                  stopped"
             ),
@@ -310,6 +312,11 @@ impl Responder {
         }?;
         self.channel = Some(channel);
         Ok(())
+    }
+
+    fn lost(&self, call: Call, exit: Exit) -> Served {
+        let progress = call.stamps.progress();
+        lost(&self.slot_handle, call, progress, exit)
     }
 
     /// The worker is to end: php-cgi does when it waits for the next connection.
@@ -537,7 +544,7 @@ impl Responder {
             Ok(()) => self.done(),
             Err(Over::Overdue) => self.unusable(Trouble::Overdue {
                 request,
-                ran: streamed.stamps.ran(),
+                stamps: streamed.stamps,
                 client: "was cut off",
             }),
             Err(Over::Garbage(what) | Over::Stray(what)) => {
@@ -553,7 +560,13 @@ impl Responder {
                         .report(hung_up("closed its connection during a reply"));
                     poll_fn(|cx| self.poll_ended(cx)).await;
                 }
-                lost_in_stream(&self.slot_handle, streamed, self.under_way.as_ref())
+                let progress = streamed.stamps.progress();
+                lost_in_stream(
+                    &self.slot_handle,
+                    streamed,
+                    progress,
+                    self.under_way.as_ref(),
+                )
             }
         }
     }
@@ -683,7 +696,7 @@ impl Responder {
                 self.slot_handle.count(Counter::Overdue);
                 let late = Trouble::Overdue {
                     request: call.payload.describe(),
-                    ran: call.stamps.ran(),
+                    stamps: call.stamps,
                     client: call.payload.late_answer(),
                 };
                 call.fail(CallError::Deadline);
@@ -700,9 +713,9 @@ impl Responder {
                 self.slot_handle
                     .report(hung_up("closed its connection during a call"));
                 let exit = poll_fn(|cx| self.poll_ended(cx)).await;
-                lost(&self.slot_handle, call, exit)
+                self.lost(call, exit)
             }
-            Over::Ended(exit) => lost(&self.slot_handle, call, exit),
+            Over::Ended(exit) => self.lost(call, exit),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use pronghorn_ring::layout::UP;
 use pronghorn_ring::{Link, Loan, StackLayout};
@@ -118,6 +119,14 @@ impl Channel {
     pub(crate) fn stack_layout(&self) -> Option<Box<StackLayout>> {
         match self {
             Self::Ring { link, .. } => link.stack_layout().map(Box::new),
+            Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
+        }
+    }
+
+    /// What the worker's thread had taken of a processor when it began this call, where it tells.
+    pub(crate) fn cpu_before(&self, call: u32) -> Option<Duration> {
+        match self {
+            Self::Ring { link, .. } => link.cpu_before(call),
             Self::Unix(_) | Self::Tcp(_) | Self::Pipes { .. } => None,
         }
     }

@@ -23,13 +23,13 @@ use super::incoming::{self, Garbage, Item};
 use super::outlet::{Outlet, Streamed};
 use super::prefetch::Prefetched;
 use super::{Event, Over, Relay, encode};
-use crate::call::{Body, Call, CallError, ReplyBody, WorkerFault};
+use crate::call::{Body, Call, CallError, ReplyBody, Stamps, WorkerFault};
 use crate::content::Content;
-use crate::incident::CallDetails;
+use crate::incident::{CallDetails, Progress};
 use crate::pieces::Lead;
 use crate::pool::Report;
 use crate::roster::UnderWay;
-use crate::session::{self, Peer, PieceDeadline, Served, lost_in_stream};
+use crate::session::{self, Peer, PieceDeadline, Served};
 use crate::spool::SpoolFile;
 use crate::stats::Counter;
 
@@ -60,6 +60,7 @@ impl Relay {
             since: self.prefetch.since(),
             pid: None,
         });
+        self.measure(&call);
         if sent.is_none() {
             let number = self.prefetch.number();
             let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
@@ -175,9 +176,11 @@ impl Relay {
                 }) => {
                     said.leaving |= leaving;
                     call.stamps.first_byte = Some(Instant::now());
+                    self.tell_spent();
                     return self.reply(call, head, file, said, item).await;
                 }
                 Ok(Heard::Failed { error, mut said }) => {
+                    self.tell_spent();
                     self.tell_fatal(&call, &error, said);
                     said.leaving |= leaving;
                     call.fail(error);
@@ -195,6 +198,34 @@ impl Relay {
                     return self.cut_short(Over::Garbage(what), Some(call)).await;
                 }
             }
+        }
+    }
+
+    /// Looks at the worker's clock, where it does not tell by it itself.
+    fn measure(&mut self, call: &Call) {
+        if let Some(meter) = &mut self.meter {
+            meter.begin(self.prefetch.since(), call.payload.is_timed());
+        }
+    }
+
+    /// What the call at hand was spent on, where the worker does not tell it.
+    fn tell_spent(&self) {
+        if let (Some(meter), Some(call)) = (&self.meter, &self.under_way)
+            && let Some(spent) = meter.spent(call.since, Instant::now())
+        {
+            call.payload.spent(spent);
+        }
+    }
+
+    /// How far the call at hand has come.
+    fn progress(&self, stamps: &Stamps) -> Progress {
+        let cpu_before = match &self.meter {
+            Some(meter) => meter.cpu_before(),
+            None => self.channel.cpu_before(self.prefetch.number()),
+        };
+        Progress {
+            cpu_before,
+            ..stamps.progress()
         }
     }
 
@@ -453,6 +484,7 @@ impl Relay {
         self.slot_handle.report(Report::Overdue {
             what: request.clone(),
             ran: call.stamps.ran(),
+            progress: Some(Box::new(self.progress(&call.stamps))),
             client: call.payload.late_answer(),
             call: number,
             details: call.payload.details(),
@@ -526,7 +558,8 @@ impl Relay {
                 self.slot_handle.decline(call);
                 return Served::Ended;
             }
-            return session::lost(&self.slot_handle, call, exit);
+            let progress = self.progress(&call.stamps);
+            return session::lost(&self.slot_handle, call, progress, exit);
         }
         Served::Ended
     }
@@ -592,6 +625,7 @@ impl Relay {
                 self.slot_handle.report(Report::Overdue {
                     what: streamed.request.clone(),
                     ran: streamed.stamps.ran(),
+                    progress: Some(Box::new(self.progress(&streamed.stamps))),
                     client: "was cut off",
                     call: interruptible.then_some(self.prefetch.number()),
                     details: self.details(),
@@ -608,17 +642,21 @@ impl Relay {
                     what: hung_up.into(),
                 });
                 poll_fn(|cx| self.poll_ended(cx)).await;
-                lost_in_stream(&self.slot_handle, streamed, self.under_way.as_ref())
+                self.lost_in_stream(streamed)
             }
-            Err(Over::Ended(_)) => {
-                lost_in_stream(&self.slot_handle, streamed, self.under_way.as_ref())
-            }
+            Err(Over::Ended(_)) => self.lost_in_stream(streamed),
             Err(Over::Garbage(what)) => {
                 let request = Some(streamed.request);
                 self.slot_handle.report(Report::Garbage { what, request });
                 Served::Broken
             }
         }
+    }
+
+    fn lost_in_stream(&self, streamed: Streamed) -> Served {
+        let progress = self.progress(&streamed.stamps);
+        let under_way = self.under_way.as_ref();
+        session::lost_in_stream(&self.slot_handle, streamed, progress, under_way)
     }
 
     async fn pass_pieces(
@@ -642,6 +680,7 @@ impl Relay {
                 }
             }
             if !inside && !said.more {
+                self.tell_spent();
                 outlet.end();
                 return Ok(said);
             }
@@ -792,6 +831,7 @@ impl Relay {
                     self.slot_handle.report(Report::Overdue {
                         what: format!("deferred work of {of}"),
                         ran: limit.unwrap_or_default(),
+                        progress: None,
                         client: "has its reply",
                         call: interruptible.then_some(deferred_work_of(self.prefetch.number())),
                         details: self.details(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::Timer;
-use pronghorn_process::Exit;
+use pronghorn_process::{CpuClock, Exit};
 use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{Aside, Thrown};
@@ -38,6 +38,7 @@ mod dialect;
 mod exchange;
 pub(crate) mod inbox;
 pub(crate) mod incoming;
+mod meter;
 pub(crate) mod outlet;
 mod prefetch;
 mod questions;
@@ -49,6 +50,7 @@ pub use questions::{Calling, MethodCaller, Returned};
 use channel::Channel;
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
+use meter::Meter;
 use prefetch::{LONGEST_BODY, Prefetch};
 use questions::{Asked, Noted};
 
@@ -98,6 +100,8 @@ pub struct Relay {
     slow_at: Option<Instant>,
     /// Calls that the worker still gets.
     calls_left: Lifetime,
+    /// For a worker without clocks of its own.
+    meter: Option<Meter>,
 }
 
 /// What a relay waits for while it has a call.
@@ -133,7 +137,6 @@ impl Relay {
             incoming: Incoming::starting_with(leftover, channel.most_whole()),
             prefetch: Prefetch::new(channel.takes_calls_ahead(), Instant::now()),
             impatience: Timer::default(),
-            channel,
             out: Vec::with_capacity(1024),
             dialect,
             settings,
@@ -142,6 +145,8 @@ impl Relay {
             informed: 0,
             asked: Asked::Nothing,
             slow_at: None,
+            meter: meter(&channel, &slot_handle),
+            channel,
             slot_handle,
             inbox,
             under_way: None,
@@ -152,6 +157,7 @@ impl Relay {
     /// Changes over to a slot handle in a pool. What the worker did before does not count there.
     pub(crate) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
+            meter: meter(&self.channel, &slot_handle),
             calls_left: slot_handle.lifetime(),
             slot_handle,
             inbox,
@@ -576,6 +582,19 @@ impl Peer for Relay {
         self.slot_handle.give_back(back);
         self.slot_handle.leave();
     }
+}
+
+/// None where the worker has clocks of its own: with the extension.
+fn meter(channel: &Channel, slot_handle: &SlotHandle) -> Option<Meter> {
+    let clock = match channel {
+        Channel::Ring { .. } => None,
+        // A script may have started the one that has connected.
+        Channel::Unix(_) => channel
+            .peer()
+            .map_or_else(|| slot_handle.clock(), CpuClock::of),
+        Channel::Tcp(_) | Channel::Pipes { .. } => slot_handle.clock(),
+    };
+    clock.map(Meter::new)
 }
 
 /// Writes a call to `out`, but for the body that follows it.

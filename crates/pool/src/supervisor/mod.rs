@@ -94,6 +94,10 @@ pub trait Watched: Send {
     fn last_words(&self) -> Vec<String>;
     /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.
     fn peak_memory(&self) -> Option<u64>;
+    /// After its end: the processor time that it has taken; None when nobody could tell.
+    fn cpu(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A way to fill the slots of a pool. Cheap to clone.

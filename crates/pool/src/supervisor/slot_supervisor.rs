@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::millis;
-use pronghorn_process::{Exit, Signal, Usage};
+use pronghorn_process::{CpuClock, Exit, Signal, Usage};
 use pronghorn_ring::StackLayout;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use crate::call::Look;
 use crate::contract::UnderWay;
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
-use crate::incident::{CallDetails, Incident, IncidentKind};
+use crate::incident::{CallDetails, Incident, IncidentKind, Progress};
 use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::{Entry, Via};
 use crate::stats::Counter;
@@ -232,6 +232,7 @@ impl SlotSupervisor {
             }
         };
         connection.end(exit);
+        self.pool.stats().ended_after(process.cpu());
         let mut died_with = None;
         while let Some(report) = reports.recv().await {
             match report {
@@ -239,6 +240,7 @@ impl SlotSupervisor {
                 Report::DiedWith {
                     what,
                     ran,
+                    progress,
                     retried,
                     identity,
                     details,
@@ -249,6 +251,7 @@ impl SlotSupervisor {
                     died_with = Some(DiedWith {
                         what,
                         ran,
+                        progress,
                         retried,
                         details,
                     });
@@ -283,6 +286,7 @@ impl SlotSupervisor {
             Report::Overdue {
                 what,
                 ran,
+                progress,
                 client,
                 call,
                 details,
@@ -296,6 +300,10 @@ impl SlotSupervisor {
                     request: Some(what.clone()),
                     details: details.clone(),
                     ran: Some(*ran),
+                    progress: progress.as_ref().map(|progress| {
+                        let clock = CpuClock::of(pid);
+                        progress.with_cpu(clock.and_then(CpuClock::read))
+                    }),
                     memory: Usage::of(pid).map(|usage| usage.memory),
                     stack: stack_of(process, stack.as_deref()),
                     stderr: process.last_words(),
@@ -352,6 +360,7 @@ impl SlotSupervisor {
                 request: died_with.map(|died| died.what.clone()),
                 details: died_with.and_then(|died| died.details.clone()),
                 ran: died_with.map(|died| died.ran),
+                progress: died_with.map(|died| died.progress.with_cpu(process.cpu())),
                 retried: died_with.map(|died| died.retried),
                 memory: process.peak_memory(),
                 stderr,
@@ -390,6 +399,7 @@ impl SlotSupervisor {
 struct DiedWith {
     what: String,
     ran: Duration,
+    progress: Box<Progress>,
     retried: bool,
     details: Option<Box<CallDetails>>,
 }

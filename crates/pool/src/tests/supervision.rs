@@ -232,6 +232,7 @@ async fn work(
                 slot_handle.report(Report::Overdue {
                     what: "/".into(),
                     ran: time,
+                    progress: None,
                     client: "got 504",
                     call: Some(7),
                     details: None,

@@ -94,6 +94,8 @@ async fn an_ended_child_tells_how_much_memory_it_had() {
     assert_eq!(child.process.wait().await.unwrap(), Exit::Signal(9));
     let peak = child.process.peak_memory().unwrap();
     assert!((100 * MB..2000 * MB).contains(&peak), "{peak}");
+    let cpu = child.process.cpu().unwrap();
+    assert!(!cpu.is_zero() && cpu.as_secs() < 60, "{cpu:?}");
 }
 
 #[tokio::test]

@@ -135,6 +135,7 @@ impl Shared {
             text: cut(incident.text),
             request,
             ran_ms: incident.ran.map(pronghorn_base::millis),
+            split: incident.progress.map(Into::into),
             retried: incident.retried,
             memory_bytes: incident.memory,
             stack: cut_lines(incident.stack),

@@ -6,6 +6,8 @@ mod folder;
 
 use std::path::{Path, PathBuf};
 
+use pronghorn_base::micros;
+use pronghorn_pool::Progress;
 use serde::{Deserialize, Serialize};
 
 pub use folder::{Group, Reports, groups};
@@ -35,6 +37,8 @@ pub struct Report {
     pub request: Option<ReportedRequest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<ReportedSplit>,
     /// Whether another worker got the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried: Option<bool>,
@@ -51,6 +55,38 @@ pub struct Report {
     pub left_out: u64,
     /// Of the server.
     pub version: String,
+}
+
+/// What the time of the call had been spent on when it was noticed, in microseconds and by the
+/// names of its record. The first four are all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReportedSplit {
+    pub read_us: u64,
+    pub queue_us: u64,
+    pub php_us: u64,
+    /// Since its reply began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_us: Option<u64>,
+    /// Of the time in PHP, that too in which a reply is sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub php_cpu_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub php_blocked_us: Option<u64>,
+}
+
+impl From<Progress> for ReportedSplit {
+    fn from(progress: Progress) -> Self {
+        let spent = progress.spent;
+        Self {
+            read_us: micros(progress.read),
+            queue_us: micros(progress.queue),
+            php_us: micros(progress.worker),
+            write_us: progress.write.map(micros),
+            php_cpu_us: spent.map(|spent| micros(spent.cpu)),
+            php_blocked_us: spent.map(|spent| micros(spent.blocked)),
+        }
+    }
 }
 
 /// The call that a worker had, with what is secret masked.

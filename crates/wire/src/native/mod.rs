@@ -309,6 +309,19 @@ pub struct Spent {
     pub blocked: Duration,
 }
 
+impl Spent {
+    /// Of a time at whose begin a process had taken so much of a processor, and at whose end that
+    /// much. Several threads may have taken more than there was.
+    #[must_use]
+    pub fn of(took: Duration, cpu_before: Duration, cpu_after: Duration) -> Self {
+        let cpu = cpu_after.saturating_sub(cpu_before).min(took);
+        Self {
+            cpu,
+            blocked: took.saturating_sub(cpu),
+        }
+    }
+}
+
 /// What a handler threw, in PHP's words.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Thrown {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use pronghorn_testkit::{Response, Server, Site, wait_for};
+use serde_json::Value;
 
 /// How calls get to a worker.
 #[derive(Debug, Clone)]
@@ -99,6 +100,32 @@ fn over_a_unix_socket() {
 #[test]
 fn over_tcp() {
     over("tcp://127.0.0.1:0");
+}
+
+/// They have no clocks to tell it by: it is seen from outside.
+#[test]
+fn what_a_worker_did_is_told() {
+    for relay in ["pipes", "unix://rr.sock", "tcp://127.0.0.1:0"] {
+        let options = ["-o", "logs.mode=production", "-o", "logs.level=info"];
+        let server = Way::of(relay, "json").start(&options);
+        for path in ["/computes", "/waits"] {
+            assert_eq!(server.get(path).status, 200);
+            let record = server.logged(&["http log", path]);
+            let record: Value = serde_json::from_str(&record).expect("JSON");
+            let told = |name: &str| {
+                let micros = record[name].as_f64();
+                micros.unwrap_or_else(|| panic!("{name} in {record}")) / 1e3
+            };
+            let (cpu, blocked) = (told("php_cpu_us"), told("php_blocked_us"));
+            if path == "/computes" {
+                assert!((190.0..400.0).contains(&cpu), "{relay}: {record}");
+            } else {
+                assert!(cpu < 50.0 && blocked > 190.0, "{relay}: {record}");
+            }
+            assert!((cpu + blocked - told("php_us")).abs() < 5.0, "{record}");
+        }
+        server.stop();
+    }
 }
 
 #[test]

@@ -93,6 +93,14 @@ final class Box
         return $this->count('AT_UP_PUT') !== $this->taken;
     }
 
+    /** @return array{int, int} the call that the worker is at, and what its thread had taken before, in nanoseconds */
+    public function timed(): array
+    {
+        $at = self::$layout['AT_TIMED'] / 8;
+
+        return [$this->counts[$at], $this->counts[$at + 1]];
+    }
+
     /** Puts as much as there is room for, and wakes the worker. Every call in it is offered. */
     public function put(string $bytes): int
     {
