@@ -757,6 +757,7 @@ impl OnSent for HttpCall {
             metrics,
             pool,
             access_logs,
+            shows_split,
             routes,
             slow,
             ..
@@ -764,7 +765,13 @@ impl OnSent for HttpCall {
         if let Some(metrics) = metrics {
             metrics.observe(sent, self.stamps.get());
         }
-        if self.is_timed {
+        let is_recorded = record::is_wanted(sent.status);
+        let slow = slow.as_ref().filter(|slow| slow.is_slow(sent));
+        let trace = self.request.trace.as_ref();
+        let trace = trace.filter(|trace| trace.is_kept(sent));
+        // Most requests are told to nobody.
+        let is_told = is_recorded || *shows_split || slow.is_some() || trace.is_some();
+        if self.is_timed && is_told {
             sent.split = self.split(sent.elapsed);
         }
         let given = self.route.get().map(|name| &**name);
@@ -781,26 +788,28 @@ impl OnSent for HttpCall {
         if let Some(metrics) = metrics.as_ref().filter(|_| reached.read_bytes > 0) {
             metrics.received(reached.read_bytes);
         }
-        if let Some(trace) = &self.request.trace
-            && let Some(exemplar) = trace.exemplar(sent)
-        {
-            trace.answered_by(reached.pool, reached.route);
+        if let Some(trace) = trace {
+            let exemplar = trace.exemplar(sent);
             if let Some(metrics) = metrics {
                 metrics.exemplify(exemplar);
             }
             if let Some(route) = &route {
                 route.duration.exemplify(exemplar);
             }
+            trace.answered_by(reached.pool, reached.route);
+            trace.keep(sent);
         }
-        record::write(&self.request, &reached, *access_logs, sent);
+        if is_recorded {
+            record::write(&self.request, &reached, *access_logs, sent);
+        }
         if let Some(slow) = slow {
-            slow.note(
-                &self.request,
-                &reached,
-                self.look.get().map(|look| &**look),
-                sent,
-            );
+            let look = self.look.get().map(|look| &**look);
+            slow.note(&self.request, &reached, look, sent);
         }
+    }
+
+    fn ends_trace(&self) -> bool {
+        self.request.trace.is_some()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::OnceLock;
 
+use pronghorn_base::micros;
 use pronghorn_metrics::{Counter, Exemplar, Family, Histogram, Registry};
 use pronghorn_pool::Stamps;
 
@@ -116,7 +117,7 @@ impl ResponseMetrics {
             };
             self.by_status.with([&name])
         });
-        of_status.observe(sent.elapsed);
+        of_status.observe_micros(micros(sent.elapsed));
         self.bytes.add(sent.bytes);
     }
 }
@@ -183,15 +184,18 @@ impl PoolMetrics {
     pub(crate) fn observe(&self, sent: &Sent, stamps: Option<&Stamps>) {
         let class = usize::from(sent.status / 100).clamp(1, self.classes.len());
         self.classes[class - 1].increment();
-        self.total.observe(sent.elapsed);
+        let elapsed = micros(sent.elapsed);
+        self.total.observe_micros(elapsed);
         if let Some(stamps) = stamps {
-            let phases = Phases::of(stamps, sent.elapsed);
-            self.read.observe(phases.read);
-            self.queue.observe(phases.queue);
-            if let Some(worker) = phases.worker {
-                self.worker.observe(worker);
+            let phases = Phases::of(stamps, elapsed);
+            if phases.read > 0 {
+                self.read.observe_micros(phases.read);
             }
-            self.write.observe(phases.write);
+            self.queue.observe_micros(phases.queue);
+            if let Some(worker) = phases.worker {
+                self.worker.observe_micros(worker);
+            }
+            self.write.observe_micros(phases.write);
         }
     }
 }

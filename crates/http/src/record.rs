@@ -32,7 +32,15 @@ macro_rules! record {
     };
 }
 
-/// Writes the log record of a request that reached PHP, if anybody would see it.
+/// Whether anybody would see the record of a request that was answered so.
+pub(crate) fn is_wanted(status: u16) -> bool {
+    match status {
+        ..500 => tracing::enabled!(target: "http", tracing::Level::INFO),
+        _ => tracing::enabled!(target: "http", tracing::Level::WARN),
+    }
+}
+
+/// Writes the log record of a request that reached PHP.
 ///
 /// Message, names and order of the fields are RoadRunner's: Octane reads them. `elapsed` is in
 /// whole milliseconds there, so `elapsed_us` stands beside it. RoadRunner has one pool; the name of
@@ -40,13 +48,6 @@ macro_rules! record {
 /// `elapsed` hides in which part of it the time went: the parts stand behind it. With
 /// `details` it has the fields of `http.access_logs`.
 pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sent: &Sent) {
-    let is_wanted = match sent.status {
-        ..500 => tracing::enabled!(target: "http", tracing::Level::INFO),
-        _ => tracing::enabled!(target: "http", tracing::Level::WARN),
-    };
-    if !is_wanted {
-        return;
-    }
     let &Sent {
         status,
         bytes: write_bytes,

@@ -25,6 +25,11 @@ pub struct Sent {
 /// thread of the connection.
 pub trait OnSent: Debug + Send + Sync + 'static {
     fn on_sent(&self, sent: &mut Sent);
+
+    /// Whether it ends the trace of the request.
+    fn ends_trace(&self) -> bool {
+        false
+    }
 }
 
 /// One after the other.
@@ -35,6 +40,10 @@ impl OnSent for Both {
     fn on_sent(&self, sent: &mut Sent) {
         self.0.on_sent(sent);
         self.1.on_sent(sent);
+    }
+
+    fn ends_trace(&self) -> bool {
+        self.0.ends_trace() || self.1.ends_trace()
     }
 }
 

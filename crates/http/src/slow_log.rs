@@ -27,7 +27,11 @@ impl SlowLog {
         }
     }
 
-    /// A response is out. `look` is there if PHP alone took so long.
+    pub(crate) fn is_slow(&self, sent: &Sent) -> bool {
+        sent.elapsed > self.limit
+    }
+
+    /// A slow response is out. `look` is there if PHP alone took so long.
     pub(crate) fn note(
         &self,
         request: &Request,
@@ -35,7 +39,7 @@ impl SlowLog {
         look: Option<&Look>,
         sent: &Sent,
     ) {
-        if sent.elapsed <= self.limit || !tracing::enabled!(target: "http", tracing::Level::WARN) {
+        if !tracing::enabled!(target: "http", tracing::Level::WARN) {
             return;
         }
         let Some(left_out) = self.records.spend() else {

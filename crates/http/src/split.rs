@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use pronghorn_base::micros;
 use pronghorn_pool::{Stamps, Taker};
 use pronghorn_wire::native::Spent;
 
@@ -93,12 +94,13 @@ impl Known {
 impl Split {
     /// Of a response that was out so long after its request was accepted, or begins then.
     pub(crate) fn of(stamps: &Stamps, known: &Known, sent: Duration) -> Self {
-        let phases = Phases::of(stamps, sent);
+        let phases = Phases::of(stamps, micros(sent));
+        let time = Duration::from_micros;
         Self {
-            read: phases.read,
-            queue: phases.queue,
-            php: phases.worker,
-            write: phases.write,
+            read: time(phases.read),
+            queue: time(phases.queue),
+            php: phases.worker.map(time),
+            write: time(phases.write),
             spent: known.time_spent(),
             worker: known.worker(),
         }

@@ -135,18 +135,18 @@ impl RequestTrace {
         _ = self.file.set(after); // there is one response
     }
 
-    fn is_kept(&self, sent: &Sent) -> bool {
+    pub(crate) fn is_kept(&self, sent: &Sent) -> bool {
         let failed = sent.status >= 500;
         self.recorder.keeps(&self.begun, failed, sent.elapsed)
     }
 
-    /// For histograms of which the request is one. None: the trace is not kept.
-    pub(crate) fn exemplar(&self, sent: &Sent) -> Option<Exemplar> {
-        self.is_kept(sent).then(|| Exemplar {
+    /// For histograms of which the request is one, if the trace is kept.
+    pub(crate) fn exemplar(&self, sent: &Sent) -> Exemplar {
+        Exemplar {
             trace_id: self.begun.trace.number(),
             duration: sent.elapsed,
             at_us: self.accepted_us.saturating_add(micros(sent.elapsed)),
-        })
+        }
     }
 
     fn part(&self, from: usize, to: usize) -> &[u8] {
@@ -261,9 +261,19 @@ impl RequestTrace {
 
 impl OnSent for RequestTrace {
     fn on_sent(&self, sent: &mut Sent) {
-        if !self.is_kept(sent) {
-            return;
+        if self.is_kept(sent) {
+            self.keep(sent);
         }
+    }
+
+    fn ends_trace(&self) -> bool {
+        true
+    }
+}
+
+impl RequestTrace {
+    /// Makes the spans.
+    pub(crate) fn keep(&self, sent: &Sent) {
         let mut spans = Vec::with_capacity(4);
         spans.push(self.server(sent));
         if let Some(split) = &sent.split {

@@ -77,7 +77,10 @@ impl JobTrace {
             !is(TRACEPARENT) && !is(UBER_TRACE_ID)
         });
         for (name, value) in [
-            (TRACEPARENT, outgoing.w3c()),
+            (
+                TRACEPARENT,
+                String::from_utf8_lossy(&outgoing.w3c()).into_owned(),
+            ),
             (UBER_TRACE_ID, outgoing.jaeger()),
         ] {
             job.headers.insert(name.to_owned(), vec![value]);

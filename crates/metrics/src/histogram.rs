@@ -36,6 +36,9 @@ pub const LATENCY: &[u64] = &[
 /// A duration in microseconds has none to all of these bits.
 const BITS: usize = u64::BITS as usize + 1;
 
+/// In a part, the place of the first count.
+const FIRST: usize = 1;
+
 /// Counts durations by the first bound that they do not exceed. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Histogram(Arc<Buckets>);
@@ -47,8 +50,8 @@ struct Buckets {
     /// For each number of bits the first bucket that a duration of so many bits can fall into: what
     /// is left to search is a step or two.
     first: [u8; BITS],
-    /// For each part (see [`shard`]) a count for each bound, one for what exceeds them all, and the
-    /// sum in microseconds, which wraps after 584,000 years.
+    /// For each part (see [`shard`]) the sum in microseconds, which wraps after 584,000 years, then
+    /// a count for each bound, and one for what exceeds them all.
     words: Box<[AtomicU64]>,
     /// Of a part.
     len: usize,
@@ -89,13 +92,18 @@ impl Histogram {
     }
 
     pub fn observe(&self, duration: Duration) {
-        let micros = micros(duration);
+        self.observe_micros(micros(duration));
+    }
+
+    /// The same, for those who have the number already: several histograms take one duration.
+    pub fn observe_micros(&self, micros: u64) {
         let buckets = &*self.0;
-        let part = buckets.part(shard::own() & buckets.mask);
-        let sum = buckets.bounds.len() + 1;
-        if let (Some(count), Some(sum)) = (part.get(buckets.find(micros)), part.get(sum)) {
-            count.fetch_add(1, Relaxed);
+        let sum = (shard::own() & buckets.mask) * buckets.len;
+        let count = sum + FIRST + buckets.find(micros);
+        // Neither is ever missing; so the compiler knows it, too.
+        if let (Some(sum), Some(count)) = (buckets.words.get(sum), buckets.words.get(count)) {
             sum.fetch_add(micros, Relaxed);
+            count.fetch_add(1, Relaxed);
         }
     }
 
@@ -125,11 +133,11 @@ impl Histogram {
     /// How many fell into each bucket, not cumulated.
     pub(crate) fn counts(&self) -> Vec<u64> {
         let buckets = 0..=self.0.bounds.len();
-        buckets.map(|bucket| self.0.total(bucket)).collect()
+        buckets.map(|bucket| self.0.total(FIRST + bucket)).collect()
     }
 
     pub(crate) fn sum(&self) -> Duration {
-        Duration::from_micros(self.0.total(self.0.bounds.len() + 1))
+        Duration::from_micros(self.0.total(0))
     }
 }
 
@@ -137,19 +145,17 @@ impl Buckets {
     /// The bucket that a duration falls into.
     fn find(&self, micros: u64) -> usize {
         let bits = u64::BITS - micros.leading_zeros();
-        let first = usize::from(self.first[bits as usize]);
-        let rest = self.bounds.get(first..).unwrap_or_default();
-        first + rest.iter().take_while(|bound| **bound < micros).count()
-    }
-
-    fn part(&self, number: usize) -> &[AtomicU64] {
-        &self.words[number * self.len..][..self.len]
+        let mut bucket = usize::from(self.first[bits as usize]);
+        while self.bounds.get(bucket).is_some_and(|bound| *bound < micros) {
+            bucket += 1;
+        }
+        bucket
     }
 
     /// Of one word of all parts.
     fn total(&self, word: usize) -> u64 {
-        let parts = 0..=self.mask;
-        let values = parts.map(|number| self.part(number)[word].load(Relaxed));
+        let of_parts = self.words.iter().skip(word).step_by(self.len);
+        let values = of_parts.map(|word| word.load(Relaxed));
         values.fold(0, u64::wrapping_add)
     }
 }

@@ -19,7 +19,7 @@ mod span;
 
 pub use calls::Calls;
 pub use id::{SpanId, TraceId};
-pub use propagation::{Incoming, Outgoing, fuzz_propagation};
+pub use propagation::{Incoming, Outgoing, fuzz_propagation, names_trace};
 pub use recorder::{Begun, Recorder, Tracer, Traces};
 pub use sampling::Sampling;
 pub use span::{Kind, LONGEST_TEXT, Span, Trace, Value, text};

@@ -38,7 +38,8 @@ impl Fields {
         }
     }
 
-    /// No fields yet; [`push_received`](Self::push_received) will name places in `received`.
+    /// No fields yet; [`push_received`](Self::push_received) will name places in `received`, in
+    /// most cases not more than `capacity`.
     pub fn over(received: Bytes, capacity: usize) -> Self {
         Self {
             received,
@@ -74,7 +75,13 @@ impl Fields {
     /// When all fields together pass 4 GiB, which every caller's own limit excludes.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (name.as_ref(), value.as_ref());
-        self.added.reserve(name.len().saturating_add(value.len()));
+        let more = name.len().saturating_add(value.len());
+        if self.added.capacity() == 0 {
+            // Mostly it stays the only one; to make room takes twice as long.
+            self.added = Vec::with_capacity(more);
+        } else {
+            self.added.reserve(more);
+        }
         let entry = Entry {
             name: self.append(name),
             value: self.append(value),

@@ -242,7 +242,7 @@ fn a_trace_goes_from_the_client_through_the_server_to_php() {
          metrics: {{address: '{metrics}'}}\n"
     );
     let server = server(&format!("{}{more}", to(&collector)));
-    let headers = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\n");
+    let headers = format!("traceparent: 00-{TRACE}-{CALLER}-01\r\nuber-trace-id: 1:2:0:0\r\n");
     let seen = get(&server, "/slow", &headers);
 
     let trace = collector.trace(|span| span.name.starts_with("GET"));

@@ -347,7 +347,9 @@ fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Re
             .unwrap_or_default()
             .make_ascii_lowercase();
     }
-    let mut fields = Fields::over(Bytes::from(bytes), request.headers.len());
+    // And one that somebody here may add, the trace for instance: more room is made dearly.
+    let places = request.headers.len().saturating_add(1);
+    let mut fields = Fields::over(Bytes::from(bytes), places);
     let mut facts = Facts::default();
     for header in request.headers.iter() {
         let name = header.name.as_bytes();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pronghorn_trace::{Incoming, Recorder};
+use pronghorn_trace::{Incoming, Recorder, names_trace};
 use pronghorn_wire::Fields;
 
 use crate::exchange::Exchange;
@@ -36,7 +36,14 @@ impl Handler for Tracing {
             if matches!(response.body, Body::File(_) | Body::Parts(_)) {
                 trace.sends_file(accepted.elapsed());
             }
-            response.when_sent(trace);
+            // A response of PHP mostly does it beside the rest that is done then.
+            if !response
+                .on_sent
+                .as_ref()
+                .is_some_and(|done| done.ends_trace())
+            {
+                response.when_sent(trace);
+            }
             response
         })
     }
@@ -52,13 +59,24 @@ impl Handler for Tracing {
 
 /// Begins the trace of a request, or this server's part of it.
 fn begin(recorder: &Arc<Recorder>, request: &mut Request) -> Arc<RequestTrace> {
-    let incoming = Incoming::read(|name| request.head.fields().get(name));
     let head = &request.head;
+    let (mut agent, mut speaks) = (&b""[..], false);
+    for (name, value) in head.fields().iter() {
+        match name {
+            b"user-agent" if agent.is_empty() => agent = value,
+            _ => speaks |= names_trace(name),
+        }
+    }
+    let incoming = if speaks {
+        Incoming::read(|name| head.fields().get(name))
+    } else {
+        Incoming::default()
+    };
     let asked = Asked {
         method: head.method(),
         path: head.path(),
         host: head.authority(),
-        agent: head.fields().get("user-agent").unwrap_or_default(),
+        agent,
         protocol: request.protocol(),
         scheme: request.peer.scheme(),
         ip: request.peer.address.ip(),
@@ -66,17 +84,24 @@ fn begin(recorder: &Arc<Recorder>, request: &mut Request) -> Arc<RequestTrace> {
         accepted_us: request.accepted_us,
     };
     let trace = Arc::new(RequestTrace::begin(recorder, incoming, &asked));
-    tell_application(&trace, request.head.fields_mut());
+    let fields = request.head.fields_mut();
+    if speaks {
+        replace_fields(&trace, fields);
+    } else {
+        fields.push("traceparent", trace.outgoing().w3c());
+    }
     request.trace = Some(trace.clone());
     trace
 }
 
-/// The fields that RoadRunner gives an application. Those of B3 are there where the client speaks
-/// it: as it sent them, they would name the wrong parent.
-fn tell_application(trace: &RequestTrace, fields: &mut Fields) {
+/// The application is told in each way that the client speaks: as it sent the fields, they would
+/// name the wrong parent.
+fn replace_fields(trace: &RequestTrace, fields: &mut Fields) {
     let outgoing = trace.outgoing();
     fields.set("traceparent", outgoing.w3c());
-    fields.set("uber-trace-id", outgoing.jaeger());
+    if fields.get("uber-trace-id").is_some() {
+        fields.set("uber-trace-id", outgoing.jaeger());
+    }
     if !trace.has_state() {
         fields.remove("tracestate"); // without the client's parent it means nothing
     }
@@ -197,8 +222,7 @@ mod tests {
         let parent = format!("00-{TRACE}-{}-01", php.id);
         assert_eq!(field(&seen, "traceparent"), parent);
         assert_eq!(field(&seen, "tracestate"), "a=b");
-        let jaeger = format!("{TRACE}:{}:0:1", php.id);
-        assert_eq!(field(&seen, "uber-trace-id"), jaeger);
+        assert_eq!(field(&seen, "uber-trace-id"), "", "nobody speaks it");
         let path = attribute(server, "url.path");
         assert_eq!(path, Some(Value::from("/a")), "and no query");
         let status = attribute(server, "http.response.status_code");
@@ -250,6 +274,17 @@ mod tests {
         let (seen, _) = traced(0.0, &single, (200, 1), None);
         let b3 = field(&seen, "b3");
         assert!(b3.starts_with(TRACE) && b3.ends_with("-1") && !b3.contains(CALLER));
+    }
+
+    #[test]
+    fn a_client_that_speaks_jaeger_finds_its_own_field() {
+        let fields = format!("uber-trace-id: {TRACE}:{CALLER}:0:1\r\n");
+        let (seen, trace) = traced(0.0, &fields, (200, 1), None);
+        assert_eq!(trace.expect("it is sampled").id.to_string(), TRACE);
+        let jaeger = field(&seen, "uber-trace-id");
+        assert!(jaeger.starts_with(TRACE) && jaeger.ends_with(":0:1") && !jaeger.contains(CALLER));
+        let w3c = field(&seen, "traceparent");
+        assert!(w3c.starts_with(&format!("00-{TRACE}-")), "{w3c}");
     }
 
     #[test]
