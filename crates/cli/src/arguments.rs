@@ -181,12 +181,11 @@ pub(crate) enum Command {
 /// The pipelines of jobs; RoadRunner's flags are there as well. Of several it takes the first in
 /// the order of [`JobsAction::of`], and so do we.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Jobs {
     #[command(subcommand)]
     pub(crate) command: Option<JobsCommand>,
     /// Print JSON, for programs
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
     /// List the pipelines
     #[arg(long)]
@@ -270,47 +269,33 @@ pub(crate) enum JobsCommand {
     Tail {
         /// Of this pipeline only
         pipeline: Option<String>,
-        /// Print JSON, a line for each
-        #[arg(long)]
-        json: bool,
     },
     /// List dead letters: jobs that were given up, the newest first
     Dead {
         /// Of this pipeline only
         pipeline: Option<String>,
-        /// Print JSON, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Show a dead letter, or a job that runs and how far it is
     Show {
         /// The job's ID
         id: String,
-        /// Print JSON, for programs
-        #[arg(long)]
-        json: bool,
     },
     /// Run dead letters again, as if they had not run
     Retry(Letters),
     /// Remove dead letters
     Discard(Letters),
-    /// Cancel jobs that wait or run
+    /// Cancel jobs: those that wait are removed, those that run are ended
     Cancel {
         /// IDs of jobs
         #[arg(required = true)]
         ids: Vec<String>,
-        /// Print JSON, for programs
-        #[arg(long)]
-        json: bool,
     },
+    /// Remove all jobs of a pipeline that wait, also delayed ones; those that run go on
+    Clear { pipeline: String },
     /// Print the jobs of a pipeline, a line of JSON each; pause it first
     Export { pipeline: String },
     /// Push the jobs of such lines, from standard input
-    Import {
-        /// Print JSON, for programs
-        #[arg(long)]
-        json: bool,
-    },
+    Import,
     /// Pause pipelines: they take jobs and give none to workers
     Pause(Named),
     /// Resume pipelines
@@ -320,11 +305,8 @@ pub(crate) enum JobsCommand {
 /// Which pipelines are meant.
 #[derive(Debug, Args)]
 pub(crate) struct Named {
-    #[arg(required = true)]
+    #[arg(required = true, value_delimiter = ',')]
     pub(crate) pipelines: Vec<String>,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Which dead letters are meant.
@@ -336,9 +318,6 @@ pub(crate) struct Letters {
     /// All of this pipeline
     #[arg(long, conflicts_with = "ids")]
     pub(crate) pipeline: Option<String>,
-    /// Print JSON, for programs
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// What [`Jobs`] asks for.

@@ -19,6 +19,9 @@ const MOST: usize = 100_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
 
+/// What is told to who waits for such a job.
+pub(crate) const CANCELLED: &str = "the job was cancelled";
+
 /// Clones are the same ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys(Arc<Mutex<State>>);
@@ -65,17 +68,6 @@ struct Held {
     while_queued: bool,
 }
 
-/// What came of a wish to cancel a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cancelled {
-    /// Its worker is told.
-    Running,
-    /// It will not run, if there is such a job.
-    Noted,
-    /// Too many are noted already.
-    TooMany,
-}
-
 impl Keys {
     /// Takes a key for a job. The ID of the job that has it, if one does.
     pub(crate) fn take(&self, unique: &Unique, id: &str) -> Result<(), String> {
@@ -119,22 +111,39 @@ impl Keys {
         lock(&self.0).remove(key, |held| held.id == id && !held.is_period);
     }
 
-    pub(crate) fn cancel(&self, id: &str) -> Cancelled {
-        let mut state = lock(&self.0);
-        if let Some(running) = state.running.get(id) {
+    /// Ends a job that runs: whether there is one.
+    pub(crate) fn cancel_running(&self, id: &str) -> bool {
+        let state = lock(&self.0);
+        let running = state.running.get(id);
+        running.is_some_and(|running| {
             running.cancelled.cancel();
-            return Cancelled::Running;
-        }
+            true
+        })
+    }
+
+    /// A job that comes out of its pipeline with this ID does not run. False: too many are noted.
+    pub(crate) fn note_cancelled(&self, id: &str) -> bool {
+        let mut state = lock(&self.0);
         if state.cancelled.len() >= MOST_CANCELLED {
             let now = Instant::now();
             let is_new = |since: &Instant| now.saturating_duration_since(*since) < LONGEST;
             state.cancelled.retain(|_, since| is_new(since));
         }
         if state.cancelled.len() >= MOST_CANCELLED {
-            return Cancelled::TooMany;
+            return false;
         }
         state.cancelled.insert(id.to_owned(), Instant::now());
-        Cancelled::Noted
+        true
+    }
+
+    /// These are pushed: who cancelled their IDs before did not mean them.
+    pub(crate) fn pushed(&self, jobs: &[Job]) {
+        let mut state = lock(&self.0);
+        if !state.cancelled.is_empty() {
+            for job in jobs {
+                state.cancelled.remove(&job.id);
+            }
+        }
     }
 
     /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
@@ -226,19 +235,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_job_is_cancelled_before_it_begins_or_while_it_runs() {
         let keys = Keys::default();
-        assert_eq!(keys.cancel("a"), Cancelled::Noted);
+        assert!(!keys.cancel_running("a"));
+        assert!(keys.note_cancelled("a"));
         let job = Arc::new(Job {
             id: "a".to_owned(),
             ..Job::default()
         });
         assert!(keys.run(&job, "p").is_none());
         let token = keys.run(&job, "p").expect("once is enough");
-        assert_eq!(keys.cancel("a"), Cancelled::Running);
+        assert!(keys.cancel_running("a"));
         assert!(token.is_cancelled());
         keys.ran("a");
+        assert!(keys.note_cancelled("a"));
+        keys.pushed(&[Job::clone(&job)]);
+        assert!(keys.run(&job, "p").is_some(), "it was pushed later");
         for number in 0..MOST_CANCELLED {
-            assert_eq!(keys.cancel(&number.to_string()), Cancelled::Noted);
+            assert!(keys.note_cancelled(&number.to_string()));
         }
-        assert_eq!(keys.cancel("more"), Cancelled::TooMany);
+        assert!(!keys.note_cancelled("more"));
     }
 }

@@ -335,6 +335,13 @@ fn pipelines_are_seen_from_outside() {
     let cancelled = run(&["cancel", "later", "--json"]).stdout;
     let cancelled: Value = serde_json::from_str(&cancelled).expect("it is JSON");
     assert_eq!(cancelled["done"], serde_json::json!(["later"]));
+    assert_eq!(cancelled["removed"], 1);
+    run(&["cancel", "later"]).assert_refused(&["later: no job waits or runs with this ID"]);
+    run(&["pause", "mail,kept"]);
+    push(&mut rpc, "mail", "later", "ping", 3600);
+    let cleared = run(&["--json", "clear", "mail"]).stdout;
+    let cleared: Value = serde_json::from_str(&cleared).expect("it is JSON");
+    assert!(cleared["removed"].as_u64() >= Some(1), "{cleared}");
     run(&["nonsense"]).assert_refused(&["`jobs` can't do `nonsense`", "hint: "]);
     server.stop();
 }
@@ -490,6 +497,25 @@ fn a_batch_ends_with_its_last_job_and_a_job_says_how_far_it_is() {
     let last = ran.lines().last().expect("a line");
     let headers = r#""headers":{"batch-failed":["1"],"batch-jobs":["3"]}"#;
     assert!(last.contains(headers), "{ran}");
+    server.stop();
+}
+
+#[test]
+fn a_cancelled_job_does_not_come_back_after_a_restart() {
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 1");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "kept", "later", "ping", 3600);
+    push(&mut rpc, "kept", "other", "ping", 3600);
+    assert_eq!(
+        rpc.call("jobs.Cancel", r#"{"ids":["later"]}"#),
+        r#"{"done":["later"],"removed":1,"running":0}"#
+    );
+    let server = Server::start(server.killed());
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""queue":"kept","delayed":1"#);
+    let left = rpc.call("jobs.Export", r#"{"pipeline":"kept"}"#);
+    assert!(left.contains(r#""id":"other""#), "{left}");
     server.stop();
 }
 

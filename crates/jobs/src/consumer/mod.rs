@@ -21,6 +21,7 @@ use crate::call::JobCall;
 use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::Extras;
 use crate::job::{Job, now_ms};
+use crate::keys::CANCELLED;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::recent::Ending;
 
@@ -40,7 +41,6 @@ const WITHOUT_POOL: Duration = Duration::from_mins(1);
 /// How long a job waits that is given up and can't be kept as a dead letter.
 const WITHOUT_LETTER: Duration = Duration::from_mins(1);
 
-const CANCELLED: &str = "the job was cancelled";
 const EXPIRED: &str = "the job was too old when its turn came";
 
 /// Those who run jobs.

@@ -440,9 +440,19 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
     for id in ["runs", "waits", "done"] {
         scene.push("p", waited(id)).await;
     }
-    for id in ["runs", "waits"] {
-        scene.pipelines.keys().cancel(id);
+    let later = Job {
+        delay: Duration::from_secs(3),
+        ..waited("later")
+    };
+    scene.push("p", later).await;
+    for (id, removed) in [("runs", 0), ("waits", 1), ("later", 1), ("none", 0)] {
+        let cancelled = scene.pipelines.cancel(id).await.unwrap();
+        let running = id == "runs";
+        let expected = (removed, running, false);
+        let found = (cancelled.removed, cancelled.running, cancelled.noted);
+        assert_eq!(found, expected, "{id}");
     }
+    assert_eq!(scene.counts("p").await, (1, 0, 1), "they are gone at once");
     settle_down().await;
     assert_eq!(
         scene.running(),
@@ -455,13 +465,31 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
         .answer(Outcome::Replied(JobReply::Done, result.into()))
         .await;
     let results = scene.pipelines.results();
-    for id in ["runs", "waits"] {
+    for id in ["runs", "waits", "later"] {
         let ended = results.wait(id, Duration::ZERO).await;
         assert_eq!(ended, Some(Ended::Failed(CANCELLED.to_owned())));
     }
     let done = results.wait("done", Duration::ZERO).await;
     assert_eq!(done, Some(Ended::Done(result.into())));
     assert_eq!(scene.counts("p").await, (0, 0, 0));
+    scene.push("p", job("none")).await;
+    assert_eq!(scene.running(), ["none"], "an ID that was cancelled before");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_is_cleared_and_keys_of_its_jobs_are_free() {
+    let scene = Scene::new(1, &["p"]).await;
+    let unique = |id: &str| Job {
+        headers: Headers::from([("pronghorn-unique".to_owned(), vec!["k".to_owned()])]),
+        ..job(id)
+    };
+    scene.push("p", job("runs")).await;
+    scene.push("p", unique("a")).await;
+    scene.push("p", job("b")).await;
+    assert_eq!(scene.pipelines.clear("p").await.unwrap(), 2);
+    assert_eq!(scene.counts("p").await, (0, 0, 1));
+    scene.push("p", unique("c")).await;
+    assert_eq!(scene.counts("p").await, (1, 0, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -999,3 +999,68 @@ pub(super) async fn lists_all(subject: Subject) {
     assert_eq!(seen.len(), 40);
     assert!(seen.contains(&taken.job.id));
 }
+
+#[tokio::test]
+async fn what_is_removed_is_gone_for_good() {
+    for subject in [memory(PLENTY), embedded(PLENTY).await] {
+        removes(subject).await;
+    }
+}
+
+/// More jobs than the driver has in memory, of two priorities, and delayed ones.
+async fn removes(mut subject: Subject) {
+    subject.driver.resume();
+    subject.push([job("taken")]).await;
+    let taken = subject.next().await;
+    let urgent = |id: String| Job {
+        priority: 1,
+        ..job(id)
+    };
+    let later = |id: String| Job {
+        delay: Duration::from_secs(3600),
+        ..job(id)
+    };
+    subject.push((0..40).map(job)).await;
+    let pairs = (0..20).flat_map(|n| [urgent(format!("u{n}")), later(format!("l{n}"))]);
+    subject.push(pairs).await;
+    for id in ["0", "39", "u19", "l19", "taken", "none"] {
+        let (jobs, reserved) = remove_all(&*subject.driver, Some(id)).await;
+        let is_taken = id == "taken";
+        let expected = if is_taken || id == "none" {
+            vec![]
+        } else {
+            vec![id.to_owned()]
+        };
+        assert_eq!((jobs, reserved), (expected, usize::from(is_taken)));
+    }
+    subject.stat(57, 19, 1).await;
+    subject.settle(&taken, Settlement::Ack).await;
+    assert_eq!(subject.ack_next().await, "u0");
+    if let Some(again) = subject.again.take() {
+        subject.driver = again(subject.wake.clone()).await;
+        subject.driver.resume();
+        subject.stat(56, 19, 0).await;
+    }
+    let taken = subject.next().await;
+    let (jobs, reserved) = remove_all(&*subject.driver, None).await;
+    assert_eq!((jobs.len(), reserved), (74, 1));
+    subject.settle(&taken, Settlement::Release).await;
+    subject.push([job("new")]).await;
+    let mut left = [subject.ack_next().await, subject.ack_next().await];
+    left.sort();
+    assert_eq!(left, ["new".to_owned(), taken.job.id.clone()]);
+    subject.stat(0, 0, 0).await;
+}
+
+async fn remove_all(driver: &dyn Driver, id: Option<&str>) -> (Vec<String>, usize) {
+    let (mut ids, mut reserved, mut after) = (Vec::new(), 0, None);
+    loop {
+        let removed = driver.remove(id, after).await.unwrap();
+        ids.extend(removed.jobs.into_iter().map(|job| job.id));
+        reserved += removed.reserved;
+        after = removed.next;
+        if after.is_none() {
+            return (ids, reserved);
+        }
+    }
+}

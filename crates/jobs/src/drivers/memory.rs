@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::drivers::ready::Ready;
 use crate::drivers::{
-    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Settlement, Stat,
-    Ticket, Wake,
+    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
+    Settlement, Stat, Ticket, Wake,
 };
 use crate::job::{Job, LONGEST_DELAY};
 
@@ -103,6 +103,23 @@ impl Memory {
             jobs.push(job);
         }
         Part { jobs, next: None }
+    }
+
+    fn removed(&self, id: Option<&str>) -> Removed {
+        let is_wanted = |job: &Job| id.is_none_or(|id| job.id == id);
+        let mut state = lock(&self.state);
+        let ready = state.ready.remove_all(|waiting| is_wanted(&waiting.job));
+        let mut jobs: Vec<Job> = ready.into_iter().map(|waiting| waiting.job).collect();
+        let delayed = state.delayed.extract_if(.., |_, job| is_wanted(job));
+        jobs.extend(delayed.map(|(_, job)| job));
+        let size: u64 = jobs.iter().map(Job::size).sum();
+        state.size = state.size.saturating_sub(size);
+        let reserved = state.reserved.values().filter(|job| is_wanted(job));
+        Removed {
+            reserved: reserved.count(),
+            jobs,
+            next: None,
+        }
     }
 
     fn settled(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
@@ -213,6 +230,14 @@ impl Driver for Memory {
             delayed: state.delayed.len() as u64,
             reserved: state.reserved.len() as u64,
         })))
+    }
+
+    fn remove<'a>(
+        &'a self,
+        id: Option<&'a str>,
+        _after: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
+        Box::pin(ready(Ok(self.removed(id))))
     }
 
     fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {

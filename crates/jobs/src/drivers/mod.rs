@@ -91,6 +91,20 @@ pub trait Driver: Send + Sync + 'static {
         settlement: Settlement,
     ) -> BoxFuture<'_, Result<(), DriverError>>;
 
+    /// Takes away jobs that no worker has: those of an ID, or all. It looks at some, and says what
+    /// gives the next ones as `after`. An engine that others have as well keeps its jobs.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not answer.
+    fn remove<'a>(
+        &'a self,
+        _id: Option<&'a str>,
+        _after: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
+        Box::pin(std::future::ready(Ok(Removed::default())))
+    }
+
     /// Whether this server is the first that asks for a name, of all that share the engine. An
     /// engine that is not shared, or knows no such names, says so to each.
     ///
@@ -160,6 +174,15 @@ pub(crate) const MOST_BYTES_IN_PART: usize = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     pub jobs: Vec<Job>,
+    pub next: Option<Vec<u8>>,
+}
+
+/// What was taken away from a driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    pub jobs: Vec<Job>,
+    /// Those that stayed, as they are on their way to a worker or with one.
+    pub reserved: usize,
     pub next: Option<Vec<u8>>,
 }
 

@@ -39,6 +39,34 @@ impl<T> Ready<T> {
         self.len += 1;
     }
 
+    /// Takes out the first of a priority that is wanted.
+    pub(crate) fn remove(&mut self, priority: i64, wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let queue = self.queues.get_mut(&priority)?;
+        let at = queue.iter().position(wanted)?;
+        let item = queue.remove(at);
+        if queue.is_empty() {
+            self.queues.remove(&priority);
+        }
+        self.len -= 1;
+        item
+    }
+
+    /// Takes out all that are wanted.
+    pub(crate) fn remove_all(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut removed = Vec::new();
+        for queue in self.queues.values_mut() {
+            if queue.iter().any(&wanted) {
+                let all = std::mem::take(queue).into_iter();
+                let (gone, left) = all.partition::<Vec<_>, _>(&wanted);
+                removed.extend(gone);
+                queue.extend(left);
+            }
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+        self.len -= removed.len();
+        removed
+    }
+
     /// By priority.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.queues.values().flatten()
@@ -142,5 +170,18 @@ mod tests {
         ready.push_front(1, first);
         assert_eq!((ready.pop(), ready.pop()), (Some("a"), Some("b")));
         assert_eq!(ready.len_of(1), 0);
+    }
+
+    #[test]
+    fn one_or_all_that_are_wanted_are_taken_out() {
+        let mut ready = Ready::new();
+        for (priority, name) in [(1, "a"), (1, "b"), (2, "a"), (2, "c")] {
+            ready.push(priority, name);
+        }
+        assert_eq!(ready.remove(1, |it| *it == "c"), None);
+        assert_eq!(ready.remove(2, |it| *it == "c"), Some("c"));
+        assert_eq!(ready.remove_all(|it| *it == "a"), ["a", "a"]);
+        assert_eq!((ready.len(), ready.best()), (1, Some(1)));
+        assert_eq!((ready.pop(), ready.best()), (Some("b"), None));
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dead::{DeadError, Headline};
 use crate::job::{Headers, Job};
-use crate::keys::{Cancelled, Progress};
+use crate::keys::Progress;
 use crate::pipelines::{Pipelines, with_causes};
 use crate::recent::Ending;
 use crate::results::Ended;
@@ -26,6 +26,7 @@ pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add("Await", wait);
     methods.add_on_any_thread("Progress", progress);
     methods.add("Cancel", cancel);
+    methods.add("Clear", clear);
     methods.add("Overview", overview);
     methods.add("Recent", recent);
     methods.add("Export", export);
@@ -145,16 +146,67 @@ impl Done {
     }
 }
 
-async fn cancel(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
-    let mut done = Done::default();
+/// What was found of the jobs that are cancelled.
+#[derive(Default, Serialize)]
+struct CancelledJobs {
+    /// IDs of which there were jobs.
+    done: Vec<String>,
+    /// Jobs that waited, and are gone.
+    removed: u64,
+    /// Jobs that workers had, and whose end is not waited for.
+    running: u64,
+    /// IDs of which none was found, but brokers may have them: they don't run when they come.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    noted: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_done: Vec<NotDone>,
+}
+
+impl Outcome for CancelledJobs {}
+
+async fn cancel(pipelines: Pipelines, named: Named) -> Result<CancelledJobs, Failure> {
+    let mut all = CancelledJobs::default();
     for id in named.ids {
-        let outcome = match pipelines.keys().cancel(&id) {
-            Cancelled::Running | Cancelled::Noted => Ok(()),
-            Cancelled::TooMany => Err("too many cancelled jobs wait for their turn".to_owned()),
+        let why = match pipelines.cancel(&id).await {
+            Err(error) => with_causes(&error),
+            Ok(found) if found.noted => {
+                all.noted.push(id);
+                continue;
+            }
+            Ok(found) if found.removed == 0 && !found.running => {
+                "no job waits or runs with this ID".to_owned()
+            }
+            Ok(found) => {
+                all.removed += found.removed;
+                all.running += u64::from(found.running);
+                all.done.push(id);
+                continue;
+            }
         };
-        done.note(id, outcome);
+        all.not_done.push(NotDone { id, why });
     }
-    Ok(done)
+    Ok(all)
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfPipeline {
+    pipeline: String,
+}
+
+impl Argument for OfPipeline {}
+
+#[derive(Serialize)]
+struct Cleared {
+    removed: u64,
+}
+
+impl Outcome for Cleared {}
+
+async fn clear(pipelines: Pipelines, of: OfPipeline) -> Result<Cleared, Failure> {
+    let removed = pipelines.clear(&of.pipeline).await;
+    let removed = removed.map_err(|error| Failure::new(with_causes(&error)))?;
+    Ok(Cleared { removed })
 }
 
 /// How a pipeline is.

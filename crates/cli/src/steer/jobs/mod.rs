@@ -4,6 +4,7 @@
 mod letters;
 mod lines;
 mod pipelines;
+mod removal;
 mod tail;
 
 use pronghorn_rpc::Client;
@@ -16,11 +17,19 @@ use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
 use crate::exit::{Exit, say, say_json};
 
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
+    let action = JobsAction::of(jobs);
     if let Some(command) = &jobs.command {
+        if action.is_some() {
+            return Err(format!(
+                "a command of `jobs` and one of RoadRunner's flags can't be given at once\n\
+                 hint: a pipeline that is called like a command: `{} jobs pause NAME`",
+                task.name.program()
+            ));
+        }
         let mut client = task.rpc_client().await?;
-        return carry_out(&mut client, command).await;
+        return carry_out(&mut client, command, jobs.json).await;
     }
-    let Some(action) = JobsAction::of(jobs) else {
+    let Some(action) = action else {
         if task.name == Name::Rr {
             let program = task.name.program();
             return Err(format!(
@@ -31,7 +40,7 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
         if let Some(unknown) = jobs.of.first() {
             return Err(format!(
                 "`jobs` can't do `{unknown}`\n\
-                 hint: `pause`, `resume`, `tail`, `dead`, `show`, `retry`, `discard`, `cancel`, `export` and `import`, or one of RoadRunner's flags"
+                 hint: `pause`, `resume`, `tail`, `dead`, `show`, `retry`, `discard`, `cancel`, `clear`, `export` and `import`, or one of RoadRunner's flags"
             ));
         }
         let mut client = task.rpc_client().await?;
@@ -40,30 +49,25 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
     by_flag(task, jobs, action).await
 }
 
-async fn carry_out(client: &mut Client, command: &JobsCommand) -> Result<Exit, String> {
+async fn carry_out(client: &mut Client, command: &JobsCommand, json: bool) -> Result<Exit, String> {
     match command {
-        JobsCommand::Dead { pipeline, json } => {
-            letters::list(client, pipeline.as_deref(), *json).await
-        }
-        JobsCommand::Tail { pipeline, json } => tail::run(client, pipeline.as_deref(), *json).await,
-        JobsCommand::Show { id, json } => letters::show(client, id, *json).await,
+        JobsCommand::Dead { pipeline } => letters::list(client, pipeline.as_deref(), json).await,
+        JobsCommand::Tail { pipeline } => tail::run(client, pipeline.as_deref(), json).await,
+        JobsCommand::Show { id } => letters::show(client, id, json).await,
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");
-            done(client, "jobs.Retry", &named(which), what, which.json).await
+            done(client, "jobs.Retry", &named(which), what, json).await
         }
         JobsCommand::Discard(which) => {
             let what = ("dead letter", "discarded");
-            done(client, "jobs.Discard", &named(which), what, which.json).await
+            done(client, "jobs.Discard", &named(which), what, json).await
         }
-        JobsCommand::Cancel { ids, json } => {
-            let argument = serde_json::json!({"ids": ids});
-            let what = ("job", "cancelled");
-            done(client, "jobs.Cancel", &argument, what, *json).await
-        }
+        JobsCommand::Cancel { ids } => removal::cancel(client, ids, json).await,
+        JobsCommand::Clear { pipeline } => removal::clear(client, pipeline, json).await,
         JobsCommand::Export { pipeline } => lines::export(client, pipeline).await,
-        JobsCommand::Import { json } => lines::import(client, *json).await,
-        JobsCommand::Pause(which) => change(client, "jobs.Pause", which).await,
-        JobsCommand::Resume(which) => change(client, "jobs.Resume", which).await,
+        JobsCommand::Import => lines::import(client, json).await,
+        JobsCommand::Pause(which) => change(client, "jobs.Pause", which, json).await,
+        JobsCommand::Resume(which) => change(client, "jobs.Resume", which, json).await,
     }
 }
 
@@ -71,9 +75,14 @@ fn named(which: &Letters) -> serde_json::Value {
     serde_json::json!({"ids": which.ids, "pipeline": which.pipeline})
 }
 
-async fn change(client: &mut Client, method: &str, which: &Named) -> Result<Exit, String> {
+async fn change(
+    client: &mut Client,
+    method: &str,
+    which: &Named,
+    json: bool,
+) -> Result<Exit, String> {
     over_rpc::pipelines(client, method, &which.pipelines).await?;
-    if which.json {
+    if json {
         return say_json(&serde_json::json!({"pipelines": which.pipelines}));
     }
     Ok(Exit::Done)
@@ -107,10 +116,15 @@ async fn done(
         let count = counted(done.done.len() as u64, what);
         say(&format!("{count} {how}\n"));
     }
-    if done.not_done.is_empty() {
+    all_done(&done.not_done)
+}
+
+/// The command fails if there is a job for which nothing was done.
+fn all_done(not_done: &[NotDone]) -> Result<Exit, String> {
+    if not_done.is_empty() {
         return Ok(Exit::Done);
     }
-    let why = done.not_done.iter();
+    let why = not_done.iter();
     let why: Vec<_> = why
         .map(|it| format!("{}: {}", line(&it.id), line(&it.why)))
         .collect();

@@ -26,8 +26,8 @@ use self::record::{Key, Kind, Record};
 pub(crate) use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
 use crate::drivers::{
-    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Settlement, Stat,
-    Ticket, Wake,
+    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
+    Settlement, Stat, Ticket, Wake,
 };
 use crate::job::{Job, LONGEST_DELAY};
 
@@ -222,6 +222,54 @@ impl Shared {
         self.carry_out(0, read, |outcome| Ok(outcome?)).await
     }
 
+    /// By their keys. What is found is not given out from then on, whatever was read before.
+    async fn remove_part(
+        self: &Arc<Self>,
+        id: Option<String>,
+        after: Option<Vec<u8>>,
+    ) -> Result<Removed, DriverError> {
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let write = move |transaction: &mut Transaction<'_>| {
+            let (found, next) = find(transaction, &pipeline, id.as_deref(), after)?;
+            let mut removed = Removed {
+                next,
+                ..Removed::default()
+            };
+            let mut record = Record::read(transaction, &pipeline)?;
+            let mut keys = Vec::with_capacity(found.len());
+            for (key, job) in found {
+                if !lock(&shared.window).withdraw(&key, job.priority) {
+                    removed.reserved += 1;
+                    continue;
+                }
+                if transaction.remove(JOBS, key.bytes())? {
+                    record.remove(&key.kind);
+                }
+                removed.jobs.push(job);
+                keys.push(key);
+            }
+            if !keys.is_empty() {
+                record.write(transaction, &pipeline)?;
+            }
+            Ok((record, keys, removed))
+        };
+        let shared = self.clone();
+        let then = move |outcome: Result<(Record, Vec<Key>, Removed), StoreError>| {
+            let mut window = lock(&shared.window);
+            let outcome = outcome.map(|(record, keys, removed)| {
+                window.withdrawn(record, &keys);
+                removed
+            });
+            if outcome.is_err() {
+                window.forget();
+            }
+            drop(window);
+            shared.load.notify_one();
+            Ok(outcome?)
+        };
+        self.carry_out(0, write, then).await
+    }
+
     async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
         let now = self.clock.now();
@@ -322,6 +370,39 @@ impl Shared {
     }
 }
 
+/// Jobs with their keys, and behind which one the next part begins.
+type Found = (Vec<(Key, Job)>, Option<Vec<u8>>);
+
+/// Those of an ID, or all, of a part of a pipeline.
+fn find(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+    id: Option<&str>,
+    after: Option<Vec<u8>>,
+) -> Result<Found, Failed> {
+    let from = after.unwrap_or_else(|| [pipeline.as_bytes(), &[0]].concat());
+    let (mut found, mut next) = (Vec::new(), None);
+    let (mut seen, mut bytes, mut last) = (0, 0, Vec::new());
+    transaction.scan(JOBS, Bound::Excluded(&from), |key, value| {
+        let Some(parsed) = Key::parse(pipeline, key) else {
+            return ControlFlow::Break(());
+        };
+        if seen == MOST_IN_PART || bytes >= MOST_BYTES_IN_PART {
+            next = Some(std::mem::take(&mut last));
+            return ControlFlow::Break(());
+        }
+        seen += 1;
+        bytes += value.len();
+        last = key.to_vec();
+        let job = record::decode(value);
+        if id.is_none_or(|id| job.id == id) {
+            found.push((parsed, job));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok((found, next))
+}
+
 impl From<StoreError> for DriverError {
     fn from(error: StoreError) -> Self {
         match error {
@@ -404,6 +485,14 @@ impl Driver for Embedded {
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
         let stat = lock(&self.shared.window).stat(self.shared.clock.now());
         Box::pin(std::future::ready(Ok(stat)))
+    }
+
+    fn remove<'a>(
+        &'a self,
+        id: Option<&'a str>,
+        after: Option<Vec<u8>>,
+    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
+        Box::pin(self.shared.remove_part(id.map(ToOwned::to_owned), after))
     }
 
     fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {

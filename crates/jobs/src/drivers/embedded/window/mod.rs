@@ -81,6 +81,8 @@ pub(super) struct Window {
     delayed_last: (u64, u64),
     delayed_more: bool,
     reserved: HashMap<Ticket, Entry>,
+    /// Keys of jobs that are being removed: what was read before does not bring them back.
+    withdrawn: HashSet<Vec<u8>>,
     tickets: u64,
     /// Delayed ones whose time has come and that are in `ready`.
     promoted: u64,
@@ -102,6 +104,7 @@ impl Window {
             delayed_last: (0, 0),
             delayed_more: false,
             reserved: HashMap::new(),
+            withdrawn: HashSet::new(),
             tickets: 0,
             promoted: 0,
             bytes: 0,
@@ -295,6 +298,33 @@ impl Window {
         self.reserved.get(&ticket).cloned()
     }
 
+    /// Gives out a job no more, unless it is given out already: whether it is not.
+    pub(super) fn withdraw(&mut self, key: &Key, priority: i64) -> bool {
+        if self.reserved.values().any(|entry| entry.key == *key) {
+            return false;
+        }
+        let is_delayed = matches!(key.kind, Kind::Delayed { .. });
+        let delayed = is_delayed.then(|| self.delayed.remove(&place(key)));
+        let removed = delayed.flatten().or_else(|| {
+            let entry = self.ready.remove(priority, |entry| entry.key == *key)?;
+            self.promoted -= u64::from(is_delayed);
+            Some(entry)
+        });
+        let size = removed.map_or(0, |entry| entry.job.size());
+        self.bytes = self.bytes.saturating_sub(size);
+        self.drop_empty(priority);
+        self.withdrawn.insert(key.bytes().to_vec());
+        true
+    }
+
+    /// They are gone, and this is what the pipeline has now.
+    pub(super) fn withdrawn(&mut self, record: Record, keys: &[Key]) {
+        self.record = record;
+        for key in keys {
+            self.withdrawn.remove(key.bytes());
+        }
+    }
+
     /// The store has done with it what was asked.
     pub(super) fn settled(&mut self, ticket: Ticket) {
         self.reserved.remove(&ticket);
@@ -355,7 +385,8 @@ impl Window {
 
     fn taken(&self) -> HashSet<Vec<u8>> {
         let keys = self.reserved.values().map(|entry| entry.key.bytes());
-        keys.map(<[u8]>::to_vec).collect()
+        let keys = keys.map(<[u8]>::to_vec);
+        keys.chain(self.withdrawn.iter().cloned()).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The pipelines of a server: which there are, and what people and PHP do with them.
 
+mod removing;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -489,6 +491,7 @@ impl Pipelines {
         if jobs.is_empty() {
             return Ok(());
         }
+        self.0.keys.pushed(&jobs);
         let (started, count) = (Instant::now(), jobs.len() as u64);
         let pushed = timeout(self.0.patience, pipeline.driver.push(jobs)).await;
         let pushed = match pushed {

@@ -1,0 +1,77 @@
+//! Jobs that are not to run.
+
+use pronghorn_rpc::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{NotDone, all_done, over_rpc};
+use crate::exit::{Exit, mention, say, say_json};
+use crate::steer::text::{counted, line};
+
+#[derive(Serialize, Deserialize)]
+struct Cancelled {
+    done: Vec<String>,
+    /// Jobs that waited.
+    removed: u64,
+    running: u64,
+    /// IDs that a broker may have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    noted: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    not_done: Vec<NotDone>,
+}
+
+pub(super) async fn cancel(
+    client: &mut Client,
+    ids: &[String],
+    json: bool,
+) -> Result<Exit, String> {
+    let cancelled: Cancelled = over_rpc::ask(client, "jobs.Cancel", &json!({ "ids": ids })).await?;
+    if json {
+        say_json(&cancelled)?;
+    } else {
+        say(&cancelled.text());
+    }
+    all_done(&cancelled.not_done)
+}
+
+impl Cancelled {
+    fn text(&self) -> String {
+        let mut found = Vec::new();
+        if self.removed > 0 {
+            found.push(format!("{} that waited", self.removed));
+        }
+        if self.running > 0 {
+            found.push(format!("{} that ran", self.running));
+        }
+        let count = counted(self.removed + self.running, "job");
+        let found = found.join(", ");
+        let mut text = match &*found {
+            "" => format!("{count} cancelled\n"),
+            found => format!("{count} cancelled: {found}\n"),
+        };
+        for id in &self.noted {
+            text += &format!(
+                "{}: no job was found here; if a broker has it, it does not run when it comes, \
+                 until this server ends\n",
+                line(id)
+            );
+        }
+        text
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Cleared {
+    removed: u64,
+}
+
+pub(super) async fn clear(client: &mut Client, pipeline: &str, json: bool) -> Result<Exit, String> {
+    let cleared: Cleared =
+        over_rpc::ask(client, "jobs.Clear", &json!({ "pipeline": pipeline })).await?;
+    if json {
+        return say_json(&cleared);
+    }
+    mention(&format!("{} removed\n", counted(cleared.removed, "job")));
+    Ok(Exit::Done)
+}

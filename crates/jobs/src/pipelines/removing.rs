@@ -1,0 +1,98 @@
+//! Jobs that are taken away before a worker has them, and those that are told to end.
+
+use tokio::time::timeout;
+
+use super::{Pipeline, PipelineError, Pipelines, with_causes};
+use crate::extras::Extras;
+use crate::job::Job;
+use crate::keys::CANCELLED;
+use crate::results::Ended;
+
+/// What was found of an ID that is cancelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cancelled {
+    /// Jobs that waited, for a worker or for their time.
+    pub(crate) removed: u64,
+    /// A worker has one, and is told; or will have it at once.
+    pub(crate) running: bool,
+    /// None was found, but a broker may have it: it does not run when it comes from there.
+    pub(crate) noted: bool,
+}
+
+/// What was taken away from a pipeline, and how many jobs stayed as workers have them.
+type Count = (u64, usize);
+
+impl Pipelines {
+    /// Jobs of this ID do not run, wherever they wait, and end where they run.
+    pub(crate) async fn cancel(&self, id: &str) -> Result<Cancelled, PipelineError> {
+        let keys = &self.0.keys;
+        let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
+        for pipeline in self.all() {
+            if pipeline.is_ours() {
+                let (gone, stayed) = self.remove(&pipeline, Some(id)).await?;
+                (removed, reserved) = (removed + gone, reserved + stayed);
+            } else {
+                has_brokers = true;
+            }
+        }
+        let is_told = keys.cancel_running(id);
+        // It is between its pipeline and a worker.
+        let comes = reserved > 0 && !is_told;
+        let noted = has_brokers && removed == 0 && reserved == 0 && !is_told;
+        if (comes || noted) && !keys.note_cancelled(id) {
+            let why = "too many cancelled jobs wait for their turn";
+            return Err(PipelineError::Refused(why.to_owned()));
+        }
+        Ok(Cancelled {
+            removed,
+            running: is_told || comes,
+            noted,
+        })
+    }
+
+    /// Takes away all jobs of a pipeline that no worker has: how many.
+    pub(crate) async fn clear(&self, name: &str) -> Result<u64, PipelineError> {
+        let pipeline = self.get_open(name).await?;
+        if !pipeline.is_ours() {
+            let (name, driver) = (&pipeline.name, pipeline.driver_name);
+            return Err(PipelineError::Refused(format!(
+                "the jobs of {name} are in {driver}: only pipelines of `memory` and `embedded` can be cleared here"
+            )));
+        }
+        let (removed, _) = self.remove(&pipeline, None).await?;
+        tracing::info!(target: "jobs", pipeline = pipeline.name, jobs = removed, "the pipeline is cleared");
+        Ok(removed)
+    }
+
+    async fn remove(&self, pipeline: &Pipeline, id: Option<&str>) -> Result<Count, PipelineError> {
+        let (mut count, mut reserved, mut after) = (0, 0, None);
+        loop {
+            let removed = timeout(self.0.patience, pipeline.driver.remove(id, after)).await;
+            let removed = removed.map_err(|_| pipeline.late())??;
+            count += removed.jobs.len() as u64;
+            reserved += removed.reserved;
+            for job in &removed.jobs {
+                self.is_cancelled(pipeline, job).await;
+            }
+            after = removed.next;
+            if after.is_none() {
+                return Ok((count, reserved));
+            }
+        }
+    }
+
+    /// Its pipeline has forgotten it.
+    async fn is_cancelled(&self, pipeline: &Pipeline, job: &Job) {
+        let (id, name, of) = (&job.id, &job.name, &pipeline.name);
+        tracing::debug!(target: "jobs", id, job = name, pipeline = of, "cancelled before its turn");
+        let extras = Extras::of(&job.headers);
+        if let Some(batch) = &extras.batch
+            && let Err(error) = self.end_in_batch(batch, &job.id, true).await
+        {
+            let error = with_causes(&error);
+            tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was cancelled, and its batch can't be told: {error}");
+        }
+        let ended = Ended::Failed(CANCELLED.to_owned());
+        self.ended(pipeline, job, &extras, ended);
+    }
+}
