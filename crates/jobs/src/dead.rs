@@ -158,11 +158,16 @@ impl DeadLetters {
         Ok(wanted.cloned().collect())
     }
 
-    /// How many there are of each pipeline.
+    /// How many there are of each pipeline. It makes no store where there is none.
     pub(crate) async fn counts(&self) -> Result<BTreeMap<String, u64>, DeadError> {
         let mut counts = BTreeMap::new();
-        for headline in self.list(None).await? {
-            *counts.entry(headline.pipeline).or_default() += 1;
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(counts);
+        };
+        let store = store?;
+        let mut guard = self.0.headlines.lock().await;
+        for headline in loaded(&mut guard, &store).await?.all.values() {
+            *counts.entry(headline.pipeline.clone()).or_default() += 1;
         }
         Ok(counts)
     }

@@ -1,8 +1,14 @@
 //! What is counted; by RoadRunner's names what it counts as well.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use pronghorn_metrics::{Counter, Histogram, Registry};
+use pronghorn_metrics::{Counter, Family, Histogram, Registry};
+
+/// Names of pipelines may come from PHP: series beyond these are counted together.
+const MOST_COUNTERS: usize = 1000;
+/// Each has two dozen numbers.
+const MOST_HISTOGRAMS: usize = 100;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
@@ -13,6 +19,9 @@ pub(crate) struct Metrics {
     jobs_err: Counter,
     requeued: Counter,
     dead: Counter,
+    outcomes: Family<Counter, 2>,
+    durations: Family<Histogram, 1>,
+    runs: Family<Counter, 2>,
 }
 
 impl Metrics {
@@ -20,6 +29,24 @@ impl Metrics {
         let dead = registry.counter(
             "jobs_dead_letters_total",
             "Jobs that were given up and are kept as dead letters.",
+        );
+        let outcomes = registry.family(
+            "jobs_outcomes_total",
+            "What attempts came to, and jobs that were removed before one.",
+            ["pipeline", "outcome"],
+            MOST_COUNTERS,
+        );
+        let durations = registry.family(
+            "jobs_attempt_duration_seconds",
+            "How long workers took for attempts.",
+            ["pipeline"],
+            MOST_HISTOGRAMS,
+        );
+        let runs = registry.family(
+            "jobs_schedule_runs_total",
+            "Runs of schedules.",
+            ["schedule", "outcome"],
+            MOST_COUNTERS,
         );
         let registry = registry.named_anew("rr_jobs");
         Self {
@@ -30,7 +57,25 @@ impl Metrics {
             jobs_err: registry.counter("jobs_err", "Jobs that failed."),
             requeued: registry.counter("jobs_requeue", "Jobs that handlers wanted again."),
             dead,
+            outcomes,
+            durations,
+            runs,
         }
+    }
+
+    pub(crate) fn of_pipeline(&self, name: &str) -> PipelineMetrics {
+        PipelineMetrics {
+            name: name.to_owned(),
+            outcomes: self.outcomes.clone(),
+            counters: std::array::from_fn(|_| OnceLock::new()),
+            durations: self.durations.clone(),
+            duration: OnceLock::new(),
+        }
+    }
+
+    /// A run of a schedule has ended, or did not begin.
+    pub(crate) fn scheduled(&self, schedule: &str, outcome: &str) {
+        self.runs.with([schedule, outcome]).increment();
     }
 
     pub(crate) fn pushed(&self, jobs: u64, took: Duration, ok: bool) {
@@ -50,6 +95,73 @@ impl Metrics {
             Verdict::Failed => self.jobs_err.increment(),
             Verdict::Again => self.requeued.increment(),
         }
+    }
+}
+
+/// Of one pipeline. A series is there from its first event on.
+#[derive(Debug)]
+pub(crate) struct PipelineMetrics {
+    name: String,
+    outcomes: Family<Counter, 2>,
+    counters: [OnceLock<Counter>; OUTCOMES.len()],
+    durations: Family<Histogram, 1>,
+    duration: OnceLock<Histogram>,
+}
+
+/// What an attempt can come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    /// It is tried again.
+    Failed,
+    GivenUp,
+    /// Its handler wants it again.
+    Again,
+    Cancelled,
+    Expired,
+    /// No worker has had it.
+    NotTaken,
+}
+
+/// In the order of their places in an array.
+const OUTCOMES: [&str; 7] = [
+    "done",
+    "failed",
+    "given_up",
+    "again",
+    "cancelled",
+    "expired",
+    "not_taken",
+];
+
+impl Fate {
+    /// As metrics have it.
+    pub(crate) fn name(self) -> &'static str {
+        OUTCOMES[self as usize]
+    }
+
+    /// As people read it.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::GivenUp => "given up",
+            Self::NotTaken => "not taken",
+            other => other.name(),
+        }
+    }
+}
+
+impl PipelineMetrics {
+    pub(crate) fn came_to(&self, fate: Fate) {
+        let counter = self.counters[fate as usize]
+            .get_or_init(|| self.outcomes.with([&self.name, fate.name()]));
+        counter.increment();
+    }
+
+    pub(crate) fn took(&self, duration: Duration) {
+        let histogram = self
+            .duration
+            .get_or_init(|| self.durations.with([&self.name]));
+        histogram.observe(duration);
     }
 }
 

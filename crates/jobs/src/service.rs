@@ -133,6 +133,9 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
             source,
         })?;
     }
+    if !waits {
+        pipelines.warn_of_left_behind().await;
+    }
     let schedules = settings.schedules.clone();
     let surroundings = Surroundings {
         spawner: workers.pools.resources().spawner.clone(),
@@ -216,6 +219,7 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
             _ = pipelines.resume(name);
         }
     }
+    pipelines.warn_of_left_behind().await;
 }
 
 fn specs<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>> {
@@ -244,6 +248,11 @@ impl Running for Jobs {
             // One of another driver is not there yet, as `check` says.
             if self.pipelines.resume(name).is_err() {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
+            }
+        }
+        for (name, _) in &self.settings.pipelines {
+            if !self.settings.consume.contains(name) {
+                tracing::warn!(target: "jobs", pipeline = name, "jobs of this pipeline wait until `pronghorn jobs resume` or PHP resumes it: `jobs.consume` lacks it");
             }
         }
         let names = self.settings.pools.iter().map(|pool| &*pool.name);

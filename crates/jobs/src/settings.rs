@@ -18,7 +18,7 @@ pub use crate::brokers::{
 };
 
 /// As RoadRunner's; lower goes first.
-const PRIORITY: i64 = 10;
+pub(crate) const PRIORITY: i64 = 10;
 
 /// Of one pipeline in memory. A million small jobs fit, and most machines have it to spare.
 const MAX_SIZE: Size = Size::megabytes(512);

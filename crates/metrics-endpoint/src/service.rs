@@ -12,7 +12,7 @@ use pronghorn_http::{
 };
 use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running, queue_families};
 use pronghorn_workers::{Pools, server_families, worker_families};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -169,6 +169,9 @@ impl Exposition {
             for service in self.health.names() {
                 families.extend(workers::families(service, &workers));
             }
+        }
+        if let Some(queues) = self.health.queues().ask().await {
+            families.extend(queue_families(&queues));
         }
         families.extend(server_families());
         families.extend(go::families());

@@ -106,6 +106,7 @@ impl Exporting {
                 every,
                 registry: context.metrics.clone(),
                 pools: context.pools.clone(),
+                queues: context.health.queues().clone(),
             }),
             counters: Counters::new(&metrics),
             end: end.clone(),

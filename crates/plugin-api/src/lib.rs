@@ -27,7 +27,7 @@ pub use caches::Caches;
 pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
-pub use queues::{QueueReport, Queues};
+pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{
     ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,

@@ -55,6 +55,19 @@ impl LazyStore {
         self.0.store.get_or_try_init(open).await.cloned()
     }
 
+    /// The store, if it is open or a file of it is there: who only looks makes none.
+    pub async fn get_if_there(&self) -> Option<Result<Store, OpenError>> {
+        if self.0.store.get().is_none() {
+            let (folder, _) = self.0.place.as_ref()?;
+            let file = crate::folder::file(folder, "redb");
+            let is_there = spawn_blocking(move || file.exists()).await;
+            if !is_there.unwrap_or(false) {
+                return None;
+            }
+        }
+        Some(self.get().await)
+    }
+
     /// The same for one more user, who closes it in the end.
     #[must_use]
     pub fn share(&self) -> Self {

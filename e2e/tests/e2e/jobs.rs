@@ -270,7 +270,8 @@ fn each_pool_runs_the_jobs_of_its_pipelines_and_those_that_name_it() {
 /// By RPC, by a health check and by the command.
 #[test]
 fn pipelines_are_seen_from_outside() {
-    let more = "status: {address: '127.0.0.1:0'}\n";
+    let more = "  schedules: {often: {every: 1s, command: 'true'}}\n\
+                status: {address: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}\n";
     let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
     let server = Server::start(site);
     let mut rpc = Rpc::connect(&server);
@@ -279,6 +280,47 @@ fn pipelines_are_seen_from_outside() {
     wait_for("a dead letter", || {
         (dead(&mut rpc) == ["quitter"]).then_some(())
     });
+    let admin = wait_for("the admin listener", || {
+        let log = server.log();
+        let mut lines = log.lines();
+        let line = lines.find(|line| line.contains("the admin listener listens"))?;
+        let (_, address) = line.split_once("\"address\":\"")?;
+        address.split_once('"')?.0.parse().ok()
+    });
+    let metrics = wait_for("a run of the schedule", || {
+        let metrics = Connection::open(admin).get("/metrics").text();
+        metrics.contains("schedule_runs_total{").then_some(metrics)
+    });
+    let boards = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/boards");
+    let rules = fs::read_to_string(format!("{boards}/rules.yml")).expect("it is there");
+    let words = rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let asked: Vec<_> = words
+        .filter(|it| it.starts_with("pronghorn_jobs_"))
+        .collect();
+    assert!(asked.len() > 2, "{asked:?}");
+    for name in asked {
+        assert!(
+            metrics.contains(&format!("\n{name}{{")),
+            "{name} in {metrics}"
+        );
+    }
+    for line in [
+        r#"pronghorn_jobs_delayed{pipeline="mail"} 1"#,
+        r#"pronghorn_jobs_oldest_wait_seconds{pipeline="mail"} 0"#,
+        r#"pronghorn_jobs_dead_letters_kept{pipeline="kept"} 1"#,
+        r#"pronghorn_jobs_outcomes_total{pipeline="kept",outcome="given_up"} 1"#,
+        r#"pronghorn_jobs_attempt_duration_seconds_count{pipeline="kept"} 1"#,
+    ] {
+        assert!(
+            metrics.contains(&format!("{line}\n")),
+            "{line} in {metrics}"
+        );
+    }
+    let shown = Connection::open(admin).get("/api/v1/jobs").text();
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown["pipelines"][1]["delayed"], 1, "{shown}");
+    let schedules = Connection::open(admin).get("/api/v1/schedules").text();
+    assert!(schedules.contains(r#""name":"often""#), "{schedules}");
     let listed = rpc.call("informer.Jobs", r#""jobs""#);
     let mail = r#"{"Pipeline":"mail","Driver":"memory","Queue":"mail","Active":0,"Delayed":1,"Reserved":0,"Ready":true,"Priority":7,"ErrorMessage":""}"#;
     assert!(listed.contains(mail), "{listed}");
@@ -319,7 +361,7 @@ fn pipelines_are_seen_from_outside() {
         run(&["discard", "--pipeline", "kept"]).stdout,
         "1 dead letter discarded\n"
     );
-    run(&["discard", "quitter"]).assert_refused(&["quitter: there is no dead letter `quitter`"]);
+    run(&["discard", "quitter"]).assert_refused(&["quitter: there is no such dead letter"]);
     let paused = run(&["pause", "mail", "--json"]).stdout;
     assert!(paused.contains(r#""mail""#), "{paused}");
     push(&mut rpc, "mail", "waits", "ping", 0);
@@ -342,6 +384,17 @@ fn pipelines_are_seen_from_outside() {
     let cleared = run(&["--json", "clear", "mail"]).stdout;
     let cleared: Value = serde_json::from_str(&cleared).expect("it is JSON");
     assert!(cleared["removed"].as_u64() >= Some(1), "{cleared}");
+    let meant =
+        "no such pipeline, requested: mial; did you mean `mail`?; there are: `kept`, `mail`";
+    for command in [
+        &["tail", "mial"][..],
+        &["dead", "mial"],
+        &["discard", "--pipeline", "mial"],
+        &["pause", "mial"],
+    ] {
+        run(command).assert_refused(&[meant]);
+    }
+    run(&["daed"]).assert_refused(&["`jobs` can't do `daed`; did you mean `dead`?"]);
     run(&["nonsense"]).assert_refused(&["`jobs` can't do `nonsense`", "hint: "]);
     server.stop();
 }
@@ -520,6 +573,48 @@ fn a_cancelled_job_does_not_come_back_after_a_restart() {
 }
 
 #[test]
+fn jobs_of_a_pipeline_that_is_gone_are_told_and_can_be_moved() {
+    let (server, mut rpc) = start(1);
+    push(&mut rpc, "kept", "stays", "ping", 3600);
+    let site = server.killed();
+    let file = site.path(".rr.yaml");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let text = text.replace("kept", "kpet").replace(", kpet]", "]");
+    fs::write(&file, text).expect("it can be written");
+    let server = Server::start(site);
+    let log = server.log();
+    let told = log
+        .lines()
+        .find(|it| it.contains("not in the configuration"));
+    let told = told.expect("a warning");
+    assert!(
+        told.contains(r#""pipeline":"kept""#) && told.contains(r#""jobs":1"#),
+        "{told}"
+    );
+    let unconsumed = log
+        .lines()
+        .find(|it| it.contains("`jobs.consume` lacks it"));
+    let is_told = unconsumed.is_some_and(|it| it.contains(r#""pipeline":"kpet""#));
+    assert!(is_told, "{log}");
+    let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+    let run = |arguments: &[&str]| {
+        let all = [&["jobs"], arguments, &["-o", &address]].concat();
+        Server::run_beside(server.site(), &all).stdout
+    };
+    let table = run(&[]);
+    assert!(table.contains("not configured"), "{table}");
+    assert_eq!(run(&["export", "kept"]).lines().count(), 1);
+    assert_eq!(
+        run(&["clear", "kept", "--json"])
+            .trim()
+            .replace([' ', '\n'], ""),
+        r#"{"removed":1}"#
+    );
+    assert!(!run(&[]).contains("not configured"));
+    server.stop();
+}
+
+#[test]
 fn jobs_move_as_lines_of_json() {
     let (server, mut rpc) = start(1);
     assert_eq!(
@@ -558,7 +653,18 @@ fn jobs_move_as_lines_of_json() {
     assert!(said.ends_with("3 jobs pushed\n"), "{said}");
     wait_until_stat(&mut rpc, r#""queue":"mail","active":1,"delayed":2"#);
     let unknown = Server::run_beside(server.site(), &["jobs", "export", "none", "-o", &address]);
-    unknown.assert_refused(&["no such pipeline, requested: none"]);
+    unknown.assert_refused(&["no such pipeline, requested: none; there are: `kept`, `mail`"]);
+    let again = std::process::Command::new(pronghorn_testkit::binary())
+        .args(["jobs", "import", "--json", "-o", &address])
+        .current_dir(server.site().folder())
+        .stdin(fs::File::open(&file).expect("it is there"))
+        .output()
+        .expect("it runs");
+    let said: Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
+    assert_eq!(
+        (&said["pushed"], &said["already_there"]),
+        (&0.into(), &3.into())
+    );
     server.stop();
 }
 
@@ -653,7 +759,7 @@ fn the_package_pushes_and_waits_for_results() {
         .output();
     let output = output.expect("PHP runs");
     let expected = "failed on purpose\nbool(true)\nnot yet\nNULL\n\
-                    rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: none\n";
+                    rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: none; there are: `kept`, `mail`\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     server.stop();
 }
@@ -753,7 +859,8 @@ fn each_answer_of_a_worker_has_its_effect() {
     let log = server.log();
     for said in [
         "failed on purpose",
-        "thrown on purpose; the job is given up after 3 attempts",
+        "attempt 1 of 3 failed: thrown on purpose; again at once",
+        "attempt 3 of 3 failed: thrown on purpose; the job is given up after 3 attempts",
     ] {
         assert!(log.contains(said), "{said} in {log}");
     }

@@ -9,7 +9,7 @@ use super::boxes::ago;
 use super::text::{columns, line, time};
 use super::{Task, over_rpc};
 use crate::arguments::{Schedules, SchedulesCommand};
-use crate::exit::{Exit, say, say_json};
+use crate::exit::{Exit, mention, say, say_json};
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -53,7 +53,12 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
         Some(SchedulesCommand::Show { name, json }) => {
             let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
             let found = list.schedules.into_iter().find(|it| it.name == *name);
-            let schedule = found.ok_or_else(|| format!("there is no schedule `{}`", line(name)))?;
+            let schedule = found.ok_or_else(|| {
+                format!(
+                    "there is no schedule `{}`\nhint: `pronghorn schedules` shows all",
+                    line(name)
+                )
+            })?;
             if schedules.json || *json {
                 return say_json(&schedule);
             }
@@ -69,6 +74,12 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
     if schedules.json {
         return say_json(&argument);
     }
+    let told = match method {
+        "schedules.Pause" => "is paused, also after a restart",
+        "schedules.Resume" => "is resumed",
+        _ => "runs; `pronghorn schedules show` shows how it ends",
+    };
+    mention(&format!("{} {told}\n", line(name)));
     Ok(Exit::Done)
 }
 

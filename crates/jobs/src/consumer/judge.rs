@@ -6,7 +6,8 @@ use super::Outcome;
 use crate::drivers::Settlement;
 use crate::extras;
 use crate::job::Job;
-use crate::metrics::Verdict;
+use crate::keys::CANCELLED;
+use crate::metrics::{Fate, Verdict};
 use crate::reply::{self, Answered, Wish};
 use crate::results::{Ended, LONGEST};
 use crate::rules::Retry;
@@ -55,7 +56,6 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         }
         Outcome::NotBegun => return Judged::quietly(Settlement::Release, None),
         Outcome::Dropped(why) => {
-            tracing::debug!(target: "jobs", id = job.id, "{why}");
             return Judged::quietly(Settlement::Ack, Some(End::Dropped(why)));
         }
         Outcome::Reported(why) | Outcome::Lost(why) => Answered {
@@ -116,14 +116,15 @@ fn not_at_once_for_ever(settlement: Settlement, job: &Job) -> Settlement {
 
 impl Judged {
     /// In a word.
-    pub(super) fn outcome(&self) -> &'static str {
+    pub(super) fn fate(&self) -> Fate {
         match (&self.end, self.verdict) {
-            (Some(End::Done(_)), _) => "done",
-            (Some(End::GivenUp(_)), _) => "given up",
-            (Some(End::Dropped(_)), _) => "dropped",
-            (None, Some(Verdict::Failed)) => "failed",
-            (None, Some(_)) => "again",
-            (None, None) => "not taken",
+            (Some(End::Done(_)), _) => Fate::Done,
+            (Some(End::GivenUp(_)), _) => Fate::GivenUp,
+            (Some(End::Dropped(CANCELLED)), _) => Fate::Cancelled,
+            (Some(End::Dropped(_)), _) => Fate::Expired,
+            (None, Some(Verdict::Failed)) => Fate::Failed,
+            (None, Some(_)) => Fate::Again,
+            (None, None) => Fate::NotTaken,
         }
     }
 

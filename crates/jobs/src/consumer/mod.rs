@@ -22,6 +22,7 @@ use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::Extras;
 use crate::job::{Job, now_ms};
 use crate::keys::CANCELLED;
+use crate::metrics::Fate;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::recent::Ending;
 
@@ -207,9 +208,15 @@ impl<R: Runners> Consumer<R> {
             Err(EXPIRED)
         } else {
             let token = keys.run(&job, &pipeline.name).ok_or(CANCELLED);
+            if token.is_ok() {
+                let (id, name, pool) = (&job.id, &job.name, &self.pool);
+                let (pipeline, attempt) = (&pipeline.name, job.attempts.saturating_add(1));
+                tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, "an attempt begins");
+            }
             token.map(|token| (token, self.runners.run(call_of(&pipeline, &job, &extras))))
         };
         async move {
+            let began = Instant::now();
             let mut ticket = Some(delivery.ticket);
             let outcome = match begun {
                 Err(why) => Outcome::Dropped(why),
@@ -245,9 +252,36 @@ impl<R: Runners> Consumer<R> {
                 extras,
                 ticket,
                 outcome,
+                took: began.elapsed(),
                 place,
             }
         }
+    }
+
+    /// What an attempt came to, for the log.
+    fn tell(&self, pipeline: &Pipeline, job: &Job, judged: &Judged, took: Duration) {
+        let (id, name, pool) = (&job.id, &job.name, &self.pool);
+        let (pipeline, retry) = (&pipeline.name, &pipeline.rules.retry);
+        let (attempt, fate) = (job.attempts.saturating_add(1), judged.fate());
+        let took_ms = pronghorn_base::millis(took);
+        let Some(remark) = &judged.remark else {
+            let fate = fate.text();
+            tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, took_ms, "an attempt has ended: {fate}");
+            return;
+        };
+        let why = remark.lines().next().unwrap_or_default();
+        let failed = format!("attempt {attempt} of {} failed: {why}", retry.max);
+        let said = match (fate, &judged.settlement) {
+            (Fate::GivenUp, _) => failed,
+            (Fate::Failed, Settlement::Failed { delay }) if delay.is_zero() => {
+                format!("{failed}; again at once")
+            }
+            (Fate::Failed, Settlement::Failed { delay }) => {
+                format!("{failed}; again in {:?}", rounded(*delay))
+            }
+            _ => why.to_owned(),
+        };
+        tracing::warn!(target: "jobs", id, job = name, pipeline, attempt, pool, took_ms, "{said}");
     }
 
     fn settle(&self, ran: Ran) -> impl Future<Output = ()> + use<R> {
@@ -257,14 +291,17 @@ impl<R: Runners> Consumer<R> {
             extras,
             ticket,
             outcome,
+            took,
             place,
         } = ran;
         let is_news = !matches!(outcome, Outcome::NotBegun);
         let judged = judge(&job, &pipeline.rules.retry, outcome);
         if let Some(verdict) = judged.verdict {
             self.pipelines.metrics().ran(verdict);
+            pipeline.metrics.took(took);
         }
         if is_news {
+            pipeline.metrics.came_to(judged.fate());
             self.pipelines.recent().note(|| Ending {
                 number: 0,
                 at: 0,
@@ -272,14 +309,12 @@ impl<R: Runners> Consumer<R> {
                 id: job.id.clone(),
                 job: job.name.clone(),
                 attempt: job.attempts.saturating_add(1),
-                outcome: judged.outcome(),
+                outcome: judged.fate().text(),
                 why: judged.remark.clone(),
             });
         }
-        if let Some(remark) = &judged.remark {
-            let (id, name, pipeline) = (&job.id, &job.name, &pipeline.name);
-            let remark = remark.lines().next().unwrap_or_default();
-            tracing::warn!(target: "jobs", id, job = name, pipeline, "{remark}");
+        if is_news {
+            self.tell(&pipeline, &job, &judged, took);
         }
         let (pipelines, unsettled) = (self.pipelines.clone(), self.unsettled.clone());
         async move {
@@ -338,6 +373,11 @@ impl<R: Runners> Consumer<R> {
     }
 }
 
+/// For a record, without what is below a millisecond.
+fn rounded(duration: Duration) -> Duration {
+    Duration::from_millis(pronghorn_base::millis(duration))
+}
+
 /// A job that has left its worker.
 struct Ran {
     pipeline: Arc<Pipeline>,
@@ -346,6 +386,8 @@ struct Ran {
     /// None when it counts as done since it began.
     ticket: Option<Ticket>,
     outcome: Outcome,
+    /// Since it was given to workers.
+    took: Duration,
     place: Occupied,
 }
 

@@ -46,7 +46,7 @@ pub(crate) use self::pub_sub::open as pub_sub;
 pub(crate) use self::redis::open as redis;
 pub(crate) use self::sqs::open as sqs;
 pub use embedded::Embedded;
-pub(crate) use embedded::{decode_job, encode_job};
+pub(crate) use embedded::{Stored, decode_job, encode_job, stored};
 pub use memory::Memory;
 
 /// Keeps the jobs of one pipeline.

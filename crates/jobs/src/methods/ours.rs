@@ -215,6 +215,8 @@ struct Row {
     pipeline: String,
     driver: &'static str,
     pool: String,
+    /// False where only the store knows it.
+    configured: bool,
     /// It gives jobs to workers.
     consumes: bool,
     ready: u64,
@@ -259,6 +261,7 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
             pipeline: pipeline.name.clone(),
             driver: pipeline.driver_name,
             pool: pipeline.pool.clone(),
+            configured: true,
             consumes: pipeline.consumes(),
             ready: stat.active,
             delayed: stat.delayed,
@@ -271,6 +274,24 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
             error,
         });
     }
+    // What is wrong with the store is told by the pipelines that need it.
+    let left_behind = pipelines.left_behind().await.unwrap_or_default();
+    rows.extend(left_behind.into_iter().map(|(name, stored)| Row {
+        dead: dead.get(&name).copied().unwrap_or(0),
+        pipeline: name,
+        driver: "embedded",
+        pool: String::new(),
+        configured: false,
+        consumes: false,
+        ready: stored.ready,
+        delayed: stored.delayed,
+        reserved: 0,
+        per_minute: 0,
+        consumers: 0,
+        priority: 0,
+        oldest: None,
+        error: None,
+    }));
     Ok(Rows { pipelines: rows })
 }
 
@@ -278,6 +299,8 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
 #[serde(default)]
 struct Behind {
     number: u64,
+    /// Whose endings are wanted; all for none.
+    pipeline: String,
 }
 
 impl Argument for Behind {}
@@ -293,7 +316,12 @@ impl Outcome for Endings {}
 
 /// How attempts ended since it was asked before, at most ten seconds ago.
 async fn recent(pipelines: Pipelines, behind: Behind) -> Result<Endings, Failure> {
-    let (endings, number) = pipelines.recent().behind(behind.number);
+    let (mut endings, number) = pipelines.recent().behind(behind.number);
+    let of = &*behind.pipeline;
+    if !of.is_empty() {
+        expect(&pipelines, of)?;
+        endings.retain(|ending| ending.pipeline == of);
+    }
     Ok(Endings { endings, number })
 }
 
@@ -377,6 +405,9 @@ impl Outcome for Letters {}
 async fn list(pipelines: Pipelines, named: Named) -> Result<Letters, Failure> {
     let of = named.pipeline.as_deref().filter(|name| !name.is_empty());
     let mut letters = pipelines.dead().list(of).await.map_err(failed)?;
+    if let (Some(name), true) = (of, letters.is_empty()) {
+        expect(&pipelines, name)?;
+    }
     let more = letters.len().saturating_sub(MOST_LISTED);
     letters.truncate(MOST_LISTED);
     Ok(Letters { letters, more })
@@ -481,7 +512,7 @@ async fn retry(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
 async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
     let letter = pipelines.dead().read(id).await;
     let letter = letter.map_err(|error| with_causes(&error))?;
-    let letter = letter.ok_or_else(|| unknown(id))?;
+    let letter = letter.ok_or_else(|| NO_LETTER.to_owned())?;
     let job = Job {
         attempts: 0,
         ..letter.job
@@ -498,7 +529,7 @@ async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
     for id in ids(&pipelines, named).await? {
         let outcome = match pipelines.dead().discard(&id, None).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(unknown(&id)),
+            Ok(false) => Err(NO_LETTER.to_owned()),
             Err(error) => Err(with_causes(&error)),
         };
         done.note(id, outcome);
@@ -513,11 +544,22 @@ async fn ids(pipelines: &Pipelines, named: Named) -> Result<Vec<String>, Failure
     };
     let letters = pipelines.dead().list(Some(&pipeline)).await;
     let letters = letters.map_err(failed)?;
+    if letters.is_empty() {
+        expect(pipelines, &pipeline)?;
+    }
     Ok(letters.into_iter().map(|letter| letter.id).collect())
 }
 
+/// Of an ID that stands in front.
+const NO_LETTER: &str = "there is no such dead letter";
+
 fn unknown(id: &str) -> String {
     format!("there is no dead letter `{}`", id.escape_debug())
+}
+
+fn expect(pipelines: &Pipelines, name: &str) -> Result<(), Failure> {
+    let known = pipelines.expect(name);
+    known.map_err(|error| Failure::new(with_causes(&error)))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -93,27 +93,27 @@ async fn failures_have_roadrunners_words() {
         (
             "Push",
             r#"{"job":{"id":"1","options":{"pipeline":"X"}}}"#,
-            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: X",
+            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: X; there are: `n`",
         ),
         (
             "PushBatch",
             r#"{"jobs":[{"id":"1","options":{"pipeline":"n"}},{"id":"2"}]}"#,
-            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: ",
+            "rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: ; there are: `n`",
         ),
         (
             "Pause",
             r#"{"pipelines":["X"]}"#,
-            "no such pipeline, requested: X",
+            "no such pipeline, requested: X; there are: `n`",
         ),
         (
             "Resume",
             r#"{"pipelines":["X"]}"#,
-            "no such pipeline, requested: X",
+            "no such pipeline, requested: X; there are: `n`",
         ),
         (
             "Destroy",
             r#"{"pipelines":["X"]}"#,
-            "rpc_destroy_pipeline:\n\tjobs_plugin_destroy: no such pipeline, requested: X",
+            "rpc_destroy_pipeline:\n\tjobs_plugin_destroy: no such pipeline, requested: X; there are: `n`",
         ),
         (
             "Declare",

@@ -1,5 +1,6 @@
 //! The pipelines of a server: which there are, and what people and PHP do with them.
 
+mod left_behind;
 mod removing;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,11 +27,14 @@ use crate::job::{Job, now_ms};
 use crate::keys::Keys;
 use crate::messages::Pushed;
 use crate::meter::Meter;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PipelineMetrics};
 use crate::recent::Recent;
 use crate::results::{Ended, Results};
 use crate::rules::{Bucket, Rules};
 use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
+
+/// Of the pipelines that there are, in a complaint.
+const MOST_NAMED: usize = 10;
 
 /// One job in so many is of another pipeline than the one with the best priority, each in turn.
 const SHARE: u32 = 8;
@@ -88,6 +92,7 @@ pub(crate) struct Pipeline {
     /// Jobs that workers have.
     occupied: AtomicUsize,
     ended: Meter,
+    pub(crate) metrics: PipelineMetrics,
     rate: Option<Bucket>,
     wake: Wake,
 }
@@ -114,8 +119,12 @@ impl Drop for Occupied {
 /// Why something was not done with a pipeline. The texts of the first two are RoadRunner's.
 #[derive(Debug, Error)]
 pub(crate) enum PipelineError {
-    #[error("no such pipeline, requested: {0}")]
-    Unknown(String),
+    #[error("no such pipeline, requested: {name}{hint}")]
+    Unknown {
+        name: String,
+        /// What there is, behind RoadRunner's words.
+        hint: String,
+    },
     #[error("pipeline already exists, name: {name}, driver: {driver}")]
     Exists { name: String, driver: &'static str },
     #[error("there are {MOST_PIPELINES} pipelines already, and no more are taken")]
@@ -208,7 +217,7 @@ impl Pipelines {
         &self.0.dead
     }
 
-    /// How many there are of each pipeline. The store is opened only where there is one.
+    /// How many there are of each pipeline.
     pub(crate) async fn dead_letters(&self) -> Result<BTreeMap<String, u64>, DeadError> {
         self.0.dead.counts().await
     }
@@ -343,6 +352,7 @@ impl Pipelines {
             consumes: AtomicBool::new(false),
             occupied: AtomicUsize::new(0),
             ended: Meter::new(),
+            metrics: self.0.metrics.of_pipeline(name),
             rate: settings.rules.rate.map(Bucket::new),
             wake,
         })
@@ -505,6 +515,7 @@ impl Pipelines {
 
     pub(crate) fn pause(&self, name: &str) -> Result<(), PipelineError> {
         self.get(name)?.consume(false);
+        tracing::info!(target: "jobs", pipeline = name, "the pipeline is paused");
         Ok(())
     }
 
@@ -516,9 +527,10 @@ impl Pipelines {
     /// Takes a pipeline away. Jobs in memory go with it; those in a store stay there.
     pub(crate) async fn destroy(&self, name: &str) -> Result<(), PipelineError> {
         let pipeline = lock(&self.0.state).pipelines.remove(name);
-        let pipeline = pipeline.ok_or_else(|| PipelineError::Unknown(name.to_owned()))?;
+        let pipeline = pipeline.ok_or_else(|| self.unknown(name))?;
         pipeline.consume(false);
         let closed = timeout(self.0.patience, pipeline.driver.close()).await;
+        tracing::info!(target: "jobs", pipeline = name, "the pipeline is destroyed");
         closed.map_err(|_| pipeline.late())
     }
 
@@ -553,6 +565,8 @@ impl Pipelines {
 
     /// The same for the status endpoint and RoadRunner's `informer`.
     pub(crate) async fn reports(&self) -> Vec<QueueReport> {
+        // Without a store there are none.
+        let dead = self.dead_letters().await.unwrap_or_default();
         let mut reports = Vec::new();
         for (pipeline, stat) in self.stats().await {
             let error = match &stat {
@@ -568,6 +582,8 @@ impl Pipelines {
                 active: stat.active,
                 delayed: stat.delayed,
                 reserved: stat.reserved,
+                oldest: stat.oldest,
+                dead: dead.get(&pipeline.name).copied().unwrap_or(0),
                 ready: pipeline.consumes(),
                 error,
             });
@@ -581,7 +597,7 @@ impl Pipelines {
         name: &str,
         after: Option<Vec<u8>>,
     ) -> Result<(String, Part), PipelineError> {
-        let pipeline = self.get(name)?;
+        let pipeline = self.get_or_left_behind(name).await?;
         let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
         let part = part.map_err(|_| pipeline.late())??;
         Ok((pipeline.name.clone(), part))
@@ -651,15 +667,34 @@ impl Pipelines {
     }
 
     fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
-        let state = lock(&self.0.state);
-        let exact = state.pipelines.get(name);
-        // RoadRunner reads names from its file in lower case, so PHP may use those.
-        let similar = || {
-            let mut all = state.pipelines.values();
-            all.find(|pipeline| pipeline.name.eq_ignore_ascii_case(name))
+        let pipeline = {
+            let state = lock(&self.0.state);
+            let exact = state.pipelines.get(name);
+            // RoadRunner reads names from its file in lower case, so PHP may use those.
+            let similar = || {
+                let mut all = state.pipelines.values();
+                all.find(|pipeline| pipeline.name.eq_ignore_ascii_case(name))
+            };
+            exact.or_else(similar).cloned()
         };
-        let pipeline = exact.or_else(similar).cloned();
-        pipeline.ok_or_else(|| PipelineError::Unknown(name.to_owned()))
+        pipeline.ok_or_else(|| self.unknown(name))
+    }
+
+    /// Whether there is such a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub(crate) fn expect(&self, name: &str) -> Result<(), PipelineError> {
+        self.get(name).map(|_| ())
+    }
+
+    fn unknown(&self, name: &str) -> PipelineError {
+        let all = self.all();
+        PipelineError::Unknown {
+            name: name.to_owned(),
+            hint: what_there_is(name, all.iter().map(|it| it.name.as_str())),
+        }
     }
 
     /// Waits for a job for one of so many free workers of a pool: the best one of its pipelines.
@@ -746,6 +781,24 @@ impl Pipelines {
             delivery,
             place,
         })
+    }
+}
+
+/// Behind the complaint about a name: the one that may be meant, and those that there are. Nothing
+/// where there are none.
+pub(crate) fn what_there_is<'a>(
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let quoted = |name: &str| format!("`{}`", name.escape_debug());
+    let meant = pronghorn_config::nearest(name, known.clone());
+    let meant = meant.map_or_else(String::new, |it| format!("; did you mean {}?", quoted(it)));
+    let first: Vec<_> = known.clone().take(MOST_NAMED).map(quoted).collect();
+    let more = known.count().saturating_sub(MOST_NAMED);
+    match (first.len(), more) {
+        (0, _) => String::new(),
+        (_, 0) => format!("{meant}; there are: {}", first.join(", ")),
+        (_, more) => format!("{meant}; there are: {} and {more} more", first.join(", ")),
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Pipeline, PipelineError, Pipelines, with_causes};
 use crate::extras::Extras;
 use crate::job::Job;
 use crate::keys::CANCELLED;
+use crate::metrics::Fate;
 use crate::results::Ended;
 
 /// What was found of an ID that is cancelled.
@@ -52,7 +53,7 @@ impl Pipelines {
 
     /// Takes away all jobs of a pipeline that no worker has: how many.
     pub(crate) async fn clear(&self, name: &str) -> Result<u64, PipelineError> {
-        let pipeline = self.get_open(name).await?;
+        let pipeline = self.get_or_left_behind(name).await?;
         if !pipeline.is_ours() {
             let (name, driver) = (&pipeline.name, pipeline.driver_name);
             return Err(PipelineError::Refused(format!(
@@ -92,6 +93,7 @@ impl Pipelines {
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was cancelled, and its batch can't be told: {error}");
         }
+        pipeline.metrics.came_to(Fate::Cancelled);
         let ended = Ended::Failed(CANCELLED.to_owned());
         self.ended(pipeline, job, &extras, ended);
     }

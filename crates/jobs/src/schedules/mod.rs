@@ -22,7 +22,7 @@ use self::record::{Outcome, Record, TREE};
 use crate::clock::{CatchUp, Overlap, ScheduleSettings, What};
 use crate::extras;
 use crate::job::{Job, now_ms};
-use crate::pipelines::Pipelines;
+use crate::pipelines::{Pipelines, what_there_is};
 
 /// The clock is looked at so often at least: it may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -82,8 +82,8 @@ pub(crate) struct View {
 
 #[derive(Debug, Error)]
 pub(crate) enum ScheduleError {
-    #[error("there is no schedule `{0}`")]
-    Unknown(String),
+    #[error("there is no schedule `{name}`{hint}")]
+    Unknown { name: String, hint: String },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -302,6 +302,7 @@ impl Schedules {
             let why = why.lines().next().unwrap_or_default();
             tracing::warn!(target: "jobs", schedule = name, id, "a run has failed: {why}");
         }
+        self.0.pipelines.metrics().scheduled(name, outcome.name());
         self.has_ended(name);
         self.note(name, |record| record.end(due, &id, outcome, lines))
             .await;
@@ -320,6 +321,7 @@ impl Schedules {
         } else if overlap == Overlap::Queue && it.queued.len() < MOST_QUEUED {
             it.queued.push(due);
         } else {
+            self.0.pipelines.metrics().scheduled(name, "skipped");
             tracing::warn!(target: "jobs", schedule = name, "a run is skipped: the one before has not ended");
         }
         begins
@@ -429,7 +431,11 @@ impl Schedules {
         if self.0.settings.contains_key(name) {
             return Ok(());
         }
-        Err(ScheduleError::Unknown(name.escape_debug().to_string()))
+        let known = self.0.settings.keys().map(String::as_str);
+        Err(ScheduleError::Unknown {
+            name: name.escape_debug().to_string(),
+            hint: what_there_is(name, known),
+        })
     }
 }
 

@@ -48,6 +48,18 @@ pub(crate) enum Outcome {
     Pushed,
 }
 
+impl Outcome {
+    /// As metrics have it.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed(_) => "failed",
+            Self::BrokenOff => "broken_off",
+            Self::Pushed => "pushed",
+        }
+    }
+}
+
 impl From<Ended> for Outcome {
     fn from(ended: Ended) -> Self {
         match ended {

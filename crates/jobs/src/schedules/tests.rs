@@ -301,7 +301,10 @@ async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
     scene.schedules.run_now("s").unwrap();
     scene.next().await;
     let unknown = scene.schedules.run_now("t").unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no schedule `t`");
+    assert_eq!(
+        unknown.to_string(),
+        "there is no schedule `t`; there are: `s`"
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use pronghorn_base::LogThrottle;
 use pronghorn_metrics::{Counter, ReadFamily, Registry};
+use pronghorn_plugin_api::{Queues, queue_families};
 use pronghorn_trace::{Trace, Traces};
 use pronghorn_workers::{Pools, server_families, worker_families};
 use prost::Message;
@@ -97,6 +98,7 @@ pub(crate) struct Metrics {
     pub(crate) registry: Registry,
     /// Whose workers are looked at; there once the services that have some start.
     pub(crate) pools: Arc<OnceLock<Pools>>,
+    pub(crate) queues: Queues,
 }
 
 impl Metrics {
@@ -105,6 +107,9 @@ impl Metrics {
         let mut families = self.registry.families();
         if let Some(pools) = self.pools.get() {
             families.extend(worker_families(&pools.worker_processes().await));
+        }
+        if let Some(queues) = self.queues.ask().await {
+            families.extend(queue_families(&queues));
         }
         families.extend(server_families());
         families.extend(self.registry.application_families());

@@ -6,6 +6,7 @@ use pronghorn_control::PoolStatus;
 use pronghorn_http::{Body, Response};
 use pronghorn_metrics::Reading;
 use pronghorn_plugin_api::Question;
+use pronghorn_plugin_api::rpc::Encoding;
 use pronghorn_workers::Pools;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -31,6 +32,8 @@ impl Known {
             b"/api/v1/queue" => self.queue().await,
             b"/api/v1/routes" => self.routes(),
             b"/api/v1/config" => self.config(),
+            b"/api/v1/jobs" => return self.asked("jobs.Overview").await,
+            b"/api/v1/schedules" => return self.asked("schedules.List").await,
             b"/api/v1/reports" => return self.reports(None).await,
             _ => match path.strip_prefix(b"/api/v1/reports/") {
                 Some(id) => return self.reports(Some(id)).await,
@@ -111,6 +114,17 @@ impl Known {
         value!({"written": written, "effective": self.configuration.shown()})
     }
 
+    /// What a method of RPC tells that needs no argument.
+    async fn asked(&self, method: &str) -> Response {
+        let Ok(method) = self.methods.find(method) else {
+            return not_found("the configuration has no section `jobs`");
+        };
+        match method.call(Encoding::Json, "{}".into()).await {
+            Ok(told) => json(200, String::from_utf8_lossy(&told).into_owned()),
+            Err(failure) => json(500, value!({"error": failure.to_string()}).to_string()),
+        }
+    }
+
     /// Files are read beside this thread.
     async fn reports(&self, id: Option<&[u8]>) -> Response {
         let reports = crate::reports::Reports::new(self.reports.folder().to_owned());
@@ -178,7 +192,7 @@ fn not_found(why: &str) -> Response {
 
 /// For a person who came by.
 fn page() -> Response {
-    const PAGES: [&str; 10] = [
+    const PAGES: [&str; 12] = [
         "/metrics",
         "/health",
         "/ready",
@@ -187,6 +201,8 @@ fn page() -> Response {
         "/api/v1/workers",
         "/api/v1/queue",
         "/api/v1/routes",
+        "/api/v1/jobs",
+        "/api/v1/schedules",
         "/api/v1/reports",
         "/api/v1/config",
     ];

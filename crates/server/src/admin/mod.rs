@@ -19,6 +19,7 @@ use pronghorn_http::{
 };
 use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
+use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{
     self as api_of_services, BoxFuture, Configuration, Context, Health, Running,
 };
@@ -78,6 +79,7 @@ struct Known {
     health: Health,
     pools: Arc<OnceLock<Pools>>,
     metrics: Registry,
+    methods: Methods,
     configuration: Configuration,
     reports: Reports,
     started: Instant,
@@ -123,6 +125,7 @@ impl AdminService {
                 health: context.health.clone(),
                 pools: context.pools.clone(),
                 metrics: context.metrics.clone(),
+                methods: context.rpc.clone(),
                 configuration: context.configuration.clone(),
                 reports: Reports::new(folder_in(&context.state)),
                 started: Instant::now(),

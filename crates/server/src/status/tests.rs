@@ -65,3 +65,18 @@ fn the_answers_are_those_of_roadrunner() {
         (503, STOPPING.to_owned())
     );
 }
+
+#[tokio::test]
+async fn a_pipeline_that_is_not_well_is_told_by_the_status() {
+    let (checks, _) = checks();
+    assert_eq!(checks.pipelines().await.status, 200);
+    let report = QueueReport {
+        error: "redis is away".to_owned(),
+        ready: true,
+        ..QueueReport::default()
+    };
+    let reports =
+        move || -> BoxFuture<'static, _> { Box::pin(std::future::ready(vec![report.clone()])) };
+    checks.health.queues().answer_with(reports);
+    assert_eq!(checks.pipelines().await.status, 503);
+}

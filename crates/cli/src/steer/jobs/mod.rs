@@ -14,7 +14,13 @@ use super::boxes::boxes;
 use super::text::{counted, line};
 use super::{Task, over_rpc};
 use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
-use crate::exit::{Exit, say, say_json};
+use crate::exit::{Exit, mention, say, say_json};
+
+/// What there is to do.
+const COMMANDS: [&str; 11] = [
+    "pause", "resume", "tail", "dead", "show", "retry", "discard", "cancel", "clear", "export",
+    "import",
+];
 
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
     let action = JobsAction::of(jobs);
@@ -38,9 +44,13 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
             ));
         }
         if let Some(unknown) = jobs.of.first() {
+            let known = COMMANDS.iter().copied();
+            let meant = pronghorn_config::nearest(unknown, known);
+            let meant = meant.map_or_else(String::new, |it| format!("; did you mean `{it}`?"));
             return Err(format!(
-                "`jobs` can't do `{unknown}`\n\
-                 hint: `pause`, `resume`, `tail`, `dead`, `show`, `retry`, `discard`, `cancel`, `clear`, `export` and `import`, or one of RoadRunner's flags"
+                "`jobs` can't do `{unknown}`{meant}\n\
+                 hint: `jobs` alone shows all pipelines; there are `{}`, and RoadRunner's flags",
+                COMMANDS.join("`, `")
             ));
         }
         let mut client = task.rpc_client().await?;
@@ -84,6 +94,14 @@ async fn change(
     over_rpc::pipelines(client, method, &which.pipelines).await?;
     if json {
         return say_json(&serde_json::json!({"pipelines": which.pipelines}));
+    }
+    let is = if method == "jobs.Pause" {
+        "paused"
+    } else {
+        "resumed"
+    };
+    for pipeline in &which.pipelines {
+        mention(&format!("{} is {is}\n", line(pipeline)));
     }
     Ok(Exit::Done)
 }

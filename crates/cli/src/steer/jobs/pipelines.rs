@@ -20,6 +20,9 @@ struct Row {
     pipeline: String,
     driver: String,
     pool: String,
+    /// An older server does not say.
+    #[serde(default = "configured")]
+    configured: bool,
     consumes: bool,
     ready: u64,
     delayed: u64,
@@ -34,6 +37,10 @@ struct Row {
     oldest: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+fn configured() -> bool {
+    true
 }
 
 const HEADS: [&str; 11] = [
@@ -57,15 +64,21 @@ pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String
     }
     let cells: Vec<_> = rows.pipelines.iter().map(Row::cells).collect();
     say(&columns(HEADS, &cells));
+    for row in &rows.pipelines {
+        if let Some(error) = &row.error {
+            say(&format!("{}: {}\n", line(&row.pipeline), line(error)));
+        }
+    }
     Ok(Exit::Done)
 }
 
 impl Row {
     fn cells(&self) -> [String; 11] {
         let state = match (&self.error, self.consumes) {
-            (Some(error), _) => line(error),
-            (None, true) => "consumes".to_owned(),
-            (None, false) => "paused".to_owned(),
+            _ if !self.configured => "not configured",
+            (Some(_), _) => "not ready",
+            (None, true) => "consumes",
+            (None, false) => "paused",
         };
         let oldest = self
             .oldest
@@ -74,7 +87,7 @@ impl Row {
             line(&self.pipeline),
             line(&self.driver),
             line(&self.pool),
-            state,
+            state.to_owned(),
             self.ready.to_string(),
             oldest.map_or_else(|| "-".to_owned(), time),
             self.delayed.to_string(),

@@ -1,5 +1,7 @@
 //! Jobs that are not to run.
 
+use std::fmt::Write;
+
 use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -51,7 +53,9 @@ impl Cancelled {
             found => format!("{count} cancelled: {found}\n"),
         };
         for id in &self.noted {
-            text += &format!(
+            // A String takes it.
+            _ = write!(
+                text,
                 "{}: no job was found here; if a broker has it, it does not run when it comes, \
                  until this server ends\n",
                 line(id)

@@ -39,15 +39,13 @@ pub(super) async fn run(
 ) -> Result<Exit, String> {
     let mut number = 0;
     loop {
-        let asked = json!({"number": number});
+        let asked = json!({"number": number, "pipeline": pipeline.unwrap_or_default()});
         let new: Endings = over_rpc::ask(client, "jobs.Recent", &asked).await?;
         // A server that has started anew counts anew.
         number = new.number;
         let mut text = String::new();
         for ending in &new.endings {
-            if pipeline.is_none_or(|pipeline| ending.pipeline == pipeline) {
-                text += &ending.text(json)?;
-            }
+            text += &ending.text(json)?;
         }
         if !text.is_empty() {
             say(&text);
@@ -66,8 +64,11 @@ impl Ending {
         let (outcome, attempt) = (line(&self.outcome), self.attempt);
         let why = self.why.as_deref().map(|why| format!(": {}", line(why)));
         let why = why.unwrap_or_default();
+        let seconds = self.at / 1000 % 86_400;
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let at = format!("{hour:02}:{minute:02}:{second:02}Z");
         Ok(format!(
-            "{pipeline}  {job}  {id}  attempt {attempt}  {outcome}{why}\n"
+            "{at}  {pipeline}  {job}  {id}  attempt {attempt}  {outcome}{why}\n"
         ))
     }
 }

@@ -12,6 +12,7 @@
 mod record;
 mod window;
 
+use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -84,6 +85,36 @@ impl Embedded {
             _loader: loader,
         })
     }
+}
+
+/// How many jobs a store has of each pipeline, of those that have some.
+///
+/// # Errors
+///
+/// When the store does not answer.
+pub(crate) async fn stored(store: &Store) -> Result<BTreeMap<String, Stored>, DriverError> {
+    let read = |transaction: &mut Transaction<'_>| {
+        let mut pipelines = BTreeMap::new();
+        transaction.scan(PIPELINES, Bound::Unbounded, |name, record| {
+            let record = Record::decode(record);
+            let name = String::from_utf8_lossy(name).into_owned();
+            // A name that begins with a control character is what a broker can't keep back.
+            if record.ready + record.delayed > 0 && !name.starts_with(char::is_control) {
+                let (ready, delayed) = (record.ready, record.delayed);
+                pipelines.insert(name, Stored { ready, delayed });
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(pipelines)
+    };
+    Ok(store.carry_out(0, read, |outcome| outcome).await??)
+}
+
+/// Jobs of a pipeline in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) ready: u64,
+    pub(crate) delayed: u64,
 }
 
 /// Brings jobs into memory before they are wanted, until the driver is dropped.

@@ -111,17 +111,20 @@ pub(super) const LENGTH: usize = 24;
 impl Record {
     pub(super) fn read(transaction: &mut Transaction<'_>, pipeline: &str) -> Result<Self, Failed> {
         let bytes = transaction.get(PIPELINES, pipeline.as_bytes())?;
-        let bytes = bytes.unwrap_or_default();
+        Ok(Self::decode(&bytes.unwrap_or_default()))
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Self {
         let mut numbers = bytes.chunks_exact(8).map(|number| {
             let number = number.try_into().expect("chunks have eight bytes");
             u64::from_be_bytes(number)
         });
         let mut next = || numbers.next().unwrap_or(0);
-        Ok(Self {
+        Self {
             ready: next(),
             delayed: next(),
             next: next().max(Self::default().next),
-        })
+        }
     }
 
     pub(super) fn write(

@@ -1,0 +1,67 @@
+//! Pipelines of which the store has jobs, and that neither the configuration nor PHP has declared:
+//! their names have changed, or they were taken out. Nothing runs their jobs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+use super::{Pipeline, PipelineError, Pipelines};
+use crate::drivers::{self, Embedded, Stored, Wake};
+use crate::meter::Meter;
+use crate::rules::Rules;
+use crate::settings::PRIORITY;
+
+impl Pipelines {
+    /// Those that there are; none where there is no store.
+    pub(crate) async fn left_behind(&self) -> Result<BTreeMap<String, Stored>, PipelineError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(BTreeMap::new());
+        };
+        let mut stored = drivers::stored(&store?).await?;
+        for pipeline in self.all() {
+            if matches!(pipeline.driver_name, "embedded" | "boltdb") {
+                stored.remove(&pipeline.name);
+            }
+        }
+        stored.retain(|name, _| !self.is_opening(name));
+        Ok(stored)
+    }
+
+    pub(crate) async fn warn_of_left_behind(&self) {
+        // What is wrong with the store is told by who needs it.
+        for (pipeline, stored) in self.left_behind().await.unwrap_or_default() {
+            let jobs = stored.ready + stored.delayed;
+            tracing::warn!(target: "jobs", pipeline, jobs, "the store has jobs of a pipeline that is not in the configuration: they wait until one of this name is there, or `pronghorn jobs clear` removes them");
+        }
+    }
+
+    /// Also one that was left behind, for somebody who looks at its jobs or removes them.
+    pub(super) async fn get_or_left_behind(
+        &self,
+        name: &str,
+    ) -> Result<Arc<Pipeline>, PipelineError> {
+        let unknown = match self.get_open(name).await {
+            Err(unknown @ PipelineError::Unknown { .. }) => unknown,
+            known => return known,
+        };
+        if !self.left_behind().await?.contains_key(name) {
+            return Err(unknown);
+        }
+        let (store, wake) = (self.0.store.get().await?, Wake::default());
+        let driver = Embedded::open(name, store, wake.clone()).await?;
+        Ok(Arc::new(Pipeline {
+            name: name.to_owned(),
+            driver_name: "embedded",
+            priority: PRIORITY,
+            pool: String::new(),
+            rules: Rules::default(),
+            driver: Arc::new(driver),
+            consumes: AtomicBool::new(false),
+            occupied: AtomicUsize::new(0),
+            ended: Meter::new(),
+            metrics: self.0.metrics.of_pipeline(name),
+            rate: None,
+            wake,
+        }))
+    }
+}
