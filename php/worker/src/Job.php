@@ -11,7 +11,7 @@ use Pronghorn\Internal\Native;
 
 /**
  * A job under way. Its handler returns when the job is done, or throws when it failed; {@see
- * fail()} and {@see retryIn()} say more, and the handler returns after them.
+ * fail()} and {@see retryIn()} say more. They don't end the handler: it returns after them.
  */
 final class Job
 {
@@ -93,7 +93,12 @@ final class Job
         }
     }
 
-    /** Gives the job up: no other attempt would help. It becomes a dead letter. */
+    /**
+     * Gives the job up: no other attempt would help. It becomes a dead letter.
+     *
+     * @throws \LogicException when this or {@see retryIn()} was called before; what that has said
+     *     counts
+     */
     public function fail(string|\Throwable $reason = ''): void
     {
         $this->decide(Native::JOB_FAILED, 0, $reason);
@@ -105,6 +110,8 @@ final class Job
      *
      * @param float $seconds from now, 0 or more
      * @throws Exception when the time makes no sense
+     * @throws \LogicException when this or {@see fail()} was called before; what that has said
+     *     counts
      */
     public function retryIn(float $seconds, string|\Throwable $reason = ''): void
     {
@@ -136,6 +143,11 @@ final class Job
 
     private function decide(int $outcome, int $delay, string|\Throwable $reason): void
     {
+        if ($this->isDecided()) {
+            $before = $this->outcome === Native::JOB_FAILED ? 'fail()' : 'retryIn()';
+            $message = "$before was called for this job before, and counts: write `return` after it.";
+            throw new \LogicException($message);
+        }
         if ($reason instanceof \Throwable) {
             $reason = $reason::class . ": {$reason->getMessage()} in {$reason->getFile()}:{$reason->getLine()}";
         }

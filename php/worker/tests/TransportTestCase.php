@@ -1181,6 +1181,34 @@ abstract class TransportTestCase extends TestCase
         self::assertSame('down', $received[3]->error['message']);
     }
 
+    public function testWhatAHandlerSaysFirstOfItsJobCounts(): void
+    {
+        foreach (['fail', 'again', 'caught'] as $name) {
+            $this->server->job('', ['name' => $name]);
+        }
+        $told = [];
+        $received = $this->serveJob(function (Job $job) use (&$told): void {
+            $job->name === 'again' ? $job->retryIn(1.5) : $job->fail('no such address');
+            try {
+                $job->name === 'again' ? $job->fail() : $job->retryIn(9);
+                $told[] = 'it went on';
+            } catch (\LogicException $thrown) {
+                $told[] = $thrown->getMessage();
+                if ($job->name !== 'caught') {
+                    throw $thrown;
+                }
+            }
+        });
+
+        self::assertSame(
+            [Native::JOB_FAILED, Native::JOB_RETRY, Native::JOB_FAILED],
+            array_map(fn (Message $it) => $it->number, $received),
+        );
+        self::assertSame([['delay', 1500]], $received[1]->headers);
+        $rest = 'was called for this job before, and counts: write `return` after it.';
+        self::assertSame(["fail() $rest", "retryIn() $rest", "fail() $rest"], $told);
+    }
+
     public function testACallOfAKindThatNoHandlerIsForEndsTheWorker(): void
     {
         $this->server->raw('x');

@@ -38,13 +38,18 @@ final class PronghornJob extends Job implements JobContract
     public function release($delay = 0): void
     {
         parent::release($delay);
-        $this->asked->retryIn(\max(0, $delay));
+        // Laravel lets a job say so twice; for the server the first word counts.
+        if (!$this->asked->isDecided()) {
+            $this->asked->retryIn(\max(0, $delay));
+        }
     }
 
     /** @param ?\Throwable $e */
     public function fail($e = null): void
     {
         parent::fail($e);
-        $this->asked->fail($e ?? '');
+        if (!$this->asked->isDecided()) {
+            $this->asked->fail($e ?? '');
+        }
     }
 }
