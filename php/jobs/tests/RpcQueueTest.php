@@ -12,6 +12,7 @@ use Pronghorn\Jobs\NotDone;
 use Pronghorn\Jobs\Options;
 use Pronghorn\Jobs\Queue;
 use Pronghorn\Rpc;
+use Pronghorn\RpcError;
 
 final class RpcQueueTest extends TestCase
 {
@@ -87,6 +88,16 @@ final class RpcQueueTest extends TestCase
         });
         self::assertSame([[0.0, 'halfway'], [0.5, 'halfway']], $told);
         self::assertSame(500, $this->seen()[0][1]['timeout_ms']);
+    }
+
+    public function testAnErrorIsTheServersTextAlone(): void
+    {
+        try {
+            $this->queue->push('ping', '', new Options(id: 'nowhere'));
+            self::fail();
+        } catch (RpcError $error) {
+            self::assertSame('no such pipeline, requested: rpc_x: y', $error->getMessage());
+        }
     }
 
     public function testNobodyThereIsSaid(): void

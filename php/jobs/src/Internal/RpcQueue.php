@@ -9,6 +9,7 @@ use Pronghorn\Jobs\NewJob;
 use Pronghorn\Jobs\NotDone;
 use Pronghorn\Jobs\Queue;
 use Pronghorn\Rpc;
+use Pronghorn\RpcError;
 
 /** Over the server's RPC. */
 final class RpcQueue extends Queue
@@ -35,8 +36,8 @@ final class RpcQueue extends Queue
         }
         $answer = match (\count($messages)) {
             0 => [],
-            1 => $this->rpc->call('jobs.Push', ['job' => $messages[0]]),
-            default => $this->rpc->call('jobs.PushBatch', ['jobs' => $messages]),
+            1 => $this->call('jobs.Push', ['job' => $messages[0]]),
+            default => $this->call('jobs.PushBatch', ['jobs' => $messages]),
         };
         $ids = \array_column($messages, 'id');
 
@@ -54,7 +55,7 @@ final class RpcQueue extends Queue
             $messages[] = Message::of($job, $this->pipeline);
         }
         $then = Message::of($last, $this->pipeline);
-        $this->rpc->call('jobs.Batch', ['jobs' => $messages, 'then' => $then]);
+        $this->call('jobs.Batch', ['jobs' => $messages, 'then' => $then]);
 
         return $then['id'];
     }
@@ -70,7 +71,7 @@ final class RpcQueue extends Queue
             $left = ($until - \hrtime(true)) / 1e9;
             $longest = $progress === null ? self::SLICE : self::LOOK_AGAIN;
             $slice = \max(0.0, \min($left, $longest, $this->timeout / 2));
-            $answer = $this->rpc->call('jobs.Await', ['id' => $id, 'timeout_ms' => (int) \ceil($slice * 1000)]);
+            $answer = $this->call('jobs.Await', ['id' => $id, 'timeout_ms' => (int) \ceil($slice * 1000)]);
             $told = self::tell($progress, $answer, $told);
         } while ($answer['state'] === 'waiting' && $left > $slice);
 
@@ -81,6 +82,20 @@ final class RpcQueue extends Queue
                 "Job $id was not done in time, is not known, or was pushed without the option `result`."
             ),
         };
+    }
+
+    /**
+     * @param array<string, mixed> $argument
+     * @throws RpcError without the words before its text by which RoadRunner's clients know errors
+     */
+    private function call(string $method, array $argument): mixed
+    {
+        try {
+            return $this->rpc->call($method, $argument);
+        } catch (RpcError $error) {
+            $text = \preg_replace('/\A(?:\s*(?:rpc|jobs_plugin)_[a-z_]+:\s)+\s*/', '', $error->getMessage());
+            throw new RpcError($text ?? $error->getMessage(), $error->getCode(), $error);
+        }
     }
 
     /**
