@@ -3,7 +3,7 @@
 use crate::diagnostic::Diagnostics;
 use crate::expand::{Allowance, Expander};
 use crate::load::Variables;
-use crate::place::Place;
+use crate::place::{Origin, Place};
 
 /// Adds what `text` sets to `variables`, where those of before win; in the file, the last of a name
 /// does.
@@ -35,7 +35,7 @@ pub(crate) fn read(
                         diagnostics,
                         differences: &mut Vec::new(),
                     };
-                    expander.text(text, name, &place, &mut Vec::new())
+                    expander.text(text, name, &mut Origin::new(place.clone()))
                 });
                 variables.add(name, value);
             }

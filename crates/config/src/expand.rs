@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use crate::diagnostic::Diagnostics;
 use crate::load::Variables;
 use crate::node::{Map, Node, Value};
-use crate::place::Place;
+use crate::place::{Origin, Place};
 use crate::resolve::Difference;
 use crate::secret::is_secret;
 use crate::setting::shorten;
@@ -51,22 +51,20 @@ impl Expander<'_> {
             Value::Map(map) => self.map(map, path),
             Value::Text(text) => {
                 let origin = &mut node.origin;
-                text.text = self.text(&text.text, path, &origin.place, &mut origin.variables);
+                text.text = self.text(&text.text, path, origin);
             }
         }
     }
 
-    /// `used` gets the names of the variables. An empty one counts as unset where there is a
+    /// `origin` gets the names of the variables. An empty one counts as unset where there is a
     /// default.
-    pub(crate) fn text(
-        &mut self,
-        text: &str,
-        path: &str,
-        place: &Place,
-        used: &mut Vec<String>,
-    ) -> String {
+    pub(crate) fn text(&mut self, text: &str, path: &str, origin: &mut Origin) -> String {
         let mut out = String::new();
-        let mut unset: Vec<&str> = Vec::new();
+        let Origin {
+            place,
+            variables: used,
+            unset,
+        } = origin;
         for piece in pieces(text) {
             let (name, default) = match piece {
                 Piece::Text(text) => {
@@ -82,12 +80,10 @@ impl Expander<'_> {
             let set = self.variables.get(name);
             let set = set.filter(|value| !value.is_empty() || default.is_none());
             let value = set.or(default);
-            if value.is_none() && !unset.contains(&name) && unset.len() < MOST_NAMED {
-                unset.push(name);
+            if value.is_none() {
+                note(unset, name);
             }
-            if !used.iter().any(|known| known == name) && used.len() < MOST_NAMED {
-                used.push(name.to_owned());
-            }
+            note(used, name);
             let value = value.unwrap_or_default();
             let Some(left) = self.allowance.0.checked_sub(value.len()) else {
                 let most = MAX_EXPANDED_BYTES;
@@ -98,7 +94,7 @@ impl Expander<'_> {
             self.allowance.0 = left;
             out.push_str(value);
         }
-        self.warn_unset(&unset, path, place);
+        self.warn_unset(unset, path, place);
         if let Some((there, why)) = roadrunner_reads(text) {
             self.differences.push(Difference {
                 key: path.to_owned(),
@@ -122,13 +118,20 @@ impl Expander<'_> {
         self.diagnostics.error(place, message, hint);
     }
 
-    fn warn_unset(&mut self, names: &[&str], path: &str, place: &Place) {
+    fn warn_unset(&mut self, names: &[String], path: &str, place: &Place) {
         if let Some(first) = names.first() {
             let names = names.join("`, `");
             let message = format!("`{path}`: not set, and empty here: `{names}`");
             let hint = format!("set it, write `${{{first}:-default}}`, or `$$` for a dollar sign");
             self.diagnostics.warn(place, message, &hint);
         }
+    }
+}
+
+/// Each name once.
+fn note(names: &mut Vec<String>, name: &str) {
+    if names.len() < MOST_NAMED && !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
     }
 }
 
@@ -244,15 +247,16 @@ mod tests {
     fn expand(text: &str) -> (String, Vec<String>, Diagnostics) {
         let set = [("SET", "value"), ("EMPTY", "")];
         let variables = Variables::new(set.map(|(n, v)| (n.to_owned(), v.to_owned())).into());
-        let (mut diagnostics, mut used) = (Diagnostics::default(), Vec::new());
+        let mut diagnostics = Diagnostics::default();
+        let mut origin = Origin::new(Place::file(0, "test"));
         let mut expander = Expander {
             variables: &variables,
             allowance: &mut Allowance::default(),
             diagnostics: &mut diagnostics,
             differences: &mut Vec::new(),
         };
-        let out = expander.text(text, "key", &Place::file(0, "test"), &mut used);
-        (out, used, diagnostics)
+        let out = expander.text(text, "key", &mut origin);
+        (out, origin.variables, diagnostics)
     }
 
     #[test]

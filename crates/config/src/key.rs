@@ -37,6 +37,9 @@ pub struct Key<'t, 'a, T> {
     name: &'static str,
     sentence: &'static str,
     given: Option<(Result<T, Vec<Wrong>>, &'a Node)>,
+    /// Written, without a value.
+    empty: Option<&'a Node>,
+    guards: bool,
     within: Option<Within<T>>,
     guess: Option<T>,
     accepts: String,
@@ -90,11 +93,19 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         sentence: &'static str,
         node: Option<&'a Node>,
     ) -> Self {
+        let is_empty = |node: &&Node| match node.value {
+            Value::Null => true,
+            _ => node.is_blank() && !T::EMPTY_IS_VALUE,
+        };
+        let empty = node.filter(is_empty);
+        let given = node.filter(|_| empty.is_none());
         Self {
             table,
             name,
             sentence,
-            given: node.map(|node| (T::read(node), node)),
+            given: given.map(|node| (T::read(node), node)),
+            empty,
+            guards: false,
             within: None,
             guess: None,
             accepts: T::accepts(),
@@ -177,6 +188,14 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     /// Never shown. Names such as `password` are known as secrets without this.
     pub fn secret(mut self) -> Self {
         self.secret = true;
+        self
+    }
+
+    /// A secret that others must know: written without a value it is an error, for what it guards
+    /// would stand open.
+    pub fn guards(mut self) -> Self {
+        self.secret = true;
+        self.guards = true;
         self
     }
 
@@ -291,6 +310,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
     /// The one place where a value is taken, its mistake told and the key recorded.
     fn settle(mut self, default: Option<T>, default_shown: DefaultShown) -> Option<T> {
         let path = self.table.path_of(self.name);
+        self.tell_empty(&path);
         let taken = self.take(&path, &default_shown);
         let is_refused = self.is_refused(&taken, default.as_ref());
         let shown = match &taken {
@@ -309,6 +329,43 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         };
         self.record(path, default_shown, shown, origin);
         value
+    }
+
+    /// What has no value counts as not written. Of a secret this may be dangerous, and shows late.
+    fn tell_empty(&mut self, path: &str) {
+        let Some(Node { origin, .. }) = self.empty else {
+            return;
+        };
+        let name = self.name;
+        let diagnostics = &mut self.table.run().diagnostics;
+        let unset = origin.unset.first();
+        match (unset.or(origin.variables.first()), unset) {
+            (Some(variable), _) if self.guards => {
+                let message = format!(
+                    "`{path}` is empty, and what it guards would stand open: `{variable}` has no value"
+                );
+                let hint = format!("set `{variable}`, or remove `{name}`");
+                diagnostics.error(&origin.place, message, &hint);
+            }
+            (None, _) if self.guards => {
+                let message = format!("`{path}` is empty, and what it guards would stand open");
+                let hint = format!("write a value, or remove `{name}`");
+                diagnostics.error(&origin.place, message, &hint);
+            }
+            (Some(variable), Some(_)) if self.secret => {
+                let message = format!("`{path}` is empty: `{variable}` is not set");
+                let hint = format!(
+                    "set `{variable}`; `${{{variable}:-}}` says that it may be empty, and `{name}` then counts as not written"
+                );
+                diagnostics.error(&origin.place, message, &hint);
+            }
+            // An empty variable is meant as "not set"; an unset one was warned about.
+            (Some(_), _) => {}
+            (None, _) => {
+                let message = format!("`{path}` has no value and counts as not written");
+                diagnostics.warn(&origin.place, message, "remove it, or give it a value");
+            }
+        }
     }
 
     fn take(&mut self, path: &str, default: &DefaultShown) -> Taken<T> {

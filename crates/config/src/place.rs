@@ -96,6 +96,8 @@ pub struct Origin {
     pub place: Place,
     /// Names of the variables in it, in their order.
     pub variables: Vec<String>,
+    /// Those of them that are not set and have no default.
+    pub unset: Vec<String>,
 }
 
 impl Origin {
@@ -103,6 +105,7 @@ impl Origin {
         Self {
             place,
             variables: Vec::new(),
+            unset: Vec::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Effective values as YAML, each with its origin as a comment.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use crate::expand::escape;
@@ -59,6 +59,30 @@ impl Effective {
             live: key.live,
         };
         here.chain(gone).map(change).collect()
+    }
+
+    /// What of `newer` a reload leaves as it is here: names of keys, and of a section that is new
+    /// or gone its name alone.
+    pub fn held(&self, newer: &Self) -> Vec<String> {
+        let (here, there) = (self.sections(), newer.sections());
+        let mut held: Vec<String> = Vec::new();
+        for Change { key, .. } in self.changes(newer).iter().filter(|change| !change.live) {
+            let mut above = key.match_indices('.').map(|(end, _)| &key[..end]);
+            let moved = above.find(|section| here.contains(section) != there.contains(section));
+            let name = moved.unwrap_or(key);
+            if !held.iter().any(|known| known == name) {
+                held.push(name.to_owned());
+            }
+        }
+        held
+    }
+
+    fn sections(&self) -> HashSet<&str> {
+        let sections = self.records.iter().filter_map(|record| match record {
+            Record::Section { path, .. } => Some(path.as_str()),
+            _ => None,
+        });
+        sections.collect()
     }
 
     /// Each key with its value as text; one without a value is not there.

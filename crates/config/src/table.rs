@@ -60,7 +60,7 @@ impl<'a> Table<'a> {
         name: &'static str,
         sentence: &'static str,
     ) -> Key<'_, 'a, T> {
-        let entry = self.take(name).filter(|entry| self.has_value::<T>(entry));
+        let entry = self.take(name);
         Key::new(self, name, sentence, entry.map(|entry| &entry.node))
     }
 
@@ -441,23 +441,6 @@ impl<'a> Table<'a> {
                 .error(&again.origin.place, message, "keep one of the two");
         }
         Some(first)
-    }
-
-    /// False, with a warning, for what is written but empty.
-    fn has_value<T: Setting>(&mut self, entry: &Entry) -> bool {
-        let Entry { name, node, .. } = entry;
-        let empty = match &node.value {
-            Value::Null => true,
-            _ => node.is_blank() && !T::EMPTY_IS_VALUE,
-        };
-        // An empty variable is meant as "not set"; an unset one was warned about.
-        if empty && node.origin.variables.is_empty() {
-            let path = join(&self.path, name);
-            let message = format!("`{path}` has no value and counts as not written");
-            let hint = "remove it, or give it a value";
-            self.run.diagnostics.warn(&node.origin.place, message, hint);
-        }
-        !empty
     }
 
     fn section_map(&mut self, entry: &'a Entry) -> Option<&'a Map> {

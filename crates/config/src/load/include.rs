@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::{Loader, merge, shown};
 use crate::node::{Map, Node, Value, same_name};
-use crate::place::Place;
+use crate::place::{Origin, Place};
 use crate::resolve::Difference;
 
 /// Files within files. Nobody keeps track of more.
@@ -41,8 +41,8 @@ fn into(
         return;
     };
     for (name, place) in names {
-        let mut used = Vec::new();
-        let name = loader.expander().text(&name, "include", &place, &mut used);
+        let mut origin = Origin::new(place.clone());
+        let name = loader.expander().text(&name, "include", &mut origin);
         if name.is_empty() {
             continue;
         }

@@ -291,4 +291,55 @@ fn a_change_says_whether_a_reload_applies_it() {
         ]
     );
     assert_eq!(before.changes(&before), []);
+    assert_eq!(before.held(&after), ["count", "inner.port"]);
+    assert!(before.held(&before).is_empty());
+}
+
+#[test]
+fn a_reload_leaves_a_new_section_as_a_whole() {
+    let effective = |text: &str| {
+        let resolved = load(&Input::from_text("a.yaml", text)).resolve::<Sample>(Severity::Error);
+        resolved.effective().clone()
+    };
+    let before = effective("count: 1\nitems: [{port: 1}]");
+    let after = effective("count: 1\nitems: [{port: 1}, {port: 2}]");
+    assert_eq!(before.held(&after), ["items[1]"]);
+    assert_eq!(after.held(&before), ["items[1]"]);
+}
+
+#[test]
+fn a_secret_that_its_variables_leave_empty_is_a_mistake() {
+    let said = |text: &str| {
+        let mut input = Input::from_text("a.yaml", text);
+        input.environment = [("EMPTY", ""), ("SET", "x")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let (settings, said) = read(&input);
+        (settings.is_ok(), said)
+    };
+    for (text, wanted) in [
+        ("token: ${NOPE}", "stand open: `NOPE` has no value"),
+        ("token: ${EMPTY}", "hint: set `EMPTY`, or remove `token`"),
+        ("token: ${NOPE:-}", "`NOPE` has no value"),
+        ("token: ''", "what it guards would stand open"),
+        ("token:", "hint: write a value, or remove `token`"),
+        (
+            "password: ${NOPE}",
+            "`password` is empty: `NOPE` is not set",
+        ),
+    ] {
+        let (is_right, said) = said(text);
+        assert!(!is_right && said.contains(wanted), "{text}: {said}");
+    }
+    // Somebody has said that there is none.
+    for text in [
+        "token: ${SET}",
+        "password: ${EMPTY}",
+        "password: ${NOPE:-}",
+        "password: ''",
+        "name: ${NOPE}",
+    ] {
+        let (is_right, said) = said(text);
+        assert!(is_right, "{text}: {said}");
+    }
 }

@@ -51,6 +51,9 @@ impl Section for Sample {
         t.key::<Vec<Subnet>>("nets", "Subnets.").default(Vec::new());
         t.key("size", "A size.").default(Size::megabytes(1));
         t.key::<String>("password", "A secret.").optional();
+        t.key::<String>("token", "A secret that others must know.")
+            .guards()
+            .optional();
         t.key("queue", "A queue.")
             .range(1..=9)
             .zero_means(9, "it ends")

@@ -37,6 +37,7 @@ impl Section for AdminSettings {
                 "What clients send as `Authorization: Bearer TOKEN`, at least 16 characters. Health \
                  checks need none. Required where other machines reach the address.",
             )
+            .guards()
             .optional();
         if let Some(token) = &token
             && (token.len() < SHORTEST_TOKEN || !token.bytes().all(|byte| byte.is_ascii_graphic()))
