@@ -149,6 +149,18 @@ fn workers_shows_what_each_is_at() {
     assert_eq!(server.wait().code, Some(1), "forced");
 }
 
+/// The process may be gone before it has ended its answer: that is no failure.
+#[test]
+fn an_idle_server_is_stopped_at_once() {
+    for _ in 0..5 {
+        let mut server = Server::start(Site::with_worker("app.php"));
+        let stopped = server.steer(&["stop", "-f"]);
+        assert_done(&stopped);
+        assert!(stopped.stdout.contains("has stopped"), "{stopped:?}");
+        server.wait();
+    }
+}
+
 #[test]
 fn the_live_view_leaves_the_terminal_as_it_was() {
     let server = Server::start(Site::with_worker("app.php"));

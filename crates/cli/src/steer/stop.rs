@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use pronghorn_control::{Ask, Client, Tell};
+use pronghorn_control::{Ask, Client, ClientError, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -43,15 +43,26 @@ async fn over_control(task: &Task<'_>, mut client: Client) -> Result<Exit, Strin
     // Taken before, so that the number can't have gone to another process.
     let process = client.pid().and_then(|pid| Process::open(pid).ok());
     let force = task.arguments.globals.force;
-    let told = client.ask_once(Ask::Stop { force }).await;
-    let Tell::Stopping { pid, within } = told.map_err(|error| error.to_string())? else {
-        return Err("the server answered with something else".to_owned());
-    };
+    let told = stopping(&mut client, force).await;
+    let (pid, within) = told.map_err(|error| error.to_string())?;
     announce(task, pid);
     let within = Duration::from_secs(within) + LAST_WORDS;
     let gone = tokio::time::timeout(within, client.ended()).await.is_ok()
         && process.is_none_or(|process| process.ends_within(LAST_WORDS));
     finish(task, pid, gone)
+}
+
+/// The server's process, and how many seconds it may take. A server that has said so may be gone
+/// before it ends its answer.
+async fn stopping(client: &mut Client, force: bool) -> Result<(u32, u64), ClientError> {
+    let mut answers = client.ask(Ask::Stop { force }).await?;
+    let Some(Tell::Stopping { pid, within }) = answers.next().await? else {
+        return Err(ClientError::Strange("no word of a stop".to_owned()));
+    };
+    match answers.next().await {
+        Ok(_) | Err(ClientError::Left(_)) => Ok((pid, within)),
+        Err(error) => Err(error),
+    }
 }
 
 /// A server without a control socket, started with `-p`.
