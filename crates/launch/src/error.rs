@@ -159,9 +159,7 @@ impl BootError {
             }
             BootCause::Spawn(SpawnError::NoFolder(_)) => "see `-w` and where the configuration file lies".into(),
             BootCause::Exited(_) if said(NOT_OPENED) => self.about_script(),
-            BootCause::Exited(_) if said("vendor/autoload.php") => {
-                format!("the application's packages are not installed: run `composer install` in {cwd}")
-            }
+            BootCause::Exited(_) if said("vendor/autoload.php") => self.about_packages(),
             BootCause::Exited(_) if said("Parse error") || said("syntax error") => {
                 "`php -l` checks a file; `pronghorn serve --dev` waits for a change and tries again".into()
             }
@@ -221,6 +219,18 @@ impl BootError {
             | BootCause::WarmUp(_)
             | BootCause::NotForked(_)
             | BootCause::System(_) => None,
+        }
+    }
+
+    fn about_packages(&self) -> String {
+        let cwd = self.cwd.display();
+        if self.cwd.join("composer.json").exists() {
+            format!("the application's packages are not installed: run `composer install` in {cwd}")
+        } else {
+            format!(
+                "there is no composer.json in {cwd}: `composer require pronghorn/worker` writes one and installs the \
+                 package; or `require` the `autoload.php` that there is"
+            )
         }
     }
 
@@ -333,5 +343,29 @@ mod tests {
             let said = error.hint().expect("there is one");
             assert!(said.contains(hint), "{said}");
         }
+    }
+
+    #[test]
+    fn who_has_no_composer_json_is_not_told_to_install_from_it() {
+        let folder = std::env::temp_dir().join(format!("pronghorn-launch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        let error = BootError {
+            pool: "test".into(),
+            command: "php worker.php".into(),
+            cwd: folder.clone(),
+            user: None,
+            cause: BootCause::Exited(Exit::Code(255)),
+            relay: None,
+            transcript: "Failed opening required '/srv/vendor/autoload.php'".into(),
+        };
+        let without = error.hint().expect("a hint");
+        assert!(
+            without.contains("composer require pronghorn/worker"),
+            "{without}"
+        );
+        std::fs::write(folder.join("composer.json"), "{}").expect("a file for the test");
+        let with = error.hint().expect("a hint");
+        assert!(with.contains("run `composer install`"), "{with}");
+        std::fs::remove_dir_all(&folder).expect("the folder of the test");
     }
 }
