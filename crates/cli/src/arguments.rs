@@ -345,7 +345,7 @@ impl JobsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Crashes {
-    /// Show the report whose ID begins so
+    /// Show the report whose ID begins so, or list those of a group
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Count reports with the same cause
@@ -354,8 +354,8 @@ pub(crate) struct Crashes {
     /// How many reports to list, the newest ones
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with_all = ["id", "group", "json"])]
     pub(crate) last: usize,
-    /// Print whole reports, as a JSON array
-    #[arg(long, conflicts_with = "group")]
+    /// Print whole reports, as a JSON array; with `--group` the last one of each cause
+    #[arg(long)]
     pub(crate) json: bool,
 }
 

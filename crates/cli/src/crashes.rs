@@ -38,12 +38,15 @@ fn tell(found: &[Report], reports: &Reports, options: &Crashes) -> Exit {
         (Some(id), []) => {
             let folder = reports.folder().display();
             failed(&format!(
-                "no report in {folder} has an ID that begins with `{id}`\nhint: `pronghorn crashes` lists them"
+                "no report in {folder} has an ID that begins with `{id}`, and no group is called so\nhint: `pronghorn crashes` lists them"
             ))
         }
         (Some(_), [report]) if !options.json => {
             say(&shown(report));
             Exit::Done
+        }
+        _ if options.json && options.group => {
+            say_json(&groups(found)).unwrap_or_else(|error| failed(&error))
         }
         _ if options.json => say_json(&found).unwrap_or_else(|error| failed(&error)),
         (_, []) => {

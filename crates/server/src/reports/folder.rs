@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::Report;
 
 /// A report is not longer: the parts of one are bounded.
@@ -15,7 +17,7 @@ pub(crate) const LONGEST: u64 = 1 << 20;
 pub struct Reports(PathBuf);
 
 /// Reports with the same cause.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
     /// How many there are.
     pub reports: usize,
@@ -42,7 +44,8 @@ impl Reports {
         Ok(files.iter().filter_map(|file| read(&file.path)).collect())
     }
 
-    /// One by its ID, or the beginning of it that no other has.
+    /// One by its ID, or the beginning of it that no other has; else those of the group of this
+    /// name.
     ///
     /// # Errors
     ///
@@ -50,7 +53,12 @@ impl Reports {
     pub fn find(&self, id: &str) -> io::Result<Vec<Report>> {
         let files = files(&self.0)?;
         let fits = files.iter().filter(|file| file.id().starts_with(id));
-        Ok(fits.filter_map(|file| read(&file.path)).collect())
+        let found: Vec<Report> = fits.filter_map(|file| read(&file.path)).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let all = files.iter().filter_map(|file| read(&file.path));
+        Ok(all.filter(|report| report.group == id).collect())
     }
 }
 
