@@ -10,8 +10,8 @@
 //! - `text output` is what the `run` block before it prints; `…` stands for any text, alone on its
 //!   line for any lines.
 //!
-//! All other blocks are only read. Ports 8080 and 8443 become free ones, also where 8080 is the
-//! default; what a package puts into `/usr/share/pronghorn` is taken from the repository.
+//! All other blocks are only read. Ports 8080, 8443 and 6001 become free ones, also where 8080 is
+//! the default; what a package puts into `/usr/share/pronghorn` is taken from the repository.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -25,6 +25,11 @@ use pronghorn_testkit::{Server, Site, binary, wait_for};
 #[test]
 fn readme() {
     follow("README.md", Site::new());
+}
+
+#[test]
+fn jobs() {
+    follow("docs/guide/jobs.md", Site::new());
 }
 
 #[test]
@@ -203,10 +208,10 @@ fn blocks(page: &str) -> Vec<Block> {
 fn follow(page: &str, site: Site) {
     let text = read(&repository().join(page));
     let (port, secure) = (free_port().to_string(), free_port().to_string());
-    let blocks = blocks(&as_packaged(
-        &text.replace("8080", &port).replace("8443", &secure),
-    ));
-    let home = Home::new();
+    let rpc = free_port().to_string();
+    let text = text.replace("8080", &port).replace("8443", &secure);
+    let blocks = blocks(&as_packaged(&text.replace("6001", &rpc)));
+    let home = Home::new(format!("tcp://127.0.0.1:{rpc}"));
     let mut place = Place::Idle(site);
     let mut done = 0;
     for (index, block) in blocks.iter().enumerate() {
@@ -273,10 +278,12 @@ impl Place {
 struct Home {
     folder: Site,
     path: OsString,
+    /// The address that scripts take where the page has the default one.
+    rpc: String,
 }
 
 impl Home {
-    fn new() -> Self {
+    fn new(rpc: String) -> Self {
         let folder = Site::new();
         link(repository(), folder.path("pronghorn"));
         std::fs::create_dir(folder.path("bin")).expect("a folder can be made");
@@ -284,7 +291,7 @@ impl Home {
         let mut path = folder.path("bin").into_os_string();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        Self { folder, path }
+        Self { folder, path, rpc }
     }
 
     fn run(&self, site: &Site, block: &Block, expected: Option<&str>) {
@@ -316,6 +323,7 @@ impl Home {
             .env("HOME", self.folder.folder())
             .env("STATE_DIRECTORY", site.path("state"))
             .env("PATH", &self.path)
+            .env("RR_RPC", &self.rpc)
             .output()
             .expect("sh can be started");
         let said = String::from_utf8_lossy(&output.stdout);
