@@ -116,6 +116,9 @@ pub struct Status {
     pub services: Vec<Served>,
     /// Why it is not ready; none when it is.
     pub not_ready: Option<String>,
+    /// What of the configuration, as it was read last, does not hold; none when all does.
+    #[serde(default)]
+    pub pending: Option<String>,
     pub pools: Vec<PoolStatus>,
     /// What else a reset can name.
     #[serde(default)]

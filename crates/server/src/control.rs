@@ -11,7 +11,7 @@ use pronghorn_control::{
     Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, Served, State,
     Status, Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
 };
-use pronghorn_plugin_api::{Caches, Health, Question};
+use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, Standing};
@@ -52,6 +52,7 @@ pub(crate) struct Serving {
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
     pub(crate) caches: Caches,
+    pub(crate) configuration: Configuration,
     /// The state directory.
     pub(crate) state: PathBuf,
 }
@@ -269,6 +270,7 @@ impl Shared {
                 })
                 .collect(),
             not_ready: self.not_ready(),
+            pending: serving.and_then(|serving| serving.configuration.pending()),
             pools,
             caches: serving
                 .map(|serving| serving.caches.names())

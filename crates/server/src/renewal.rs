@@ -109,16 +109,19 @@ impl Server {
         if self.source.is_none() {
             return self.reload_workers().await;
         }
-        let is_whole = self.read_again(logs).await;
+        let pending = self.read_again(logs).await.err();
         if let Some(metrics) = &self.configuration_metrics {
-            metrics.tell(is_whole);
+            metrics.tell(pending.is_none());
         }
+        self.configuration.set_pending(pending);
     }
 
-    /// Whether all that is written holds now.
-    async fn read_again(&mut self, logs: &Logs) -> bool {
+    /// # Errors
+    ///
+    /// What of that which is written does not hold now.
+    async fn read_again(&mut self, logs: &Logs) -> Result<(), String> {
         let Some(source) = &mut self.source else {
-            return false;
+            return Ok(());
         };
         let loaded = load(&source.input);
         let services = source.services.clone();
@@ -129,46 +132,46 @@ impl Server {
         let settings = match resolved.into_settings() {
             Ok(settings) => settings,
             Err(report) => {
-                tracing::error!(target: "server", "reload failed, nothing has changed: \
-                                                   {}", report.summary());
-                return false;
+                let summary = report.summary();
+                tracing::error!(target: "server", "reload failed, nothing has changed: {summary}");
+                return Err(format!("the files have mistakes: {summary}"));
             }
         };
         let changed = source.started_with.changes(&effective);
-        for Change { key, .. } in changed.iter().filter(|change| !change.live) {
-            tracing::warn!(
-                target: "server", key,
-                "changed, but a reload can't apply it: it holds from an upgrade (SIGUSR2) or a \
-                 restart on"
-            );
-        }
+        let mut held = source.started_with.held(&effective);
+        let mut has_failed = false;
         if source.logged_by != settings.logs {
             match logs.renew(&settings.logs) {
                 Ok(()) => source.logged_by = settings.logs.clone(),
                 Err(error) => {
                     tracing::error!(target: "server", "log settings not applied: {error}");
+                    has_failed = true;
                 }
             }
         }
-        let is_applied = self.apply(settings, &changed, &loaded).await;
-        if is_applied {
+        let applied = self.apply(settings, &changed, &loaded).await;
+        if !applied.has_failed && applied.wait_for_restart.is_empty() {
             self.configuration
                 .set(loaded.to_json(), effective.to_string());
-            tracing::info!(target: "server", "the configuration is applied");
         }
-        is_applied && changed.iter().all(|change| change.live)
+        for service in applied.wait_for_restart {
+            if !held.iter().any(|key| key == service || is_in(key, service)) {
+                held.push(service.to_owned());
+            }
+        }
+        told(&held, has_failed || applied.has_failed)
     }
 
     /// Hands each running service its new settings. `changed` is what differs from those of the
-    /// start. Whether all of it holds now.
-    async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) -> bool {
+    /// start.
+    async fn apply(&mut self, settings: Settings, changed: &[Change], loaded: &Loaded) -> Applied {
         self.endure = settings.endure.clone();
         let pools = self.pools();
         if let Some(pools) = &pools {
             pools.configure(settings.server.clone(), environment(loaded));
         }
         let mut configured = settings.services;
-        let mut is_whole = true;
+        let mut applied = Applied::default();
         for (name, running) in &mut self.services {
             let to = configured.iter().position(|(to, _)| to == name);
             let reloaded = match to {
@@ -176,33 +179,68 @@ impl Server {
                 None => Reload::NeedsRestart,
             };
             if reloaded == Reload::NeedsRestart {
-                if to.is_none()
-                    || changed
-                        .iter()
-                        .any(|change| change.live && is_in(&change.key, name))
-                {
-                    is_whole = false;
-                    tell_restart(name);
+                let mut live = changed.iter().filter(|change| change.live);
+                if to.is_none() || live.any(|change| is_in(&change.key, name)) {
+                    applied.wait_for_restart.push(name);
                 }
                 if let Some(pools) = &pools {
                     pools.reload(|owner| owner == *name).await;
                 }
             }
-            is_whole &= reloaded != Reload::Failed;
+            applied.has_failed |= reloaded == Reload::Failed;
         }
-        for (name, _) in &configured {
-            is_whole = false;
-            tell_restart(name);
-        }
-        is_whole
+        let new = configured.iter().map(|(name, _)| *name);
+        applied.wait_for_restart.extend(new);
+        applied
     }
 }
 
-fn tell_restart(service: &str) {
-    tracing::warn!(
-        target: "server", service,
-        "changed, but a reload can't apply it: it holds from an upgrade (SIGUSR2) or a restart on"
-    );
+/// How a reload came out.
+#[derive(Default)]
+struct Applied {
+    /// A service goes on with what it had, and has said why.
+    has_failed: bool,
+    /// Services that take what has changed at a restart.
+    wait_for_restart: Vec<&'static str>,
+}
+
+/// Of what holds from a restart on, so many are named.
+const MOST_NAMED: usize = 10;
+
+/// Writes the one record of how a reload came out.
+fn told(held: &[String], has_failed: bool) -> Result<(), String> {
+    let mut keys = held.iter().take(MOST_NAMED).map(|key| format!("`{key}`"));
+    let mut names = keys.by_ref().collect::<Vec<_>>().join(", ");
+    if let Some(more) = held.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
+        names += &format!(" and {more} more");
+    }
+    match (held, has_failed) {
+        ([], false) => {
+            tracing::info!(target: "server", "the configuration is applied");
+            Ok(())
+        }
+        ([], true) => Err("a part of it failed, as the log says".to_owned()),
+        (_, false) => {
+            tracing::warn!(
+                target: "server",
+                "the configuration is applied except {names}: a reload can't apply it, and it holds \
+                 from an upgrade (SIGUSR2) or a restart on"
+            );
+            Err(format!(
+                "{names}: from an upgrade (SIGUSR2) or a restart on"
+            ))
+        }
+        (_, true) => {
+            tracing::warn!(
+                target: "server",
+                "a reload can't apply {names}: it holds from an upgrade (SIGUSR2) or a restart on"
+            );
+            Err(format!(
+                "a part of it failed, as the log says; {names}: from an upgrade (SIGUSR2) or a \
+                 restart on"
+            ))
+        }
+    }
 }
 
 /// Whether it is a key of this section.

@@ -290,6 +290,7 @@ impl Server {
             pools: self.pools(),
             health: self.health.clone(),
             caches: context.caches.clone(),
+            configuration: self.configuration.clone(),
             state: context.state.clone(),
         });
         Ok(())

@@ -98,8 +98,12 @@ fn the_configuration_is_read_again() {
     load.go_on(20);
     assert!(!server.log().contains("http log"));
     server.signal(Signal::HUP);
-    server.logged(&["WARN", "http.threads", "a reload can't apply it"]);
-    server.logged(&["the configuration is applied"]);
+    server.logged(&[
+        "WARN",
+        "the configuration is applied except `http.threads`: a reload can't apply it",
+    ]);
+    let status = server.steer(&["status"]).stdout;
+    assert!(status.contains("pending  `http.threads`: from"), "{status}");
     assert_eq!(answer(&server), "red 0");
     server.logged(&["http log"]);
     load.go_on(20);

@@ -77,6 +77,7 @@ fn report(status: &Status) -> String {
     };
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     entry("config", shown(&status.config));
+    entry("pending", status.pending.clone());
     entry("data", shown(&status.state_dir));
     for served in &status.services {
         entry(&line(&served.service), Some(served.at.clone()));
@@ -146,6 +147,7 @@ mod tests {
                 at: "http://127.0.0.1:8080".to_owned(),
             }],
             not_ready: None,
+            pending: Some("`http.threads`, from a restart on".to_owned()),
             pools: vec![pool],
             caches: Vec::new(),
         };
@@ -154,6 +156,7 @@ mod tests {
             "server   pronghorn 0.1.0, pid 7, up 1h 2m\n\
              state    ready\n\
              config   /srv/app/.rr.yaml\n\
+             pending  `http.threads`, from a restart on\n\
              data     /var/lib/pronghorn\n\
              http     http://127.0.0.1:8080\n\
              pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n"

@@ -59,6 +59,7 @@ impl Known {
             "pid": std::process::id(),
             "uptime": self.started.elapsed().as_secs(),
             "not_ready": missing.map(|why| why.to_string()),
+            "pending": self.configuration.pending(),
             "pools": self.pools().await,
         })
     }
