@@ -230,10 +230,12 @@ mod tests {
         let pages: Vec<_> = paths.keys().map(String::as_str).collect();
         let expected = [
             "/api/v1/config",
+            "/api/v1/jobs",
             "/api/v1/queue",
             "/api/v1/reports",
             "/api/v1/reports/{id}",
             "/api/v1/routes",
+            "/api/v1/schedules",
             "/api/v1/status",
             "/api/v1/workers",
             "/health",
