@@ -339,7 +339,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let name = self.name;
         let diagnostics = &mut self.table.run().diagnostics;
         let unset = origin.unset.first();
-        match (unset.or(origin.variables.first()), unset) {
+        match (unset.or_else(|| origin.variables.first()), unset) {
             (Some(variable), _) if self.guards => {
                 let message = format!(
                     "`{path}` is empty, and what it guards would stand open: `{variable}` has no value"

@@ -67,7 +67,7 @@ impl Effective {
         let (here, there) = (self.sections(), newer.sections());
         let mut held: Vec<String> = Vec::new();
         for Change { key, .. } in self.changes(newer).iter().filter(|change| !change.live) {
-            let mut above = key.match_indices('.').map(|(end, _)| &key[..end]);
+            let mut above = key.match_indices('.').filter_map(|(end, _)| key.get(..end));
             let moved = above.find(|section| here.contains(section) != there.contains(section));
             let name = moved.unwrap_or(key);
             if !held.iter().any(|known| known == name) {

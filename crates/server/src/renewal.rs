@@ -209,11 +209,12 @@ const MOST_NAMED: usize = 10;
 
 /// Writes the one record of how a reload came out.
 fn told(held: &[String], has_failed: bool) -> Result<(), String> {
-    let mut keys = held.iter().take(MOST_NAMED).map(|key| format!("`{key}`"));
-    let mut names = keys.by_ref().collect::<Vec<_>>().join(", ");
+    let keys = held.iter().take(MOST_NAMED);
+    let mut names: Vec<_> = keys.map(|key| format!("`{key}`")).collect();
     if let Some(more) = held.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
-        names += &format!(" and {more} more");
+        names.push(format!("{more} more"));
     }
+    let names = names.join(", ");
     match (held, has_failed) {
         ([], false) => {
             tracing::info!(target: "server", "the configuration is applied");
