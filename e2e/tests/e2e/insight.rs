@@ -495,6 +495,8 @@ fn the_admin_listener_shows_what_the_server_knows() {
             "{path}"
         );
     }
+    let lower = format!("Authorization: bearer {token}\r\n");
+    assert_eq!(ask(admin, "/api/v1/status", &lower).0, 200);
     for path in ["/livez", "/readyz", "/health", "/ready"] {
         assert_eq!(ask(admin, path, "").0, 200, "{path}");
     }

@@ -4,9 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use chrono::{DateTime, TimeZone};
+use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 use croner::Cron;
+
+/// Far more than there are between two moments of a pattern.
+const MOST_TRANSITIONS: usize = 64;
 
 /// Moments that repeat.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,9 +44,14 @@ impl Moments {
                 Some((ms / period + 1) * period)
             }
             When::Cron(cron) => {
-                let then = DateTime::from_timestamp_millis(i64::try_from(ms).ok()?)?;
-                let then = self.zone.from_utc_datetime(&then.naive_utc());
-                let next = cron.find_next_occurrence(&then, false).ok()?;
+                // A pattern knows whole seconds.
+                let then = DateTime::from_timestamp(i64::try_from(ms / 1000).ok()?, 0)?;
+                let then = then.with_timezone(&self.zone);
+                let next = if has_any_hour(cron) {
+                    by_the_time_that_passes(cron, then)?
+                } else {
+                    by_the_clock_on_the_wall(cron, then)?
+                };
                 u64::try_from(next.timestamp_millis()).ok()
             }
         }
@@ -60,6 +68,72 @@ impl Moments {
         })
         .take(MOST)
     }
+}
+
+/// Whether a pattern means each hour, or each of some step.
+fn has_any_hour(cron: &Cron) -> bool {
+    let text = cron.as_str();
+    // Six fields begin with the seconds.
+    let from_the_end = text.split_whitespace().rev();
+    let hour = from_the_end.skip(3).next();
+    hour.is_some_and(|hour| hour.starts_with('*'))
+}
+
+/// What is due each hour or minute is due in the hour that comes twice, too: clocks that are set do
+/// not change how often it runs.
+fn by_the_time_that_passes(cron: &Cron, then: DateTime<Tz>) -> Option<DateTime<Tz>> {
+    let zone = then.timezone();
+    let mut from = then;
+    let mut is_included = false;
+    // Between two moments of such a pattern clocks may be set more than once: it can have a month.
+    for _ in 0..MOST_TRANSITIONS {
+        let offset = from.offset().fix();
+        let next = cron
+            .find_next_occurrence(&from.with_timezone(&offset), is_included)
+            .ok()?
+            .with_timezone(&zone);
+        if next.offset().fix() == offset {
+            return Some(next);
+        }
+        from = transition(from, next);
+        is_included = true;
+    }
+    None
+}
+
+/// What is due at a time of the day runs once a day: at the first of two such times. The clock of
+/// the library shows the first of two even behind it.
+fn by_the_clock_on_the_wall(cron: &Cron, then: DateTime<Tz>) -> Option<DateTime<Tz>> {
+    let mut from = then;
+    // Each second of an hour.
+    for _ in 0..=3600 {
+        let next = cron.find_next_occurrence(&from, false).ok()?;
+        if next > then {
+            return Some(next);
+        }
+        from = then
+            .timezone()
+            .from_local_datetime(&next.naive_local())
+            .latest()?;
+    }
+    None
+}
+
+/// The first second behind `before` with another offset, of which there is one until `behind`.
+fn transition(before: DateTime<Tz>, behind: DateTime<Tz>) -> DateTime<Tz> {
+    let zone = before.timezone();
+    let old = before.offset().fix();
+    let (mut low, mut high) = (before.timestamp(), behind.timestamp());
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        let at = DateTime::from_timestamp(middle, 0).map(|at| at.with_timezone(&zone));
+        if at.is_some_and(|at| at.offset().fix() == old) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    DateTime::from_timestamp(high, 0).map_or(behind, |at| at.with_timezone(&zone))
 }
 
 impl fmt::Display for Moments {
@@ -104,6 +178,54 @@ mod tests {
             let runs = daily.between(ms(from), ms(from) + 4 * 86_400_000);
             assert_eq!(runs.count(), 4, "from {from}");
         }
+    }
+
+    #[test]
+    fn behind_a_moment_is_never_before_it() {
+        let patterns = [
+            "30 2 * * *",
+            "59 2 * * *",
+            "* 2 * * *",
+            "* * * * *",
+            "*/15 * * * *",
+        ];
+        let more = [
+            "*/20 1-3 * * *",
+            "0 */2 * * *",
+            "*/7 * * * * *",
+            "0 0 1 * *",
+        ];
+        for pattern in patterns.iter().chain(&more) {
+            let moments = cron(pattern, "Europe/Berlin");
+            for night in ["2026-03-29T00:00:00Z", "2026-10-25T00:00:00Z"] {
+                for step in 0..2_000 {
+                    let then = ms(night) + step * 7_321;
+                    let next = moments.after(then).unwrap();
+                    assert!(next > then, "{pattern} behind {then}: {next}");
+                    assert_eq!(next % 1000, 0, "{pattern}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_hour_that_comes_twice_has_all_its_minutes_twice_and_its_times_once() {
+        let (from, to) = (ms("2026-10-24T23:59:59Z"), ms("2026-10-25T02:59:59Z"));
+        let runs = |pattern: &str| cron(pattern, "Europe/Berlin").between(from, to).count();
+        // Two o'clock to four on the wall, and two o'clock again.
+        assert_eq!(runs("* * * * *"), 180);
+        assert_eq!(runs("*/15 * * * *"), 12);
+        assert_eq!(runs("30 2 * * *"), 1);
+        assert_eq!(runs("30 2,3 * * *"), 2);
+        let behind = cron("30 2 * * *", "Europe/Berlin").after(ms("2026-10-25T01:10:30Z"));
+        assert_eq!(behind, Some(ms("2026-10-26T01:30:00Z")));
+    }
+
+    #[test]
+    fn servers_that_start_within_a_second_mean_the_same_moments() {
+        let minutely = cron("* * * * *", "UTC");
+        let start = ms("2026-11-26T05:00:00Z");
+        assert_eq!(minutely.after(start + 582), minutely.after(start + 858));
     }
 
     #[test]

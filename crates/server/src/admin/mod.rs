@@ -36,6 +36,8 @@ const ADMIN: &str = "admin";
 /// A few people and programs; each connection may hold an answer until its client takes it, which
 /// must not take long.
 const CONNECTIONS: usize = 32;
+/// What stands before a token.
+const SCHEME: &[u8] = b"Bearer ";
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The service before its start.
@@ -179,7 +181,11 @@ impl Admin {
             });
         };
         let sent = request.head.fields().get("authorization");
-        let sent = sent.and_then(|sent| sent.strip_prefix(b"Bearer "));
+        let sent = sent.and_then(|sent| {
+            // RFC 9110, 11.1: schemes have no case.
+            let (scheme, token) = sent.split_at_checked(SCHEME.len())?;
+            scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
+        });
         if sent.is_some_and(|sent| is_same(sent, token.as_bytes())) {
             return None;
         }
