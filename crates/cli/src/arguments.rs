@@ -275,7 +275,7 @@ pub(crate) enum JobsCommand {
         /// Of this pipeline only
         pipeline: Option<String>,
     },
-    /// Show a dead letter, or a job that runs and how far it is
+    /// Show a job: a dead letter, one that runs and how far it is, or one that waits here
     Show {
         /// The job's ID
         id: String,

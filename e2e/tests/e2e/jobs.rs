@@ -362,6 +362,11 @@ fn pipelines_are_seen_from_outside() {
         "1 dead letter discarded\n"
     );
     run(&["discard", "quitter"]).assert_refused(&["quitter: there is no such dead letter"]);
+    let shown = run(&["show", "later"]).stdout;
+    assert!(shown.contains("state     delayed\n"), "{shown}");
+    assert!(shown.contains("due       in 59m "), "{shown}");
+    let missing = Server::run_beside(server.site(), &["jobs", "-c", "none.yaml"]);
+    missing.assert_refused(&["there is no file", "none.yaml"]);
     let paused = run(&["pause", "mail", "--json"]).stdout;
     assert!(paused.contains(r#""mail""#), "{paused}");
     push(&mut rpc, "mail", "waits", "ping", 0);

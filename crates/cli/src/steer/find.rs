@@ -90,10 +90,22 @@ impl<'a> Task<'a> {
     /// To the server by RPC and nothing else, where the configuration says.
     pub(super) async fn rpc_client(&self) -> Result<pronghorn_rpc::Client, String> {
         let Some(endpoint) = self.rpc() else {
+            let named = self.place.named();
+            if !named.is_file() {
+                let missing = if self.configured {
+                    "there is no file"
+                } else {
+                    "there is no configuration in"
+                };
+                return Err(format!(
+                    "{missing} {}\nhint: `-c FILE` names the configuration of a server",
+                    named.display()
+                ));
+            }
             return Err(format!(
                 "{} has no section `rpc`, over which pipelines are controlled\n\
                  hint: `rpc: {{listen: tcp://127.0.0.1:6001}}`, for the server as well",
-                self.place.named().display()
+                named.display()
             ));
         };
         let connected = pronghorn_rpc::Client::connect(&endpoint).await;

@@ -219,7 +219,9 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     if described {
         return None;
     }
-    if when.is_none() {
+    // What is written and wrong is told already.
+    let is_written = |name| t.is_written(name) && !t.is_empty(name);
+    if when.is_none() && !is_written("cron") && !is_written("every") {
         t.error(
             "",
             "is never due: it has neither `cron` nor `every`",

@@ -421,10 +421,10 @@ struct One {
 
 impl Argument for One {}
 
-/// A dead letter in full, or a job that a worker has.
+/// A dead letter in full, or a job that a worker has, or that waits in a pipeline of ours.
 #[derive(Serialize)]
 struct Shown {
-    /// `dead` or `running`.
+    /// `dead`, `running`, `waiting` or `delayed`.
     state: &'static str,
     pipeline: String,
     id: String,
@@ -437,6 +437,9 @@ struct Shown {
     died_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     began_at: Option<u64>,
+    /// Seconds until a delayed one is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_in: Option<f64>,
     /// 0 to 1, and what it is at, where its handler has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<f64>,
@@ -463,10 +466,18 @@ async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
             ..Shown::of(running.pipeline, &running.job, running.job.attempts)
         });
     }
+    if let Some((pipeline, job)) = pipelines.find(&one.id).await {
+        let is_delayed = !job.delay.is_zero();
+        return Ok(Shown {
+            state: if is_delayed { "delayed" } else { "waiting" },
+            due_in: is_delayed.then(|| job.delay.as_secs_f64()),
+            ..Shown::of(pipeline, &job, job.attempts)
+        });
+    }
     let letter = pipelines.dead().read(&one.id).await.map_err(failed)?;
     let letter = letter.ok_or_else(|| {
         let why = unknown(&one.id);
-        Failure::new(format!("{why}, and no worker has such a job"))
+        Failure::new(format!("{why}, and no such job waits here or runs"))
     })?;
     Ok(Shown {
         state: "dead",
@@ -488,6 +499,7 @@ impl Shown {
             reason: None,
             died_at: None,
             began_at: None,
+            due_in: None,
             progress: None,
             progress_text: None,
             priority: job.priority,

@@ -603,6 +603,26 @@ impl Pipelines {
         Ok((pipeline.name.clone(), part))
     }
 
+    /// The first job of an ID in the pipelines that are this server's own.
+    pub(crate) async fn find(&self, id: &str) -> Option<(String, Job)> {
+        for pipeline in self.all().into_iter().filter(|it| it.is_ours()) {
+            let mut after = None;
+            loop {
+                // What can't be looked at has no job that could be shown.
+                let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
+                let Ok(Ok(part)) = part else { break };
+                if let Some(job) = part.jobs.into_iter().find(|job| job.id == id) {
+                    return Some((pipeline.name.clone(), job));
+                }
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
     /// How many jobs workers have.
     pub(crate) fn reserved(&self) -> usize {
         let all = self.all().into_iter();

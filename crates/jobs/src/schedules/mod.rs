@@ -63,6 +63,8 @@ struct State {
     /// With its jitter.
     begins: Option<u64>,
     running: usize,
+    /// It was said that runs are left out while this one goes on.
+    skips: bool,
     /// Due times of runs that wait for the one before.
     queued: Vec<u64>,
     /// Somebody asked for a run.
@@ -322,7 +324,11 @@ impl Schedules {
             it.queued.push(due);
         } else {
             self.0.pipelines.metrics().scheduled(name, "skipped");
-            tracing::warn!(target: "jobs", schedule = name, "a run is skipped: the one before has not ended");
+            if std::mem::replace(&mut it.skips, true) {
+                tracing::debug!(target: "jobs", schedule = name, "another run is skipped");
+            } else {
+                tracing::warn!(target: "jobs", schedule = name, "runs are skipped until the one before has ended");
+            }
         }
         begins
     }
@@ -350,6 +356,7 @@ impl Schedules {
         let mut state = lock(&self.0.state);
         if let Some(it) = state.get_mut(name) {
             it.running = it.running.saturating_sub(1);
+            it.skips = false;
         }
     }
 

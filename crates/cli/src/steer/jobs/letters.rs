@@ -1,4 +1,4 @@
-//! Dead letters: the list, and one in full; also a job that runs.
+//! Dead letters: the list, and one in full; also a job that runs or waits.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::over_rpc;
-use crate::exit::{Exit, say, say_json};
+use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::boxes::{ago, size};
-use crate::steer::text::{columns, line, lines};
+use crate::steer::text::{columns, line, lines, time};
 
 #[derive(Serialize, Deserialize)]
 struct Listed {
@@ -44,6 +44,8 @@ struct Letter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     began_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    due_in: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     progress_text: Option<String>,
@@ -62,6 +64,10 @@ pub(super) async fn list(
     let listed: Listed = over_rpc::ask(client, "jobs.DeadLetters", &argument).await?;
     if json {
         return say_json(&listed);
+    }
+    if listed.letters.is_empty() {
+        mention("there are no dead letters\n");
+        return Ok(Exit::Done);
     }
     let cells: Vec<_> = listed.letters.iter().map(Headline::cells).collect();
     say(&columns(
@@ -98,6 +104,9 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
         _ = writeln!(out, "{name:<9} {value}"); // a String takes it
     };
     entry("id", &line(&letter.id));
+    if !letter.state.is_empty() {
+        entry("state", &line(&letter.state));
+    }
     entry("pipeline", &line(&letter.pipeline));
     entry("job", &line(&letter.job));
     entry("attempts", &letter.attempts.to_string());
@@ -106,6 +115,10 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
     }
     if let Some(began_at) = letter.began_at {
         entry("began", &ago(since(began_at)));
+    }
+    if let Some(seconds) = letter.due_in {
+        let left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        entry("due", &format!("in {}", time(left)));
     }
     if let Some(done) = letter.progress {
         let text = line(letter.progress_text.as_deref().unwrap_or_default());
