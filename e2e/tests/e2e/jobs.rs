@@ -184,7 +184,8 @@ fn a_job_that_is_given_up_is_a_dead_letter_that_outlives_the_server() {
         assert!(shown.contains(said), "{said} in {shown}");
     }
     let retried = rpc.call("jobs.Retry", r#"{"ids":["thrower","nobody"]}"#);
-    let refused = r#"{"done":["thrower"],"not_done":[{"id":"nobody","why":"there is no dead letter `nobody`"}]}"#;
+    let refused =
+        r#"{"done":["thrower"],"not_done":[{"id":"nobody","why":"there is no such dead letter"}]}"#;
     assert_eq!(retried, refused);
     wait_until_ran(&server, 10);
     wait_for("it to be given up again", || {
@@ -271,7 +272,7 @@ fn each_pool_runs_the_jobs_of_its_pipelines_and_those_that_name_it() {
 #[test]
 fn pipelines_are_seen_from_outside() {
     let more = "  schedules: {often: {every: 1s, command: 'true'}}\n\
-                status: {address: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0'}\n";
+                status: {address: '127.0.0.1:0'}\nadmin: {listen: '127.0.0.1:0', token: an-admins-token-0}\n";
     let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
     let server = Server::start(site);
     let mut rpc = Rpc::connect(&server);
@@ -285,10 +286,17 @@ fn pipelines_are_seen_from_outside() {
         let mut lines = log.lines();
         let line = lines.find(|line| line.contains("the admin listener listens"))?;
         let (_, address) = line.split_once("\"address\":\"")?;
-        address.split_once('"')?.0.parse().ok()
+        let address = address.split_once('"')?.0;
+        address.parse::<std::net::SocketAddr>().ok()
     });
+    let admin = |path: &str| {
+        let mut connection = Connection::open(admin);
+        let token = "Authorization: Bearer an-admins-token-0\r\n";
+        connection.request("GET", path, token);
+        connection.response().text()
+    };
     let metrics = wait_for("a run of the schedule", || {
-        let metrics = Connection::open(admin).get("/metrics").text();
+        let metrics = admin("/metrics");
         metrics.contains("schedule_runs_total{").then_some(metrics)
     });
     let boards = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations/boards");
@@ -316,10 +324,10 @@ fn pipelines_are_seen_from_outside() {
             "{line} in {metrics}"
         );
     }
-    let shown = Connection::open(admin).get("/api/v1/jobs").text();
+    let shown = admin("/api/v1/jobs");
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(shown["pipelines"][1]["delayed"], 1, "{shown}");
-    let schedules = Connection::open(admin).get("/api/v1/schedules").text();
+    let schedules = admin("/api/v1/schedules");
     assert!(schedules.contains(r#""name":"often""#), "{schedules}");
     let listed = rpc.call("informer.Jobs", r#""jobs""#);
     let mail = r#"{"Pipeline":"mail","Driver":"memory","Queue":"mail","Active":0,"Delayed":1,"Reserved":0,"Ready":true,"Priority":7,"ErrorMessage":""}"#;
@@ -764,7 +772,7 @@ fn the_package_pushes_and_waits_for_results() {
         .output();
     let output = output.expect("PHP runs");
     let expected = "failed on purpose\nbool(true)\nnot yet\nNULL\n\
-                    rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: none; there are: `kept`, `mail`\n";
+                    no such pipeline, requested: none; there are: `kept`, `mail`, `welcome`\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     server.stop();
 }
@@ -793,7 +801,7 @@ fn workers_push_without_a_socket() {
         assert_eq!(server.get("/deferred").text(), "later");
         assert_eq!(server.get("/list").text(), r#"{"pipelines":["mail"]}"#);
         let unknown = server.get("/unknown").text();
-        let said = "Pronghorn\\RpcError: rpc_push:\n\tjobs_plugin_push: no such pipeline, requested: nowhere";
+        let said = "Pronghorn\\RpcError: no such pipeline, requested: nowhere; there are: `mail`";
         assert_eq!(unknown, said);
         let large = server.get("/large").text();
         assert!(
@@ -864,8 +872,8 @@ fn each_answer_of_a_worker_has_its_effect() {
     let log = server.log();
     for said in [
         "failed on purpose",
-        "attempt 1 of 3 failed: thrown on purpose; again at once",
-        "attempt 3 of 3 failed: thrown on purpose; the job is given up after 3 attempts",
+        "attempt 1 of 3 failed: the worker reported an error: thrown on purpose; again at once",
+        "thrown on purpose; the job is given up after 3 attempts",
     ] {
         assert!(log.contains(said), "{said} in {log}");
     }
