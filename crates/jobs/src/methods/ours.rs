@@ -470,7 +470,7 @@ async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
         let is_delayed = !job.delay.is_zero();
         return Ok(Shown {
             state: if is_delayed { "delayed" } else { "waiting" },
-            due_in: is_delayed.then(|| job.delay.as_secs_f64()),
+            due_in: is_delayed.then_some(job.delay.as_secs_f64()),
             ..Shown::of(pipeline, &job, job.attempts)
         });
     }
