@@ -54,10 +54,10 @@ impl Cancelled {
         };
         for id in &self.noted {
             // A String takes it.
-            _ = write!(
+            _ = writeln!(
                 text,
                 "{}: no job was found here; if a broker has it, it does not run when it comes, \
-                 until this server ends\n",
+                 until this server ends",
                 line(id)
             );
         }
