@@ -648,6 +648,8 @@ static void find_session(void)
 		ZVAL_COPY(&save_handlers[i], session_functions(session) + i);
 	}
 	session_global = ZSTR_INIT_LITERAL("_SESSION", false);
+	/* It is looked up as a known one. */
+	zend_string_hash_val(session_global);
 }
 
 /* What a save handler throws is told. */

@@ -63,6 +63,8 @@ $show(function () use ($path) { echo json_encode([$_POST, $_FILES, is_uploaded_f
 unlink("$path.moved");
 
 // Sessions
+$show(function () { echo 'sent '; flush(); echo json_encode(@session_start()); $_SESSION['user'] = 'A'; });
+$show(function () { echo json_encode($_SESSION ?? null); });
 $count = function () { session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n']; };
 $reply = $worker->answer($count)[0];
 $cookie = strtok($reply->header('set-cookie')[0], ';');
@@ -103,6 +105,8 @@ reply 200 [Content-type: text/html; charset=UTF-8] {"APP_ENV":"boot","SCRIPT_NAM
 reply 200 [Content-type: text/html; charset=UTF-8] {"APP_ENV":"boot","SCRIPT_NAME":"/requests_front.php","REQUEST_METHOD":"GET","REQUEST_URI":"/","QUERY_STRING":"","REMOTE_ADDR":"127.0.0.1","SERVER_NAME":"127.0.0.1","SERVER_PORT":"8080","HTTP_HOST":"127.0.0.1:8080","REQUEST_TIME":%d}
 reply 200 [Content-type: text/html; charset=UTF-8] {"a":["1"]} name.txt 4 [true,false]truefalse
 reply 200 [Content-type: text/html; charset=UTF-8] [[],[],false,"file"]
+reply 200 [Content-type: text/html; charset=UTF-8] sent | chunk 0 false
+reply 200 [Content-type: text/html; charset=UTF-8] null
 PHPSESSID no-store, no-cache, must-revalidate
 reply 200 [Content-type: text/html; charset=UTF-8] [true,"",false]
 reply 200 [Expires: Thu, 19 Nov 1981 08:52:00 GMT] [Cache-Control: no-store, no-cache, must-revalidate] [Pragma: no-cache] [Content-type: text/html; charset=UTF-8] 2

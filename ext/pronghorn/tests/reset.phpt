@@ -54,7 +54,7 @@ function state(): array
         'context' => stream_context_get_options(stream_context_get_default()),
         'wrappers' => array_values(array_intersect(stream_get_wrappers(), ['file', 'boot', 'call'])),
         'connection' => connection_status() . ignore_user_abort(),
-        'session' => [session_status(), session_id(), session_name(), session_get_cookie_params()['lifetime'], ini_get('session.save_handler')],
+        'session' => [session_status(), session_id(), session_name(), session_get_cookie_params()['lifetime'], ini_get('session.save_handler'), $_SESSION ?? null],
         'headers' => [headers_list(), http_response_code()],
     ];
     if (extension_loaded('mbstring')) {
@@ -71,6 +71,9 @@ function state(): array
 }
 
 $changes = [
+    // Before one starts a session.
+    'values of no session' => function () { $_SESSION['user'] = 'A'; },
+    'values of no session, at the end' => function () { register_shutdown_function(function () { $_SESSION['user'] = 'A'; }); },
     'ini' => function () { ini_set('precision', '5'); ini_set('memory_limit', '1G'); ini_set('display_errors', '0'); set_include_path('/nowhere'); },
     'ini of the boot, given back' => function () { ini_restore('precision'); ini_restore('memory_limit'); },
     'time limit' => function () { set_time_limit(7); },
