@@ -332,6 +332,9 @@ typedef struct {
 static ini_value *ini_values;
 static uint32_t ini_count;
 
+/* Levels of errors that are reported, and that the handler of the boot is called for. */
+static int error_reporting, handler_reporting;
+
 static void keep_ini(void)
 {
 	zend_ini_entry *entry;
@@ -359,9 +362,26 @@ static bool is_ini_as_kept(void)
 	return true;
 }
 
+/* First as a script does it, because some, as those of mbstring, then set more than their value.
+ * Those that a script may only tighten, as open_basedir, and those that nobody is told of refuse
+ * that: they are set as at the end of PHP's request. */
 static void set_ini(zend_ini_entry *entry, zend_string *value)
 {
+	/* What a refusal says is nobody's. It may have been set back as one of them. */
+	EG(error_reporting) = 0;
 	zend_alter_ini_entry_ex(entry->name, value, PHP_INI_SYSTEM, PHP_INI_STAGE_RUNTIME, true);
+	if (entry->value != value) {
+		zend_alter_ini_entry_ex(entry->name, value, PHP_INI_SYSTEM, PHP_INI_STAGE_DEACTIVATE, true);
+	}
+}
+
+static void unset_ini(zend_ini_entry *entry)
+{
+	EG(error_reporting) = 0;
+	zend_restore_ini_entry(entry->name, PHP_INI_STAGE_RUNTIME);
+	if (entry->modified) {
+		zend_restore_ini_entry(entry->name, PHP_INI_STAGE_DEACTIVATE);
+	}
 }
 
 static const ini_value *find_kept(const zend_ini_entry *entry)
@@ -383,6 +403,7 @@ static void restore_ini(void)
 	if (modified == NULL) {
 		return;
 	}
+	EG(user_error_handler_error_reporting) = 0;
 	/* Each of them leaves the table. */
 	uint32_t count = 0;
 	zend_ini_entry **changed = safe_emalloc(zend_hash_num_elements(modified), sizeof *changed, 0);
@@ -392,7 +413,7 @@ static void restore_ini(void)
 	for (uint32_t i = 0; i < count; i++) {
 		const ini_value *kept = find_kept(changed[i]);
 		if (kept == NULL) {
-			zend_restore_ini_entry(changed[i]->name, PHP_INI_STAGE_RUNTIME);
+			unset_ini(changed[i]);
 		} else if (changed[i]->value != kept->value && kept->value != NULL) {
 			set_ini(changed[i], kept->value);
 		}
@@ -404,6 +425,7 @@ static void restore_ini(void)
 			set_ini(ini_values[i].entry, ini_values[i].value);
 		}
 	}
+	EG(user_error_handler_error_reporting) = handler_reporting;
 }
 
 /* ---- Handlers of errors and exceptions ---- */
@@ -416,7 +438,6 @@ typedef struct {
 } handlers;
 
 static handlers errors, exceptions;
-static int error_reporting, handler_reporting;
 
 static void keep_handlers(handlers *of, const zval *current, zend_stack *stack, zend_stack *reporting)
 {

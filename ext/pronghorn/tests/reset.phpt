@@ -39,6 +39,8 @@ function state(): array
     $mask = umask();
     $state = [
         'ini' => ini_get('precision') . ini_get('memory_limit') . ini_get('display_errors') . ini_get('session.name') . ini_get('include_path'),
+        'guarded ini' => array_map('ini_get', ['open_basedir', 'pronghorn.session_lock_timeout', 'sendmail_from', 'highlight.string', 'date.default_latitude', 'opcache.enable', 'zend.assertions']),
+        'root' => is_dir('/'),
         'time limit' => ini_get('max_execution_time'),
         'error_reporting' => error_reporting(),
         'locale' => setlocale(LC_ALL, '0'),
@@ -76,6 +78,13 @@ $changes = [
     'values of no session, at the end' => function () { register_shutdown_function(function () { $_SESSION['user'] = 'A'; }); },
     'ini' => function () { ini_set('precision', '5'); ini_set('memory_limit', '1G'); ini_set('display_errors', '0'); set_include_path('/nowhere'); },
     'ini of the boot, given back' => function () { ini_restore('precision'); ini_restore('memory_limit'); },
+    'open_basedir' => function () { ini_set('open_basedir', __DIR__ . '/inner'); },
+    'opcache' => function () { ini_set('opcache.enable', '0'); },
+    'ini that tells nobody' => function () {
+        foreach (['pronghorn.session_lock_timeout', 'sendmail_from', 'highlight.string', 'date.default_latitude'] as $name) {
+            ini_set($name, '7');
+        }
+    },
     'time limit' => function () { set_time_limit(7); },
     'error_reporting' => function () { error_reporting(E_ERROR); },
     'silence that an exit leaves' => function () { @(function () { exit; })(); },
@@ -118,7 +127,7 @@ $ask = function () use ($worker): array {
     return json_decode($worker->answer(fn (Request $request) => json_encode(state()))[0]->body, true);
 };
 $boot = $ask();
-echo json_encode(array_slice($boot, 0, 2)), ' ', $boot['time zone'], ' ', $boot['environment'], ' ', json_encode($boot['error handler']), "\n";
+echo json_encode(array_intersect_key($boot, ['ini' => 0, 'time limit' => 0])), ' ', $boot['time zone'], ' ', $boot['environment'], ' ', json_encode($boot['error handler']), "\n";
 foreach ($changes as $name => $change) {
     $worker->answer(function (Request $request) use ($change, $name) {
         $change();
