@@ -23,9 +23,15 @@ pub(crate) const CACHE: usize = 16 << 20;
 /// while, and the check of a large file takes a second.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
 
+/// What has to fit before a store is taken for one that works again: more than the note of an end.
+/// On a full disk a small write often finds room in the file, and the next one does not: jobs would
+/// run again and again, because their ends are not kept.
+const PROBE: usize = 256 << 10;
+
 const ABOUT: Tree = Tree::new("store");
 const KEY_FORMAT: &[u8] = b"format";
 const KEY_SIZE: &[u8] = b"size";
+const KEY_PROBE: &[u8] = b"probe";
 
 /// Opens the file; again after a failure.
 pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send>;
@@ -117,17 +123,49 @@ impl Engine {
         if at.elapsed() < REOPEN_AFTER {
             return;
         }
-        self.state = match open(&self.path, &self.opener) {
+        let opened =
+            open(&self.path, &self.opener).map_err(|error| StoreError::OutOfOrder(Arc::new(error)));
+        let works = opened.and_then(|state| match probe(&state) {
+            Ok(()) => Ok(state),
+            Err(failure) => Err(StoreError::Failed(Arc::new(failure))),
+        });
+        self.state = match works {
             Ok(state) => {
                 tracing::info!(target: "store", path = %self.path.display(), "the store works again");
                 state
             }
-            Err(error) => State::Failed {
+            Err(why) => State::Failed {
                 at: Instant::now(),
-                why: StoreError::OutOfOrder(Arc::new(error)),
+                why,
             },
         };
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+}
+
+/// Writes something and takes it away.
+fn probe(state: &State) -> Result<(), redb::Error> {
+    let State::Open { database, size } = state else {
+        return Ok(());
+    };
+    for value in [Some(vec![0; PROBE]), None] {
+        let inner = database.begin_write()?;
+        let mut transaction = Transaction::new(&inner, *size);
+        let done = match value {
+            Some(value) => transaction.put(ABOUT, KEY_PROBE, &value),
+            None => transaction.remove(ABOUT, KEY_PROBE).map(drop),
+        };
+        if done.is_err() {
+            return Err(transaction.failure());
+        }
+        drop(transaction);
+        inner.commit()?;
+    }
+    Ok(())
 }
 
 fn open(path: &std::path::Path, opener: &Opener) -> Result<State, OpenError> {

@@ -14,12 +14,17 @@ use pronghorn_base::lock;
 use redb::StorageBackend;
 use tokio::task::JoinSet;
 
-use crate::engine::{Engine, FORMAT};
+use crate::engine::{Engine, FORMAT, Operation};
 use crate::store::builder;
+use crate::transaction::Failed;
 use crate::{LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size};
 
 const NOTES: Tree = Tree::new("notes");
 const PLENTY: u64 = 1 << 30;
+
+/// A process that is being started has the files of this one until it runs its own program, and so
+/// the lock of a store that another test has just closed.
+static STARTS_PROCESSES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Removed at the end.
 struct Folder(PathBuf);
@@ -226,6 +231,7 @@ async fn a_file_that_is_none_of_ours_is_left_alone() {
 /// Whatever is cut off: what is opened is whole, and all else is an error that says so.
 #[tokio::test]
 async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
+    let _alone = STARTS_PROCESSES.lock().await;
     let folder = Folder::new();
     let store = folder.open();
     for key in 0..300 {
@@ -261,6 +267,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
             println!("answered {key}");
         }
     }
+    let _alone = STARTS_PROCESSES.lock().await;
     let folder = Folder::new();
     let mut answered = 0;
     for _ in 0..5 {
@@ -447,4 +454,36 @@ async fn a_full_disk_is_said_and_the_store_goes_on_after_it() {
         there.starts_with(&[0]) && there.ends_with(&[3]),
         "{there:?}"
     );
+}
+
+/// An operation that writes something.
+struct Note;
+
+impl Operation for Note {
+    fn growth(&self) -> u64 {
+        0
+    }
+
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
+        transaction.put(NOTES, b"key", b"value")
+    }
+
+    fn finish(self: Box<Self>, _: Result<(), StoreError>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_still_full_is_not_taken_for_one_that_works_again() {
+    let disk = Disk::default();
+    let mut engine = disk.engine().unwrap();
+    let later = || tokio::time::advance(Duration::from_secs(2));
+    disk.0.full.store(true, Relaxed);
+    engine.carry_out(vec![Box::new(Note)]);
+    assert!(!engine.is_open());
+    later().await;
+    engine.carry_out(Vec::new());
+    assert!(!engine.is_open());
+    disk.0.full.store(false, Relaxed);
+    later().await;
+    engine.carry_out(Vec::new());
+    assert!(engine.is_open());
 }
