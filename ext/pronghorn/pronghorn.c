@@ -706,8 +706,8 @@ static void tell_failed(const callback *failed, zend_object *exchange)
 	zval_ptr_dtor(&arguments[0]);
 }
 
-/* False: no more of it is done, because of an `exit`, or because the call is over in another
- * way. */
+/* False: no more of it is done, because the call is over. An `exit` ends one function only: the next
+ * ones may clean up. */
 static bool handle_exception(const callback *failed, zend_object *exchange)
 {
 	if (EG(exception) == NULL) {
@@ -718,7 +718,8 @@ static bool handle_exception(const callback *failed, zend_object *exchange)
 		ZVAL_UNDEF(&place);
 		survive_exit(&place);
 		zval_ptr_dtor(&place);
-		return false;
+		exit_forget();
+		return EG(exception) == NULL;
 	}
 	tell_failed(failed, exchange);
 	if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {

@@ -44,7 +44,7 @@ $works = [
         'Work::plain',
     ],
     '/throws' => [fn () => throw new LogicException('thrown'), fn () => $say('next'), fn () => throw new Error('again')],
-    '/exits' => [fn () => $say('one'), fn () => exit(3), fn () => $say('never')],
+    '/exits' => [fn () => $say('one'), fn () => exit(3), fn () => $say('next'), fn () => exit, fn () => $say('last')],
     '/echoes' => [
         function () {
             echo 'echoed';
@@ -92,7 +92,7 @@ fwrite(STDOUT, str_replace('; /', "\n/", implode('; ', $said)) . "\n");
 /throws:; reply busy
 /throws failed: LogicException thrown; next
 /throws failed: Error again; free
-/exits:; reply busy; one; free
+/exits:; reply busy; one; next; last; free
 /echoes:; reply busy; free; given back: /echoes 0 [] "echoed"
 /knows:; reply busy
 /knows null; free

@@ -49,6 +49,11 @@ $show(fn (Request $request) => json_encode([session_id(), isset($_SESSION), $_CO
 $show(function (Request $request) { $all = &$_GET; $all['a'] = 'by reference'; $GLOBALS['kept'] = &$_POST; $_POST['b'] = 1; unset($_COOKIE); return 'changed'; });
 $show(fn (Request $request) => json_encode([$_GET, $_POST, $_COOKIE]));
 $show(function (Request $request) { Pronghorn\Call::current()->defer(function () { echo json_encode($_GET), "\n"; register_shutdown_function(function () { echo "at the end\n"; }); }); return 'deferred'; }, ['uri' => 'http://a/?a=1']);
+$show(function (Request $request) {
+    Pronghorn\Call::current()->defer(function () { exit; });
+    Pronghorn\Call::current()->defer(function () { fwrite(STDOUT, "after an exit\n"); });
+    return ['done by the loop'];
+});
 $show(fn (Request $request) => json_encode($_GET));
 ?>
 --EXPECTF--
@@ -84,4 +89,6 @@ reply 200 [[],[],[]]
 {"a":"1"}
 at the end
 reply 200 deferred | free 0
+after an exit
+reply 200 [Content-Type: application/json] ["done by the loop"] | free 0
 reply 200 []

@@ -120,8 +120,9 @@ final class Call
 
     /**
      * Runs the function when the reply was sent. The client waits no longer, this worker is not
-     * free until it returns. What it throws goes to the log. All that is deferred has the pool's
-     * `exec_ttl` for itself, from the reply on.
+     * free until it returns. What it throws goes to the log; an `exit` ends this function only, if
+     * the extension is there. All that is deferred has the pool's `exec_ttl` for itself, from the
+     * reply on.
      *
      * @param callable(): mixed $work
      * @throws Exception when the call is over

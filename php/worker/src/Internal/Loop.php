@@ -264,7 +264,8 @@ final class Loop
     {
         while (($work = \array_shift($exchange->deferred)) !== null) {
             try {
-                $work();
+                // The next ones may clean up: an `exit` ends this one only.
+                $this->survivesExit ? \Pronghorn\Internal\until_exit($work) : $work();
             } catch (\Throwable $thrown) {
                 $this->tellFailed($exchange, $thrown);
             }
