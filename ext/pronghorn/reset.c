@@ -548,6 +548,32 @@ static void restore_context(void)
 
 static uint32_t shutdown_functions;
 
+/* Runs those of the table. True: a fatal error has ended one of them. PHP has caught it there, and
+ * left what was called before as if nothing was: that is set back, so that callers can go on. */
+static bool run_functions_of(HashTable *own)
+{
+	zend_execute_data *frame = EG(current_execute_data);
+	const zend_vm_stack stack = EG(vm_stack);
+	zval *const top = EG(vm_stack_top), *const end = EG(vm_stack_end);
+	HashTable *all = BG(user_shutdown_function_names);
+	/* They may run because of a fatal error, and have one of their own. */
+	const bool was_unclean = CG(unclean_shutdown);
+	CG(unclean_shutdown) = false;
+	BG(user_shutdown_function_names) = own;
+	php_call_shutdown_functions();
+	php_free_shutdown_functions();
+	BG(user_shutdown_function_names) = all;
+	const bool is_fatal = CG(unclean_shutdown);
+	if (is_fatal) {
+		EG(current_execute_data) = frame;
+		EG(vm_stack) = stack;
+		EG(vm_stack_top) = top;
+		EG(vm_stack_end) = end;
+	}
+	CG(unclean_shutdown) = was_unclean;
+	return is_fatal;
+}
+
 void reset_run_shutdown_functions(void)
 {
 	HashTable *all = BG(user_shutdown_function_names);
@@ -578,18 +604,10 @@ void reset_run_shutdown_functions(void)
 		}
 	} ZEND_HASH_FOREACH_END();
 	all->pDestructor = destructor;
-	/* They may run because of a fatal error, and have one of their own. */
-	const bool was_unclean = CG(unclean_shutdown);
-	CG(unclean_shutdown) = false;
-	BG(user_shutdown_function_names) = own;
-	php_call_shutdown_functions();
-	php_free_shutdown_functions();
-	BG(user_shutdown_function_names) = all;
-	if (CG(unclean_shutdown)) {
-		/* A fatal error in one of them, which PHP has caught there. Nothing goes on after that. */
+	if (run_functions_of(own) && !CG(unclean_shutdown)) {
+		/* Nothing goes on after it. After a second one, the reply to the first does. */
 		zend_bailout();
 	}
-	CG(unclean_shutdown) = was_unclean;
 }
 
 /* ---- All of it ---- */
