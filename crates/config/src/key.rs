@@ -331,7 +331,8 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         value
     }
 
-    /// What has no value counts as not written. Of a secret this may be dangerous, and shows late.
+    /// What has no value counts as not written. A password that others ask for is none then: files
+    /// of RoadRunner that run without one in development go on to do so.
     fn tell_empty(&mut self, path: &str) {
         let Some(Node { origin, .. }) = self.empty else {
             return;
@@ -339,29 +340,22 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         let name = self.name;
         let diagnostics = &mut self.table.run().diagnostics;
         let unset = origin.unset.first();
-        match (unset.or_else(|| origin.variables.first()), unset) {
-            (Some(variable), _) if self.guards => {
+        match unset.or_else(|| origin.variables.first()) {
+            Some(variable) if self.guards => {
                 let message = format!(
                     "`{path}` is empty, and what it guards would stand open: `{variable}` has no value"
                 );
                 let hint = format!("set `{variable}`, or remove `{name}`");
                 diagnostics.error(&origin.place, message, &hint);
             }
-            (None, _) if self.guards => {
+            None if self.guards => {
                 let message = format!("`{path}` is empty, and what it guards would stand open");
                 let hint = format!("write a value, or remove `{name}`");
                 diagnostics.error(&origin.place, message, &hint);
             }
-            (Some(variable), Some(_)) if self.secret => {
-                let message = format!("`{path}` is empty: `{variable}` is not set");
-                let hint = format!(
-                    "set `{variable}`; `${{{variable}:-}}` says that it may be empty, and `{name}` then counts as not written"
-                );
-                diagnostics.error(&origin.place, message, &hint);
-            }
             // An empty variable is meant as "not set"; an unset one was warned about.
-            (Some(_), _) => {}
-            (None, _) => {
+            Some(_) => {}
+            None => {
                 let message = format!("`{path}` has no value and counts as not written");
                 diagnostics.warn(&origin.place, message, "remove it, or give it a value");
             }

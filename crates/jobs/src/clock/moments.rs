@@ -74,8 +74,7 @@ impl Moments {
 fn has_any_hour(cron: &Cron) -> bool {
     let text = cron.as_str();
     // Six fields begin with the seconds.
-    let from_the_end = text.split_whitespace().rev();
-    let hour = from_the_end.skip(3).next();
+    let hour = text.split_whitespace().rev().nth(3);
     hour.is_some_and(|hour| hour.starts_with('*'))
 }
 
