@@ -569,6 +569,10 @@ static bool run_functions_of(HashTable *own)
 		EG(vm_stack) = stack;
 		EG(vm_stack_top) = top;
 		EG(vm_stack_end) = end;
+#ifdef ZEND_HAS_OOM
+		/* Builds of PHP that tell of a want of memory late call nothing after a second one. */
+		EG(delayed_oom).state = ZEND_OOM_STATE_NONE;
+#endif
 	}
 	CG(unclean_shutdown) = was_unclean;
 	return is_fatal;

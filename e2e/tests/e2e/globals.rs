@@ -39,7 +39,7 @@ const INDEX: &str = r#"<?php
         case '/page': register_shutdown_function(function () { while (ob_get_level() > 0) { ob_end_clean(); } http_response_code(503); echo 'a page of its own'; });
             ob_start(); echo 'lost'; ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); break;
         case '/twice': register_shutdown_function(function () { echo ' between '; str_repeat('x', 1 << 26); });
-            echo 'before'; ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); break;
+            echo 'before'; ini_set('memory_limit', '24M'); str_repeat('x', 1 << 26); break;
         case '/twice-deep': register_shutdown_function(function () { $deeper = function ($n) use (&$deeper) { $n ? $deeper($n - 1) : str_repeat('x', 1 << 26); }; $deeper(20000); });
             echo 'before'; ini_set('memory_limit', '32M'); str_repeat('x', 1 << 26); break;
         case '/twice-late': register_shutdown_function(function () { set_time_limit(1); while (true) {} });
@@ -181,20 +181,27 @@ fn clean() -> &'static str {
 #[test]
 fn a_fatal_error_ends_the_worker_and_its_own_page_is_the_reply() {
     let server = Server::start(site(""));
-    for (path, status, body) in [
-        ("/fatal", 500, "before"),
-        ("/page", 503, "a page of its own"),
-        ("/twice", 500, "before between "),
-        ("/twice-deep", 500, "before"),
-        ("/twice-late", 500, "before"),
+    let memory = "Allowed memory size of 16777216";
+    for (path, status, body, error) in [
+        ("/fatal", 500, "before", memory),
+        ("/page", 503, "a page of its own", memory),
+        (
+            "/twice",
+            500,
+            "before between ",
+            "Allowed memory size of 25165824",
+        ),
+        (
+            "/twice-deep",
+            500,
+            "before",
+            "Allowed memory size of 33554432",
+        ),
+        ("/twice-late", 500, "before", "Maximum execution time"),
     ] {
         let workers = server.workers();
         let reply = server.get(path);
         assert_eq!((reply.status, reply.text().as_str()), (status, body));
-        let error = match path {
-            "/twice-late" => "Maximum execution time",
-            _ => "Allowed memory size",
-        };
         server.logged(&[error, r#""slot":0"#, "index.php"]);
         wait_for("a new worker", || {
             let now = server.workers();
