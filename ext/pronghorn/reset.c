@@ -5,6 +5,7 @@
 #include "reset.h"
 
 #include <locale.h>
+#include <unistd.h>
 
 #include "SAPI.h"
 #include "ext/standard/basic_functions.h"
@@ -157,7 +158,7 @@ static void restore_settings(void)
 
 /* ---- Functions that change more than one value ---- */
 
-enum { PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, CHANGES };
+enum { PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, CHANGES };
 static struct {
 	const char *function;
 	zif_handler called;
@@ -170,11 +171,16 @@ static struct {
 	[SEED_BY_ALIAS] = {.function = "srand"},
 	[WRAPPER] = {.function = "stream_wrapper_register"},
 	[NO_WRAPPER] = {.function = "stream_wrapper_unregister"},
+	[ALARM] = {.function = "pcntl_alarm"},
+	[MYSQLI_REPORT] = {.function = "mysqli_report"},
 };
 
 /* What the boot gave to libxml_set_streams_context(), and what held before the call, of
  * libxml_disable_entity_loader(): PHP tells neither. */
 static zval streams_context, loader_is_disabled;
+
+/* What the boot gave to mysqli_report(); else errors throw, as since PHP 8.1. */
+static zend_long mysqli_reporting = 1 | 2;
 
 static ZEND_FUNCTION(pronghorn_change)
 {
@@ -187,6 +193,10 @@ static ZEND_FUNCTION(pronghorn_change)
 		if (i == LIBXML_STREAMS && !is_keeping && ZEND_NUM_ARGS() == 1) {
 			zval_ptr_dtor(&streams_context);
 			ZVAL_COPY(&streams_context, ZEND_CALL_ARG(execute_data, 1));
+		}
+		const bool has_level = i == MYSQLI_REPORT && ZEND_NUM_ARGS() == 1 && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 1)) == IS_LONG;
+		if (has_level && !is_keeping) {
+			mysqli_reporting = Z_LVAL_P(ZEND_CALL_ARG(execute_data, 1));
 		}
 		changes[i].called(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 		if (i == LIBXML_LOADER && is_first) {
@@ -304,6 +314,17 @@ static void restore_changes(void)
 	}
 	if (changes[WRAPPER].happened || changes[NO_WRAPPER].happened) {
 		restore_wrappers();
+	}
+	if (changes[ALARM].happened) {
+		/* It would kill the worker in another visitor's call. */
+		alarm(0);
+	}
+	if (changes[MYSQLI_REPORT].happened) {
+		zval level;
+		ZVAL_LONG(&level, mysqli_reporting);
+		if (call("mysqli_report", &result, 1, &level)) {
+			zval_ptr_dtor(&result);
+		}
 	}
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;

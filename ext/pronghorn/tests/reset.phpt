@@ -69,6 +69,13 @@ function state(): array
         $state['libxml'] = [libxml_use_internal_errors(), count(libxml_get_errors()), function_exists('libxml_get_external_entity_loader') ? libxml_get_external_entity_loader() : null];
     }
 
+    if (extension_loaded('mysqli')) {
+        $state['mysqli'] = (new mysqli_driver())->report_mode;
+    }
+    if (extension_loaded('pcntl')) {
+        $state['alarm'] = pcntl_alarm(0);
+    }
+
     return $state;
 }
 
@@ -112,6 +119,12 @@ if (extension_loaded('mbstring')) {
 }
 if (function_exists('mb_regex_encoding')) {
     $changes['mb_regex'] = function () { mb_regex_encoding('ASCII'); mb_regex_set_options('i'); };
+}
+if (extension_loaded('mysqli')) {
+    $changes['mysqli'] = function () { mysqli_report(MYSQLI_REPORT_OFF); };
+}
+if (extension_loaded('pcntl')) {
+    $changes['alarm'] = function () { pcntl_alarm(300); };
 }
 if (extension_loaded('libxml')) {
     $changes['libxml'] = function () {
