@@ -5,8 +5,10 @@
 // start it there with
 //     pronghorn serve -c pronghorn.yaml
 
+declare(strict_types=1);
+
 require __DIR__ . '/vendor/autoload.php';
 define('FCPATH', __DIR__ . '/public/');
-function is_cli(): bool { return false; } // CodeIgniter's own goes by the name of PHP's server API
+function is_cli(): bool { return false; } // phpcs:ignore -- CodeIgniter's own goes by PHP_SAPI
 $app = CodeIgniter\Boot::bootWorker(new Config\Paths());
 Pronghorn\serve(fn () => [CodeIgniter\Config\Services::resetSingle('superglobals'), $app->run()]);

@@ -4,6 +4,8 @@
 // has made, `composer require pronghorn/worker`, and start it there with
 //     pronghorn serve worker.php
 
+declare(strict_types=1);
+
 require __DIR__ . '/vendor/autoload.php';
 $container = require __DIR__ . '/config/container.php';
 $parts = [$container->get(Mezzio\Application::class), $container->get(Mezzio\MiddlewareFactory::class), $container];

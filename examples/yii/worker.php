@@ -4,6 +4,8 @@
 // `composer require pronghorn/worker`, and start it there with
 //     pronghorn serve worker.php
 
+declare(strict_types=1);
+
 require __DIR__ . '/src/bootstrap.php';
 $runner = new Yiisoft\Yii\Runner\Http\HttpApplicationRunner(__DIR__, environment: App\Environment::appEnv());
 $get = $runner->getContainer()->get(...);
