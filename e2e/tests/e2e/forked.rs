@@ -356,7 +356,7 @@ fn what_goes_wrong_on_the_way_to_a_fork_is_said() {
     server.stop();
     // An application that does not boot is told of by its workers.
     let ended = Server::run(
-        &site(1, "", "require 'vendor/autoload.php';", "", WHO),
+        &site(1, "", "require 'vendor/autoload.php';", "", WHO).file("composer.json", "{}"),
         &["serve"],
     );
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);

@@ -600,5 +600,5 @@ fn completions_know_the_commands() {
         could_follow.stdout
     );
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
-    assert_failed(&jobs, &["has no section `rpc`"]);
+    assert_failed(&jobs, &["there is no configuration in "]);
 }
