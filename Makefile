@@ -58,6 +58,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
 	scripts/check-width
+	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
 	$(TARGET)/tools/hadolint/bin/hadolint Dockerfile Containerfile.debian-slim

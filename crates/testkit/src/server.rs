@@ -576,7 +576,7 @@ impl Server {
 
     fn children(&self, zygotes: bool) -> Vec<u32> {
         let mut pids = marked(&self.mark, self.site.folder());
-        pids.retain(|pid| *pid != self.pid() && is_zygote(*pid) == zygotes);
+        pids.retain(|pid| *pid != self.pid() && is_zygote(*pid) == Some(zygotes));
         pids
     }
 
@@ -661,9 +661,11 @@ impl Drop for Server {
     }
 }
 
-fn is_zygote(pid: u32) -> bool {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-    name.is_ok_and(|name| name.trim() == "php-zygote")
+/// Nothing of a process that has ended, such as the one in between from which a zygote forks a
+/// worker: that one bears the zygote's name for a moment.
+fn is_zygote(pid: u32) -> Option<bool> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim() == "php-zygote")
 }
 
 fn pid_of(number: u32) -> Pid {
