@@ -21,6 +21,9 @@ RUN docker-php-ext-install opcache \
 COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
 COPY --from=extension /usr/local/lib/pronghorn /usr/local/lib/pronghorn
 COPY php /usr/share/pronghorn/php
+# Jobs, sessions and reports outlive a container where this is a volume.
+ENV STATE_DIRECTORY=/var/lib/pronghorn
+RUN install -d -m 700 -o www-data -g www-data /var/lib/pronghorn
 WORKDIR /app
 # www-data, as a number: Kubernetes can tell only of a number that it is not root.
 USER 33:33

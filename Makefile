@@ -158,7 +158,7 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 	scripts/test-packages
 	scripts/test-images $(TUNED)
 
-packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): a minute
+packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): two minutes
 	@scripts/need packages
 	scripts/packages $(BINARY)
 	scripts/test-packages --here
