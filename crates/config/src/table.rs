@@ -311,7 +311,7 @@ impl<'a> Table<'a> {
         if self.is_written(name) {
             let message = format!("is not used yet: {what}");
             let (severity, hint) = self.run.not_yet();
-            self.say(severity, name, &message, hint);
+            self.say(severity, &[name], &message, hint);
         }
     }
 
@@ -385,17 +385,27 @@ impl<'a> Table<'a> {
     /// A mistake that shows only when several keys are compared. Placed at `name`, or at the
     /// section when that is not written; an empty name is the section itself.
     pub fn error(&mut self, name: &str, message: &str, hint: &str) {
-        self.say(Severity::Error, name, message, hint);
+        self.say(Severity::Error, &[name], message, hint);
+    }
+
+    /// As [`Table::error`], of a key in sections below this one: the last name of a path.
+    pub fn error_below(&mut self, path: &[&str], message: &str, hint: &str) {
+        self.say(Severity::Error, path, message, hint);
     }
 
     /// As [`Table::error`], for what can be used all the same.
     pub fn warn(&mut self, name: &str, message: &str, hint: &str) {
-        self.say(Severity::Warning, name, message, hint);
+        self.say(Severity::Warning, &[name], message, hint);
+    }
+
+    /// As [`Table::error_below`], for what can be used all the same.
+    pub fn warn_below(&mut self, path: &[&str], message: &str, hint: &str) {
+        self.say(Severity::Warning, path, message, hint);
     }
 
     /// As [`Table::error`], with the severity that unknown keys have: for unknown names in values.
     pub fn unknown(&mut self, name: &str, message: &str, hint: &str) {
-        self.say(self.run.unknown_severity, name, message, hint);
+        self.say(self.run.unknown_severity, &[name], message, hint);
     }
 
     /// Something that this file makes RoadRunner do differently.
@@ -411,17 +421,24 @@ impl<'a> Table<'a> {
         });
     }
 
-    fn say(&mut self, severity: Severity, name: &str, message: &str, hint: &str) {
-        let mut entries = self.map.iter().flat_map(|map| &map.entries);
-        let place = match entries.find(|e| same_name(&e.name, name)) {
-            Some(entry) if matches!(entry.node.value, Value::Map(_)) => &entry.origin.place,
-            Some(entry) => &entry.node.origin.place,
-            None => &self.place,
-        };
-        let path = match name {
-            "" => self.path.clone(),
-            name => join(&self.path, name),
-        };
+    fn say(&mut self, severity: Severity, names: &[&str], message: &str, hint: &str) {
+        let (mut map, mut place, mut path) = (self.map, &self.place, self.path.clone());
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            path = join(&path, name);
+            let mut entries = map.into_iter().flat_map(|map| &map.entries);
+            let found = entries.find(|e| same_name(&e.name, name));
+            // What is not written is told at what is written of its path.
+            map = found.and_then(|entry| match &entry.node.value {
+                Value::Map(map) => {
+                    place = &entry.origin.place;
+                    Some(map)
+                }
+                Value::Null | Value::Text(_) | Value::List(_) => {
+                    place = &entry.node.origin.place;
+                    None
+                }
+            });
+        }
         let message = format!("`{path}` {message}");
         self.run.diagnostics.push(severity, place, message, hint);
     }

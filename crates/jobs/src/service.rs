@@ -1,14 +1,17 @@
 //! The service `jobs`.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::Table;
+use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Handover, NotReady, Reload, Running, Service, StartError,
-    Stopped,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service,
+    StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
+use pronghorn_process::which;
 use pronghorn_store::{LazyStore, OpenError};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
@@ -18,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::{ScheduleSettings, What};
 use crate::consumer::{Consumer, Handoffs};
 use crate::methods;
 use crate::metrics::Metrics;
@@ -96,6 +100,30 @@ impl Service for JobsService {
             settings: &pool.settings,
         });
         pools.collect()
+    }
+
+    fn look(&self, folder: &Path, environment: &[(OsString, OsString)]) -> Vec<Finding> {
+        let path = environment.iter().rfind(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path);
+        let missing = |(name, schedule): &(String, ScheduleSettings)| {
+            let What::Command { command, .. } = &schedule.what else {
+                return None;
+            };
+            let program = command.program();
+            if which(program, path, folder).is_some_and(|found| found.is_file()) {
+                return None;
+            }
+            Some(Finding {
+                severity: Severity::Warning,
+                key: format!("{JOBS}.schedules.{name}.command"),
+                message: format!("runs `{program}`, which was not found: its runs will fail"),
+                hint: format!(
+                    "a name is looked up in PATH, and a path is taken from {}",
+                    folder.display()
+                ),
+            })
+        };
+        self.settings.schedules.iter().filter_map(missing).collect()
     }
 
     fn start(
@@ -250,11 +278,6 @@ impl Running for Jobs {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
             }
         }
-        for (name, _) in &self.settings.pipelines {
-            if !self.settings.consume.contains(name) {
-                tracing::warn!(target: "jobs", pipeline = name, "jobs of this pipeline wait until `pronghorn jobs resume` or PHP resumes it: `jobs.consume` lacks it");
-            }
-        }
         let names = self.settings.pools.iter().map(|pool| &*pool.name);
         let (handoffs, inboxes) = Handoffs::between(names);
         // Calls take the lock of their pool, which the control thread does not.
@@ -325,15 +348,17 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         spool,
         store,
         opener,
-        clock,
+        mut clock,
         pools,
         tasks,
         mut consumers,
         end,
         ..
     } = jobs;
-    drop((opener, clock));
+    drop(opener);
     end.cancel();
+    // Commands end with it.
+    clock.shutdown().await;
     let pools_of = settings.pools.iter();
     let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
     let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());

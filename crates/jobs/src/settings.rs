@@ -312,7 +312,7 @@ impl JobsSettings {
         );
         for (name, _) in &pipelines {
             if !is_name(name) && name != "<name>" {
-                t.error("pipelines", WRONG_NAME, "give it a shorter name");
+                t.error_below(&["pipelines", name], WRONG_NAME, "give it a shorter name");
             }
         }
         if pipelines.len() > MOST_PIPELINES {
@@ -335,11 +335,16 @@ impl JobsSettings {
                 continue;
             };
             if !pipelines.iter().any(|(known, _)| known == pipeline) {
-                let message = format!(
-                    "has schedule `{name}` for pipeline `{pipeline}`, and there is no such pipeline"
-                );
-                let hint = "add it to `jobs.pipelines`, or name another one by `pipeline:`";
-                t.error("schedules", &message, hint);
+                let message = format!("is `{pipeline}`, and there is no such pipeline");
+                let all: Vec<_> = pipelines.iter().map(|(name, _)| &**name).collect();
+                let hint = match &all[..] {
+                    [] => "add it to `jobs.pipelines`".to_owned(),
+                    all => format!(
+                        "add it to `jobs.pipelines`, or write `pipeline:` with one of `{}`",
+                        all.join("`, `")
+                    ),
+                };
+                t.error_below(&["schedules", name, "pipeline"], &message, &hint);
             }
         }
         let pools = read_pools(t);
@@ -349,12 +354,13 @@ impl JobsSettings {
             };
             if name != "<name>" && !pools.iter().any(|known| known.name == *pool) {
                 let all: Vec<_> = pools.iter().map(|pool| &*pool.name).collect();
-                let message =
-                    format!("has pipeline `{name}` of pool `{pool}`, and there is no such pool");
+                let message = format!("is `{pool}`, and there is no such pool");
                 let hint = format!("`pool:` takes one of `{}`", all.join("`, `"));
-                t.error("pipelines", &message, &hint);
+                t.error_below(&["pipelines", name, "pool"], &message, &hint);
             }
         }
+        let names: Vec<&str> = pipelines.iter().map(|(name, _)| &**name).collect();
+        warn_of_unconsumed(t, &names, &consume);
         Self {
             pools,
             num_pollers,
@@ -366,6 +372,30 @@ impl JobsSettings {
                 .filter_map(|(name, pipeline)| Some((name, pipeline?)))
                 .collect(),
             schedules,
+        }
+    }
+}
+
+/// Jobs of such a pipeline wait, and nobody sees why. Who writes `consume: []`, or has no workers
+/// for jobs, means it.
+fn warn_of_unconsumed(t: &mut Table<'_>, pipelines: &[&str], consume: &[String]) {
+    let is_meant = if t.is_written("consume") {
+        consume.is_empty()
+    } else {
+        !t.is_written("pool") && !t.is_written("pools")
+    };
+    if is_meant {
+        return;
+    }
+    for name in pipelines {
+        if !consume.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+            let message = "is not consumed: `jobs.consume` lacks it, so its jobs wait until PHP or \
+                           `pronghorn jobs resume` starts it";
+            let hint = format!(
+                "add `{name}` to `jobs.consume`; or write `consume: []`, if all pipelines are \
+                 started so"
+            );
+            t.warn_below(&["pipelines", name], message, &hint);
         }
     }
 }

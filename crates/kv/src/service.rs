@@ -1,5 +1,6 @@
 //! The service `kv`.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -74,7 +75,7 @@ impl Service for KvService {
         storages.any(|(_, driver)| !matches!(driver, DriverSettings::Memory { .. }))
     }
 
-    fn look(&self, _: &Path) -> Vec<Finding> {
+    fn look(&self, _: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
         let Some(allowed) = limits::memory() else {
             return Vec::new();
         };

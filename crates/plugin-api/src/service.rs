@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -62,8 +63,8 @@ pub trait Service: Any + fmt::Debug + Send {
     }
 
     /// Says what of this machine does not fit the settings, beside its pools: what the start would
-    /// fail by. Relative paths begin in `folder`.
-    fn look(&self, _folder: &Path) -> Vec<Finding> {
+    /// fail by. Relative paths begin in `folder`; commands get this environment.
+    fn look(&self, _folder: &Path, _environment: &[(OsString, OsString)]) -> Vec<Finding> {
         Vec::new()
     }
 

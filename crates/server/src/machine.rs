@@ -50,8 +50,11 @@ pub fn look(
             hint: hint.to_owned(),
         });
     }
+    let mut of_commands = environment.to_vec();
+    let own = settings.server.env.iter();
+    of_commands.extend(own.map(|(name, value)| (name.into(), value.into())));
     for (_, service) in &settings.services {
-        findings.extend(service.look(folder));
+        findings.extend(service.look(folder, &of_commands));
     }
     for (_, pool) in settings.pools() {
         look_at_files(&pool, folder, &mut findings);

@@ -1,6 +1,7 @@
 //! HTTP with its pool of workers, as a service.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -272,7 +273,7 @@ impl api::Service for HttpService {
         listeners.filter_map(|listener| listener.at).collect()
     }
 
-    fn look(&self, folder: &Path) -> Vec<Finding> {
+    fn look(&self, folder: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
         look::look(&self.settings, folder)
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Offset, TimeZone};
 use chrono_tz::Tz;
 use croner::Cron;
+use croner::errors::CronError;
 
 /// Far more than there are between two moments of a pattern.
 const MOST_TRANSITIONS: usize = 64;
@@ -32,7 +33,17 @@ impl Moments {
 
     /// Reads a pattern of cron: five fields, or six with seconds.
     pub(crate) fn pattern(text: &str) -> Result<When, String> {
-        let cron = Cron::from_str(text).map_err(|error| error.to_string())?;
+        const FIELDS: &str = "minute 0 to 59, hour 0 to 23, day 1 to 31, month 1 to 12, day of \
+                              the week 0 to 7";
+        let cron = Cron::from_str(text).map_err(|error| {
+            let why = match error {
+                CronError::ComponentError(why)
+                | CronError::InvalidPattern(why)
+                | CronError::IllegalCharacters(why) => why,
+                other => other.to_string(),
+            };
+            format!("{}; the fields are {FIELDS}", why.trim_end_matches('.'))
+        })?;
         Ok(When::Cron(Box::new(cron)))
     }
 
