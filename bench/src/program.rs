@@ -54,6 +54,7 @@ impl Program {
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed: Vec::new(),
+            mark: None,
         };
         let child = site.spawner.spawn(command).await?;
         let mut readers = JoinSet::new();

@@ -69,6 +69,7 @@ pub(crate) async fn run(
         stdout: copy().map_err(unread)?,
         stderr: copy().map_err(unread)?,
         passed: Vec::new(),
+        mark: None,
     };
     let mut child = spawner.spawn(command).await?;
     let Ok(ended) = tokio::time::timeout(LONGEST, child.process.wait()).await else {

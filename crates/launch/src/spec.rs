@@ -71,6 +71,7 @@ impl LaunchSpec {
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed,
+            mark: None,
         }
     }
 

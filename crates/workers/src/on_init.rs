@@ -69,6 +69,7 @@ pub async fn run(
         stdout: Stream::Pipe,
         stderr: Stream::Pipe,
         passed: Vec::new(),
+        mark: None,
     };
     tracing::info!(target: "server", "running `server.on_init`");
     match finish(command, spawner, on_init).await {

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use pronghorn_base::lock;
 use pronghorn_config::{Command, show_duration};
-use pronghorn_process::{Command as Process, Credentials, Exit, Spawner, Stream};
+use pronghorn_process::{Command as Process, Credentials, Exit, Mark, Spawner, Stream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 use super::Outcome;
@@ -40,8 +40,9 @@ pub(crate) struct Surroundings {
 struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Surroundings {
-    /// Runs a command to its end, or until its time is over: it is killed then, with all that it
-    /// has started. So it is when this is dropped. Returns its last lines as well.
+    /// Runs a command to its end, or until its time is over: it is killed then. What it has started
+    /// ends with it, wherever that has gone; so it is when this is dropped. Returns its last lines
+    /// as well.
     pub(super) async fn run(
         &self,
         schedule: &str,
@@ -64,6 +65,10 @@ impl Surroundings {
         limit: Duration,
         tail: &Tail,
     ) -> Result<(), String> {
+        let mut started = Started {
+            mark: Mark::new(),
+            has_ended: false,
+        };
         let process = Process {
             program: command.program().into(),
             args: command.arguments().iter().map(OsString::from).collect(),
@@ -74,6 +79,7 @@ impl Surroundings {
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed: Vec::new(),
+            mark: Some(started.mark),
         };
         let spawned = self.spawner.spawn(process).await;
         let mut child = spawned.map_err(|error| {
@@ -86,11 +92,13 @@ impl Surroundings {
             let output = Receiver::from_owned_fd(output).map_err(|error| error.to_string())?;
             readers.spawn(read(output, schedule.to_owned(), tail.clone()));
         }
-        let Ok(exit) = timeout(limit, child.process.wait()).await else {
+        let ended = timeout(limit, child.process.wait_with_group()).await;
+        started.end().await;
+        let Ok(exit) = ended else {
             let limit = show_duration(limit);
             return Err(format!("it ran for longer than {limit}, and was killed"));
         };
-        // Something that it left running may hold them open: nobody listens to that.
+        // What was not to be killed may hold them open: nobody listens to that.
         _ = timeout(AFTER_THE_END, async {
             while readers.join_next().await.is_some() {}
         })
@@ -98,6 +106,29 @@ impl Surroundings {
         match exit.map_err(|error| error.to_string())? {
             Exit::Code(0) => Ok(()),
             failed => Err(format!("it ended with {failed}")),
+        }
+    }
+}
+
+/// All that a command has started, itself included. Dropped, it is killed.
+struct Started {
+    mark: Mark,
+    has_ended: bool,
+}
+
+impl Started {
+    /// Kills what is left of it, aside: it looks at all processes.
+    async fn end(&mut self) {
+        let mark = self.mark;
+        let killed = spawn_blocking(move || mark.kill_all()).await;
+        self.has_ended = killed.is_ok();
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.mark.kill_all();
         }
     }
 }

@@ -176,6 +176,7 @@ impl CgiRunner {
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed: Vec::new(),
+            mark: None,
         };
         let mut spawned = std::pin::pin!(self.spawner.spawn(command));
         // Given up, the thread that spawns ends what it has just started.

@@ -212,6 +212,7 @@ fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
         stdout: Stream::Pipe,
         stderr: Stream::Pipe,
         passed: Vec::new(),
+        mark: None,
     }
 }
 

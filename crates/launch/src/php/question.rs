@@ -206,6 +206,7 @@ fn question(
         stdout: Stream::Pipe,
         stderr: Stream::Null,
         passed: Vec::new(),
+        mark: None,
     }
 }
 

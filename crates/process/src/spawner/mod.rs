@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::{Credentials, open_files, reap};
+use crate::{Credentials, Mark, open_files, reap};
 
 mod light;
 
@@ -53,6 +53,8 @@ pub struct Command {
     pub stderr: Stream,
     /// Become descriptors 3, 4 and so on of the child, in order, at most 21.
     pub passed: Vec<OwnedFd>,
+    /// By which it and all that it starts can be found.
+    pub mark: Option<Mark>,
 }
 
 /// A started child with the server's ends of its pipes.
@@ -173,7 +175,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     }
     let program = command.program.to_string_lossy().into_owned();
     let is_path = command.program.as_encoded_bytes().contains(&b'/');
-    let light = is_path && command.credentials.is_none() && command.passed.is_empty();
+    let is_plain = command.credentials.is_none() && command.mark.is_none();
+    let light = is_path && is_plain && command.passed.is_empty();
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => SpawnError::NotFound {
             program: program.clone(),
@@ -197,8 +200,14 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         .stdout(stdio(command.stdout))
         .stderr(stdio(command.stderr));
     let parent = rustix::process::getpid();
-    let (credentials, passed) = (command.credentials, command.passed);
-    let in_child = move || prepare_child(parent, credentials.as_ref(), &passed);
+    let (credentials, passed, mark) = (command.credentials, command.passed, command.mark);
+    let in_child = move || {
+        if let Some(mark) = mark {
+            // Without it, what is in its process group can be killed.
+            _ = mark.put_on();
+        }
+        prepare_child(parent, credentials.as_ref(), &passed)
+    };
     #[expect(
         unsafe_code,
         reason = "std's only way to run code between fork and exec"

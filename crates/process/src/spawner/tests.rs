@@ -14,6 +14,7 @@ fn shell(script: &str) -> Command {
         stdout: Stream::Pipe,
         stderr: Stream::Null,
         passed: Vec::new(),
+        mark: None,
     }
 }
 
@@ -34,6 +35,37 @@ async fn a_childs_output_and_exit_code_arrive() {
         run(shell("echo hello; exit 7")).await,
         (Exit::Code(7), "hello\n".into())
     );
+}
+
+/// Whether a process is there and has not ended.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[tokio::test]
+async fn what_a_marked_program_has_started_is_found_wherever_it_went() {
+    // Out of the session; and out of the hands of its parents, without an environment.
+    let script = "setsid sh -c 'echo $$; exec sleep 1000 >&-' & \
+                  (setsid env -i /bin/sh -c 'echo $$; exec /bin/sleep 1000 >&-' &)";
+    let (marked, other) = (Mark::new(), Mark::new());
+    let start = async |mark| {
+        let command = Command {
+            mark: Some(mark),
+            ..shell(script)
+        };
+        let (exit, said) = run(command).await;
+        let pids: Vec<_> = said.lines().map(ToOwned::to_owned).collect();
+        assert_eq!((exit, pids.len()), (Exit::Code(0), 2), "{said}");
+        pids
+    };
+    let (killed, spared) = (start(marked).await, start(other).await);
+    marked.kill_all();
+    let left: Vec<_> = killed.iter().filter(|pid| runs(pid)).collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(spared.iter().all(|pid| runs(pid)), "{spared:?}");
+    other.kill_all();
+    assert!(!spared.iter().any(|pid| runs(pid)), "{spared:?}");
 }
 
 #[tokio::test]

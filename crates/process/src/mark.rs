@@ -1,0 +1,110 @@
+//! A mark by which a program and all that it has started are found, wherever they have gone: out of
+//! their process group, out of their session, to another parent.
+//!
+//! It is a limit of theirs, which is inherited by fork and exec and which anybody may read in
+//! `/proc`; an environment is neither kept by all programs nor shown to all users. The limit is
+//! that of real-time threads (`RLIMIT_RTTIME`), set to a number of microseconds that nobody else
+//! has, of 146,000 years at least: it ends nobody.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, kill_process, pidfd_open,
+    pidfd_send_signal, setrlimit,
+};
+
+/// In microseconds; the kernel counts with some more, so the highest bit stays free.
+const LEAST: u64 = 1 << 62;
+
+/// A number that the processes of one program have. Copies are the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// One that nobody has.
+    pub fn new() -> Self {
+        // As random as the keys of a hash map.
+        let random = RandomState::new().build_hasher().finish();
+        Self(LEAST | (random >> 2))
+    }
+
+    /// Gives it to this process, and to what it will start. Between fork and exec: only system
+    /// calls.
+    ///
+    /// # Errors
+    ///
+    /// When somebody has set a harder limit before.
+    pub(crate) fn put_on(self) -> io::Result<()> {
+        let limit = Rlimit {
+            current: Some(self.0),
+            maximum: getrlimit(Resource::Rttime).maximum,
+        };
+        Ok(setrlimit(Resource::Rttime, limit)?)
+    }
+
+    /// Kills all processes that have it, and those that they start meanwhile. Blocks for some
+    /// milliseconds: it looks at each process of the machine.
+    pub fn kill_all(self) {
+        /// Who starts others faster than they are killed, is not held by this.
+        const LOOKS: usize = 100;
+        for _ in 0..LOOKS {
+            if self.kill_found() == 0 {
+                return;
+            }
+            std::thread::yield_now(); // so that they end
+        }
+    }
+
+    fn kill_found(self) -> usize {
+        let Ok(all) = fs::read_dir("/proc") else {
+            return 0;
+        };
+        let numbers = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        numbers.filter(|number| self.kill(*number)).count()
+    }
+
+    /// Whether this process has the mark, and has not ended.
+    fn kill(self, number: i32) -> bool {
+        let Some(pid) = Pid::from_raw(number) else {
+            return false;
+        };
+        // Opened before it is looked at: the number can't become another process's in between.
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => Some(process),
+            Err(Errno::NOSYS | Errno::PERM) => None,
+            Err(_) => return false,
+        };
+        if !self.is_on(number) {
+            return false;
+        }
+        let killed = match process {
+            Some(process) => pidfd_send_signal(&process, Signal::KILL),
+            None => kill_process(pid, Signal::KILL),
+        };
+        killed.is_ok()
+    }
+
+    fn is_on(self, pid: i32) -> bool {
+        let of = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).ok();
+        let limits = of("limits").unwrap_or_default();
+        let mut limits = limits.lines();
+        let limit = limits.find_map(|line| line.strip_prefix("Max realtime timeout"));
+        let soft = limit.and_then(|line| line.split_ascii_whitespace().next());
+        if soft.and_then(|soft| soft.parse().ok()) != Some(self.0) {
+            return false;
+        }
+        // One that has ended, and is not reaped, shows it as well.
+        let stat = of("stat").unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, behind)| behind);
+        state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+    }
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Self::new()
+    }
+}
