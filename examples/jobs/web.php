@@ -21,7 +21,10 @@ Pronghorn\serve(static function (Request $request): string|Response {
     try {
         return $queue->await($id, 5.0) . "\n";
     } catch (JobFailed $failed) {
-        return new Response("The job was given up: {$failed->getMessage()}\n", 500);
+        // Why is for the log: a client has no business with it.
+        error_log($failed->remoteTrace() ?? $failed->getMessage());
+
+        return new Response("The job was given up.\n", 500);
     } catch (NotDone) {
         return new Response("Job $id is still to be done.\n", 202);
     }

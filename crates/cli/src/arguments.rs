@@ -266,15 +266,11 @@ pub(crate) enum SchedulesCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
     /// Print how jobs end, as they do, until a signal
-    Tail {
-        /// Of this pipeline only
-        pipeline: Option<String>,
-    },
+    Tail(OfPipeline),
+    /// List the jobs of a pipeline: those that wait, are delayed or run
+    List { pipeline: String },
     /// List dead letters: jobs that were given up, the newest first
-    Dead {
-        /// Of this pipeline only
-        pipeline: Option<String>,
-    },
+    Dead(OfPipeline),
     /// Show a job: a dead letter, one that runs and how far it is, or one that waits here
     Show {
         /// The job's ID
@@ -309,14 +305,32 @@ pub(crate) struct Named {
     pub(crate) pipelines: Vec<String>,
 }
 
+/// Of all pipelines, or of one.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct OfPipeline {
+    /// Of this pipeline only
+    #[arg(value_name = "PIPELINE")]
+    first: Option<String>,
+    /// The same, as `retry` and `discard` have it
+    #[arg(long)]
+    pipeline: Option<String>,
+}
+
+impl OfPipeline {
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.first.as_deref().or(self.pipeline.as_deref())
+    }
+}
+
 /// Which dead letters are meant.
 #[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
 pub(crate) struct Letters {
     /// IDs of jobs
-    #[arg(required_unless_present = "pipeline")]
     pub(crate) ids: Vec<String>,
     /// All of this pipeline
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long)]
     pub(crate) pipeline: Option<String>,
 }
 

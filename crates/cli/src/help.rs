@@ -55,6 +55,7 @@ const ABOUT: &[About] = &[
     ),
     About::new("jobs", TALKS, "jobs dead mails"),
     About::new("jobs tail", CONFIGURED, "jobs tail mails"),
+    About::new("jobs list", CONFIGURED, "jobs list mails"),
     About::new("jobs dead", CONFIGURED, "jobs dead mails --json"),
     About::new("jobs show", CONFIGURED, "jobs show 8f14e45f"),
     About::new("jobs retry", CONFIGURED, "jobs retry --pipeline mails"),

@@ -131,6 +131,17 @@ impl Batches {
         Ok(Some(Last { pipeline, job }))
     }
 
+    /// Whether the job of this ID comes when those of its batch have ended.
+    pub(crate) async fn is_last(&self, id: &str) -> Result<bool, BatchError> {
+        let Some(store) = self.store.get_if_there().await else {
+            return Ok(false);
+        };
+        let head = key(id, "");
+        let read =
+            move |transaction: &mut Transaction<'_>| Ok(transaction.get(TREE, &head)?.is_some());
+        Ok(store?.carry_out(0, read, |outcome| outcome).await??)
+    }
+
     /// Its last job is pushed, or none of its jobs was.
     pub(crate) async fn forget(&self, id: &str) -> Result<(), BatchError> {
         let head = key(id, "");

@@ -1,11 +1,12 @@
 //! A job as a worker gets it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use pronghorn_base::micros;
-use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable};
+use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Taker, Unencodable};
 use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
@@ -30,6 +31,8 @@ pub(crate) struct JobCall {
     pub(crate) can_go_back: bool,
     /// Takes the methods of the server that its handler calls, while traces are wanted.
     pub(crate) calls: Option<Arc<Calls>>,
+    /// The process of the worker that has begun it; 0 before.
+    pub(crate) pid: AtomicU32,
 }
 
 /// What RoadRunner's packages read in a frame's context; keys in its order.
@@ -75,6 +78,15 @@ impl Payload for JobCall {
         }
     }
 
+    fn begun(&self, by: Taker) {
+        self.pid.store(by.pid, Ordering::Relaxed);
+    }
+
+    /// The consumer knows what comes next.
+    fn tells_failures(&self) -> bool {
+        true
+    }
+
     /// The pipeline gives it again, and counts.
     fn repeatable(&self) -> bool {
         false
@@ -90,6 +102,11 @@ impl Payload for JobCall {
 }
 
 impl JobCall {
+    /// The process of the worker that has begun it.
+    pub(crate) fn worker(&self) -> Option<u32> {
+        Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
     fn encode_json(&self, out: &mut Vec<u8>) -> Result<(), Unencodable> {
         let headers = extras::visible(&self.job.headers);
         let place = extras::place(&self.job.headers);
@@ -154,6 +171,7 @@ mod tests {
             wants_result: false,
             can_go_back: false,
             calls: None,
+            pid: AtomicU32::new(0),
         };
         let mut out = Vec::new();
         call.encode_json(&mut out).unwrap();
@@ -179,6 +197,7 @@ mod tests {
             wants_result: false,
             can_go_back: true,
             calls: None,
+            pid: AtomicU32::new(0),
         };
         let dispatch = Dispatch {
             number: 1,

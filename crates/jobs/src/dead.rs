@@ -174,7 +174,10 @@ impl DeadLetters {
 
     /// The newest letter of this ID.
     pub(crate) async fn read(&self, id: &str) -> Result<Option<Letter>, DeadError> {
-        let store = self.0.store.get().await?;
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(None);
+        };
+        let store = store?;
         let mut guard = self.0.headlines.lock().await;
         let headlines = loaded(&mut guard, &store).await?;
         let Some(number) = headlines.number_of(id) else {

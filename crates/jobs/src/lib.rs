@@ -6,6 +6,7 @@
 //! - `methods` and `messages`: RPC, as RoadRunner's packages call it.
 //! - `consumer`: takes jobs out of pipelines when workers are free; `call` and `reply` are what
 //!   workers get and answer.
+//! - `reason`: why an attempt failed.
 //! - `batches`: jobs with one that comes when all of them have ended.
 //! - [`clock`] and `schedules`: jobs by the clock.
 //! - [`JobsService`]: all of it, as a service.
@@ -29,6 +30,7 @@ mod meter;
 mod methods;
 mod metrics;
 mod pipelines;
+mod reason;
 mod recent;
 mod reply;
 mod results;

@@ -10,6 +10,8 @@ use pronghorn_base::lock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
+use crate::reason::Reason;
+
 /// Who waits is a request, or a script that asks again; not tomorrow.
 const KEPT: Duration = Duration::from_hours(1);
 /// Of results that are kept; the oldest go first.
@@ -24,7 +26,7 @@ pub(crate) enum Ended {
     /// What its handler returned, as JSON.
     Done(Bytes),
     /// Why it was given up.
-    Failed(String),
+    Failed(Reason),
 }
 
 /// Clones are the same ones.
@@ -111,7 +113,7 @@ impl Ended {
     fn len(&self) -> usize {
         match self {
             Self::Done(bytes) => bytes.len(),
-            Self::Failed(why) => why.len(),
+            Self::Failed(reason) => reason.len(),
         }
     }
 }
@@ -137,10 +139,10 @@ mod tests {
         let (waited, ()) = tokio::join!(results.wait("a", 10 * second), keeping);
         assert_eq!(waited, Some(done("1")));
         assert_eq!(results.wait("a", second).await, Some(done("1")));
-        results.keep("a", Ended::Failed("no".to_owned()));
+        results.keep("a", Ended::Failed("no".into()));
         assert_eq!(
             results.wait("a", second).await,
-            Some(Ended::Failed("no".to_owned()))
+            Some(Ended::Failed("no".into()))
         );
         tokio::time::sleep(KEPT).await;
         assert_eq!(results.wait("a", second).await, None);

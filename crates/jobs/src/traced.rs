@@ -9,7 +9,7 @@ use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value
 use tokio::time::Instant;
 
 use crate::call::JobCall;
-use crate::consumer::{Outcome, Runners};
+use crate::consumer::{Attempt, Outcome, Runners};
 use crate::job::Job;
 
 /// As RoadRunner writes them.
@@ -32,16 +32,16 @@ impl<R: Runners> Runners for Traced<R> {
         self.runners.room()
     }
 
-    fn run(&self, mut call: JobCall) -> BoxFuture<'static, Outcome> {
+    fn run(&self, mut call: JobCall) -> BoxFuture<'static, Attempt> {
         let Some(recorder) = &self.recorder else {
             return self.runners.run(call);
         };
         let trace = JobTrace::begin(recorder, &mut call);
-        let outcome = self.runners.run(call);
+        let attempt = self.runners.run(call);
         Box::pin(async move {
-            let outcome = outcome.await;
-            trace.end(&outcome);
-            outcome
+            let attempt = attempt.await;
+            trace.end(&attempt.outcome);
+            attempt
         })
     }
 }
@@ -106,12 +106,13 @@ impl JobTrace {
         let error = match outcome {
             Outcome::NotBegun => return, // nothing has happened
             Outcome::Answered(_) | Outcome::Replied(..) | Outcome::Dropped(_) => None,
-            Outcome::Reported(why) | Outcome::NotTaken(why) | Outcome::Lost(why) => Some(why),
+            Outcome::NotTaken(why) => Some(why.as_str()),
+            Outcome::Reported(reason) | Outcome::Lost(reason) => Some(reason.brief()),
         };
         if !self.recorder.keeps(&self.begun, error.is_some(), took) {
             return;
         }
-        let error = error.map(|why| why.lines().next().unwrap_or_default());
+        let error = error.and_then(|why| why.lines().next());
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let start = nanos(
             self.wall
@@ -152,6 +153,8 @@ impl JobTrace {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU32;
+
     use bytes::Bytes;
     use pronghorn_metrics::Registry;
     use pronghorn_trace::{Sampling, Tracer};
@@ -174,17 +177,18 @@ mod tests {
             0
         }
 
-        fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
+        fn run(&self, call: JobCall) -> BoxFuture<'static, Attempt> {
             let told = call
                 .job
                 .headers
                 .get(TRACEPARENT)
                 .map(|values| values.join(","));
             let told = told.unwrap_or_default();
-            Box::pin(std::future::ready(match &*call.job.name {
-                "fail" => Outcome::Reported(format!("{told}\nand its trace")),
+            let outcome = match &*call.job.name {
+                "fail" => Outcome::Reported(format!("{told}\nand its trace").into()),
                 _ => Outcome::Answered(Bytes::from(told)),
-            }))
+            };
+            Box::pin(std::future::ready(outcome.into()))
         }
     }
 
@@ -205,6 +209,7 @@ mod tests {
             wants_result: false,
             can_go_back: true,
             calls: None,
+            pid: AtomicU32::new(0),
         }
     }
 
@@ -226,13 +231,13 @@ mod tests {
     async fn a_job_goes_on_in_the_trace_of_its_push() {
         let (traced, mut traces) = traced(0.0);
         let headers = [("traceparent", format!("00-{TRACE}-{PUSH}-01"))];
-        let outcome = traced.run(call("ping", &headers)).await;
+        let attempt = traced.run(call("ping", &headers)).await;
         let trace = traces.waiting().expect("its push is kept");
         let span = &trace.spans[0];
         assert_eq!(trace.id.to_string(), TRACE);
         assert_eq!(span.parent.map(|id| id.to_string()), Some(PUSH.to_owned()));
         assert_eq!((&*span.name, span.kind), ("process mail", Kind::Consumer));
-        match outcome {
+        match attempt.outcome {
             Outcome::Answered(told) => assert_eq!(told, format!("00-{TRACE}-{}-01", span.id)),
             other => panic!("{other:?}"),
         }
@@ -258,7 +263,7 @@ mod tests {
             runners: Runner,
             recorder: None,
         };
-        match traced.run(call("ping", &[])).await {
+        match traced.run(call("ping", &[])).await.outcome {
             Outcome::Answered(told) => assert_eq!(told, ""),
             other => panic!("{other:?}"),
         }

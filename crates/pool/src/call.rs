@@ -108,6 +108,12 @@ pub trait Payload: Send + Sync + 'static {
         "got an error"
     }
 
+    /// Whether its maker writes the record of what went wrong with it: that its deadline has
+    /// passed, or its worker died. What the pool says of that is for who looks closely, then.
+    fn tells_failures(&self) -> bool {
+        false
+    }
+
     /// The same number for the same request, another one for any other. Only asked for after a
     /// worker has died. `None` when requests can't be told apart.
     fn identity(&self) -> Option<u64> {

@@ -63,6 +63,8 @@ pub enum Report {
         progress: Option<Box<Progress>>,
         /// What became of the client.
         client: &'static str,
+        /// Who made the call tells of it.
+        is_told: bool,
         /// By which the worker can be told of it, and stay.
         call: Option<u32>,
         /// The call at length, and where PHP's stack is.
@@ -98,6 +100,8 @@ pub enum Report {
         ran: Duration,
         progress: Box<Progress>,
         retried: bool,
+        /// Who made the call tells of it.
+        is_told: bool,
         /// Of the request.
         identity: Option<u64>,
         details: Option<Box<CallDetails>>,

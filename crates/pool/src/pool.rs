@@ -314,6 +314,11 @@ impl Pool {
         (self.shared.dispatched(call, now), pending)
     }
 
+    /// How long a worker may take for a call whose terms say nothing else.
+    pub fn exec_ttl(&self) -> Option<Duration> {
+        self.shared.limits.exec_ttl()
+    }
+
     pub fn name(&self) -> &str {
         &self.shared.name
     }

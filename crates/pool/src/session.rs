@@ -124,12 +124,14 @@ pub(crate) async fn carry<P: Peer>(peer: &mut P, call: P::Call) -> Served {
 pub fn lost(slot_handle: &SlotHandle, call: Call, progress: Progress, exit: Exit) -> Served {
     let (what, ran) = (call.payload.describe(), call.stamps.ran());
     let (identity, details) = (call.payload.identity(), call.payload.details());
+    let is_told = call.payload.tells_failures();
     let retried = slot_handle.lose(call, WorkerFault::Died(exit));
     slot_handle.report(Report::DiedWith {
         what,
         ran,
         progress: Box::new(progress),
         retried,
+        is_told,
         identity,
         details,
     });
@@ -148,6 +150,7 @@ pub fn lost_in_stream(
         ran: streamed.stamps.ran(),
         progress: Box::new(progress),
         retried: false,
+        is_told: under_way.is_some_and(|under_way| under_way.payload.tells_failures()),
         identity: under_way.and_then(|under_way| under_way.payload.identity()),
         details: under_way.and_then(|under_way| under_way.payload.details()),
     });

@@ -479,11 +479,7 @@ fn somebody_who_looks_on_sees_how_jobs_end() {
     );
     assert_eq!(
         (&two["outcome"], &two["why"], &two["attempt"]),
-        (
-            &"given up".into(),
-            &"failed on purpose; the job is given up after 1 attempt".into(),
-            &1.into()
-        )
+        (&"given up".into(), &"failed on purpose".into(), &1.into())
     );
     let all = rpc.call("jobs.Overview", "{}");
     assert!(all.contains(r#""consumers":2"#), "{all}");
@@ -493,7 +489,8 @@ fn somebody_who_looks_on_sees_how_jobs_end() {
 #[test]
 fn a_schedule_runs_a_command_and_shows_what_it_said() {
     let more = "  schedules:\n    \
-                  backup: {cron: '0 0 30 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n";
+                  backup: {cron: '0 0 30 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n    \
+                  detached: {cron: '0 0 30 2 *', command: [sh, -c, 'setsid sh -c \"echo it has left; exec sleep 1000\" & sleep 1000']}\n";
     let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
     let server = Server::start(site);
     let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
@@ -512,7 +509,14 @@ fn a_schedule_runs_a_command_and_shows_what_it_said() {
         assert!(shown.contains(said), "{said} in {shown}");
     }
     run(&["show", "none"]).assert_refused(&["there is no schedule `none`"]);
+    run(&["show", "bakcup"]).assert_refused(&["did you mean `backup`?"]);
     server.logged(&["no room", "backup"]);
+    // What has left its session ends with the server, as `stop` looks.
+    let asked = run(&["run", "detached"]).stderr;
+    assert!(asked.starts_with("detached runs as detached-"), "{asked}");
+    wait_for("the detached process", || {
+        server.log().contains("it has left").then_some(())
+    });
     server.stop();
 }
 
@@ -607,7 +611,7 @@ fn jobs_of_a_pipeline_that_is_gone_are_told_and_can_be_moved() {
     let unconsumed = log
         .lines()
         .find(|it| it.contains("`jobs.consume` lacks it"));
-    let is_told = unconsumed.is_some_and(|it| it.contains(r#""pipeline":"kpet""#));
+    let is_told = unconsumed.is_some_and(|it| it.contains("`jobs.pipelines.kpet`"));
     assert!(is_told, "{log}");
     let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
     let run = |arguments: &[&str]| {
@@ -696,10 +700,19 @@ fn a_job_that_takes_longer_than_its_deadline_has_failed() {
         });
         let letter = rpc.call("jobs.Show", r#"{"id":"late"}"#);
         assert!(
-            letter.contains(r#""reason":"the deadline passed""#),
+            letter.contains(r#""reason":"the deadline of 200ms passed""#),
             "{letter}"
         );
         assert_eq!(ran(&server).lines().count(), 3);
+        let told = complaints(&server, "late");
+        assert_eq!(told.len(), 3, "{told:#?}");
+        for (attempt, (message, fields)) in (1..).zip(&told) {
+            let said = format!("attempt {attempt} of 3 failed: the deadline of 200ms passed; ");
+            assert!(message.starts_with(&said), "{message}");
+            let of = (&fields["pipeline"], &fields["job"], &fields["pool"]);
+            assert_eq!(of, (&"mail".into(), &"slow".into(), &"default".into()));
+            assert!(fields["pid"].is_u64(), "{fields}");
+        }
         let wrong = slow.replace("0.2", "soon");
         let refused = rpc.call("jobs.Push", &wrong);
         assert!(
@@ -708,6 +721,46 @@ fn a_job_that_takes_longer_than_its_deadline_has_failed() {
         );
         push(&mut rpc, "mail", "next", "ping", 0);
         wait_until_ran(&server, 4);
+        server.stop();
+    }
+}
+
+/// Records at warn and at error that name this: each with its fields.
+fn complaints(server: &Server, of: &str) -> Vec<(String, Value)> {
+    let log = server.log();
+    let records = log.lines().filter(|line| line.contains(of));
+    let records = records.filter_map(|line| {
+        let columns: Vec<_> = line.split('\t').collect();
+        let ["WARN" | "ERROR", _, message, fields] = columns.get(1..)? else {
+            return None;
+        };
+        let fields = serde_json::from_str(fields).expect("they are JSON");
+        Some(((*message).to_owned(), fields))
+    });
+    records.collect()
+}
+
+#[test]
+fn a_job_whose_worker_dies_makes_one_record_for_each_attempt() {
+    for transport in ["relay", "ring"] {
+        let pool = format!("num_workers: 1, transport: {transport}");
+        let server = Server::start(site_of(&Site::fixture("jobs.php"), &pool));
+        let mut rpc = Rpc::connect(&server);
+        push(&mut rpc, "mail", "killer", "die", 0);
+        wait_for("a dead letter", || {
+            (dead(&mut rpc) == ["killer"]).then_some(())
+        });
+        let told = wait_for("three records", || {
+            let told = complaints(&server, "killer");
+            (told.len() >= 3).then_some(told)
+        });
+        let said: Vec<_> = told.iter().map(|(message, _)| &**message).collect();
+        let expected = [
+            "attempt 1 of 3 failed: the worker ended with signal 9 (SIGKILL); again at once",
+            "attempt 2 of 3 failed: the worker ended with signal 9 (SIGKILL); again at once",
+            "attempt 3 of 3 failed: the worker ended with signal 9 (SIGKILL); the job is a dead letter now",
+        ];
+        assert_eq!(said, expected, "{transport}");
         server.stop();
     }
 }
@@ -873,7 +926,7 @@ fn each_answer_of_a_worker_has_its_effect() {
     for said in [
         "failed on purpose",
         "attempt 1 of 3 failed: the worker reported an error: thrown on purpose; again at once",
-        "thrown on purpose; the job is given up after 3 attempts",
+        "attempt 3 of 3 failed: the worker reported an error: thrown on purpose; the job is a dead letter now",
     ] {
         assert!(log.contains(said), "{said} in {log}");
     }

@@ -83,6 +83,7 @@ fn each_command_prints_what_the_reference_says() {
         "check",
         "config show",
         "jobs",
+        "jobs list",
         "jobs dead",
         "schedules",
         "schedules show",
@@ -91,8 +92,10 @@ fn each_command_prints_what_the_reference_says() {
         "extension status",
     ] {
         let mut words: Vec<&str> = command.split(' ').collect();
-        if command == "schedules show" {
-            words.push("nightly");
+        match command {
+            "schedules show" => words.push("nightly"),
+            "jobs list" => words.push("mails"),
+            _ => {}
         }
         words.push("--json");
         assert_documented(command, &server.steer(&words));

@@ -100,7 +100,8 @@ abstract class Queue
      *     what it is at, when its handler has said something new
      * @return mixed what its handler returned, as JSON keeps it
      * @throws JobFailed when the job was given up
-     * @throws NotDone when it is not done by then, or its result is not kept any more
+     * @throws NotDone when it is not done by then; sooner where the server knows no such job, or
+     *     its result is not kept. The message says which
      * @throws RpcError when the server refuses the question
      * @throws ConnectionLost when the server is gone
      * @throws \ValueError when the time-out makes no sense

@@ -56,14 +56,36 @@ final class RpcQueueTest extends TestCase
         self::assertSame(['sent' => 3], $this->queue->await('good'));
         self::assertNull($this->queue->await('empty'));
         self::assertSame(1, $this->queue->await('slow', 100.0), 'it asks again');
-        $timeouts = array_column(array_column($this->seen(), 1), 'timeout_ms');
-        self::assertSame(array_fill(0, 5, 20000), $timeouts);
-        foreach (['late' => NotDone::class, 'bad' => JobFailed::class] as $id => $class) {
+        $asked = array_column($this->seen(), 1);
+        self::assertSame([1000, 1000, 1000, 20000, 20000], array_column($asked, 'timeout_ms'));
+        self::assertSame([true, true, true, false, false], array_column($asked, 'explain'));
+    }
+
+    public function testAJobThatFailedSaysWhyAndKeepsItsTraceApart(): void
+    {
+        try {
+            $this->queue->await('bad', 0.001);
+            self::fail();
+        } catch (JobFailed $failed) {
+            self::assertSame('no such address', $failed->getMessage());
+            self::assertSame('E: no in /a.php:1', $failed->remoteTrace());
+        }
+    }
+
+    public function testWhyAJobIsNotDoneIsSaid(): void
+    {
+        foreach (
+            [
+                'late' => [0.001, 'it waits in the pipeline `mail` for a worker'],
+                // Which shows at the first look.
+                'unwanted' => [100.0, 'pushed without the option `result`'],
+            ] as $id => [$timeout, $said]
+        ) {
             try {
-                $this->queue->await($id, 0.001);
+                $this->queue->await($id, $timeout);
                 self::fail();
-            } catch (JobFailed | NotDone $thrown) {
-                self::assertInstanceOf($class, $thrown);
+            } catch (NotDone $thrown) {
+                self::assertStringContainsString($said, $thrown->getMessage());
             }
         }
     }

@@ -47,16 +47,24 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
             if schedules.json {
                 return say_json(&list);
             }
+            if list.schedules.is_empty() {
+                mention("there are no schedules\n");
+                return Ok(Exit::Done);
+            }
             say(&table(&list));
             return Ok(Exit::Done);
         }
         Some(SchedulesCommand::Show { name, json }) => {
             let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
+            let names: Vec<String> = list.schedules.iter().map(|it| it.name.clone()).collect();
             let found = list.schedules.into_iter().find(|it| it.name == *name);
             let schedule = found.ok_or_else(|| {
+                let meant = pronghorn_config::nearest(name, names.iter().map(String::as_str));
+                let meant = meant.map(|it| format!("; did you mean `{}`?", line(it)));
                 format!(
-                    "there is no schedule `{}`\nhint: `pronghorn schedules` shows all",
-                    line(name)
+                    "there is no schedule `{}`{}\nhint: `pronghorn schedules` shows all",
+                    line(name),
+                    meant.unwrap_or_default()
                 )
             })?;
             if schedules.json || *json {
@@ -70,16 +78,26 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
         Some(SchedulesCommand::Resume { name }) => ("schedules.Resume", name),
     };
     let argument = json!({"name": name});
-    let _done: Value = over_rpc::ask(&mut client, method, &argument).await?;
+    let done: Value = over_rpc::ask(&mut client, method, &argument).await?;
+    // Of a run; an older server does not tell it.
+    let id = done["id"].as_str();
     if schedules.json {
-        return say_json(&argument);
+        return say_json(&match id {
+            Some(id) => json!({"name": name, "id": id}),
+            None => argument,
+        });
     }
-    let told = match method {
-        "schedules.Pause" => "is paused, also after a restart",
-        "schedules.Resume" => "is resumed",
-        _ => "runs; `pronghorn schedules show` shows how it ends",
+    let name = line(name);
+    let told = match (method, id) {
+        ("schedules.Pause", _) => format!("{name} is paused, also after a restart"),
+        ("schedules.Resume", _) => format!("{name} is resumed"),
+        (_, Some(id)) => {
+            let id = line(id);
+            format!("{name} runs as {id}; `pronghorn schedules show {name}` shows how it ends")
+        }
+        _ => format!("{name} runs; `pronghorn schedules show {name}` shows how it ends"),
     };
-    mention(&format!("{} {told}\n", line(name)));
+    mention(&format!("{told}\n"));
     Ok(Exit::Done)
 }
 

@@ -8,6 +8,7 @@ use crate::extras;
 use crate::job::Job;
 use crate::keys::CANCELLED;
 use crate::metrics::{Fate, Verdict};
+use crate::reason::Reason;
 use crate::reply::{self, Answered, Wish};
 use crate::results::{Ended, LONGEST};
 use crate::rules::Retry;
@@ -16,6 +17,7 @@ use crate::rules::Retry;
 pub(super) struct Judged {
     pub(super) settlement: Settlement,
     pub(super) verdict: Option<Verdict>,
+    /// Why it is not done, or what is odd about it: a line.
     pub(super) remark: Option<String>,
     /// It does not run any more.
     pub(super) end: Option<End>,
@@ -25,7 +27,7 @@ pub(super) struct Judged {
 pub(super) enum End {
     Done(Bytes),
     /// It is a dead letter; why.
-    GivenUp(String),
+    GivenUp(Reason),
     /// It was cancelled, or is too old.
     Dropped(&'static str),
 }
@@ -35,21 +37,22 @@ impl From<End> for Ended {
         match end {
             End::Done(result) if result.len() > LONGEST => {
                 let length = result.len();
-                Self::Failed(format!(
+                let why = format!(
                     "the job is done, but its result has {length} bytes; at most {LONGEST} are kept"
-                ))
+                );
+                Self::Failed(why.into())
             }
             End::Done(result) => Self::Done(result),
             End::GivenUp(why) => Self::Failed(why),
-            End::Dropped(why) => Self::Failed(why.to_owned()),
+            End::Dropped(why) => Self::Failed(why.into()),
         }
     }
 }
 
 pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
-    let answered = match outcome {
-        Outcome::Answered(body) => reply::read(&body),
-        Outcome::Replied(said, body) => reply::of(said, &body),
+    let (answered, trace) = match outcome {
+        Outcome::Answered(body) => (reply::read(&body), None),
+        Outcome::Replied(said, body) => (reply::of(said, &body), None),
         Outcome::NotTaken(why) => {
             tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
             return Judged::quietly(Settlement::Release, None);
@@ -58,18 +61,25 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         Outcome::Dropped(why) => {
             return Judged::quietly(Settlement::Ack, Some(End::Dropped(why)));
         }
-        Outcome::Reported(why) | Outcome::Lost(why) => Answered {
-            wish: Wish::Failed { delay: None },
-            verdict: Verdict::Failed,
-            remark: Some(why),
-        },
+        Outcome::Reported(Reason { message, trace }) | Outcome::Lost(Reason { message, trace }) => {
+            let failed = Answered {
+                wish: Wish::Failed { delay: None },
+                verdict: Verdict::Failed,
+                remark: Some(message),
+            };
+            (failed, trace)
+        }
     };
     let Answered {
         wish,
         verdict,
         remark,
     } = answered;
-    let why = || remark.clone().unwrap_or_default();
+    let reason = remark.map(|message| match trace {
+        Some(_) => Reason { message, trace },
+        None => Reason::reported(message),
+    });
+    let why = || reason.clone().unwrap_or_default();
     let attempts = job.attempts.saturating_add(1);
     let (settlement, end) = match wish {
         Wish::Done(result) => (Settlement::Ack, Some(End::Done(result))),
@@ -83,20 +93,10 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
             None => (Settlement::Reject, Some(End::GivenUp(why()))),
         },
     };
-    let remark = match (remark, &end) {
-        (Some(why), Some(End::GivenUp(_))) if !job.auto_ack => {
-            let why = why.lines().next().unwrap_or_default();
-            let times = if attempts == 1 { "attempt" } else { "attempts" };
-            Some(format!(
-                "{why}; the job is given up after {attempts} {times}"
-            ))
-        }
-        (remark, _) => remark,
-    };
     Judged {
         settlement,
         verdict: Some(verdict),
-        remark,
+        remark: reason.map(|reason| reason.brief().to_owned()),
         end,
     }
 }

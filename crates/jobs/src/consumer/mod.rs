@@ -4,10 +4,12 @@ mod judge;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle};
+use pronghorn_config::show_duration;
 use pronghorn_pool::{Answer, CallError, Pool, ReplyBody, Terms, WorkerFault};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::JobReply;
@@ -24,6 +26,7 @@ use crate::job::{Job, now_ms};
 use crate::keys::CANCELLED;
 use crate::metrics::Fate;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
+use crate::reason::Reason;
 use crate::recent::Ending;
 
 /// How often it is looked whether there are workers while there is none.
@@ -52,7 +55,21 @@ pub(crate) trait Runners: Send + Sync + 'static {
     /// How many more they would have at hand, as they are quick at those that they run.
     fn room(&self) -> usize;
 
-    fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome>;
+    fn run(&self, call: JobCall) -> BoxFuture<'static, Attempt>;
+}
+
+/// A job's time with a worker.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) outcome: Outcome,
+    /// Of the worker, where one has had it.
+    pub(crate) pid: Option<u32>,
+}
+
+impl From<Outcome> for Attempt {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, pid: None }
+    }
 }
 
 /// What came of a job at a worker.
@@ -62,14 +79,14 @@ pub(crate) enum Outcome {
     Answered(Bytes),
     /// An answer of ours, and its body.
     Replied(JobReply, Bytes),
-    /// It threw, or answered with a text instead. The first line is for the log.
-    Reported(String),
+    /// It threw, or answered with a text instead.
+    Reported(Reason),
     /// No worker has had it, or the server has ended the one that had it.
     NotTaken(String),
     /// A worker had it at hand, and takes longer for the one before it than was expected.
     NotBegun,
     /// The worker died of it, or it took too long.
-    Lost(String),
+    Lost(Reason),
     /// It does not run any more.
     Dropped(&'static str),
 }
@@ -218,9 +235,9 @@ impl<R: Runners> Consumer<R> {
         async move {
             let began = Instant::now();
             let mut ticket = Some(delivery.ticket);
-            let outcome = match begun {
-                Err(why) => Outcome::Dropped(why),
-                Ok((token, outcome)) => {
+            let Attempt { outcome, pid } = match begun {
+                Err(why) => Outcome::Dropped(why).into(),
+                Ok((token, attempt)) => {
                     if let Some(key) = &extras.unique {
                         keys.begun(key, &job.id);
                     }
@@ -234,12 +251,12 @@ impl<R: Runners> Consumer<R> {
                             ticket = None;
                         }
                     }
-                    let outcome = tokio::select! {
-                        outcome = outcome => outcome,
-                        () = token.cancelled() => Outcome::Dropped(CANCELLED),
+                    let attempt = tokio::select! {
+                        attempt = attempt => attempt,
+                        () = token.cancelled() => Outcome::Dropped(CANCELLED).into(),
                     };
                     keys.ran(&job.id);
-                    outcome
+                    attempt
                 }
             };
             if matches!(outcome, Outcome::NotTaken(_)) {
@@ -252,6 +269,7 @@ impl<R: Runners> Consumer<R> {
                 extras,
                 ticket,
                 outcome,
+                pid,
                 took: began.elapsed(),
                 place,
             }
@@ -259,29 +277,42 @@ impl<R: Runners> Consumer<R> {
     }
 
     /// What an attempt came to, for the log.
-    fn tell(&self, pipeline: &Pipeline, job: &Job, judged: &Judged, took: Duration) {
+    fn tell(
+        &self,
+        pipeline: &Pipeline,
+        job: &Job,
+        judged: &Judged,
+        pid: Option<u32>,
+        took: Duration,
+    ) {
         let (id, name, pool) = (&job.id, &job.name, &self.pool);
-        let (pipeline, retry) = (&pipeline.name, &pipeline.rules.retry);
-        let (attempt, fate) = (job.attempts.saturating_add(1), judged.fate());
+        let (attempt, most) = (job.attempts.saturating_add(1), pipeline.rules.retry.max);
+        let (pipeline, fate) = (&pipeline.name, judged.fate());
         let took_ms = pronghorn_base::millis(took);
-        let Some(remark) = &judged.remark else {
+        let Some(why) = &judged.remark else {
             let fate = fate.text();
-            tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, took_ms, "an attempt has ended: {fate}");
+            tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "an attempt has ended: {fate}");
             return;
         };
-        let why = remark.lines().next().unwrap_or_default();
-        let failed = format!("attempt {attempt} of {} failed: {why}", retry.max);
+        let failed = format!("attempt {attempt} of {most} failed: {why}");
         let said = match (fate, &judged.settlement) {
-            (Fate::GivenUp, _) => failed,
-            (Fate::Failed, Settlement::Failed { delay }) if delay.is_zero() => {
-                format!("{failed}; again at once")
+            // It counts as done since it began.
+            (Fate::GivenUp, _) if job.auto_ack => failed,
+            (Fate::GivenUp, _) => format!("{failed}; the job is a dead letter now"),
+            (_, Settlement::Failed { delay }) => format!("{failed}; again {}", in_time(*delay)),
+            (
+                _,
+                Settlement::Requeue { delay, .. }
+                | Settlement::Nack {
+                    delay,
+                    requeue: true,
+                },
+            ) => {
+                format!("its handler wants it again {}: {why}", in_time(*delay))
             }
-            (Fate::Failed, Settlement::Failed { delay }) => {
-                format!("{failed}; again in {:?}", rounded(*delay))
-            }
-            _ => why.to_owned(),
+            _ => why.clone(),
         };
-        tracing::warn!(target: "jobs", id, job = name, pipeline, attempt, pool, took_ms, "{said}");
+        tracing::warn!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "{said}");
     }
 
     fn settle(&self, ran: Ran) -> impl Future<Output = ()> + use<R> {
@@ -291,6 +322,7 @@ impl<R: Runners> Consumer<R> {
             extras,
             ticket,
             outcome,
+            pid,
             took,
             place,
         } = ran;
@@ -314,7 +346,7 @@ impl<R: Runners> Consumer<R> {
             });
         }
         if is_news {
-            self.tell(&pipeline, &job, &judged, took);
+            self.tell(&pipeline, &job, &judged, pid, took);
         }
         let (pipelines, unsettled) = (self.pipelines.clone(), self.unsettled.clone());
         async move {
@@ -327,7 +359,7 @@ impl<R: Runners> Consumer<R> {
             } = judged;
             if let (Some(End::GivenUp(why)), Some(_)) = (&end, ticket) {
                 let attempts = job.attempts.saturating_add(1);
-                let kept = pipelines.dead().keep(&pipeline.name, &job, attempts, why);
+                let kept = (pipelines.dead()).keep(&pipeline.name, &job, attempts, why.full());
                 match kept.await {
                     Ok(()) => pipelines.metrics().died(),
                     Err(error) => {
@@ -373,9 +405,18 @@ impl<R: Runners> Consumer<R> {
     }
 }
 
-/// For a record, without what is below a millisecond.
-fn rounded(duration: Duration) -> Duration {
-    Duration::from_millis(pronghorn_base::millis(duration))
+/// When, for a record: to the millisecond, and what takes long to the second.
+fn in_time(delay: Duration) -> String {
+    const LONG: Duration = Duration::from_secs(10);
+    if delay.is_zero() {
+        return "at once".to_owned();
+    }
+    if delay >= LONG {
+        let seconds = Duration::from_secs(delay.as_secs());
+        return format!("in {}", show_duration(seconds));
+    }
+    let delay = Duration::from_millis(pronghorn_base::millis(delay));
+    format!("in {delay:?}")
 }
 
 /// A job that has left its worker.
@@ -386,6 +427,7 @@ struct Ran {
     /// None when it counts as done since it began.
     ticket: Option<Ticket>,
     outcome: Outcome,
+    pid: Option<u32>,
     /// Since it was given to workers.
     took: Duration,
     place: Occupied,
@@ -405,6 +447,7 @@ fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &Extras) -> JobCall {
             && !job.auto_ack
             && extras.unique.is_none(),
         calls: None,
+        pid: AtomicU32::new(0),
     }
 }
 
@@ -468,23 +511,30 @@ impl Runners for Pool {
         Self::room(self)
     }
 
-    fn run(&self, call: JobCall) -> BoxFuture<'static, Outcome> {
+    fn run(&self, call: JobCall) -> BoxFuture<'static, Attempt> {
         let now = Instant::now();
+        let limit = call.deadline.or_else(|| self.exec_ttl());
         let terms = Terms {
             deadline: call.deadline,
             ..Terms::default()
         };
-        let pending = self.call(Arc::new(call), terms, now, now);
-        Box::pin(answer(pending))
+        let call = Arc::new(call);
+        let pending = self.call(call.clone(), terms, now, now);
+        Box::pin(async move {
+            Attempt {
+                outcome: answer(pending, limit).await,
+                pid: call.worker(),
+            }
+        })
     }
 }
 
-async fn answer(mut pending: pronghorn_pool::Pending) -> Outcome {
+async fn answer(mut pending: pronghorn_pool::Pending, limit: Option<Duration>) -> Outcome {
     let reply = loop {
         match pending.answer().await {
             Ok(Answer::Interim(_)) => {}
             Ok(Answer::Reply(reply)) => break reply,
-            Err(error) => return of_error(&error),
+            Err(error) => return of_error(&error, limit),
         }
     };
     match reply.body {
@@ -493,12 +543,12 @@ async fn answer(mut pending: pronghorn_pool::Pending) -> Outcome {
             _ => Outcome::Answered(content.into()),
         },
         ReplyBody::File(_) | ReplyBody::Pieces { .. } => {
-            Outcome::Reported("the worker's answer is no answer to a job".to_owned())
+            Outcome::Reported("the worker's answer is no answer to a job".into())
         }
     }
 }
 
-fn of_error(error: &CallError) -> Outcome {
+fn of_error(error: &CallError, limit: Option<Duration>) -> Outcome {
     let why = error.to_string();
     match error {
         CallError::NotBegun => Outcome::NotBegun,
@@ -506,13 +556,15 @@ fn of_error(error: &CallError) -> Outcome {
         | CallError::Worker(
             WorkerFault::NotStarted(_) | WorkerFault::Unwilling(_) | WorkerFault::CutOff(_),
         ) => Outcome::NotTaken(why),
-        CallError::Thrown(thrown) => {
-            Outcome::Reported(format!("{}: {why}\n{}", thrown.class, thrown.trace))
+        CallError::Thrown(thrown) => Outcome::Reported(Reason::thrown(thrown)),
+        CallError::Unencodable(_) | CallError::Reported(_) => Outcome::Reported(why.into()),
+        CallError::Deadline => {
+            let limit = limit.map(show_duration).unwrap_or_default();
+            Outcome::Lost(format!("the deadline of {limit} passed").into())
         }
-        CallError::Unencodable(_) | CallError::Reported(_) => Outcome::Reported(why),
-        CallError::Poisoned
-        | CallError::Deadline
-        | CallError::Worker(WorkerFault::Died(_) | WorkerFault::Garbage(_)) => Outcome::Lost(why),
+        CallError::Poisoned | CallError::Worker(WorkerFault::Died(_) | WorkerFault::Garbage(_)) => {
+            Outcome::Lost(why.into())
+        }
     }
 }
 

@@ -986,7 +986,7 @@ pub(super) async fn lists_all(subject: Subject) {
     loop {
         let part = subject.driver.list(after).await.unwrap();
         assert!(part.jobs.len() <= MOST_IN_PART);
-        for job in part.jobs {
+        for Listed { job, .. } in part.jobs {
             let is_later = job.id.starts_with("later ");
             assert_eq!(job.delay > Duration::from_mins(59), is_later, "{job:?}");
             assert!(seen.insert(job.id));

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use crate::drivers::ready::Ready;
 use crate::drivers::{
-    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
+    Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
 };
-use crate::job::{Job, LONGEST_DELAY};
+use crate::job::{Job, LONGEST_DELAY, now_ms};
 
 /// Keeps jobs in memory, up to a limit in bytes.
 #[derive(Debug)]
@@ -82,14 +82,21 @@ impl Memory {
         let from = after.map_or(0, usize::from_be_bytes);
         let state = lock(&self.state);
         let now = Instant::now();
-        let left = |((due, _), job): (&(Instant, u64), &Job)| Job {
-            delay: due.saturating_duration_since(now),
-            ..job.clone()
+        let left = |((due, _), job): (&(Instant, u64), &Job)| {
+            Listed::from(Job {
+                delay: due.saturating_duration_since(now),
+                ..job.clone()
+            })
         };
         let mut reserved: Vec<_> = state.reserved.iter().collect();
         reserved.sort_by_key(|(ticket, _)| ticket.0);
-        let reserved = reserved.into_iter().map(|(_, job)| Job::clone(job));
-        let waiting = state.ready.iter().map(|waiting| waiting.job.clone());
+        let reserved = reserved.into_iter();
+        let reserved = reserved.map(|(_, job)| Listed::from(Job::clone(job)));
+        let by_calendar = now_ms();
+        let waiting = state.ready.iter().map(|Waiting { job, since }| Listed {
+            job: job.clone(),
+            since: Some(by_calendar.saturating_sub(pronghorn_base::millis(now - *since))),
+        });
         let all = waiting
             .chain(state.delayed.iter().map(left))
             .chain(reserved);
@@ -99,7 +106,7 @@ impl Memory {
                 let next = Some((from + jobs.len()).to_be_bytes().to_vec());
                 return Part { jobs, next };
             }
-            bytes += job.payload.len();
+            bytes += job.job.payload.len();
             jobs.push(job);
         }
         Part { jobs, next: None }

@@ -173,8 +173,23 @@ pub(crate) const MOST_BYTES_IN_PART: usize = 1 << 20;
 /// Some jobs of a driver, and what gives the next ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<Listed>,
     pub next: Option<Vec<u8>>,
+}
+
+/// A job of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub job: Job,
+    /// When it was pushed, or put back after an attempt, in milliseconds since 1970. None where the
+    /// driver does not know.
+    pub since: Option<u64>,
+}
+
+impl From<Job> for Listed {
+    fn from(job: Job) -> Self {
+        Self { job, since: None }
+    }
 }
 
 /// What was taken away from a driver.

@@ -9,7 +9,9 @@ pub(super) fn add(methods: &Methods, schedules: &Schedules) {
     let methods = methods.service("schedules", schedules.clone());
     methods.add("List", list);
     methods.add("Run", async |schedules: Schedules, one: One| {
-        done(schedules.run_now(&one.name))
+        let id = schedules.run_now(&one.name);
+        id.map(|id| Asked { id })
+            .map_err(|error| Failure::new(error.to_string()))
     });
     methods.add("Pause", async |schedules: Schedules, one: One| {
         done(schedules.pause(&one.name, true).await)
@@ -31,6 +33,14 @@ struct One {
 }
 
 impl Argument for One {}
+
+/// A run that begins now, unless the one before goes on.
+#[derive(Serialize)]
+struct Asked {
+    id: String,
+}
+
+impl Outcome for Asked {}
 
 #[derive(Serialize)]
 struct Empty {}

@@ -2,6 +2,7 @@
 
 mod by_clock;
 mod ours;
+mod waiting;
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,11 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     methods.add(
         "Resume",
         async |pipelines: Pipelines, names: PipelineNames| {
-            each(&names, |name| pipelines.resume(name))
+            each(&names, |name| {
+                pipelines.resume(name)?;
+                tracing::info!(target: "jobs", pipeline = name, "the pipeline is resumed");
+                Ok(())
+            })
         },
     );
     methods.add("Destroy", destroy);
@@ -44,6 +49,7 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     methods.add("Declare", declare);
     methods.add("Stat", stat);
     ours::add(&methods);
+    waiting::add(&methods);
 }
 
 /// RoadRunner's chain of operations in front of a text.
@@ -100,6 +106,8 @@ async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty,
         .map_err(|wrong| Failure::new(format!("{OPERATION}{wrong}")))?;
     let declared = pipelines.declare(name, &settings).await;
     declared.map_err(|error| chain(OPERATION, &error))?;
+    let driver = settings.driver.name();
+    tracing::info!(target: "jobs", pipeline = name, driver, "the pipeline is declared");
     Ok(Empty {})
 }
 

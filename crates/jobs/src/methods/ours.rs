@@ -1,114 +1,32 @@
-//! Methods that RoadRunner does not have, with JSON: results, cancelling, dead letters.
+//! Methods that RoadRunner does not have, with JSON: what operators see and do.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
 
 use crate::dead::{DeadError, Headline};
+use crate::drivers::Listed;
 use crate::job::{Headers, Job};
-use crate::keys::Progress;
 use crate::pipelines::{Pipelines, with_causes};
 use crate::recent::Ending;
-use crate::results::Ended;
 
-/// Of one question; who wants to wait longer asks again.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// Of a list.
 const MOST_LISTED: usize = 1000;
-/// Of a text that says what a job is at.
-const LONGEST_TEXT: usize = 500;
 /// Of a payload that is shown.
 const MOST_SHOWN: usize = 64 << 10;
 
 pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
-    methods.add("Await", wait);
-    methods.add_on_any_thread("Progress", progress);
     methods.add("Cancel", cancel);
     methods.add("Clear", clear);
     methods.add("Overview", overview);
     methods.add("Recent", recent);
     methods.add("Export", export);
     methods.add("DeadLetters", list);
+    methods.add("Waiting", waiting);
     methods.add("Show", show);
     methods.add("Retry", retry);
     methods.add("Discard", discard);
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Wait {
-    id: String,
-    timeout_ms: u64,
-}
-
-impl Argument for Wait {}
-
-#[derive(Serialize)]
-struct Waited {
-    /// `done`, `failed`, or `waiting`: not by then, or not known.
-    state: &'static str,
-    /// JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    /// Of a job that a worker has: 0 to 1, and what it is at.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress_text: Option<String>,
-}
-
-impl Outcome for Waited {}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Said {
-    id: String,
-    done: f64,
-    text: String,
-}
-
-impl Argument for Said {}
-
-/// Of a job that runs: others have come to their end meanwhile.
-async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
-    if !(0.0..=1.0).contains(&said.done) {
-        let done = said.done;
-        return Err(Failure::new(format!(
-            "a progress of {done}; accepted: 0 to 1"
-        )));
-    }
-    let progress = Progress {
-        done: said.done,
-        text: said.text.chars().take(LONGEST_TEXT).collect(),
-    };
-    Ok(pipelines.keys().note_progress(&said.id, progress))
-}
-
-async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
-    let within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
-    let ended = pipelines.results().wait(&asked.id, within).await;
-    let (state, result, error) = match ended {
-        None => ("waiting", None, None),
-        Some(Ended::Done(result)) if result.is_empty() => ("done", None, None),
-        Some(Ended::Done(result)) => {
-            let result = String::from_utf8_lossy(&result).into_owned();
-            ("done", Some(result), None)
-        }
-        Some(Ended::Failed(why)) => ("failed", None, Some(why)),
-    };
-    let progress = (state == "waiting").then(|| pipelines.keys().progress(&asked.id));
-    let (progress, progress_text) = progress.flatten().map(|it| (it.done, it.text)).unzip();
-    Ok(Waited {
-        state,
-        result,
-        error,
-        progress,
-        progress_text,
-    })
 }
 
 /// Names jobs by their IDs, or all of a pipeline.
@@ -252,10 +170,8 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
     let dead = pipelines.dead_letters().await.unwrap_or_default();
     let mut rows = Vec::new();
     for (pipeline, stat) in pipelines.stats().await {
-        let error = match &stat {
-            Err(error) => Some(with_causes(error)),
-            Ok(_) => pipeline.driver.health().err(),
-        };
+        let health = pipeline.driver.health().err();
+        let error = health.or_else(|| stat.as_ref().err().map(|error| with_causes(error)));
         let stat = stat.unwrap_or_default();
         rows.push(Row {
             pipeline: pipeline.name.clone(),
@@ -387,7 +303,7 @@ async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure
         },
     };
     Ok(Exported {
-        jobs: part.jobs.into_iter().map(exported).collect(),
+        jobs: part.jobs.into_iter().map(|it| exported(it.job)).collect(),
         next: part.next.map(|next| Binary(next.into())),
     })
 }
@@ -421,6 +337,75 @@ struct One {
 
 impl Argument for One {}
 
+/// A job of a list.
+#[derive(Serialize)]
+struct InLine {
+    id: String,
+    job: String,
+    /// `running`, `waiting` or `delayed`.
+    state: &'static str,
+    /// Those that have ended.
+    attempts: u32,
+    priority: i64,
+    /// Bytes of its payload.
+    size: usize,
+    /// As of [`Shown`], and the next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_in: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    jobs: Vec<InLine>,
+    /// Whether there are further ones.
+    more: bool,
+}
+
+impl Outcome for Line {}
+
+/// The first jobs of a pipeline.
+async fn waiting(pipelines: Pipelines, of: OfPipeline) -> Result<Line, Failure> {
+    let (mut jobs, mut after) = (Vec::new(), None);
+    loop {
+        let part = pipelines.list(&of.pipeline, after).await;
+        let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
+        jobs.extend(part.jobs.into_iter().map(|Listed { job, since }| {
+            let running = pipelines.keys().running(&job.id);
+            let (state, due_in) = match running {
+                Some(running) if running.pipeline == pipeline => ("running", None),
+                _ => wait_of(&job),
+            };
+            InLine {
+                state,
+                attempts: job.attempts,
+                priority: job.priority,
+                size: job.payload.len(),
+                queued_at: since,
+                due_in,
+                id: job.id,
+                job: job.name,
+            }
+        }));
+        after = part.next;
+        if after.is_none() || jobs.len() >= MOST_LISTED {
+            let more = after.is_some() || jobs.len() > MOST_LISTED;
+            jobs.truncate(MOST_LISTED);
+            return Ok(Line { jobs, more });
+        }
+    }
+}
+
+/// What a job that no worker has waits for, and for how many seconds, if that is known.
+fn wait_of(job: &Job) -> (&'static str, Option<f64>) {
+    if job.delay.is_zero() {
+        ("waiting", None)
+    } else {
+        ("delayed", Some(job.delay.as_secs_f64()))
+    }
+}
+
 /// A dead letter in full, or a job that a worker has, or that waits in a pipeline of ours.
 #[derive(Serialize)]
 struct Shown {
@@ -437,6 +422,9 @@ struct Shown {
     died_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     began_at: Option<u64>,
+    /// When one that waits was pushed, or put back after an attempt, where its driver knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued_at: Option<u64>,
     /// Seconds until a delayed one is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_in: Option<f64>,
@@ -466,11 +454,12 @@ async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
             ..Shown::of(running.pipeline, &running.job, running.job.attempts)
         });
     }
-    if let Some((pipeline, job)) = pipelines.find(&one.id).await {
-        let is_delayed = !job.delay.is_zero();
+    if let Some((pipeline, Listed { job, since })) = pipelines.find(&one.id).await {
+        let (state, due_in) = wait_of(&job);
         return Ok(Shown {
-            state: if is_delayed { "delayed" } else { "waiting" },
-            due_in: is_delayed.then_some(job.delay.as_secs_f64()),
+            state,
+            queued_at: since,
+            due_in,
             ..Shown::of(pipeline, &job, job.attempts)
         });
     }
@@ -499,6 +488,7 @@ impl Shown {
             reason: None,
             died_at: None,
             began_at: None,
+            queued_at: None,
             due_in: None,
             progress: None,
             progress_text: None,

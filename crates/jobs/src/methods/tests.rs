@@ -79,6 +79,62 @@ async fn a_pipeline_is_declared_filled_seen_and_destroyed() {
     server.expect("List", "{}", "{}").await;
 }
 
+/// The pipeline is paused, so its jobs stay where they are.
+#[tokio::test]
+async fn who_waits_is_told_where_a_job_stands() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"mail","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    let result = r#""headers":{"pronghorn-result":{"value":["1"]}},"#;
+    for (id, headers, delay) in [("plain", "", 0), ("ready", result, 0), ("later", result, 9)] {
+        let push = format!(
+            r#"{{"job":{{"job":"n","id":"{id}",{headers}"options":{{"pipeline":"mail","delay":{delay}}}}}}}"#
+        );
+        server.expect("Push", &push, "{}").await;
+    }
+    for (id, standing) in [
+        ("plain", r#""no_result","pipeline":"mail""#),
+        ("ready", r#""waiting","pipeline":"mail""#),
+        ("later", r#""delayed","pipeline":"mail""#),
+        ("none", r#""unknown""#),
+    ] {
+        let asked = format!(r#"{{"id":"{id}","explain":true}}"#);
+        let said = format!(r#"{{"state":"waiting","standing":{standing}}}"#);
+        server.expect("Await", &asked, &said).await;
+    }
+    let plain = r#"{"state":"waiting"}"#;
+    server.expect("Await", r#"{"id":"none"}"#, plain).await;
+}
+
+#[tokio::test]
+async fn the_jobs_of_a_pipeline_are_listed() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"mail","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    let push = r#"{"jobs":[{"job":"n","id":"1","payload":"aGk=","options":{"pipeline":"mail"}},{"id":"2","options":{"pipeline":"mail","delay":9}}]}"#;
+    server.expect("PushBatch", push, "{}").await;
+    let listed = server.call("Waiting", r#"{"pipeline":"mail"}"#).await;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let (first, second) = (&listed["jobs"][0], &listed["jobs"][1]);
+    assert_eq!(
+        (
+            &first["id"],
+            &first["state"],
+            &first["size"],
+            &listed["more"]
+        ),
+        (&"1".into(), &"waiting".into(), &2.into(), &false.into())
+    );
+    let queued = first["queued_at"].as_u64().unwrap();
+    assert!(crate::job::now_ms() - queued < 60_000, "{first}");
+    assert_eq!(second["state"], "delayed");
+    assert!(second["due_in"].as_f64().unwrap() > 8.0, "{second}");
+    let unknown = "no such pipeline, requested: mial; did you mean `mail`?; there are: `mail`";
+    server
+        .expect("Waiting", r#"{"pipeline":"mial"}"#, unknown)
+        .await;
+}
+
 #[tokio::test]
 async fn failures_have_roadrunners_words() {
     let server = Server::new();
@@ -235,7 +291,7 @@ async fn a_push_to_a_broker_that_is_away_fails_in_time_with_the_reason() {
 async fn a_job_is_for_workers_that_there_are() {
     let server = Server::new();
     let declare = r#"{"pipeline":{"name":"n","driver":"memory","pool":"others"}}"#;
-    let said = "rpc_declare_pipeline: there is no pool `others`";
+    let said = "rpc_declare_pipeline: there is no pool `others`; there are: `default`";
     server.expect("Declare", declare, said).await;
     let declare = r#"{"pipeline":{"name":"n","driver":"memory"}}"#;
     server.expect("Declare", declare, "{}").await;
@@ -243,7 +299,7 @@ async fn a_job_is_for_workers_that_there_are() {
         ("default", "{}"),
         (
             "others",
-            "rpc_push:\n\tjobs_plugin_push: there is no pool `others`",
+            "rpc_push:\n\tjobs_plugin_push: there is no pool `others`; there are: `default`",
         ),
     ] {
         let push = format!(

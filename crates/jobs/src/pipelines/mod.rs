@@ -2,6 +2,7 @@
 
 mod left_behind;
 mod removing;
+mod standing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -32,6 +33,8 @@ use crate::recent::Recent;
 use crate::results::{Ended, Results};
 use crate::rules::{Bucket, Rules};
 use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
+
+pub(crate) use self::standing::Standing;
 
 /// Of the pipelines that there are, in a complaint.
 const MOST_NAMED: usize = 10;
@@ -251,8 +254,7 @@ impl Pipelines {
         settings: &PipelineSettings,
     ) -> Result<(), PipelineError> {
         if !lock(&self.0.wakes).contains_key(&settings.pool) {
-            let pool = settings.pool.escape_debug();
-            return Err(PipelineError::Refused(format!("there is no pool `{pool}`")));
+            return Err(self.no_pool(&settings.pool));
         }
         {
             let mut state = lock(&self.0.state);
@@ -464,12 +466,17 @@ impl Pipelines {
     /// Whether there is what a job names.
     fn accept(&self, job: &Job) -> Result<(), PipelineError> {
         match job.pool() {
-            Some(pool) if !lock(&self.0.wakes).contains_key(pool) => {
-                let pool = pool.escape_debug();
-                Err(PipelineError::Refused(format!("there is no pool `{pool}`")))
-            }
+            Some(pool) if !lock(&self.0.wakes).contains_key(pool) => Err(self.no_pool(pool)),
             _ => Ok(()),
         }
+    }
+
+    fn no_pool(&self, name: &str) -> PipelineError {
+        let mut pools: Vec<_> = lock(&self.0.wakes).keys().cloned().collect();
+        pools.sort_unstable();
+        let hint = what_there_is(name, pools.iter().map(String::as_str));
+        let name = name.escape_debug();
+        PipelineError::Refused(format!("there is no pool `{name}`{hint}"))
     }
 
     /// Takes the keys of jobs, and leaves out jobs whose key another one has.
@@ -601,26 +608,6 @@ impl Pipelines {
         let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
         let part = part.map_err(|_| pipeline.late())??;
         Ok((pipeline.name.clone(), part))
-    }
-
-    /// The first job of an ID in the pipelines that are this server's own.
-    pub(crate) async fn find(&self, id: &str) -> Option<(String, Job)> {
-        for pipeline in self.all().into_iter().filter(|it| it.is_ours()) {
-            let mut after = None;
-            loop {
-                // What can't be looked at has no job that could be shown.
-                let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
-                let Ok(Ok(part)) = part else { break };
-                if let Some(job) = part.jobs.into_iter().find(|job| job.id == id) {
-                    return Some((pipeline.name.clone(), job));
-                }
-                after = part.next;
-                if after.is_none() {
-                    break;
-                }
-            }
-        }
-        None
     }
 
     /// How many jobs workers have.

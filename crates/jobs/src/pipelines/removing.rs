@@ -94,7 +94,7 @@ impl Pipelines {
             tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was cancelled, and its batch can't be told: {error}");
         }
         pipeline.metrics.came_to(Fate::Cancelled);
-        let ended = Ended::Failed(CANCELLED.to_owned());
+        let ended = Ended::Failed(CANCELLED.into());
         self.ended(pipeline, job, &extras, ended);
     }
 }

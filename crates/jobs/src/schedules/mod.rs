@@ -67,8 +67,8 @@ struct State {
     skips: bool,
     /// Due times of runs that wait for the one before.
     queued: Vec<u64>,
-    /// Somebody asked for a run.
-    wanted: bool,
+    /// Somebody asked for a run, at this time.
+    wanted: Option<u64>,
 }
 
 /// How a schedule is, for those who look at it.
@@ -224,8 +224,8 @@ impl Schedules {
             if is_set_back {
                 it.set_next(settings, now);
             }
-            if std::mem::take(&mut it.wanted) {
-                due.push((name.clone(), now));
+            if let Some(asked) = it.wanted.take() {
+                due.push((name.clone(), asked));
             }
             if let (Some(at), Some(next)) = (it.begins, it.next)
                 && at <= now
@@ -261,7 +261,8 @@ impl Schedules {
         if !self.may_begin(name, settings.overlap, due) {
             return;
         }
-        let id = format!("{name}-{due}");
+        let id = id_of(name, due);
+        tracing::debug!(target: "jobs", schedule = name, id, "a run begins");
         let (outcome, lines) = match &settings.what {
             What::Job {
                 name: job,
@@ -303,6 +304,9 @@ impl Schedules {
         if let Outcome::Failed(why) = &outcome {
             let why = why.lines().next().unwrap_or_default();
             tracing::warn!(target: "jobs", schedule = name, id, "a run has failed: {why}");
+        } else {
+            let outcome = outcome.name();
+            tracing::debug!(target: "jobs", schedule = name, id, "a run has ended: {outcome}");
         }
         self.0.pipelines.metrics().scheduled(name, outcome.name());
         self.has_ended(name);
@@ -411,14 +415,16 @@ impl Schedules {
         self.0.settings.iter().map(view).collect()
     }
 
-    /// Runs one now, also a paused one.
-    pub(crate) fn run_now(&self, name: &str) -> Result<(), ScheduleError> {
+    /// Runs one now, also a paused one. The ID of the run.
+    pub(crate) fn run_now(&self, name: &str) -> Result<String, ScheduleError> {
         self.known(name)?;
+        let now = now_ms();
         let mut state = lock(&self.0.state);
-        state.entry(name.to_owned()).or_default().wanted = true;
+        // Who asks twice before it begins has one run.
+        let due = *(state.entry(name.to_owned()).or_default().wanted).get_or_insert(now);
         drop(state);
         self.0.news.notify_one();
-        Ok(())
+        Ok(id_of(name, due))
     }
 
     /// A paused one does not run by itself. It stays paused over a restart.
@@ -431,6 +437,8 @@ impl Schedules {
             record.last_due = Some(now);
         };
         self.note(name, change).await;
+        let is = if paused { "paused" } else { "resumed" };
+        tracing::info!(target: "jobs", schedule = name, "the schedule is {is}");
         Ok(())
     }
 
@@ -444,6 +452,11 @@ impl Schedules {
             hint: what_there_is(name, known),
         })
     }
+}
+
+/// Of a run, and of the job that it pushes.
+fn id_of(schedule: &str, due: u64) -> String {
+    format!("{schedule}-{due}")
 }
 
 impl ScheduleSettings {

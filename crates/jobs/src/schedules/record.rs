@@ -64,7 +64,7 @@ impl From<Ended> for Outcome {
     fn from(ended: Ended) -> Self {
         match ended {
             Ended::Done(_) => Self::Done,
-            Ended::Failed(why) => Self::Failed(why),
+            Ended::Failed(why) => Self::Failed(why.full().to_owned()),
         }
     }
 }

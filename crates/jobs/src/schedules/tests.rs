@@ -217,6 +217,23 @@ async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
     assert!(why.starts_with("it can't be started: "), "{why}");
 }
 
+/// It leaves a process in a session of its own, and prints its number.
+const LEAVES: &str = "pid=$(mktemp); \
+    setsid sh -c \"echo \\$\\$ >$pid; exec sleep 1000 >/dev/null 2>&1\" & \
+    until [ -s $pid ]; do sleep 0.01; done; cat $pid; rm $pid";
+
+#[tokio::test]
+async fn what_a_command_leaves_behind_ends_with_it() {
+    let hangs = format!("{LEAVES}; sleep 1000");
+    for (script, limit) in [(LEAVES, NEVER), (&hangs, SECOND)] {
+        let scene = Scene::new(folder(), command(script, limit)).await;
+        scene.schedules.run_now("s").unwrap();
+        let run = scene.runs(1).await.remove(0);
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", run.lines[0]));
+        assert!(stat.is_err() || stat.unwrap().contains(") Z "), "{run:?}");
+    }
+}
+
 const SECOND: Duration = Duration::from_secs(1);
 const NEVER: Duration = Duration::from_hours(8000);
 

@@ -152,6 +152,7 @@ impl From<Trouble> for Report {
                 ran: stamps.ran(),
                 progress: Some(Box::new(stamps.progress())),
                 client,
+                is_told: false,
                 call: None,
                 details: None,
                 stack: None,

@@ -14,6 +14,7 @@ use bytes::{Buf, Bytes};
 use pronghorn_process::Exit;
 use pronghorn_wire::Head;
 use pronghorn_wire::frame::{Flags, Stream};
+use pronghorn_wire::native::Thrown;
 use tokio::io::AsyncWrite;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -486,6 +487,7 @@ impl Relay {
             ran: call.stamps.ran(),
             progress: Some(Box::new(self.progress(&call.stamps))),
             client: call.payload.late_answer(),
+            is_told: call.payload.tells_failures(),
             call: number,
             details: call.payload.details(),
             stack: self.channel.stack_layout(),
@@ -541,12 +543,22 @@ impl Relay {
     /// What is told of a call that nobody waits for; only our SDK can be interrupted, and it says
     /// what was thrown.
     fn tell_end(&self, request: &str, error: &CallError) {
+        let CallError::Thrown(thrown) = error else {
+            return;
+        };
         let (pool, slot) = (self.slot_handle.pool(), self.slot_handle.slot());
-        if let CallError::Thrown(thrown) = error {
-            tracing::error!(
-                target: "server", pool, slot, request, class = thrown.class, file = thrown.file,
-                line = thrown.line, trace = thrown.trace, "late call ended: {}", thrown.message
-            );
+        let Thrown {
+            class,
+            message,
+            file,
+            line,
+            trace,
+        } = &**thrown;
+        let under_way = self.under_way.as_ref();
+        if under_way.is_some_and(|it| it.payload.tells_failures()) {
+            tracing::debug!(target: "server", pool, slot, request, class, file, line, trace, "late call ended: {message}");
+        } else {
+            tracing::error!(target: "server", pool, slot, request, class, file, line, trace, "late call ended: {message}");
         }
     }
 
@@ -627,6 +639,7 @@ impl Relay {
                     ran: streamed.stamps.ran(),
                     progress: Some(Box::new(self.progress(&streamed.stamps))),
                     client: "was cut off",
+                    is_told: false,
                     call: interruptible.then_some(self.prefetch.number()),
                     details: self.details(),
                     stack: self.channel.stack_layout(),
@@ -833,6 +846,7 @@ impl Relay {
                         ran: limit.unwrap_or_default(),
                         progress: None,
                         client: "has its reply",
+                        is_told: false,
                         call: interruptible.then_some(deferred_work_of(self.prefetch.number())),
                         details: self.details(),
                         stack: self.channel.stack_layout(),

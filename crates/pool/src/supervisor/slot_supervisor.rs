@@ -242,6 +242,7 @@ impl SlotSupervisor {
                     ran,
                     progress,
                     retried,
+                    is_told,
                     identity,
                     details,
                 } => {
@@ -253,6 +254,7 @@ impl SlotSupervisor {
                         ran,
                         progress,
                         retried,
+                        is_told,
                         details,
                     });
                 }
@@ -288,6 +290,7 @@ impl SlotSupervisor {
                 ran,
                 progress,
                 client,
+                is_told,
                 call,
                 details,
                 stack,
@@ -313,10 +316,15 @@ impl SlotSupervisor {
                     Some(_) => ("the call is interrupted", escalation::LATE),
                     None => ("the worker is stopped", escalation::OVERDUE),
                 };
-                tracing::error!(
-                    target: "server", pool, pid, request = what, ran_ms = millis(*ran),
-                    "deadline passed: the client {client}, {what_follows}"
-                );
+                let ran_ms = millis(*ran);
+                if *is_told {
+                    tracing::debug!(target: "server", pool, pid, request = what, ran_ms, "deadline passed: {what_follows}");
+                } else {
+                    tracing::error!(
+                        target: "server", pool, pid, request = what, ran_ms,
+                        "deadline passed: the client {client}, {what_follows}"
+                    );
+                }
                 escalation.start(steps);
                 true
             }
@@ -361,7 +369,10 @@ impl SlotSupervisor {
                 details: died_with.and_then(|died| died.details.clone()),
                 ran: died_with.map(|died| died.ran),
                 progress: died_with.map(|died| died.progress.with_cpu(process.cpu())),
-                retried: died_with.map(|died| died.retried),
+                // Who tells of it decides that, too.
+                retried: died_with
+                    .filter(|died| !died.is_told)
+                    .map(|died| died.retried),
                 memory: process.peak_memory(),
                 stderr,
                 ..Incident::default()
@@ -378,6 +389,15 @@ impl SlotSupervisor {
             self.tell_crash(exit, process, died_with.as_ref());
         }
         match died_with {
+            Some(DiedWith {
+                what,
+                ran,
+                is_told: true,
+                ..
+            }) => tracing::debug!(
+                target: "server", pool, pid, request = what, ran_ms = millis(ran), memory_mb,
+                stderr = last_words, "worker died with {exit}"
+            ),
             Some(DiedWith {
                 what, ran, retried, ..
             }) => tracing::error!(
@@ -401,6 +421,7 @@ struct DiedWith {
     ran: Duration,
     progress: Box<Progress>,
     retried: bool,
+    is_told: bool,
     details: Option<Box<CallDetails>>,
 }
 

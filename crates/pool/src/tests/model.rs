@@ -467,7 +467,7 @@ impl Relay {
                 }
                 () = sleep_until(deadline) => {
                     let ran = EXEC_TTL;
-                    self.slot_handle.report(Report::Overdue { what: "/".into(), ran, progress: None, client: "got 504", call: None, details: None, stack: None });
+                    self.slot_handle.report(Report::Overdue { what: "/".into(), ran, progress: None, client: "got 504", is_told: false, call: None, details: None, stack: None });
                     self.slot_handle.count(Counter::Overdue);
                     call.fail(CallError::Deadline);
                     return Served::Broken;

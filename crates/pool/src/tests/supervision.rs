@@ -234,6 +234,7 @@ async fn work(
                     ran: time,
                     progress: None,
                     client: "got 504",
+                    is_told: false,
                     call: Some(7),
                     details: None,
                     stack: None,

@@ -16,10 +16,24 @@ final class RpcQueue extends Queue
 {
     /** Seconds that one question for a result may take, well below what a connection waits for. */
     private const SLICE = 20.0;
+    /** Seconds after which it is asked whether there is such a job at all. */
+    private const FIRST_LOOK = 1.0;
     /** Seconds after which it is looked again how far a job has come. */
     private const LOOK_AGAIN = 0.5;
     /** Seconds: a year, for what is meant as for ever. */
     private const LONGEST = 31_536_000.0;
+    /** Where a job is that is not done, by the server's words. */
+    private const STANDINGS = [
+        'running' => 'was not done in time: a worker has it.',
+        'waiting' => 'was not done in time: it waits in the pipeline `%s` for a worker.',
+        'delayed' => 'was not done in time: it waits in the pipeline `%s` for its time.',
+        'batch' => 'was not done in time: not all jobs that it follows have come to their end.',
+        'no_result' => 'was pushed without the option `result`: what comes of it is not kept.',
+        'dead' => 'was given up and is a dead letter; why is not kept any more for those who wait.',
+        'unknown' => 'is not there: it never was, it is done and was pushed without the option `result`, or '
+            . 'its result is not kept any more.',
+        '' => "was not done in time, or the server does not know it: brokers don't tell.",
+    ];
 
     private readonly Rpc $rpc;
 
@@ -65,23 +79,53 @@ final class RpcQueue extends Queue
         if (!($timeout > 0)) {
             throw new \ValueError('A time-out is above 0.');
         }
-        $until = \hrtime(true) + (int) (\min($timeout, self::LONGEST) * 1e9);
-        $told = null;
-        do {
-            $left = ($until - \hrtime(true)) / 1e9;
-            $longest = $progress === null ? self::SLICE : self::LOOK_AGAIN;
-            $slice = \max(0.0, \min($left, $longest, $this->timeout / 2));
-            $answer = $this->call('jobs.Await', ['id' => $id, 'timeout_ms' => (int) \ceil($slice * 1000)]);
-            $told = self::tell($progress, $answer, $told);
-        } while ($answer['state'] === 'waiting' && $left > $slice);
+        $answer = $this->waitFor($id, \min($timeout, self::LONGEST), $progress);
 
         return match ($answer['state']) {
             'done' => \json_decode($answer['result'] ?? 'null', true, flags: \JSON_THROW_ON_ERROR),
-            'failed' => throw new JobFailed($answer['error'] ?? 'The job failed.'),
-            default => throw new NotDone(
-                "Job $id was not done in time, is not known, or was pushed without the option `result`."
-            ),
+            'failed' => throw new JobFailed($answer['error'] ?? 'The job failed.', $answer['trace'] ?? null),
+            default => throw new NotDone(self::standing($id, $answer)),
         };
+    }
+
+    /**
+     * @param ?callable(float, string): mixed $progress
+     * @return array<string, mixed> the server's last answer
+     */
+    private function waitFor(string $id, float $timeout, ?callable $progress): array
+    {
+        $until = \hrtime(true) + (int) ($timeout * 1e9);
+        $told = null;
+        // To find the job costs the server something: that is asked for at first, and at last.
+        $isFirst = true;
+        do {
+            $left = ($until - \hrtime(true)) / 1e9;
+            $longest = $isFirst ? self::FIRST_LOOK : self::SLICE;
+            $slice = \max(0.0, \min($left, $progress === null ? $longest : self::LOOK_AGAIN, $this->timeout / 2));
+            $answer = $this->call('jobs.Await', [
+                'id' => $id,
+                'timeout_ms' => (int) \ceil($slice * 1000),
+                'explain' => $isFirst || $left <= $slice,
+            ]);
+            $told = self::tell($progress, $answer, $told);
+            $isFirst = false;
+        } while ($answer['state'] === 'waiting' && $left > $slice && !self::isHopeless($answer));
+
+        return $answer;
+    }
+
+    /** @param array<string, mixed> $answer of the server, about a job that is not done */
+    private static function isHopeless(array $answer): bool
+    {
+        return \in_array($answer['standing'] ?? null, ['no_result', 'dead', 'unknown'], true);
+    }
+
+    /** @param array<string, mixed> $answer of the server, about a job that is not done */
+    private static function standing(string $id, array $answer): string
+    {
+        $why = self::STANDINGS[$answer['standing'] ?? ''] ?? self::STANDINGS[''];
+
+        return "Job $id " . \sprintf($why, $answer['pipeline'] ?? '');
     }
 
     /**

@@ -44,6 +44,8 @@ struct Letter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     began_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    queued_at: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     due_in: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     progress: Option<f64>,
@@ -109,16 +111,22 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
     }
     entry("pipeline", &line(&letter.pipeline));
     entry("job", &line(&letter.job));
-    entry("attempts", &letter.attempts.to_string());
+    if letter.state == "running" {
+        entry("attempt", &letter.attempts.saturating_add(1).to_string());
+    } else {
+        entry("attempts", &letter.attempts.to_string());
+    }
     if let Some(died_at) = letter.died_at {
         entry("died", &ago(since(died_at)));
     }
     if let Some(began_at) = letter.began_at {
         entry("began", &ago(since(began_at)));
     }
+    if let Some(queued_at) = letter.queued_at {
+        entry("queued", &ago(since(queued_at)));
+    }
     if let Some(seconds) = letter.due_in {
-        let left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        entry("due", &format!("in {}", time(left)));
+        entry("due", &due(seconds));
     }
     if let Some(done) = letter.progress {
         let text = line(letter.progress_text.as_deref().unwrap_or_default());
@@ -133,7 +141,9 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
         );
     }
     if let Some(reason) = &letter.reason {
-        entry("reason", &lines(reason.trim_end()));
+        // Below each other, in the column of values.
+        let reason = lines(reason.trim_end()).replace('\n', "\n          ");
+        entry("reason", &reason);
     }
     entry(
         "payload",
@@ -143,7 +153,12 @@ pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Ex
     Ok(Exit::Done)
 }
 
-fn since(milliseconds: u64) -> Duration {
+pub(super) fn due(seconds: f64) -> String {
+    let left = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    format!("in {}", time(left))
+}
+
+pub(super) fn since(milliseconds: u64) -> Duration {
     let then = SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
     then.elapsed().unwrap_or_default()
 }

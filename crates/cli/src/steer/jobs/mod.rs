@@ -6,6 +6,7 @@ mod lines;
 mod pipelines;
 mod removal;
 mod tail;
+mod waiting;
 
 use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
@@ -17,9 +18,9 @@ use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
 use crate::exit::{Exit, mention, say, say_json};
 
 /// What there is to do.
-const COMMANDS: [&str; 11] = [
-    "pause", "resume", "tail", "dead", "show", "retry", "discard", "cancel", "clear", "export",
-    "import",
+const COMMANDS: [&str; 12] = [
+    "list", "pause", "resume", "tail", "dead", "show", "retry", "discard", "cancel", "clear",
+    "export", "import",
 ];
 
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
@@ -49,7 +50,8 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
             let meant = meant.map_or_else(String::new, |it| format!("; did you mean `{it}`?"));
             return Err(format!(
                 "`jobs` can't do `{unknown}`{meant}\n\
-                 hint: `jobs` alone shows all pipelines; there are `{}`, and RoadRunner's flags",
+                 hint: `jobs` alone shows all pipelines, `jobs list NAME` the jobs of one; there are \
+                 `{}`, and RoadRunner's flags",
                 COMMANDS.join("`, `")
             ));
         }
@@ -61,8 +63,9 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
 
 async fn carry_out(client: &mut Client, command: &JobsCommand, json: bool) -> Result<Exit, String> {
     match command {
-        JobsCommand::Dead { pipeline } => letters::list(client, pipeline.as_deref(), json).await,
-        JobsCommand::Tail { pipeline } => tail::run(client, pipeline.as_deref(), json).await,
+        JobsCommand::List { pipeline } => waiting::list(client, pipeline, json).await,
+        JobsCommand::Dead(of) => letters::list(client, of.name(), json).await,
+        JobsCommand::Tail(of) => tail::run(client, of.name(), json).await,
         JobsCommand::Show { id } => letters::show(client, id, json).await,
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");

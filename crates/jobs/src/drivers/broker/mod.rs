@@ -33,7 +33,9 @@ use tokio::time::{Instant, sleep, timeout};
 use self::backoff::Backoff;
 pub(crate) use self::later::Later;
 use self::state::{Entry, State};
-use crate::drivers::{Delivery, Driver, DriverError, Fate, Part, Settlement, Stat, Ticket, Wake};
+use crate::drivers::{
+    Delivery, Driver, DriverError, Fate, Listed, Part, Settlement, Stat, Ticket, Wake,
+};
 use crate::job::Job;
 
 /// A broker that has not accepted a connection by then is away.
@@ -720,6 +722,7 @@ impl<B: Broker> Driver for Brokered<B> {
             let up = self.core.up().await;
             let listed = up.link.list(after).await;
             let (jobs, next) = listed.map_err(|error| self.core.failed(&up, error))?;
+            let jobs = jobs.into_iter().map(Listed::from).collect();
             let next = next.as_ref().map(ListedTo::write);
             Ok(Part { jobs, next })
         })

@@ -27,7 +27,7 @@ use self::record::{Key, Kind, Record};
 pub(crate) use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
 use crate::drivers::{
-    Delivery, Driver, DriverError, Fate, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
+    Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
 };
 use crate::job::{Job, LONGEST_DELAY};
@@ -239,13 +239,14 @@ impl Shared {
                     part.next = Some(std::mem::take(&mut last));
                     return ControlFlow::Break(());
                 }
-                let mut job = record::decode(value);
+                let (mut job, since) = record::decode_since(value);
                 if let Kind::Delayed { due } = parsed.kind {
                     job.delay = Duration::from_millis(due.saturating_sub(now));
                 }
                 bytes += value.len();
                 last = key.to_vec();
-                part.jobs.push(job);
+                let since = (since > 0).then_some(since);
+                part.jobs.push(Listed { job, since });
                 ControlFlow::Continue(())
             })?;
             Ok(part)

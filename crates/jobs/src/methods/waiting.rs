@@ -1,0 +1,143 @@
+//! `jobs.Await` and `jobs.Progress`: what comes of a job, and how far it has come.
+
+use std::time::Duration;
+
+use pronghorn_plugin_api::rpc::{Argument, Failure, Outcome, ServiceMethods};
+use serde::{Deserialize, Serialize};
+
+use crate::keys::Progress;
+use crate::pipelines::{Pipelines, Standing};
+use crate::results::Ended;
+
+/// Of one question; who wants to wait longer asks again.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// Of a text that says what a job is at.
+const LONGEST_TEXT: usize = 500;
+/// A job may be on its way from its pipeline to a worker, or from there: it is looked for again.
+const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
+    methods.add("Await", wait);
+    methods.add_on_any_thread("Progress", progress);
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wait {
+    id: String,
+    timeout_ms: u64,
+    /// Where the job stands is wanted if it is not done by then, or sooner where waiting is no use.
+    explain: bool,
+}
+
+impl Argument for Wait {}
+
+#[derive(Default, Serialize)]
+struct Waited {
+    /// `done`, `failed`, or `waiting`: not by then, or not known.
+    state: &'static str,
+    /// JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// What was thrown, where, and PHP's stack there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
+    /// Of a job that a worker has: 0 to 1, and what it is at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress_text: Option<String>,
+    /// Nothing, where a broker may have the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+    /// Where the job is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pipeline: Option<String>,
+}
+
+impl Outcome for Waited {}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    id: String,
+    done: f64,
+    text: String,
+}
+
+impl Argument for Said {}
+
+/// Of a job that runs: others have come to their end meanwhile.
+async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
+    if !(0.0..=1.0).contains(&said.done) {
+        let done = said.done;
+        return Err(Failure::new(format!(
+            "a progress of {done}; accepted: 0 to 1"
+        )));
+    }
+    let progress = Progress {
+        done: said.done,
+        text: said.text.chars().take(LONGEST_TEXT).collect(),
+    };
+    Ok(pipelines.keys().note_progress(&said.id, progress))
+}
+
+async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
+    let id = &asked.id;
+    let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
+    if asked.explain && pipelines.runs_unheard(id) {
+        within = Duration::ZERO;
+    }
+    let mut ended = pipelines.results().wait(id, within).await;
+    let mut place = None;
+    if ended.is_none() && asked.explain {
+        place = pipelines.standing(id).await;
+        let again = match place {
+            Some((Standing::Unknown, _)) => ON_ITS_WAY,
+            _ => Duration::ZERO,
+        };
+        // It may have ended meanwhile.
+        ended = pipelines.results().wait(id, again).await;
+        if ended.is_none() && !again.is_zero() {
+            place = pipelines.standing(id).await;
+        }
+    }
+    Ok(match ended {
+        Some(ended) => Waited::ended(ended),
+        None => Waited::waiting(&pipelines, id, place),
+    })
+}
+
+impl Waited {
+    fn ended(ended: Ended) -> Self {
+        match ended {
+            Ended::Done(result) => Self {
+                state: "done",
+                result: (!result.is_empty()).then(|| String::from_utf8_lossy(&result).into_owned()),
+                ..Self::default()
+            },
+            Ended::Failed(reason) => Self {
+                state: "failed",
+                error: Some(reason.message),
+                trace: reason.trace,
+                ..Self::default()
+            },
+        }
+    }
+
+    fn waiting(pipelines: &Pipelines, id: &str, place: Option<(Standing, String)>) -> Self {
+        let progress = pipelines.keys().progress(id);
+        let (progress, progress_text) = progress.map(|it| (it.done, it.text)).unzip();
+        let (standing, pipeline) = place.unzip();
+        Self {
+            state: "waiting",
+            progress,
+            progress_text,
+            standing,
+            pipeline: pipeline.filter(|pipeline| !pipeline.is_empty()),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a job is that somebody asks for by its ID.
+
+use serde::Serialize;
+use tokio::time::timeout;
+
+use super::{Pipeline, Pipelines};
+use crate::drivers::Listed;
+use crate::extras::Extras;
+use crate::job::Job;
+
+/// Jobs of a pipeline that are looked at for who waits: each question costs so much at most.
+const MOST_LOOKED_AT: usize = 1000;
+
+/// Where a job is that is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    Running,
+    /// For a worker.
+    Waiting,
+    /// For its time.
+    Delayed,
+    /// For the jobs of its batch.
+    Batch,
+    /// Nobody hears of its end.
+    NoResult,
+    /// It is a dead letter.
+    Dead,
+    /// It is not here, or not any more.
+    Unknown,
+}
+
+/// What came of looking for a job in a pipeline.
+enum Search {
+    Found(Box<Listed>),
+    NotThere,
+    /// The pipeline does not show all of its jobs, or has too many.
+    Open,
+}
+
+impl Pipelines {
+    /// Whether a worker has this job, and its result is not kept.
+    pub(crate) fn runs_unheard(&self, id: &str) -> bool {
+        let running = self.keys().running(id);
+        running.is_some_and(|it| !Extras::of(&it.job.headers).wants_result)
+    }
+
+    /// Where the job of an ID is, and in which pipeline. None: that can't be told.
+    pub(crate) async fn standing(&self, id: &str) -> Option<(Standing, String)> {
+        let of = |job: &Job, standing| {
+            if Extras::of(&job.headers).wants_result {
+                standing
+            } else {
+                Standing::NoResult
+            }
+        };
+        if let Some(running) = self.keys().running(id) {
+            return Some((of(&running.job, Standing::Running), running.pipeline));
+        }
+        let mut is_sure = true;
+        for pipeline in self.all() {
+            match self.look_for(&pipeline, id, MOST_LOOKED_AT).await {
+                Search::Found(listed) => {
+                    let is_delayed = !listed.job.delay.is_zero();
+                    let standing = if is_delayed {
+                        Standing::Delayed
+                    } else {
+                        Standing::Waiting
+                    };
+                    return Some((of(&listed.job, standing), pipeline.name.clone()));
+                }
+                Search::NotThere => {}
+                Search::Open => is_sure = false,
+            }
+        }
+        match self.0.batches.is_last(id).await {
+            Ok(false) => {}
+            Ok(true) => return Some((Standing::Batch, String::new())),
+            // What can't be read is not known.
+            Err(_) => is_sure = false,
+        }
+        match self.dead().read(id).await {
+            Ok(Some(letter)) => return Some((Standing::Dead, letter.pipeline)),
+            Ok(None) => {}
+            Err(_) => is_sure = false,
+        }
+        is_sure.then(|| (Standing::Unknown, String::new()))
+    }
+
+    /// The first job of an ID in the pipelines that are this server's own.
+    pub(crate) async fn find(&self, id: &str) -> Option<(String, Listed)> {
+        for pipeline in self.all() {
+            if let Search::Found(listed) = self.look_for(&pipeline, id, usize::MAX).await {
+                return Some((pipeline.name.clone(), *listed));
+            }
+        }
+        None
+    }
+
+    /// Looks at the first jobs of a pipeline, up to `most`.
+    async fn look_for(&self, pipeline: &Pipeline, id: &str, most: usize) -> Search {
+        if !pipeline.is_ours() {
+            return Search::Open;
+        }
+        let (mut after, mut seen) = (None, 0);
+        loop {
+            let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
+            let Ok(Ok(part)) = part else {
+                return Search::Open;
+            };
+            seen += part.jobs.len();
+            if let Some(listed) = part.jobs.into_iter().find(|it| it.job.id == id) {
+                return Search::Found(Box::new(listed));
+            }
+            after = part.next;
+            if after.is_none() {
+                return Search::NotThere;
+            }
+            if seen >= most {
+                return Search::Open;
+            }
+        }
+    }
+}
