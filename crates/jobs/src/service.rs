@@ -225,7 +225,7 @@ async fn is_with_predecessor(settings: &JobsSettings, store: &LazyStore) -> bool
     if !settings.pipelines.iter().any(|(_, it)| it.is_stored()) {
         return false;
     }
-    let holder = match store.get().await {
+    let holder = match store.get_now().await {
         Err(OpenError::InUse { process, .. }) => process,
         _ => None,
     };

@@ -181,7 +181,7 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         .any(stored)
         .then(|| context.store.share());
     if let Some(store) = &store {
-        match store.get().await {
+        match store.get_now().await {
             // That of the process before, which is about to leave it.
             Ok(_) | Err(OpenError::InUse { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -189,20 +189,28 @@ fn open(path: &std::path::Path, opener: &Opener) -> Result<State, OpenError> {
     Ok(State::Open { database, size })
 }
 
-/// The format and the size, written as the first thing into a new file.
+/// Writes the first thing into a new file.
+pub(crate) fn begin(database: &Database) -> Result<(), redb::Error> {
+    let inner = database.begin_write()?;
+    let mut transaction = Transaction::new(&inner, 0);
+    let format = transaction.put(ABOUT, KEY_FORMAT, &FORMAT.to_be_bytes());
+    let written = format.and_then(|()| transaction.put(ABOUT, KEY_SIZE, &0u64.to_be_bytes()));
+    if written.is_err() {
+        return Err(transaction.failure());
+    }
+    drop(transaction);
+    Ok(inner.commit()?)
+}
+
+/// The format and the size.
 fn read_about(database: &Database) -> Result<(u32, u64), redb::Error> {
     let inner = database.begin_write()?;
     let mut transaction = Transaction::new(&inner, 0);
     let Ok((format, size)) = about(&mut transaction) else {
         return Err(transaction.failure());
     };
-    let is_new = transaction.has_changes();
     drop(transaction);
-    if is_new {
-        inner.commit()?;
-    } else {
-        inner.abort()?;
-    }
+    inner.abort()?;
     match (format, size) {
         (Some(format), Some(size)) => Ok((format, size)),
         _ => Err(redb::Error::Corrupted(
@@ -212,13 +220,9 @@ fn read_about(database: &Database) -> Result<(u32, u64), redb::Error> {
 }
 
 fn about(transaction: &mut Transaction<'_>) -> Result<(Option<u32>, Option<u64>), Failed> {
-    let Some(format) = transaction.get(ABOUT, KEY_FORMAT)? else {
-        transaction.put(ABOUT, KEY_FORMAT, &FORMAT.to_be_bytes())?;
-        transaction.put(ABOUT, KEY_SIZE, &0u64.to_be_bytes())?;
-        return Ok((Some(FORMAT), Some(0)));
-    };
+    let format = transaction.get(ABOUT, KEY_FORMAT)?;
     let size = transaction.get(ABOUT, KEY_SIZE)?;
-    let format = format.try_into().ok().map(u32::from_be_bytes);
+    let format = format.and_then(|format| Some(u32::from_be_bytes(format.try_into().ok()?)));
     let size = size.and_then(|size| Some(u64::from_be_bytes(size.try_into().ok()?)));
     Ok((format, size))
 }

@@ -33,37 +33,52 @@ pub enum OpenError {
     },
     /// The disk's, or that of somebody who wrote to the file.
     #[error(
-        "{} is broken: {why}; put a copy back, or move the file away to begin with an empty one",
-        path.display()
+        "{path} is broken: {why}; put a copy back, or begin with an empty store: `mv {path} {path}.broken`",
+        path = path.display()
     )]
     Broken { path: PathBuf, why: String },
-    /// The system's: no right, no space, no such disk.
+    /// The operator's: the file is another user's.
+    #[error(
+        "the server's user may not open {path}: make it the owner by `chown USER {path}`, or set another `state_dir`",
+        path = path.display()
+    )]
+    Denied { path: PathBuf },
+    /// The system's: no space, no such disk.
     #[error("{} can't be opened", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 
 impl OpenError {
+    /// Of a file, or of the folder around it.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            path: path.to_owned(),
-            source,
-        }
+        let path = path.to_owned();
+        let why = match source.kind() {
+            io::ErrorKind::PermissionDenied => return Self::Denied { path },
+            io::ErrorKind::IsADirectory => "it is a directory",
+            io::ErrorKind::InvalidData => "its beginning is not that of a store",
+            io::ErrorKind::UnexpectedEof => "its end is missing",
+            _ => return Self::Io { path, source },
+        };
+        let why = why.to_owned();
+        Self::Broken { path, why }
     }
 
     pub(crate) fn of_engine(path: &Path, error: redb::Error) -> Self {
+        let why = match error {
+            redb::Error::Io(source) => return Self::io(path, source),
+            redb::Error::UpgradeRequired(found) => format!("its engine's format is {found}"),
+            redb::Error::Corrupted(why) => why,
+            other => other.to_string(),
+        };
         let path = path.to_owned();
-        match error {
-            redb::Error::Io(source) if source.kind() != io::ErrorKind::InvalidData => {
-                Self::Io { path, source }
-            }
-            redb::Error::UpgradeRequired(found) => Self::Broken {
-                path,
-                why: format!("its engine's format is {found}"),
-            },
-            other => Self::Broken {
-                path,
-                why: other.to_string(),
-            },
+        Self::Broken { path, why }
+    }
+
+    /// With what the system says.
+    fn in_full(&self) -> String {
+        match self {
+            Self::Io { source, .. } => format!("{self}: {source}"),
+            other => other.to_string(),
         }
     }
 }
@@ -85,9 +100,9 @@ pub enum StoreError {
     #[error("the store can't be written: {0}")]
     Failed(Arc<redb::Error>),
     /// Nothing was done: the file could not be opened again after a failure.
-    #[error("the store is out of order: {0}")]
+    #[error("the store is out of order: {}", .0.in_full())]
     OutOfOrder(Arc<OpenError>),
     /// Nothing was done.
-    #[error("the store is closed")]
+    #[error("the store is closed, because this server process ends: try again")]
     Closed,
 }

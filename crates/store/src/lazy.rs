@@ -4,12 +4,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
 use crate::error::OpenError;
 use crate::store::Store;
+
+/// How long an operation waits for the store of the process before, which leaves it when its last
+/// work is done: as long as drivers of jobs have by default.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NEXT_TRY: Duration = Duration::from_millis(20);
 
 /// The store of a state directory, opened when somebody asks for it first: a server that keeps
 /// nothing makes no folder. Clones are the same one.
@@ -23,6 +30,8 @@ struct Inner {
     /// With the limit.
     place: Option<(PathBuf, u64)>,
     store: OnceCell<Store>,
+    /// One waits for the process before, for all that need the store.
+    waits: Mutex<()>,
     /// Users that have not closed it.
     users: AtomicUsize,
 }
@@ -33,16 +42,41 @@ impl LazyStore {
         Self(Arc::new(Inner {
             place: Some((folder, limit)),
             store: OnceCell::new(),
+            waits: Mutex::default(),
             users: AtomicUsize::new(0),
         }))
     }
 
-    /// The open store.
+    /// The open store. While the process that has started this one still has it, this waits for a
+    /// minute: the other is about to leave it.
     ///
     /// # Errors
     ///
     /// As [`Store::open`]; the next call tries again.
     pub async fn get(&self) -> Result<Store, OpenError> {
+        let first = self.get_now().await;
+        if !is_of_predecessor(&first) {
+            return first;
+        }
+        let wait = async {
+            let _turn = self.0.waits.lock().await;
+            loop {
+                let next = self.get_now().await;
+                if !is_of_predecessor(&next) {
+                    return next;
+                }
+                sleep(NEXT_TRY).await;
+            }
+        };
+        timeout(PATIENCE, wait).await.unwrap_or(first)
+    }
+
+    /// The same without waiting: for the time in which that process waits for this one.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub async fn get_now(&self) -> Result<Store, OpenError> {
         let open = || async {
             let (folder, limit) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
             let path = folder.clone();
@@ -55,7 +89,8 @@ impl LazyStore {
         self.0.store.get_or_try_init(open).await.cloned()
     }
 
-    /// The store, if it is open or a file of it is there: who only looks makes none.
+    /// The store, if it is open or a file of it is there: who only looks makes none, and does not
+    /// wait.
     pub async fn get_if_there(&self) -> Option<Result<Store, OpenError>> {
         if self.0.store.get().is_none() {
             let (folder, _) = self.0.place.as_ref()?;
@@ -65,7 +100,7 @@ impl LazyStore {
                 return None;
             }
         }
-        Some(self.get().await)
+        Some(self.get_now().await)
     }
 
     /// The same for one more user, who closes it in the end.
@@ -89,4 +124,10 @@ impl LazyStore {
             store.close().await;
         }
     }
+}
+
+/// Whether the process that has started this one has the store: it is handing over.
+pub(crate) fn is_of_predecessor<T>(opened: &Result<T, OpenError>) -> bool {
+    let parent = std::os::unix::process::parent_id();
+    matches!(opened, Err(OpenError::InUse { process, .. }) if *process == Some(parent))
 }

@@ -1,6 +1,6 @@
 //! The open store, as its users have it.
 
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use redb::Database;
 use redb::backends::FileBackend;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::engine::{CACHE, Engine, Opener, Operation};
+use crate::engine::{self, CACHE, Engine, Opener, Operation};
 use crate::error::{OpenError, StoreError};
 use crate::folder;
 use crate::lock::Lock;
@@ -41,19 +41,26 @@ impl Store {
     /// # Errors
     ///
     /// When another process has it, when it is of a newer version or broken, or the system says no.
+    /// A file that is empty is broken.
     pub fn open(folder: &Path, limit: u64) -> Result<Self, OpenError> {
         folder::create_state_folder(folder).map_err(|source| OpenError::io(folder, source))?;
         let lock = Lock::take(folder)?;
         let path = folder::file(folder, "redb");
+        let is_there = path
+            .try_exists()
+            .map_err(|source| OpenError::io(&path, source))?;
+        if !is_there {
+            let created = create(folder, &path);
+            created.map_err(|error| OpenError::of_engine(&path, error))?;
+        }
         let of_file = path.clone();
         let opener: Opener = Box::new(move || {
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .open(&of_file)?;
+            let file = OpenOptions::new().read(true).write(true).open(&of_file)?;
+            // The engine would take it for a new one, and what was in it would be gone unnoticed.
+            if file.metadata()?.len() == 0 {
+                let why = "it is empty, as a full disk or an interrupted copy leaves a file";
+                return Err(redb::Error::Corrupted(why.to_owned()));
+            }
             Ok(builder().create_with_backend(FileBackend::new(file)?)?)
         });
         let engine = Engine::open(path, opener, limit)?;
@@ -107,6 +114,30 @@ impl Store {
             _ = done.await;
         }
     }
+}
+
+/// A new file gets its name when it is a store: one of this name that is empty was cut.
+fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
+    let new = folder::file(folder, "new");
+    match fs::remove_file(&new) {
+        // It was left by a process that was killed.
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error.into()),
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
+    let database = builder().create_with_backend(FileBackend::new(file)?)?;
+    engine::begin(&database)?;
+    drop(database);
+    fs::rename(&new, path)?;
+    File::open(folder)?.sync_all()?;
+    tracing::info!(target: "store", path = %path.display(), "a new store, without entries");
+    Ok(())
 }
 
 pub(crate) fn builder() -> redb::Builder {

@@ -14,7 +14,8 @@ use pronghorn_base::lock;
 use redb::StorageBackend;
 use tokio::task::JoinSet;
 
-use crate::engine::{Engine, FORMAT, Operation};
+use crate::engine::{self, Engine, FORMAT, Operation};
+use crate::lazy::is_of_predecessor;
 use crate::store::builder;
 use crate::transaction::Failed;
 use crate::{LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size};
@@ -152,6 +153,10 @@ async fn a_store_that_nobody_asks_for_makes_no_folder() {
     assert!(!folder.0.exists());
     let held = folder.open();
     assert!(matches!(lazy.get().await, Err(OpenError::InUse { .. })));
+    assert!(
+        !is_of_predecessor(&lazy.get_now().await),
+        "it is this one's"
+    );
     held.close().await;
     put(&lazy.get().await.unwrap(), 1, b"value").await.unwrap();
     assert_eq!(keys(&lazy.get().await.unwrap()).await, [1]);
@@ -218,7 +223,7 @@ async fn a_store_of_a_newer_version_is_left_alone() {
 
 #[tokio::test]
 async fn a_file_that_is_none_of_ours_is_left_alone() {
-    for content in [&b"hello"[..], &[0; 8192], &[0xff; 9000]] {
+    for content in [&b"hello"[..], &[0; 8192], &[0xff; 9000], b""] {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).unwrap();
         fs::write(folder.file(), content).unwrap();
@@ -226,6 +231,71 @@ async fn a_file_that_is_none_of_ours_is_left_alone() {
         assert!(matches!(error, OpenError::Broken { .. }), "{error:?}");
         assert_eq!(fs::read(folder.file()).unwrap(), content);
     }
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_left_alone() {
+    let folder = Folder::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    let table = redb::TableDefinition::<u32, u32>::new("theirs");
+    let theirs = redb::Database::create(folder.file()).unwrap();
+    let transaction = theirs.begin_write().unwrap();
+    transaction.open_table(table).unwrap().insert(1, 2).unwrap();
+    transaction.commit().unwrap();
+    drop(theirs);
+    let error = Store::open(&folder.0, PLENTY).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains(" is broken: it is no store of Pronghorn; "),
+        "{error}"
+    );
+    let theirs = redb::Database::create(folder.file()).unwrap();
+    let transaction = theirs.begin_write().unwrap();
+    let names = transaction.list_tables().unwrap();
+    assert_eq!(names.count(), 1, "nothing was added");
+}
+
+/// A full disk, or a copy that was cut off.
+#[tokio::test]
+async fn a_file_that_is_empty_is_no_new_store() {
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, 1, b"value").await.unwrap();
+    store.close().await;
+    fs::write(folder.file(), b"").unwrap();
+    let said = Store::open(&folder.0, PLENTY).unwrap_err().to_string();
+    let path = folder.file().display().to_string();
+    assert_eq!(
+        said,
+        format!(
+            "{path} is broken: it is empty, as a full disk or an interrupted copy leaves a file; \
+             put a copy back, or begin with an empty store: `mv {path} {path}.broken`"
+        )
+    );
+    fs::rename(folder.file(), folder.0.join("store.redb.broken")).unwrap();
+    // As a process leaves it that is killed at its first start.
+    fs::write(folder.0.join("store.new"), b"half").unwrap();
+    let store = folder.open();
+    assert!(keys(&store).await.is_empty());
+    assert!(!folder.0.join("store.new").exists());
+}
+
+#[test]
+fn what_is_in_the_place_of_the_file_is_named() {
+    let folder = Folder::new();
+    fs::create_dir_all(folder.file()).unwrap();
+    let said = Store::open(&folder.0, PLENTY).unwrap_err().to_string();
+    assert!(
+        said.contains("store.redb is broken: it is a directory; put"),
+        "{said}"
+    );
+    let denied = OpenError::io(&folder.file(), io::ErrorKind::PermissionDenied.into());
+    let denied = denied.to_string();
+    assert!(
+        denied.contains("make it the owner by `chown USER /"),
+        "{denied}"
+    );
 }
 
 /// Whatever is cut off: what is opened is whole, and all else is an error that says so.
@@ -349,6 +419,10 @@ impl Disk {
     }
 
     fn engine(&self) -> Result<Engine, OpenError> {
+        if lock(&self.0.now).is_empty() {
+            let database = builder().create_with_backend(self.clone());
+            engine::begin(&database.expect("it is new")).expect("it can be written");
+        }
         let disk = self.clone();
         let opener = move || Ok(builder().create_with_backend(disk.clone())?);
         Engine::open("disk".into(), Box::new(opener), PLENTY)
