@@ -122,7 +122,8 @@ impl Server {
         self.shared.calls.now()
     }
 
-    /// Closes the socket and idle connections, and takes no further calls. Those under way are
+    /// Closes the socket and idle connections, and takes no further calls but those that are on
+    /// their way. Those under way are
     /// answered if they are done by `deadline`, and cut off then; each of these is named in a
     /// record.
     pub async fn stop(mut self, deadline: Instant) -> Stopped {

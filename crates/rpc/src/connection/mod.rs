@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::Codec;
@@ -33,6 +33,8 @@ const UNREAD_TIME: Duration = Duration::from_secs(300);
 /// long ones and send none, never hold up the calls that matter when something is wrong. All
 /// connections with all their calls have 256 MB of such.
 const SMALL: u32 = 4 << 10;
+/// A caller whose connection is being closed may have sent a call before it could see that.
+const ON_ITS_WAY: Duration = Duration::from_millis(10);
 /// Asked for at once; a longer frame makes the buffer grow as its bytes come, not as its header
 /// promises.
 const READ_SIZE: usize = 4 << 10;
@@ -70,16 +72,25 @@ async fn take_calls<R: AsyncRead + Unpin>(
 ) {
     let places = Arc::new(Semaphore::new(CALLS_PER_CONNECTION));
     let mut calls = JoinSet::new();
-    loop {
+    let mut late = 0;
+    // Closed because it does not read, a caller gets no further replies.
+    while !closing.is_cancelled() || (shared.stopping.is_cancelled() && late < CALLS_PER_CONNECTION)
+    {
         let next = async {
             // Without a place nothing is read: the caller's own socket holds it back.
             let place = acquire(&places, 1).await;
             Ok::<_, Broken>((place, incoming.next(&shared.budget).await?))
         };
-        let next = tokio::select! {
-            next = next => next,
-            () = closing.cancelled() => break,
+        let closes = async {
+            closing.cancelled().await;
+            sleep(ON_ITS_WAY).await;
         };
+        let next = tokio::select! {
+            biased;
+            next = next => next,
+            () = closes => break,
+        };
+        late += usize::from(closing.is_cancelled());
         match next {
             Ok((place, Some((request, held)))) => {
                 while calls.try_join_next().is_some() {}
@@ -217,14 +228,14 @@ impl Drop for Pending {
 }
 
 /// Bytes of a caller, cut into calls.
-struct Incoming<R> {
+pub(crate) struct Incoming<R> {
     reader: R,
     buffer: BytesMut,
 }
 
 /// Why nothing more is taken from a connection.
 #[derive(Debug, Error)]
-enum Broken {
+pub(crate) enum Broken {
     #[error("{error}; the frame begins with `{begin}`")]
     Malformed { error: Malformed, begin: String },
     #[error("the rest of a frame did not come within {} s", FRAME_TIME.as_secs())]
@@ -236,7 +247,7 @@ enum Broken {
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
-    fn new(reader: R) -> Self {
+    pub(crate) fn new(reader: R) -> Self {
         let buffer = BytesMut::new();
         Self { reader, buffer }
     }
@@ -245,7 +256,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     ///
     /// A connection may be idle for as long as it likes; a frame that has begun must go on. Time
     /// that is spent on waiting for other calls to free memory is not the caller's.
-    async fn next(
+    pub(crate) async fn next(
         &mut self,
         budget: &Arc<Semaphore>,
     ) -> Result<Option<(Request, OwnedSemaphorePermit)>, Broken> {

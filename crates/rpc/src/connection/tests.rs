@@ -675,18 +675,27 @@ async fn a_stop_ends_idle_connections_and_lets_calls_finish() {
     busy.send(&wait(1, "a")).await;
     busy.gates.began(&["a"]).await;
     busy.shared.stopping.cancel();
+    // The caller could not know.
     busy.send(&vector("RPC request")).await;
+    assert_eq!(busy.frame().await, vector("RPC reply"));
+    pass(2 * ON_ITS_WAY).await;
+    busy.send(&wait(2, "late")).await;
     busy.gates.open("a");
     assert_eq!(busy.reply().await.3, "\"a\"");
-    assert_eq!(
-        busy.caller
-            .read_buf(&mut busy.read)
-            .await
-            .map_err(|e| e.kind())
-            .unwrap_or(0),
-        0
-    );
     busy.ended().await;
+    assert_eq!(busy.gates.count(), 1, "nothing more is taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_on_and_on_holds_no_stop_up() {
+    let mut stage = Stage::new();
+    stage.shared.stopping.cancel();
+    let many = vector("RPC request").repeat(2 * CALLS_PER_CONNECTION);
+    stage.send(&many).await;
+    for _ in 0..CALLS_PER_CONNECTION {
+        assert_eq!(stage.frame().await, vector("RPC reply"));
+    }
+    stage.ended().await;
 }
 
 #[tokio::test(start_paused = true)]
