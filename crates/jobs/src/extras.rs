@@ -52,6 +52,8 @@ pub(crate) struct Unique {
     pub(crate) period: Option<Duration>,
     /// Until it begins, and not until it is done.
     pub(crate) while_queued: bool,
+    /// When its job expires, in milliseconds since 1970.
+    pub(crate) expires_at: Option<u64>,
 }
 
 impl Extras {
@@ -61,7 +63,7 @@ impl Extras {
             let value = values.first().map_or("", String::as_str);
             match name.as_str() {
                 DEADLINE => extras.deadline = seconds(value),
-                EXPIRES_AT => extras.expires_at = value.parse().ok(),
+                EXPIRES_AT => extras.expires_at = expires_at(headers),
                 UNIQUE => extras.unique = Some(value.to_owned()),
                 RESULT => extras.wants_result = true,
                 BATCH => extras.batch = Some(value.to_owned()),
@@ -74,6 +76,20 @@ impl Extras {
     pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_at.is_some_and(|at| at <= now_ms)
     }
+
+    pub(crate) const fn can_expire(&self) -> bool {
+        self.expires_at.is_some()
+    }
+}
+
+/// When a job that was pushed expires, in milliseconds since 1970.
+pub(crate) fn expires_at(headers: &Headers) -> Option<u64> {
+    headers.get(EXPIRES_AT)?.first()?.parse().ok()
+}
+
+/// However old it is by now, it may run.
+pub(crate) fn never_expire(headers: &mut Headers) {
+    headers.remove(EXPIRES_AT);
 }
 
 /// A job that is wanted again at once comes so often without a pause: whoever asks for its turn a
@@ -195,6 +211,7 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
         key: key.clone(),
         period,
         while_queued,
+        expires_at: expires_at(&job.headers),
     }))
 }
 

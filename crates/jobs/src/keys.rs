@@ -19,9 +19,6 @@ const MOST: usize = 100_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
 
-/// What is told to who waits for such a job.
-pub(crate) const CANCELLED: &str = "the job was cancelled";
-
 /// Clones are the same ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys(Arc<Mutex<State>>);
@@ -66,30 +63,40 @@ struct Held {
     /// It stays until then.
     is_period: bool,
     while_queued: bool,
+    /// Of the job, in milliseconds since 1970: it does not begin any more, wherever it is.
+    expires_at: Option<u64>,
 }
 
 impl Keys {
-    /// Takes a key for a job. The ID of the job that has it, if one does.
-    pub(crate) fn take(&self, unique: &Unique, id: &str) -> Result<(), String> {
+    /// Takes a key for a job, at this time in milliseconds since 1970. The ID of the job that has
+    /// it, if one does.
+    pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), String> {
         let now = Instant::now();
         let mut state = lock(&self.0);
-        if let Some(held) = state.unique.get(&unique.key)
-            && held.until > now
+        let State {
+            unique: all,
+            running,
+            ..
+        } = &mut *state;
+        let counts = |held: &Held| held.until > now && !held.is_left(now_ms, running);
+        if let Some(held) = all.get(&unique.key)
+            && counts(held)
         {
             return Err(held.id.clone());
         }
-        if state.unique.len() >= MOST {
-            state.unique.retain(|_, held| held.until > now);
+        if all.len() >= MOST {
+            all.retain(|_, held| counts(held));
         }
         // Without room, a job may come twice, which it may in any case.
-        if state.unique.len() < MOST {
+        if all.len() < MOST {
             let held = Held {
                 id: id.to_owned(),
                 until: now + unique.period.unwrap_or(LONGEST),
                 is_period: unique.period.is_some(),
                 while_queued: unique.while_queued,
+                expires_at: unique.expires_at,
             };
-            state.unique.insert(unique.key.clone(), held);
+            all.insert(unique.key.clone(), held);
         }
         Ok(())
     }
@@ -191,6 +198,14 @@ impl Keys {
     }
 }
 
+impl Held {
+    /// Its job is too old and does not run: where it waits, nobody may ever look at it again.
+    fn is_left(&self, now_ms: u64, running: &HashMap<String, Running>) -> bool {
+        let is_expired = self.expires_at.is_some_and(|at| at <= now_ms);
+        is_expired && !self.is_period && !running.contains_key(&self.id)
+    }
+}
+
 impl State {
     fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) {
         if self.unique.get(key).is_some_and(which) {
@@ -208,6 +223,7 @@ mod tests {
             key: "k".to_owned(),
             period: period.map(Duration::from_secs),
             while_queued,
+            expires_at: None,
         }
     }
 
@@ -215,21 +231,49 @@ mod tests {
     async fn a_key_is_held_until_its_job_is_done() {
         let keys = Keys::default();
         let until_done = unique(None, false);
-        assert_eq!(keys.take(&until_done, "a"), Ok(()));
-        assert_eq!(keys.take(&until_done, "b"), Err("a".to_owned()));
+        assert_eq!(keys.take(&until_done, "a", 0), Ok(()));
+        assert_eq!(keys.take(&until_done, "b", 0), Err("a".to_owned()));
         keys.begun("k", "a");
         keys.ended("k", "b");
-        assert_eq!(keys.take(&until_done, "b"), Err("a".to_owned()));
+        assert_eq!(keys.take(&until_done, "b", 0), Err("a".to_owned()));
         keys.ended("k", "a");
-        assert_eq!(keys.take(&unique(None, true), "b"), Ok(()));
+        assert_eq!(keys.take(&unique(None, true), "b", 0), Ok(()));
         keys.begun("k", "b");
-        assert_eq!(keys.take(&unique(Some(5), false), "c"), Ok(()));
+        assert_eq!(keys.take(&unique(Some(5), false), "c", 0), Ok(()));
         keys.ended("k", "c");
-        assert_eq!(keys.take(&until_done, "d"), Err("c".to_owned()));
+        assert_eq!(keys.take(&until_done, "d", 0), Err("c".to_owned()));
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(keys.take(&until_done, "d"), Ok(()));
+        assert_eq!(keys.take(&until_done, "d", 0), Ok(()));
         keys.give_back("k", "d");
-        assert_eq!(keys.take(&until_done, "e"), Ok(()));
+        assert_eq!(keys.take(&until_done, "e", 0), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_key_of_an_expired_job_is_free_unless_it_runs() {
+        let keys = Keys::default();
+        let expires = |at| Unique {
+            expires_at: Some(at),
+            ..unique(None, false)
+        };
+        assert_eq!(keys.take(&expires(100), "a", 0), Ok(()));
+        assert_eq!(keys.take(&expires(200), "b", 99), Err("a".to_owned()));
+        assert_eq!(keys.take(&expires(200), "b", 100), Ok(()));
+        keys.ended("k", "a");
+        let job = Arc::new(Job {
+            id: "b".to_owned(),
+            ..Job::default()
+        });
+        assert!(keys.run(&job, "p").is_some());
+        assert_eq!(keys.take(&expires(900), "c", 300), Err("b".to_owned()));
+        keys.ran("b");
+        assert_eq!(keys.take(&expires(900), "c", 300), Ok(()));
+        keys.ended("k", "c");
+        let period = Unique {
+            period: Some(Duration::from_secs(5)),
+            ..expires(100)
+        };
+        assert_eq!(keys.take(&period, "d", 0), Ok(()));
+        assert_eq!(keys.take(&period, "e", 100), Err("d".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]

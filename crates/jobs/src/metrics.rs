@@ -108,15 +108,16 @@ pub(crate) struct PipelineMetrics {
     duration: OnceLock<Histogram>,
 }
 
-/// What an attempt can come to.
+/// What an attempt can come to, as the label `outcome`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum OutcomeLabel {
     Done,
     /// It is tried again.
     Failed,
     GivenUp,
     /// Its handler wants it again.
     Again,
+    /// Also of jobs that end with their pipeline.
     Cancelled,
     Expired,
     /// No worker has had it.
@@ -134,7 +135,7 @@ const OUTCOMES: [&str; 7] = [
     "not_taken",
 ];
 
-impl Fate {
+impl OutcomeLabel {
     /// As metrics have it.
     pub(crate) fn name(self) -> &'static str {
         OUTCOMES[self as usize]
@@ -151,9 +152,9 @@ impl Fate {
 }
 
 impl PipelineMetrics {
-    pub(crate) fn came_to(&self, fate: Fate) {
-        let counter = self.counters[fate as usize]
-            .get_or_init(|| self.outcomes.with([&self.name, fate.name()]));
+    pub(crate) fn came_to(&self, label: OutcomeLabel) {
+        let counter = self.counters[label as usize]
+            .get_or_init(|| self.outcomes.with([&self.name, label.name()]));
         counter.increment();
     }
 

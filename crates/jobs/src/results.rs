@@ -10,6 +10,7 @@ use pronghorn_base::lock;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
+use crate::metrics::OutcomeLabel;
 use crate::reason::Reason;
 
 /// Who waits is a request, or a script that asks again; not tomorrow.
@@ -27,6 +28,38 @@ pub(crate) enum Ended {
     Done(Bytes),
     /// Why it was given up.
     Failed(Reason),
+}
+
+/// Why a job ends that no worker has done and that was not given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    Cancelled,
+    Expired,
+    /// It was in memory, in a pipeline that was destroyed.
+    Destroyed,
+}
+
+impl Dropped {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Cancelled => "the job was cancelled",
+            Self::Expired => "the job was too old when its turn came",
+            Self::Destroyed => "the pipeline of the job was destroyed",
+        }
+    }
+
+    pub(crate) const fn label(self) -> OutcomeLabel {
+        match self {
+            Self::Cancelled | Self::Destroyed => OutcomeLabel::Cancelled,
+            Self::Expired => OutcomeLabel::Expired,
+        }
+    }
+}
+
+impl From<Dropped> for Ended {
+    fn from(why: Dropped) -> Self {
+        Self::Failed(why.text().into())
+    }
 }
 
 /// Clones are the same ones.

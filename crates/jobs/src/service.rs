@@ -60,7 +60,7 @@ struct Jobs {
     tasks: JoinSet<()>,
     io: Io,
     schedules: Schedules,
-    /// Pushes jobs by the clock, once this process is responsible.
+    /// Pushes jobs by the clock and ends those that expire, once this process is responsible.
     clock: JoinSet<()>,
     tracer: Tracer,
     /// They begin when this process is responsible, on threads of their pools.
@@ -303,6 +303,7 @@ impl Running for Jobs {
         if !self.schedules.is_empty() {
             self.clock.spawn(self.schedules.clone().work());
         }
+        self.clock.spawn(self.pipelines.clone().end_expired());
         Ok(())
     }
 

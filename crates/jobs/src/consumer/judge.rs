@@ -6,11 +6,10 @@ use super::Outcome;
 use crate::drivers::Settlement;
 use crate::extras;
 use crate::job::Job;
-use crate::keys::CANCELLED;
-use crate::metrics::{Fate, Verdict};
+use crate::metrics::{OutcomeLabel, Verdict};
 use crate::reason::Reason;
 use crate::reply::{self, Answered, Wish};
-use crate::results::{Ended, LONGEST};
+use crate::results::{Dropped, Ended, LONGEST};
 use crate::rules::Retry;
 
 /// What becomes of a job, for its pipeline, the log and those who wait for it.
@@ -28,8 +27,7 @@ pub(super) enum End {
     Done(Bytes),
     /// It is a dead letter; why.
     GivenUp(Reason),
-    /// It was cancelled, or is too old.
-    Dropped(&'static str),
+    Dropped(Dropped),
 }
 
 impl From<End> for Ended {
@@ -44,7 +42,7 @@ impl From<End> for Ended {
             }
             End::Done(result) => Self::Done(result),
             End::GivenUp(why) => Self::Failed(why),
-            End::Dropped(why) => Self::Failed(why.into()),
+            End::Dropped(why) => why.into(),
         }
     }
 }
@@ -116,15 +114,14 @@ fn not_at_once_for_ever(settlement: Settlement, job: &Job) -> Settlement {
 
 impl Judged {
     /// In a word.
-    pub(super) fn fate(&self) -> Fate {
+    pub(super) fn label(&self) -> OutcomeLabel {
         match (&self.end, self.verdict) {
-            (Some(End::Done(_)), _) => Fate::Done,
-            (Some(End::GivenUp(_)), _) => Fate::GivenUp,
-            (Some(End::Dropped(CANCELLED)), _) => Fate::Cancelled,
-            (Some(End::Dropped(_)), _) => Fate::Expired,
-            (None, Some(Verdict::Failed)) => Fate::Failed,
-            (None, Some(_)) => Fate::Again,
-            (None, None) => Fate::NotTaken,
+            (Some(End::Done(_)), _) => OutcomeLabel::Done,
+            (Some(End::GivenUp(_)), _) => OutcomeLabel::GivenUp,
+            (Some(End::Dropped(why)), _) => why.label(),
+            (None, Some(Verdict::Failed)) => OutcomeLabel::Failed,
+            (None, Some(_)) => OutcomeLabel::Again,
+            (None, None) => OutcomeLabel::NotTaken,
         }
     }
 

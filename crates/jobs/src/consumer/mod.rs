@@ -23,11 +23,11 @@ use crate::call::JobCall;
 use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::Extras;
 use crate::job::{Job, now_ms};
-use crate::keys::CANCELLED;
-use crate::metrics::Fate;
+use crate::metrics::OutcomeLabel;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;
 use crate::recent::Ending;
+use crate::results::Dropped;
 
 /// How often it is looked whether there are workers while there is none.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -44,8 +44,6 @@ const MOST_MOVING: usize = 256;
 const WITHOUT_POOL: Duration = Duration::from_mins(1);
 /// How long a job waits that is given up and can't be kept as a dead letter.
 const WITHOUT_LETTER: Duration = Duration::from_mins(1);
-
-const EXPIRED: &str = "the job was too old when its turn came";
 
 /// Those who run jobs.
 pub(crate) trait Runners: Send + Sync + 'static {
@@ -88,7 +86,7 @@ pub(crate) enum Outcome {
     /// The worker died of it, or it took too long.
     Lost(Reason),
     /// It does not run any more.
-    Dropped(&'static str),
+    Dropped(Dropped),
 }
 
 /// What consumers of one server share: each has the workers of one pool.
@@ -179,7 +177,9 @@ impl<R: Runners> Consumer<R> {
                     match self.way_of(&work) {
                         Way::Here => _ = running.spawn(self.run(work)),
                         Way::There(other) => _ = moving.spawn(hand_over(work, other)),
-                        Way::Nowhere => _ = moving.spawn(send_back(work)),
+                        Way::Nowhere => {
+                            moving.spawn(send_back(self.pipelines.clone(), work));
+                        }
                     }
                 }
                 // Workers come without a word to us.
@@ -222,9 +222,9 @@ impl<R: Runners> Consumer<R> {
         let extras = Extras::of(&job.headers);
         let keys = self.pipelines.keys().clone();
         let begun = if extras.is_expired(now_ms()) {
-            Err(EXPIRED)
+            Err(Dropped::Expired)
         } else {
-            let token = keys.run(&job, &pipeline.name).ok_or(CANCELLED);
+            let token = keys.run(&job, &pipeline.name).ok_or(Dropped::Cancelled);
             if token.is_ok() {
                 let (id, name, pool) = (&job.id, &job.name, &self.pool);
                 let (pipeline, attempt) = (&pipeline.name, job.attempts.saturating_add(1));
@@ -253,7 +253,7 @@ impl<R: Runners> Consumer<R> {
                     }
                     let attempt = tokio::select! {
                         attempt = attempt => attempt,
-                        () = token.cancelled() => Outcome::Dropped(CANCELLED).into(),
+                        () = token.cancelled() => Outcome::Dropped(Dropped::Cancelled).into(),
                     };
                     keys.ran(&job.id);
                     attempt
@@ -287,18 +287,18 @@ impl<R: Runners> Consumer<R> {
     ) {
         let (id, name, pool) = (&job.id, &job.name, &self.pool);
         let (attempt, most) = (job.attempts.saturating_add(1), pipeline.rules.retry.max);
-        let (pipeline, fate) = (&pipeline.name, judged.fate());
+        let (pipeline, label) = (&pipeline.name, judged.label());
         let took_ms = pronghorn_base::millis(took);
         let Some(why) = &judged.remark else {
-            let fate = fate.text();
-            tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "an attempt has ended: {fate}");
+            let outcome = label.text();
+            tracing::debug!(target: "jobs", id, job = name, pipeline, attempt, pool, pid, took_ms, "an attempt has ended: {outcome}");
             return;
         };
         let failed = format!("attempt {attempt} of {most} failed: {why}");
-        let said = match (fate, &judged.settlement) {
+        let said = match (label, &judged.settlement) {
             // It counts as done since it began.
-            (Fate::GivenUp, _) if job.auto_ack => failed,
-            (Fate::GivenUp, _) => format!("{failed}; the job is a dead letter now"),
+            (OutcomeLabel::GivenUp, _) if job.auto_ack => failed,
+            (OutcomeLabel::GivenUp, _) => format!("{failed}; the job is a dead letter now"),
             (_, Settlement::Failed { delay }) => format!("{failed}; again {}", in_time(*delay)),
             (
                 _,
@@ -333,7 +333,7 @@ impl<R: Runners> Consumer<R> {
             pipeline.metrics.took(took);
         }
         if is_news {
-            pipeline.metrics.came_to(judged.fate());
+            pipeline.metrics.came_to(judged.label());
             self.pipelines.recent().note(|| Ending {
                 number: 0,
                 at: 0,
@@ -341,67 +341,104 @@ impl<R: Runners> Consumer<R> {
                 id: job.id.clone(),
                 job: job.name.clone(),
                 attempt: job.attempts.saturating_add(1),
-                outcome: judged.fate().text(),
+                outcome: judged.label().text(),
                 why: judged.remark.clone(),
             });
         }
         if is_news {
             self.tell(&pipeline, &job, &judged, pid, took);
         }
-        let (pipelines, unsettled) = (self.pipelines.clone(), self.unsettled.clone());
+        let unsettled = Unsettled {
+            pipelines: self.pipelines.clone(),
+            unsettled: self.unsettled.clone(),
+            pipeline,
+            job,
+            extras,
+            ticket,
+        };
         async move {
+            let pipelines = unsettled.pipelines.clone();
+            unsettled.conclude(judged).await;
             // Its pipeline counts it until here.
-            let _place = place;
-            let Judged {
-                mut settlement,
-                mut end,
-                ..
-            } = judged;
-            if let (Some(End::GivenUp(why)), Some(_)) = (&end, ticket) {
-                let attempts = job.attempts.saturating_add(1);
-                let kept = (pipelines.dead()).keep(&pipeline.name, &job, attempts, why.full());
-                match kept.await {
-                    Ok(()) => pipelines.metrics().died(),
-                    Err(error) => {
-                        if let Some(times) = unsettled.should_log() {
-                            let (id, pipeline) = (&job.id, &pipeline.name);
-                            tracing::error!(target: "jobs", id, pipeline, times, "no dead letter can be kept, so the job will run again: {error}");
-                        }
-                        settlement = Settlement::Failed {
-                            delay: WITHOUT_LETTER,
-                        };
-                        end = None;
-                    }
+            pipelines.free(place).await;
+        }
+    }
+}
+
+/// A job that has left its worker and is not settled.
+struct Unsettled {
+    pipelines: Pipelines,
+    unsettled: Arc<LogThrottle>,
+    pipeline: Arc<Pipeline>,
+    job: Arc<Job>,
+    extras: Extras,
+    ticket: Option<Ticket>,
+}
+
+impl Unsettled {
+    /// Dead letters and the batch are told before the pipeline: a crash in between makes the job
+    /// run again, and loses nothing.
+    async fn conclude(self, judged: Judged) {
+        let Judged {
+            mut settlement,
+            mut end,
+            ..
+        } = judged;
+        if !self.is_noted(end.as_ref()).await {
+            settlement = Settlement::Failed {
+                delay: WITHOUT_LETTER,
+            };
+            end = None;
+        }
+        if let Some(ticket) = self.ticket {
+            let settled = settle_at_last(&self.pipeline, ticket, settlement).await;
+            if let Err(error) = settled {
+                if let Some(times) = self.unsettled.should_log() {
+                    let (id, pipeline) = (&self.job.id, &self.pipeline.name);
+                    tracing::error!(target: "jobs", id, pipeline, times, "the job has run and will run again: {error}");
                 }
-            }
-            if let (Some(batch), Some(ended)) = (&extras.batch, &end) {
-                let failed = !matches!(ended, End::Done(_));
-                let noted = pipelines.end_in_batch(batch, &job.id, failed).await;
-                if let Err(error) = noted {
-                    if let Some(times) = unsettled.should_log() {
-                        let (id, pipeline) = (&job.id, &pipeline.name);
-                        tracing::error!(target: "jobs", id, pipeline, times, "its batch can't be told, so the job will run again: {error}");
-                    }
-                    settlement = Settlement::Failed {
-                        delay: WITHOUT_LETTER,
-                    };
-                    end = None;
-                }
-            }
-            if let Some(ticket) = ticket {
-                let settled = settle_at_last(&pipeline, ticket, settlement).await;
-                if let Err(error) = settled {
-                    if let Some(times) = unsettled.should_log() {
-                        let (id, pipeline) = (&job.id, &pipeline.name);
-                        tracing::error!(target: "jobs", id, pipeline, times, "the job has run and will run again: {error}");
-                    }
-                    return;
-                }
-            }
-            if let Some(end) = end {
-                pipelines.ended(&pipeline, &job, &extras, end.into());
+                return;
             }
         }
+        match end {
+            Some(end) => {
+                let Self { pipeline, job, .. } = &self;
+                self.pipelines
+                    .ended(pipeline, job, &self.extras, end.into());
+            }
+            None if self.extras.can_expire() => self.pipelines.can_expire(),
+            None => {}
+        }
+    }
+
+    /// Tells those who keep something of a job's end. False: one of them can't, so it is no end.
+    async fn is_noted(&self, end: Option<&End>) -> bool {
+        let Self { pipeline, job, .. } = self;
+        let (id, name) = (&job.id, &pipeline.name);
+        if let (Some(End::GivenUp(why)), Some(_)) = (end, self.ticket) {
+            let attempts = job.attempts.saturating_add(1);
+            let kept = self.pipelines.dead().keep(name, job, attempts, why.full());
+            match kept.await {
+                Ok(()) => self.pipelines.metrics().died(),
+                Err(error) => {
+                    if let Some(times) = self.unsettled.should_log() {
+                        tracing::error!(target: "jobs", id, pipeline = name, times, "no dead letter can be kept, so the job will run again: {error}");
+                    }
+                    return false;
+                }
+            }
+        }
+        if let (Some(batch), Some(ended)) = (&self.extras.batch, end) {
+            let failed = !matches!(ended, End::Done(_));
+            let noted = self.pipelines.end_in_batch(batch, id, failed).await;
+            if let Err(error) = noted {
+                if let Some(times) = self.unsettled.should_log() {
+                    tracing::error!(target: "jobs", id, pipeline = name, times, "its batch can't be told, so the job will run again: {error}");
+                }
+                return false;
+            }
+        }
+        true
     }
 }
 
@@ -466,7 +503,7 @@ async fn hand_over(work: Work, to: mpsc::Sender<Work>) {
     }
 }
 
-async fn send_back(work: Work) {
+async fn send_back(pipelines: Pipelines, work: Work) {
     let (id, pool) = (&work.delivery.job.id, work.delivery.job.pool());
     tracing::warn!(target: "jobs", id, pool, "there is no such pool: the job is tried again in a minute");
     let settlement = Settlement::Nack {
@@ -476,6 +513,7 @@ async fn send_back(work: Work) {
     let driver = &work.pipeline.driver;
     // What is not taken note of comes again.
     _ = driver.settle(work.delivery.ticket, settlement).await;
+    pipelines.free(work.place).await;
 }
 
 async fn give_back(work: &Work) {

@@ -93,7 +93,7 @@ impl Scene {
         let pipelines = Pipelines::new(store, patience, metrics, pools.clone(), brokers());
         for name in names {
             let settings = PipelineSettings {
-                driver: DriverSettings::Memory { max_size: 1 << 20 },
+                driver: IN_MEMORY,
                 priority: 10,
                 pool: "default".to_owned(),
                 rules: rules.clone(),
@@ -128,6 +128,30 @@ impl Scene {
             consumer,
             _other: other,
             registry,
+        }
+    }
+
+    /// As if PHP had declared it; it consumes.
+    async fn declare(&self, name: &str, driver: DriverSettings) {
+        let settings = PipelineSettings {
+            driver,
+            priority: 10,
+            pool: "default".to_owned(),
+            rules: Rules::default(),
+        };
+        self.pipelines.declare(name, &settings).await.unwrap();
+        self.pipelines.resume(name).unwrap();
+    }
+
+    async fn until_running(&self, ids: &[&str]) {
+        while self.running() != ids {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn until_counts(&self, pipeline: &str, counts: (u64, u64, u64)) {
+        while self.counts(pipeline).await != counts {
+            sleep(Duration::from_millis(1)).await;
         }
     }
 
@@ -471,7 +495,7 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
     let results = scene.pipelines.results();
     for id in ["runs", "waits", "later"] {
         let ended = results.wait(id, Duration::ZERO).await;
-        assert_eq!(ended, Some(Ended::Failed(CANCELLED.into())));
+        assert_eq!(ended, Some(Dropped::Cancelled.into()));
     }
     let done = results.wait("done", Duration::ZERO).await;
     assert_eq!(done, Some(Ended::Done(result.into())));
@@ -494,6 +518,98 @@ async fn a_pipeline_is_cleared_and_keys_of_its_jobs_are_free() {
     assert_eq!(scene.counts("p").await, (0, 0, 1));
     scene.push("p", unique("c")).await;
     assert_eq!(scene.counts("p").await, (1, 0, 1));
+}
+
+const IN_MEMORY: DriverSettings = DriverSettings::Memory { max_size: 1 << 20 };
+const IN_STORE: DriverSettings = DriverSettings::Embedded { is_boltdb: false };
+
+#[tokio::test]
+async fn a_job_that_runs_is_not_started_again_by_a_pipeline_of_the_same_name() {
+    let scene = Scene::new(3, &[]).await;
+    scene.declare("p", IN_STORE).await;
+    scene.push("p", job("a")).await;
+    scene.until_running(&["a"]).await;
+    scene.pipelines.destroy("p").await.unwrap();
+    assert_eq!(scene.pipelines.reserved(), 1, "its worker has it still");
+    scene.declare("p", IN_STORE).await;
+    scene.push("p", job("b")).await;
+    scene.until_running(&["a", "b"]).await;
+    assert_eq!(scene.counts("p").await, (0, 0, 2));
+    // It comes back into the pipeline that there is now, and once.
+    scene
+        .answer(answered(r#"{"type":4,"data":{"message":"later"}}"#))
+        .await;
+    scene.until_running(&["b", "a"]).await;
+    for left in [1, 0] {
+        scene.answer(answered(r#"{"type":0}"#)).await;
+        scene.until_counts("p", (0, 0, left)).await;
+    }
+    scene.pipelines.destroy("p").await.unwrap();
+    scene.declare("p", IN_STORE).await;
+    assert_eq!(scene.counts("p").await, (0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_again() {
+    let scene = Scene::new(1, &[]).await;
+    scene.declare("p", IN_MEMORY).await;
+    let waited = |id: &str, key: &str| Job {
+        headers: ["result", "unique"]
+            .map(|name| (format!("pronghorn-{name}"), vec![key.to_owned()]))
+            .into(),
+        ..job(id)
+    };
+    scene.push("p", waited("runs", "k1")).await;
+    scene.push("p", waited("waits", "k2")).await;
+    scene.pipelines.destroy("p").await.unwrap();
+    let ended = async |id| scene.pipelines.results().wait(id, Duration::ZERO).await;
+    let destroyed = Some(Ended::from(Dropped::Destroyed));
+    assert_eq!(ended("waits").await, destroyed);
+    assert_eq!(ended("runs").await, None);
+    scene.declare("p", IN_MEMORY).await;
+    let again = scene.pipelines.push(vec![
+        ("p".to_owned(), waited("second", "k1")),
+        ("p".to_owned(), waited("third", "k2")),
+    ]);
+    assert_eq!(again.await.unwrap()["second"], "runs");
+    scene.answer(Outcome::Reported("no".into())).await;
+    assert_eq!(ended("runs").await, destroyed);
+    assert_eq!(scene.running(), ["third"]);
+    assert_eq!(scene.pipelines.reserved(), 1);
+    let again = vec![("p".to_owned(), waited("fourth", "k1"))];
+    assert!(scene.pipelines.push(again).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_expired_job_ends_also_in_a_paused_pipeline() {
+    for driver in [IN_MEMORY, IN_STORE] {
+        let scene = Scene::new(1, &[]).await;
+        scene.declare("p", driver).await;
+        scene.pipelines.pause("p").unwrap();
+        let mut ending = JoinSet::new();
+        ending.spawn(scene.pipelines.clone().end_expired());
+        let unique = |id: &str, expires: &str| Job {
+            headers: [("expires", expires), ("unique", "k"), ("result", "keep")]
+                .map(|(name, value)| (format!("pronghorn-{name}"), vec![value.to_owned()]))
+                .into(),
+            ..job(id)
+        };
+        scene.push("p", unique("old", "0.05")).await;
+        let push = |id| {
+            scene
+                .pipelines
+                .push(vec![("p".to_owned(), unique(id, "60"))])
+        };
+        assert_eq!(push("new").await.unwrap()["new"], "old");
+        let ended = scene
+            .pipelines
+            .results()
+            .wait("old", Duration::from_mins(1));
+        assert_eq!(ended.await, Some(Dropped::Expired.into()));
+        assert!(push("new").await.unwrap().is_empty(), "the key is free");
+        assert_eq!(scene.counts("p").await, (1, 0, 0), "and so is the place");
+        assert!(scene.running().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]

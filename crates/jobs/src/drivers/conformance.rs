@@ -178,7 +178,8 @@ pub(super) fn subject_with_later<D: Driver>(
         let open = move |wake| -> BoxFuture<'static, Arc<dyn Driver>> {
             let (store, open) = (store.clone(), open.clone());
             Box::pin(async move {
-                let later = Later::open("p", store).await.unwrap();
+                let stored = OpenPipelines::default();
+                let later = Later::open("p", &stored, store).await.unwrap();
                 Arc::new(open(wake, later)) as Arc<dyn Driver>
             })
         };
@@ -1050,6 +1051,104 @@ async fn removes(mut subject: Subject) {
     left.sort();
     assert_eq!(left, ["new".to_owned(), taken.job.id.clone()]);
     subject.stat(0, 0, 0).await;
+}
+
+#[tokio::test]
+async fn what_has_expired_is_taken_from_a_paused_pipeline() {
+    for subject in [memory(PLENTY), embedded(PLENTY).await] {
+        expires(subject).await;
+    }
+}
+
+/// More jobs than the driver has in memory.
+async fn expires(mut subject: Subject) {
+    let at = |at: u64, id: String| Job {
+        headers: Headers::from([("pronghorn-expires-at".to_owned(), vec![at.to_string()])]),
+        ..job(id)
+    };
+    let later = |n: u64| Job {
+        delay: Duration::from_hours(1),
+        ..at(500 + n, format!("late {n}"))
+    };
+    subject.push([at(100, "out".to_owned())]).await;
+    subject.driver.resume();
+    let out = subject.next().await;
+    subject.driver.pause();
+    subject
+        .push((0..40).map(|n| at(1000 + n, n.to_string())))
+        .await;
+    subject.push((0..40).map(later)).await;
+    subject
+        .push((0..5).map(|n| job(format!("stays {n}"))))
+        .await;
+    assert!(take_expired(&subject, 499).await.is_empty());
+    assert_eq!(subject.driver.next_expiry(), Some(500));
+    let taken = take_expired(&subject, 1019).await;
+    assert_eq!(taken.len(), 60);
+    assert_eq!(subject.driver.next_expiry(), Some(1020));
+    subject.stat(25, 0, 61).await;
+    for delivery in &taken {
+        assert!(delivery.job.id != "out", "a worker has it");
+        let settlement = match &*delivery.job.id {
+            "7" => Settlement::Release,
+            _ => Settlement::Ack,
+        };
+        subject.settle(delivery, settlement).await;
+    }
+    assert_eq!(subject.driver.next_expiry(), Some(1007));
+    subject.settle(&out, Settlement::Release).await;
+    subject.stat(27, 0, 0).await;
+    if let Some(again) = subject.again.take() {
+        subject.driver = again(subject.wake.clone()).await;
+        assert_eq!(subject.driver.next_expiry(), Some(100));
+        subject.stat(27, 0, 0).await;
+    }
+    let mut ids = BTreeSet::new();
+    for delivery in take_expired(&subject, u64::MAX).await {
+        subject.settle(&delivery, Settlement::Ack).await;
+        assert!(ids.insert(delivery.job.id.clone()), "each comes once");
+    }
+    assert!(ids.contains("out") && ids.len() == 22, "{ids:?}");
+    assert_eq!(subject.driver.next_expiry(), None);
+    subject.driver.resume();
+    for n in 0..5 {
+        assert_eq!(subject.ack_next().await, format!("stays {n}"));
+    }
+    subject.stat(0, 0, 0).await;
+}
+
+async fn take_expired(subject: &Subject, now_ms: u64) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    loop {
+        let some = subject.driver.take_expired(now_ms).await.unwrap();
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(some);
+    }
+}
+
+#[tokio::test]
+async fn a_pipeline_that_is_open_twice_gives_out_each_job_once() {
+    let (folder, store) = new_store(PLENTY);
+    let open = OpenPipelines::default();
+    let [one, other] = [(); 2].map(|()| open.open("mail", store.clone()));
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    one.resume();
+    one.push(vec![job("a"), job("b")]).await.unwrap();
+    let a = one.take(Instant::now()).expect("it is there");
+    let b = other.take(Instant::now()).expect("it is there");
+    assert_eq!([&*a.job.id, &*b.job.id], ["a", "b"]);
+    drop(one);
+    other.settle(a.ticket, Settlement::Ack).await.unwrap();
+    let third = open.open("mail", store.clone()).await.unwrap();
+    assert_eq!(third.take(Instant::now()).map(|it| it.ticket), None);
+    third.settle(b.ticket, Settlement::Release).await.unwrap();
+    drop((other, third));
+    let anew = open.open("mail", store).await.unwrap();
+    assert!(anew.take(Instant::now()).is_none(), "a new one is paused");
+    assert_eq!(anew.stat().await.unwrap().active, 1);
+    _ = std::fs::remove_dir_all(folder);
 }
 
 async fn remove_all(driver: &dyn Driver, id: Option<&str>) -> (Vec<String>, usize) {

@@ -12,6 +12,7 @@ use crate::drivers::{
     Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
 };
+use crate::extras;
 use crate::job::{Job, LONGEST_DELAY, now_ms};
 
 /// Keeps jobs in memory, up to a limit in bytes.
@@ -31,6 +32,8 @@ struct State {
     /// Of all three.
     size: u64,
     number: u64,
+    /// No job that waits expires before, in milliseconds since 1970.
+    expires_at: Option<u64>,
     paused: bool,
 }
 
@@ -50,6 +53,7 @@ impl Memory {
             reserved: HashMap::new(),
             size: 0,
             number: 0,
+            expires_at: None,
             paused: true,
         };
         Self {
@@ -129,6 +133,24 @@ impl Memory {
         }
     }
 
+    fn expired(&self, now_ms: u64) -> Vec<Delivery> {
+        let mut state = lock(&self.state);
+        if state.expires_at.is_none_or(|at| at > now_ms) {
+            return Vec::new();
+        }
+        let is_over = |job: &Job| extras::expires_at(&job.headers).is_some_and(|at| at <= now_ms);
+        let ready = state.ready.remove_all(|waiting| is_over(&waiting.job));
+        let mut jobs: Vec<Job> = ready.into_iter().map(|waiting| waiting.job).collect();
+        let delayed = state.delayed.extract_if(.., |_, job| is_over(job));
+        jobs.extend(delayed.map(|(_, job)| job));
+        let waiting = state.ready.iter().map(|waiting| &waiting.job);
+        let left = waiting.chain(state.delayed.values());
+        state.expires_at = left
+            .filter_map(|job| extras::expires_at(&job.headers))
+            .min();
+        jobs.into_iter().map(|job| state.reserve(job)).collect()
+    }
+
     fn settled(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
         let mut state = lock(&self.state);
         let job = state.reserved.remove(&ticket);
@@ -141,6 +163,7 @@ impl Memory {
                 // It has waited for longer than the one behind it.
                 let behind = state.ready.front_of(job.priority);
                 let since = behind.map_or_else(Instant::now, |behind| behind.since);
+                state.note_expiry(&job);
                 state.ready.push_front(job.priority, Waiting { job, since });
             }
             Fate::Again(job) => {
@@ -155,7 +178,20 @@ impl Memory {
 }
 
 impl State {
+    fn reserve(&mut self, job: Job) -> Delivery {
+        self.number += 1;
+        let (job, ticket) = (Arc::new(job), Ticket(self.number));
+        self.reserved.insert(ticket, job.clone());
+        Delivery { job, ticket }
+    }
+
+    fn note_expiry(&mut self, job: &Job) {
+        let expires_at = extras::expires_at(&job.headers).into_iter();
+        self.expires_at = expires_at.chain(self.expires_at).min();
+    }
+
     fn add(&mut self, job: Job, now: Instant) {
+        self.note_expiry(&job);
         if job.delay.is_zero() {
             self.ready.push(job.priority, Waiting { job, since: now });
         } else {
@@ -196,11 +232,8 @@ impl Driver for Memory {
             return None;
         }
         state.promote(now);
-        let job = Arc::new(state.ready.pop()?.job);
-        state.number += 1;
-        let ticket = Ticket(state.number);
-        state.reserved.insert(ticket, job.clone());
-        Some(Delivery { job, ticket })
+        let job = state.ready.pop()?.job;
+        Some(state.reserve(job))
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -245,6 +278,14 @@ impl Driver for Memory {
         _after: Option<Vec<u8>>,
     ) -> BoxFuture<'a, Result<Removed, DriverError>> {
         Box::pin(ready(Ok(self.removed(id))))
+    }
+
+    fn take_expired(&self, now_ms: u64) -> BoxFuture<'_, Result<Vec<Delivery>, DriverError>> {
+        Box::pin(ready(Ok(self.expired(now_ms))))
+    }
+
+    fn next_expiry(&self) -> Option<u64> {
+        lock(&self.state).expires_at
     }
 
     fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {

@@ -46,7 +46,7 @@ pub(crate) use self::pub_sub::open as pub_sub;
 pub(crate) use self::redis::open as redis;
 pub(crate) use self::sqs::open as sqs;
 pub use embedded::Embedded;
-pub(crate) use embedded::{Stored, decode_job, encode_job, stored};
+pub(crate) use embedded::{OpenPipelines, Stored, decode_job, encode_job, stored};
 pub use memory::Memory;
 
 /// Keeps the jobs of one pipeline.
@@ -103,6 +103,21 @@ pub trait Driver: Send + Sync + 'static {
         _after: Option<Vec<u8>>,
     ) -> BoxFuture<'a, Result<Removed, DriverError>> {
         Box::pin(std::future::ready(Ok(Removed::default())))
+    }
+
+    /// Takes jobs that have expired and that no worker has, also while it is paused: some of them,
+    /// which are settled as others are. None in an engine that gives out jobs in its own order.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not answer.
+    fn take_expired(&self, _now_ms: u64) -> BoxFuture<'_, Result<Vec<Delivery>, DriverError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// When the first of those expires, in milliseconds since 1970, or before. None: never.
+    fn next_expiry(&self) -> Option<u64> {
+        None
     }
 
     /// Whether this server is the first that asks for a name, of all that share the engine. An

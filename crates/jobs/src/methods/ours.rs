@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dead::{DeadError, Headline};
 use crate::drivers::Listed;
+use crate::extras;
 use crate::job::{Headers, Job};
 use crate::pipelines::{Pipelines, with_causes};
 use crate::recent::Ending;
@@ -515,10 +516,12 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
     let letter = pipelines.dead().read(id).await;
     let letter = letter.map_err(|error| with_causes(&error))?;
     let letter = letter.ok_or_else(|| NO_LETTER.to_owned())?;
-    let job = Job {
+    let mut job = Job {
         attempts: 0,
         ..letter.job
     };
+    // Whoever wants it now knows how old it is.
+    extras::never_expire(&mut job.headers);
     let pushed = pipelines.push_again(&letter.pipeline, job).await;
     pushed.map_err(|error| with_causes(&error))?;
     // It may have died again meanwhile: that letter stays.

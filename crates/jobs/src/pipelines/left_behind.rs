@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use super::{Pipeline, PipelineError, Pipelines};
-use crate::drivers::{self, Embedded, Stored, Wake};
+use crate::drivers::{self, Stored, Wake};
 use crate::meter::Meter;
 use crate::rules::Rules;
 use crate::settings::PRIORITY;
@@ -47,8 +47,8 @@ impl Pipelines {
         if !self.left_behind().await?.contains_key(name) {
             return Err(unknown);
         }
-        let (store, wake) = (self.0.store.get().await?, Wake::default());
-        let driver = Embedded::open(name, store, wake.clone()).await?;
+        let store = self.0.store.get().await?;
+        let driver = self.0.stored.open(name, store).await?;
         Ok(Arc::new(Pipeline {
             name: name.to_owned(),
             driver_name: "embedded",
@@ -57,11 +57,12 @@ impl Pipelines {
             rules: Rules::default(),
             driver: Arc::new(driver),
             consumes: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             occupied: AtomicUsize::new(0),
             ended: Meter::new(),
             metrics: self.0.metrics.of_pipeline(name),
             rate: None,
-            wake,
+            wake: Wake::default(),
         }))
     }
 }

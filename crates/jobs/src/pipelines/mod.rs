@@ -1,5 +1,6 @@
 //! The pipelines of a server: which there are, and what people and PHP do with them.
 
+mod expiry;
 mod left_behind;
 mod removing;
 mod standing;
@@ -21,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::batches::{BatchError, Batches, Last};
 use crate::dead::{DeadError, DeadLetters};
 use crate::drivers::{
-    self, Delivery, Driver, DriverError, Embedded, Later, Memory, Part, Stat, Wake,
+    self, Delivery, Driver, DriverError, Later, Memory, OpenPipelines, Part, Stat, Wake,
 };
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
@@ -30,7 +31,7 @@ use crate::messages::Pushed;
 use crate::meter::Meter;
 use crate::metrics::{Metrics, PipelineMetrics};
 use crate::recent::Recent;
-use crate::results::{Ended, Results};
+use crate::results::{Dropped, Ended, Results};
 use crate::rules::{Bucket, Rules};
 use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
 
@@ -61,8 +62,12 @@ struct Shared {
     recent: Recent,
     /// Says how many workers each pool has.
     workers: Mutex<HashMap<String, Box<dyn Fn() -> usize + Send + Sync>>>,
+    /// Those in the store.
+    stored: OpenPipelines,
     /// A pipeline was opened, or could not be.
     opened: Notify,
+    /// There may be a job that expires.
+    expiring: Notify,
     /// What each thing that is asked of a driver may take.
     patience: Duration,
     metrics: Metrics,
@@ -75,6 +80,8 @@ struct State {
     pipelines: BTreeMap<String, Arc<Pipeline>>,
     /// Names that are being declared.
     opening: Vec<String>,
+    /// Destroyed, and workers have jobs of them.
+    leaving: Vec<Arc<Pipeline>>,
     taken: u32,
     /// The pipeline that had a job last.
     turn: String,
@@ -92,6 +99,8 @@ pub(crate) struct Pipeline {
     pub(crate) rules: Rules,
     pub(crate) driver: Arc<dyn Driver>,
     consumes: AtomicBool,
+    /// It was destroyed.
+    leaves: AtomicBool,
     /// Jobs that workers have.
     occupied: AtomicUsize,
     ended: Meter,
@@ -112,7 +121,8 @@ pub(crate) struct Occupied(Arc<Pipeline>);
 
 impl Drop for Occupied {
     fn drop(&mut self) {
-        self.0.occupied.fetch_sub(1, Ordering::Relaxed);
+        // In one order with the note that the pipeline leaves: one of the two sees the other.
+        self.0.occupied.fetch_sub(1, Ordering::SeqCst);
         if self.0.rules.concurrency.is_some() {
             self.0.wake.wake();
         }
@@ -173,7 +183,9 @@ impl Pipelines {
             wakes: Mutex::new(wakes.collect()),
             keys: Keys::default(),
             results: Results::default(),
+            stored: OpenPipelines::default(),
             opened: Notify::new(),
+            expiring: Notify::new(),
             patience,
             metrics,
             brokers,
@@ -291,6 +303,8 @@ impl Pipelines {
         });
         drop(state);
         self.0.opened.notify_waiters();
+        // Of those that it has kept.
+        self.0.expiring.notify_one();
         opened
     }
 
@@ -305,7 +319,10 @@ impl Pipelines {
             DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
                 let store = self.0.store.get().await?;
-                Arc::new(Embedded::open(name, store, wake.clone()).await?)
+                let embedded = self.0.stored.open(name, store).await?;
+                embedded.pause();
+                embedded.tell(wake.clone());
+                Arc::new(embedded)
             }
             DriverSettings::Redis(redis) => {
                 Arc::new(drivers::redis(name, redis, wake.clone()).with_priority(priority))
@@ -352,6 +369,7 @@ impl Pipelines {
             rules: settings.rules.clone(),
             driver,
             consumes: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             occupied: AtomicUsize::new(0),
             ended: Meter::new(),
             metrics: self.0.metrics.of_pipeline(name),
@@ -363,7 +381,7 @@ impl Pipelines {
     /// Where a broker's jobs wait that it can't keep back.
     async fn later(&self, pipeline: &str) -> Result<Later, PipelineError> {
         let store = self.0.store.get().await?;
-        Ok(Later::open(pipeline, store).await?)
+        Ok(Later::open(pipeline, &self.0.stored, store).await?)
     }
 
     /// Keeps jobs. Those of one pipeline are kept together, or none of them. Returns those that are
@@ -374,6 +392,7 @@ impl Pipelines {
             by_pipeline.entry(pipeline).or_default().push(job);
         }
         let mut parts = Vec::with_capacity(by_pipeline.len());
+        let mut can_expire = false;
         for (name, mut jobs) in by_pipeline {
             let pipeline = self.get_open(&name).await?;
             let now = now_ms();
@@ -382,6 +401,7 @@ impl Pipelines {
                 self.accept(job)?;
                 let unique = extras::accept(job, &pipeline.rules, now);
                 keys.extend(unique.map_err(PipelineError::Refused)?.map(|it| (at, it)));
+                can_expire |= extras::expires_at(&job.headers).is_some();
                 if job.priority == 0 {
                     job.priority = pipeline.priority;
                 }
@@ -398,6 +418,9 @@ impl Pipelines {
                 }
             }
             pushed?;
+        }
+        if can_expire {
+            self.0.expiring.notify_one();
         }
         Ok(duplicates)
     }
@@ -493,7 +516,7 @@ impl Pipelines {
         let (mut kept, mut held) = (Vec::with_capacity(jobs.len()), Vec::new());
         for (at, job) in jobs.into_iter().enumerate() {
             if let Some((_, unique)) = keys.next_if(|(of, _)| *of == at) {
-                if let Err(other) = self.0.keys.take(&unique, &job.id) {
+                if let Err(other) = self.0.keys.take(&unique, &job.id, now_ms()) {
                     duplicates.insert(job.id, other);
                     continue;
                 }
@@ -531,14 +554,65 @@ impl Pipelines {
         Ok(())
     }
 
-    /// Takes a pipeline away. Jobs in memory go with it; those in a store stay there.
+    /// Takes a pipeline away. Jobs in memory go with it; those in a store or at a broker stay there.
+    /// A job that a worker has stays its worker's, and the driver is closed when the last of them
+    /// has ended.
     pub(crate) async fn destroy(&self, name: &str) -> Result<(), PipelineError> {
-        let pipeline = lock(&self.0.state).pipelines.remove(name);
+        let pipeline = {
+            let mut state = lock(&self.0.state);
+            let pipeline = state.pipelines.remove(name);
+            if let Some(pipeline) = &pipeline {
+                pipeline.leaves.store(true, Ordering::SeqCst);
+                state.leaving.push(pipeline.clone());
+            }
+            pipeline
+        };
         let pipeline = pipeline.ok_or_else(|| self.unknown(name))?;
         pipeline.consume(false);
-        let closed = timeout(self.0.patience, pipeline.driver.close()).await;
         tracing::info!(target: "jobs", pipeline = name, "the pipeline is destroyed");
+        self.end_lost(&pipeline).await?;
+        self.close_if_left(&pipeline).await
+    }
+
+    /// A job has left its worker and is settled.
+    pub(crate) async fn free(&self, place: Occupied) {
+        let pipeline = place.0.clone();
+        drop(place);
+        if pipeline.leaves.load(Ordering::SeqCst) {
+            let closed = self.close_if_left(&pipeline).await;
+            if let Err(error) = closed {
+                let (pipeline, why) = (&pipeline.name, with_causes(&error));
+                tracing::warn!(target: "jobs", pipeline, "a destroyed pipeline can't be left in order: {why}");
+            }
+        }
+    }
+
+    /// Closes a pipeline that is destroyed, unless workers have jobs of it.
+    async fn close_if_left(&self, pipeline: &Arc<Pipeline>) -> Result<(), PipelineError> {
+        {
+            let mut state = lock(&self.0.state);
+            let place = state
+                .leaving
+                .iter()
+                .position(|it| Arc::ptr_eq(it, pipeline));
+            let is_busy = pipeline.occupied.load(Ordering::SeqCst) > 0;
+            let Some(place) = place.filter(|_| !is_busy) else {
+                return Ok(());
+            };
+            state.leaving.swap_remove(place);
+        }
+        // Those that workers did not bring to an end.
+        self.end_lost(pipeline).await?;
+        let closed = timeout(self.0.patience, pipeline.driver.close()).await;
         closed.map_err(|_| pipeline.late())
+    }
+
+    /// Ends the jobs of a destroyed pipeline that nobody can have any more.
+    async fn end_lost(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
+        if pipeline.driver_name == "memory" {
+            self.remove(pipeline, None, Dropped::Destroyed).await?;
+        }
+        Ok(())
     }
 
     /// All of them, by name.
@@ -612,7 +686,8 @@ impl Pipelines {
 
     /// How many jobs workers have.
     pub(crate) fn reserved(&self) -> usize {
-        let all = self.all().into_iter();
+        let state = lock(&self.0.state);
+        let all = state.pipelines.values().chain(&state.leaving);
         all.map(|it| it.occupied.load(Ordering::Relaxed)).sum()
     }
 
@@ -645,7 +720,8 @@ impl Pipelines {
     /// Gives back what was taken and is not settled.
     pub(crate) async fn close(&self) {
         let mut closing = JoinSet::new();
-        for pipeline in self.all() {
+        let leaving = std::mem::take(&mut lock(&self.0.state).leaving);
+        for pipeline in self.all().into_iter().chain(leaving) {
             closing.spawn(async move { pipeline.driver.close().await });
         }
         closing.join_all().await;
@@ -824,7 +900,7 @@ impl Pipeline {
     }
 
     fn occupy(self: &Arc<Self>) -> Occupied {
-        self.occupied.fetch_add(1, Ordering::Relaxed);
+        self.occupied.fetch_add(1, Ordering::SeqCst);
         if let Some(rate) = &self.rate {
             rate.take();
         }

@@ -5,9 +5,7 @@ use tokio::time::timeout;
 use super::{Pipeline, PipelineError, Pipelines, with_causes};
 use crate::extras::Extras;
 use crate::job::Job;
-use crate::keys::CANCELLED;
-use crate::metrics::Fate;
-use crate::results::Ended;
+use crate::results::Dropped;
 
 /// What was found of an ID that is cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +28,8 @@ impl Pipelines {
         let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
         for pipeline in self.all() {
             if pipeline.is_ours() {
-                let (gone, stayed) = self.remove(&pipeline, Some(id)).await?;
+                let found = self.remove(&pipeline, Some(id), Dropped::Cancelled);
+                let (gone, stayed) = found.await?;
                 (removed, reserved) = (removed + gone, reserved + stayed);
             } else {
                 has_brokers = true;
@@ -60,12 +59,17 @@ impl Pipelines {
                 "the jobs of {name} are in {driver}: only pipelines of `memory` and `embedded` can be cleared here"
             )));
         }
-        let (removed, _) = self.remove(&pipeline, None).await?;
+        let (removed, _) = self.remove(&pipeline, None, Dropped::Cancelled).await?;
         tracing::info!(target: "jobs", pipeline = pipeline.name, jobs = removed, "the pipeline is cleared");
         Ok(removed)
     }
 
-    async fn remove(&self, pipeline: &Pipeline, id: Option<&str>) -> Result<Count, PipelineError> {
+    pub(super) async fn remove(
+        &self,
+        pipeline: &Pipeline,
+        id: Option<&str>,
+        why: Dropped,
+    ) -> Result<Count, PipelineError> {
         let (mut count, mut reserved, mut after) = (0, 0, None);
         loop {
             let removed = timeout(self.0.patience, pipeline.driver.remove(id, after)).await;
@@ -73,7 +77,7 @@ impl Pipelines {
             count += removed.jobs.len() as u64;
             reserved += removed.reserved;
             for job in &removed.jobs {
-                self.is_cancelled(pipeline, job).await;
+                self.is_removed(pipeline, job, why).await;
             }
             after = removed.next;
             if after.is_none() {
@@ -83,18 +87,25 @@ impl Pipelines {
     }
 
     /// Its pipeline has forgotten it.
-    async fn is_cancelled(&self, pipeline: &Pipeline, job: &Job) {
-        let (id, name, of) = (&job.id, &job.name, &pipeline.name);
-        tracing::debug!(target: "jobs", id, job = name, pipeline = of, "cancelled before its turn");
+    async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped) {
+        let (id, of) = (&job.id, &pipeline.name);
         let extras = Extras::of(&job.headers);
         if let Some(batch) = &extras.batch
             && let Err(error) = self.end_in_batch(batch, &job.id, true).await
         {
             let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was cancelled, and its batch can't be told: {error}");
+            tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was removed, and its batch can't be told: {error}");
         }
-        pipeline.metrics.came_to(Fate::Cancelled);
-        let ended = Ended::Failed(CANCELLED.into());
-        self.ended(pipeline, job, &extras, ended);
+        self.dropped(pipeline, job, &extras, why);
+    }
+
+    /// A job that no worker had does not run any more.
+    pub(super) fn dropped(&self, pipeline: &Pipeline, job: &Job, extras: &Extras, why: Dropped) {
+        let (id, name, of) = (&job.id, &job.name, &pipeline.name);
+        let outcome = why.label();
+        let said = outcome.text();
+        tracing::debug!(target: "jobs", id, job = name, pipeline = of, "{said} before its turn");
+        pipeline.metrics.came_to(outcome);
+        self.ended(pipeline, job, extras, why.into());
     }
 }

@@ -8,7 +8,9 @@ use pronghorn_base::lock;
 use pronghorn_store::Store;
 use tokio::time::{Instant, sleep_until};
 
-use crate::drivers::{Delivery, Driver as _, DriverError, Embedded, Settlement, Wake};
+use crate::drivers::{
+    Delivery, Driver as _, DriverError, Embedded, OpenPipelines, Settlement, Wake,
+};
 use crate::job::Job;
 
 /// A job that its broker refuses is offered again after that.
@@ -26,11 +28,16 @@ impl Later {
     /// # Errors
     ///
     /// When the store does not answer.
-    pub(crate) async fn open(pipeline: &str, store: Store) -> Result<Self, DriverError> {
+    pub(crate) async fn open(
+        pipeline: &str,
+        open: &OpenPipelines,
+        store: Store,
+    ) -> Result<Self, DriverError> {
         let wake = Wake::default();
         // No name of a pipeline has such a sign.
         let name = format!("\u{1}{pipeline}");
-        let store = Embedded::open(&name, store, wake.clone()).await?;
+        let store = open.open(&name, store).await?;
+        store.tell(wake.clone());
         store.resume();
         Ok(Self {
             store,
@@ -90,5 +97,14 @@ impl Later {
             }
         };
         self.store.settle(ticket, settlement).await
+    }
+}
+
+impl Drop for Later {
+    /// The pipeline may be open a second time, which goes on with it.
+    fn drop(&mut self) {
+        if let Some(delivery) = lock(&self.current).take() {
+            self.store.put_back(delivery.ticket);
+        }
     }
 }

@@ -12,9 +12,9 @@
 mod record;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{BoxFuture, lock};
@@ -30,18 +30,41 @@ use crate::drivers::{
     Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
 };
+use crate::extras;
 use crate::job::{Job, LONGEST_DELAY};
 
 const JOBS: Tree = Tree::new("jobs");
 const PIPELINES: Tree = Tree::new("jobs.pipelines");
+const EXPIRING: Tree = Tree::new("jobs.expiring");
 
 /// After a failure of the store, the window is read again at most this often.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// One pipeline in the store.
-pub struct Embedded {
+pub struct Embedded(Arc<Open>);
+
+struct Open {
     shared: Arc<Shared>,
     _loader: JoinSet<()>,
+}
+
+/// The pipelines of the store that somebody has. Whoever opens one that is among them gets the same
+/// one: a job that a worker has by the first is not given out by the second.
+#[derive(Default)]
+pub(crate) struct OpenPipelines(tokio::sync::Mutex<HashMap<String, Weak<Open>>>);
+
+impl OpenPipelines {
+    /// See [`Embedded::open`]. One that is open goes on as it is, until it is told otherwise.
+    pub(crate) async fn open(&self, pipeline: &str, store: Store) -> Result<Embedded, DriverError> {
+        let mut all = self.0.lock().await;
+        if let Some(open) = all.get(pipeline).and_then(Weak::upgrade) {
+            return Ok(Embedded(open));
+        }
+        all.retain(|_, open| open.strong_count() > 0);
+        let opened = Embedded::open(pipeline, store, Wake::default()).await?;
+        all.insert(pipeline.to_owned(), Arc::downgrade(&opened.0));
+        Ok(opened)
+    }
 }
 
 struct Shared {
@@ -50,7 +73,7 @@ struct Shared {
     clock: Clock,
     window: Mutex<Window>,
     load: Notify,
-    wake: Wake,
+    wake: Mutex<Wake>,
 }
 
 /// Due times are those of the calendar, for they outlive the process. It is looked at once: a clock
@@ -75,15 +98,29 @@ impl Embedded {
             clock: Clock::new(),
             window: Mutex::new(Window::new()),
             load: Notify::new(),
-            wake,
+            wake: Mutex::new(wake),
         });
         shared.survey().await?;
         let mut loader = JoinSet::new();
         loader.spawn(keep_loaded(shared.clone()));
-        Ok(Self {
+        Ok(Self(Arc::new(Open {
             shared,
             _loader: loader,
-        })
+        })))
+    }
+
+    /// From now on, this one is told of jobs.
+    pub(crate) fn tell(&self, wake: Wake) {
+        *lock(&self.shared().wake) = wake;
+    }
+
+    /// What was taken is as if it had not been.
+    pub(super) fn put_back(&self, ticket: Ticket) {
+        self.shared().put_back(ticket);
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.shared
     }
 }
 
@@ -138,6 +175,15 @@ async fn keep_loaded(shared: Arc<Shared>) {
 }
 
 impl Shared {
+    fn wake(&self) {
+        lock(&self.wake).wake();
+    }
+
+    fn put_back(&self, ticket: Ticket) {
+        lock(&self.window).put_back(ticket);
+        self.wake();
+    }
+
     /// Looks which priorities there are, and how many jobs. The window begins anew.
     async fn survey(self: &Arc<Self>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
@@ -163,12 +209,14 @@ impl Shared {
                     _ => None,
                 };
             }
-            Ok((record, priorities))
+            let (_, expires_at) = expired(transaction, &pipeline, 0, &HashSet::new())?;
+            Ok((record, priorities, expires_at))
         };
-        let then = move |outcome: Result<(Record, Vec<i64>), StoreError>| {
-            let (record, priorities) = outcome?;
+        let then = move |outcome: Result<(Record, Vec<i64>, Option<u64>), StoreError>| {
+            let (record, priorities, expires_at) = outcome?;
             let mut window = lock(&shared.window);
             window.begin(record, priorities);
+            window.expect_expiry(expires_at);
             drop(window);
             shared.load.notify_one();
             Ok(())
@@ -219,7 +267,7 @@ impl Shared {
         let then = move |outcome: Result<(Vec<Entry>, bool), StoreError>| {
             let (entries, more) = outcome?;
             into(&mut lock(&shared.window), entries, more);
-            shared.wake.wake();
+            shared.wake();
             Ok(())
         };
         self.carry_out(0, read, then).await
@@ -274,9 +322,7 @@ impl Shared {
                     removed.reserved += 1;
                     continue;
                 }
-                if transaction.remove(JOBS, key.bytes())? {
-                    record.remove(&key.kind);
-                }
+                remove(transaction, &pipeline, &mut record, &key, &job)?;
                 removed.jobs.push(job);
                 keys.push(key);
             }
@@ -302,21 +348,53 @@ impl Shared {
         self.carry_out(0, write, then).await
     }
 
+    /// Some of them. What was pushed by a version that has noted nothing expires in its turn.
+    async fn take_expired(self: &Arc<Self>, now_ms: u64) -> Result<Vec<Delivery>, DriverError> {
+        let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let read = move |transaction: &mut Transaction<'_>| {
+            let out = lock(&shared.window).out();
+            let (found, next) = expired(transaction, &pipeline, now_ms, &out)?;
+            let mut entries = Vec::with_capacity(found.len());
+            for (note, key) in found {
+                let value = transaction.get(JOBS, &key)?;
+                match (Key::parse(&pipeline, &key), value) {
+                    (Some(key), Some(value)) => {
+                        let (job, since) = record::decode_since(&value);
+                        let job = Arc::new(job);
+                        entries.push(Entry { key, job, since });
+                    }
+                    // A version that knows no such notes has ended it.
+                    _ => _ = transaction.remove(EXPIRING, &note)?,
+                }
+            }
+            Ok((entries, next))
+        };
+        let shared = self.clone();
+        let then = move |outcome: Result<(Vec<Entry>, Option<u64>), StoreError>| {
+            let (entries, next) = outcome?;
+            let mut window = lock(&shared.window);
+            window.expect_expiry(next);
+            let taken = entries.into_iter().filter_map(|it| window.take_this(it));
+            Ok(taken.collect())
+        };
+        self.carry_out(0, read, then).await
+    }
+
     async fn push(self: &Arc<Self>, jobs: Vec<Job>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
         let now = self.clock.now();
         let values: Vec<Vec<u8>> = (jobs.iter())
             .map(|job| record::encode_since(job, now))
             .collect();
-        let longest_key = Key::delayed(&pipeline, 0, 0);
-        let growth = values.iter().map(|v| entry_size(longest_key.bytes(), v));
+        let growth = jobs.iter().zip(&values);
+        let growth = growth.map(|(job, value)| size_of(&pipeline, job, value));
         let growth = growth.sum::<u64>() + entry_size(pipeline.as_bytes(), &[0; record::LENGTH]);
         let write = move |transaction: &mut Transaction<'_>| {
             let mut record = Record::read(transaction, &pipeline)?;
             let mut entries = Vec::with_capacity(jobs.len());
             for (job, value) in jobs.into_iter().zip(&values) {
                 let key = record.add(&pipeline, &job, now);
-                transaction.put(JOBS, key.bytes(), value)?;
+                put(transaction, &pipeline, &key, &job, value)?;
                 let (job, since) = (Arc::new(job), now);
                 entries.push(Entry { key, job, since });
             }
@@ -343,8 +421,7 @@ impl Shared {
             Fate::Done | Fate::Rejected => None,
             Fate::Again(job) => Some(job),
             Fate::Back => {
-                lock(&self.window).put_back(ticket);
-                self.wake.wake();
+                self.put_back(ticket);
                 return Ok(());
             }
         };
@@ -352,13 +429,11 @@ impl Shared {
         let now = self.clock.now();
         let write = move |transaction: &mut Transaction<'_>| {
             let mut record = Record::read(transaction, &pipeline)?;
-            if transaction.remove(JOBS, entry.key.bytes())? {
-                record.remove(&entry.key.kind);
-            }
+            remove(transaction, &pipeline, &mut record, &entry.key, &entry.job)?;
             let next = next.map(|job| {
                 let key = record.add(&pipeline, &job, now);
                 let value = record::encode_since(&job, now);
-                transaction.put(JOBS, key.bytes(), &value)?;
+                put(transaction, &pipeline, &key, &job, &value)?;
                 let (job, since) = (Arc::new(job), now);
                 Ok(Entry { key, job, since })
             });
@@ -388,7 +463,7 @@ impl Shared {
         }
         drop(window);
         self.load.notify_one();
-        self.wake.wake();
+        self.wake();
         Ok(outcome?)
     }
 
@@ -400,6 +475,78 @@ impl Shared {
     ) -> Result<U, DriverError> {
         self.store.carry_out(growth, run, then).await?
     }
+}
+
+/// Writes a job, and when it expires.
+fn put(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+    key: &Key,
+    job: &Job,
+    value: &[u8],
+) -> Result<(), Failed> {
+    transaction.put(JOBS, key.bytes(), value)?;
+    if let Some(at) = extras::expires_at(&job.headers) {
+        let note = record::expiry_key(pipeline, at, key.number);
+        transaction.put(EXPIRING, &note, key.bytes())?;
+    }
+    Ok(())
+}
+
+/// What a job that is pushed takes at most.
+fn size_of(pipeline: &str, job: &Job, value: &[u8]) -> u64 {
+    let longest_key = Key::delayed(pipeline, 0, 0);
+    let note = extras::expires_at(&job.headers).map_or(0, |at| {
+        let note = record::expiry_key(pipeline, at, 0);
+        entry_size(&note, longest_key.bytes())
+    });
+    entry_size(longest_key.bytes(), value) + note
+}
+
+fn remove(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+    record: &mut Record,
+    key: &Key,
+    job: &Job,
+) -> Result<(), Failed> {
+    if transaction.remove(JOBS, key.bytes())? {
+        record.remove(&key.kind);
+    }
+    if let Some(at) = extras::expires_at(&job.headers) {
+        let note = record::expiry_key(pipeline, at, key.number);
+        transaction.remove(EXPIRING, &note)?;
+    }
+    Ok(())
+}
+
+/// Notes of jobs that have expired with the keys of the jobs, and when the next one does.
+type Expired = (Vec<(Vec<u8>, Vec<u8>)>, Option<u64>);
+
+/// Some of those that are not out.
+fn expired(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+    now_ms: u64,
+    out: &HashSet<Vec<u8>>,
+) -> Result<Expired, Failed> {
+    let from = record::expiry_key(pipeline, 0, 0);
+    let (mut found, mut next) = (Vec::new(), None);
+    transaction.scan(EXPIRING, Bound::Included(&from), |note, key| {
+        let Some(at) = record::expiry_of(pipeline, note) else {
+            return ControlFlow::Break(());
+        };
+        if out.contains(key) {
+            return ControlFlow::Continue(());
+        }
+        if at > now_ms || found.len() == MOST_IN_PART {
+            next = Some(at);
+            return ControlFlow::Break(());
+        }
+        found.push((note.to_vec(), key.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    Ok((found, next))
 }
 
 /// Jobs with their keys, and behind which one the next part begins.
@@ -474,27 +621,27 @@ fn millis(duration: Duration) -> u64 {
 
 impl Driver for Embedded {
     fn push(&self, jobs: Vec<Job>) -> BoxFuture<'_, Result<(), DriverError>> {
-        Box::pin(self.shared.push(jobs))
+        Box::pin(self.shared().push(jobs))
     }
 
     fn head(&self, now: Instant) -> Option<i64> {
-        lock(&self.shared.window).head(self.shared.clock.at(now))
+        lock(&self.shared().window).head(self.shared().clock.at(now))
     }
 
     fn take(&self, now: Instant) -> Option<Delivery> {
-        let mut window = lock(&self.shared.window);
-        let delivery = window.take(self.shared.clock.at(now));
+        let mut window = lock(&self.shared().window);
+        let delivery = window.take(self.shared().clock.at(now));
         let wants_more = window.next_load().is_some();
         drop(window);
         if wants_more {
-            self.shared.load.notify_one();
+            self.shared().load.notify_one();
         }
         delivery
     }
 
     fn next_due(&self) -> Option<Instant> {
-        let due = lock(&self.shared.window).next_due();
-        due.map(|due| self.shared.clock.instant(due))
+        let due = lock(&self.shared().window).next_due();
+        due.map(|due| self.shared().clock.instant(due))
     }
 
     fn settle(
@@ -502,20 +649,20 @@ impl Driver for Embedded {
         ticket: Ticket,
         settlement: Settlement,
     ) -> BoxFuture<'_, Result<(), DriverError>> {
-        Box::pin(self.shared.settle(ticket, settlement))
+        Box::pin(self.shared().settle(ticket, settlement))
     }
 
     fn pause(&self) {
-        lock(&self.shared.window).pause(true);
+        lock(&self.shared().window).pause(true);
     }
 
     fn resume(&self) {
-        lock(&self.shared.window).pause(false);
-        self.shared.wake.wake();
+        lock(&self.shared().window).pause(false);
+        self.shared().wake();
     }
 
     fn stat(&self) -> BoxFuture<'_, Result<Stat, DriverError>> {
-        let stat = lock(&self.shared.window).stat(self.shared.clock.now());
+        let stat = lock(&self.shared().window).stat(self.shared().clock.now());
         Box::pin(std::future::ready(Ok(stat)))
     }
 
@@ -524,15 +671,23 @@ impl Driver for Embedded {
         id: Option<&'a str>,
         after: Option<Vec<u8>>,
     ) -> BoxFuture<'a, Result<Removed, DriverError>> {
-        Box::pin(self.shared.remove_part(id.map(ToOwned::to_owned), after))
+        Box::pin(self.shared().remove_part(id.map(ToOwned::to_owned), after))
+    }
+
+    fn take_expired(&self, now_ms: u64) -> BoxFuture<'_, Result<Vec<Delivery>, DriverError>> {
+        Box::pin(self.shared().take_expired(now_ms))
+    }
+
+    fn next_expiry(&self) -> Option<u64> {
+        lock(&self.shared().window).expires_at()
     }
 
     fn list(&self, after: Option<Vec<u8>>) -> BoxFuture<'_, Result<Part, DriverError>> {
-        Box::pin(self.shared.part(after))
+        Box::pin(self.shared().part(after))
     }
 
     fn health(&self) -> Result<(), String> {
-        if lock(&self.shared.window).is_stale() {
+        if lock(&self.shared().window).is_stale() {
             return Err("the store can't be written or read".to_owned());
         }
         Ok(())
@@ -541,7 +696,7 @@ impl Driver for Embedded {
 
 impl std::fmt::Debug for Embedded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let pipeline = &self.shared.pipeline;
+        let pipeline = &self.shared().pipeline;
         f.debug_struct("Embedded")
             .field("pipeline", pipeline)
             .finish_non_exhaustive()

@@ -1,7 +1,8 @@
 //! How jobs lie in the store.
 //!
 //! Keys sort as jobs are wanted: `pipeline 0 'r' priority number` for those that are ready,
-//! `pipeline 0 'd' due number` for those that wait for their time.
+//! `pipeline 0 'd' due number` for those that wait for their time. A job that expires has an entry
+//! beside them, `pipeline 0 time number`, with its key.
 
 use std::time::Duration;
 
@@ -84,6 +85,19 @@ impl Key {
             bytes,
         })
     }
+}
+
+/// Where the key of a job stands that expires then, in milliseconds since 1970.
+pub(super) fn expiry_key(pipeline: &str, at: u64, number: u64) -> Vec<u8> {
+    let (at, number) = (at.to_be_bytes(), number.to_be_bytes());
+    [pipeline.as_bytes(), &[0], &at, &number].concat()
+}
+
+/// The time in such a key. None for what is none of this pipeline.
+pub(super) fn expiry_of(pipeline: &str, bytes: &[u8]) -> Option<u64> {
+    let behind = bytes.strip_prefix(pipeline.as_bytes())?;
+    let (at, _number) = behind.strip_prefix(&[0])?.split_first_chunk::<8>()?;
+    Some(u64::from_be_bytes(*at))
 }
 
 /// What a pipeline has, and the number of its next job.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::drivers::embedded::record::{Key, Kind, Record};
 use crate::drivers::ready::Ready;
 use crate::drivers::{Delivery, Stat, Ticket};
+use crate::extras;
 use crate::job::Job;
 
 /// How many jobs are read at a time. Large enough that a read is rare, small enough that other
@@ -88,6 +89,8 @@ pub(super) struct Window {
     promoted: u64,
     /// Of jobs in `ready` and in `delayed`.
     bytes: u64,
+    /// No job that could be taken expires before, in milliseconds since 1970.
+    expires_at: Option<u64>,
     /// The priority that was read last; the next ones have their turn before it.
     read_last: i64,
     paused: bool,
@@ -108,6 +111,7 @@ impl Window {
             tickets: 0,
             promoted: 0,
             bytes: 0,
+            expires_at: None,
             read_last: i64::MIN,
             paused: true,
             stale: false,
@@ -168,7 +172,7 @@ impl Window {
 
     /// What was read behind the last one of a priority.
     pub(super) fn loaded_ready(&mut self, priority: i64, entries: Vec<Entry>, more: bool) {
-        let taken = self.taken();
+        let taken = self.out();
         self.read_last = priority;
         let Some(reach) = self.reach.get_mut(&priority) else {
             return;
@@ -189,7 +193,7 @@ impl Window {
 
     /// What was read behind the last delayed one.
     pub(super) fn loaded_delayed(&mut self, entries: Vec<Entry>, more: bool) {
-        let taken = self.taken();
+        let taken = self.out();
         for entry in entries {
             let place = place(&entry.key);
             if place > self.delayed_last {
@@ -207,6 +211,7 @@ impl Window {
     pub(super) fn pushed(&mut self, record: Record, entries: Vec<Entry>) {
         self.record = record;
         for entry in entries {
+            self.note_expiry(&entry.job);
             match entry.key.kind {
                 Kind::Ready { priority } => self.add_ready(priority, entry),
                 Kind::Delayed { .. } => self.add_delayed(entry),
@@ -269,12 +274,40 @@ impl Window {
         if matches!(entry.key.kind, Kind::Delayed { .. }) {
             self.promoted -= 1;
         }
+        self.drop_empty(entry.job.priority);
+        Some(self.reserve(entry))
+    }
+
+    /// Takes one that was read in the store, wherever it is here, also in a pipeline that is
+    /// paused. None: it is out already.
+    pub(super) fn take_this(&mut self, entry: Entry) -> Option<Delivery> {
+        let is_removed = self.withdrawn.contains(entry.key.bytes());
+        if is_removed || !self.take_out(&entry.key, entry.job.priority) {
+            return None;
+        }
+        Some(self.reserve(entry))
+    }
+
+    fn reserve(&mut self, entry: Entry) -> Delivery {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let job = entry.job.clone();
-        self.drop_empty(job.priority);
         self.reserved.insert(ticket, entry);
-        Some(Delivery { job, ticket })
+        Delivery { job, ticket }
+    }
+
+    pub(super) const fn expires_at(&self) -> Option<u64> {
+        self.expires_at
+    }
+
+    /// What the store says of all that are not out.
+    pub(super) const fn expect_expiry(&mut self, at: Option<u64>) {
+        self.expires_at = at;
+    }
+
+    fn note_expiry(&mut self, job: &Job) {
+        let expires_at = extras::expires_at(&job.headers).into_iter();
+        self.expires_at = expires_at.chain(self.expires_at).min();
     }
 
     /// Those whose time has come, as long as there is room among those that are ready.
@@ -300,6 +333,15 @@ impl Window {
 
     /// Gives out a job no more, unless it is given out already: whether it is not.
     pub(super) fn withdraw(&mut self, key: &Key, priority: i64) -> bool {
+        let is_here = self.take_out(key, priority);
+        if is_here {
+            self.withdrawn.insert(key.bytes().to_vec());
+        }
+        is_here
+    }
+
+    /// False: a worker has it.
+    fn take_out(&mut self, key: &Key, priority: i64) -> bool {
         if self.reserved.values().any(|entry| entry.key == *key) {
             return false;
         }
@@ -313,7 +355,6 @@ impl Window {
         let size = removed.map_or(0, |entry| entry.job.size());
         self.bytes = self.bytes.saturating_sub(size);
         self.drop_empty(priority);
-        self.withdrawn.insert(key.bytes().to_vec());
         true
     }
 
@@ -335,6 +376,7 @@ impl Window {
         let Some(entry) = self.reserved.remove(&ticket) else {
             return;
         };
+        self.note_expiry(&entry.job);
         let place = place(&entry.key);
         let is_here = match entry.key.kind {
             Kind::Delayed { .. } => !self.delayed_more || place <= self.delayed_last,
@@ -383,7 +425,8 @@ impl Window {
         }
     }
 
-    fn taken(&self) -> HashSet<Vec<u8>> {
+    /// Keys of jobs that are with workers or are being removed.
+    pub(super) fn out(&self) -> HashSet<Vec<u8>> {
         let keys = self.reserved.values().map(|entry| entry.key.bytes());
         let keys = keys.map(<[u8]>::to_vec);
         keys.chain(self.withdrawn.iter().cloned()).collect()

@@ -21,6 +21,10 @@ enum Step {
     Take,
     Ack,
     Release,
+    /// One of those in the store, wherever it is.
+    TakeThis {
+        place: usize,
+    },
     /// Behind the others.
     Requeue,
     /// The loader's next read.
@@ -41,6 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         8 => Just(Step::Take),
         5 => Just(Step::Ack),
         2 => Just(Step::Release),
+        2 => (0..40usize).prop_map(|place| Step::TakeThis { place }),
         2 => Just(Step::Requeue),
         6 => Just(Step::Load),
         1 => (0..5i64).prop_map(|priority| Step::FailedPush { priority }),
@@ -103,6 +108,16 @@ impl Model {
         self.taken.push(delivery.ticket);
         self.check();
         true
+    }
+
+    fn take_this(&mut self, place: usize) {
+        let Some(entry) = self.store.values().nth(place).cloned() else {
+            return;
+        };
+        if let Some(delivery) = self.window.take_this(entry) {
+            self.taken.push(delivery.ticket);
+        }
+        self.check();
     }
 
     fn check(&self) {
@@ -180,6 +195,7 @@ impl Model {
             Step::PushLater { due, count } => self.push(count, 1, Some(due)),
             Step::Take => _ = self.take(),
             Step::Ack => self.settle(false),
+            Step::TakeThis { place } => self.take_this(place),
             Step::Requeue => self.settle(true),
             Step::Load => _ = self.load(),
             Step::Release => {

@@ -1,0 +1,84 @@
+//! Ends jobs that have expired while nobody takes them: their pipeline is paused, or has no workers.
+//! Elsewhere they end when their turn comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::{Pipeline, Pipelines, with_causes};
+use crate::drivers::{Delivery, Settlement};
+use crate::extras::Extras;
+use crate::job::now_ms;
+use crate::results::Dropped;
+
+/// How often it is looked for them: who pushes again with the key of such a job hardly waits.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Pipelines {
+    /// For as long as it is polled. While no job expires, it has nothing to do.
+    pub(crate) async fn end_expired(self) {
+        loop {
+            if self.next_expiry().is_none() {
+                self.0.expiring.notified().await;
+            }
+            sleep(LOOK).await;
+            let now = now_ms();
+            if self.next_expiry().is_some_and(|at| at <= now) {
+                for pipeline in self.all() {
+                    self.end_expired_of(&pipeline, now).await;
+                }
+            }
+        }
+    }
+
+    /// A job that can expire is back in its pipeline.
+    pub(crate) fn can_expire(&self) {
+        self.0.expiring.notify_one();
+    }
+
+    fn next_expiry(&self) -> Option<u64> {
+        let all = self.all();
+        let all = all.iter().filter_map(|it| it.driver.next_expiry());
+        all.min()
+    }
+
+    async fn end_expired_of(&self, pipeline: &Arc<Pipeline>, now_ms: u64) {
+        // What the store does not say now, it says in a second.
+        while let Ok(taken) = pipeline.driver.take_expired(now_ms).await
+            && !taken.is_empty()
+        {
+            let mut ending = JoinSet::new();
+            for delivery in taken {
+                let (pipelines, pipeline) = (self.clone(), pipeline.clone());
+                ending.spawn(async move { pipelines.end_one(&pipeline, delivery).await });
+            }
+            let ended = ending.join_all().await;
+            if !ended.contains(&true) {
+                return;
+            }
+        }
+    }
+
+    /// Whether it has ended.
+    async fn end_one(&self, pipeline: &Pipeline, delivery: Delivery) -> bool {
+        let Delivery { job, ticket } = delivery;
+        let extras = Extras::of(&job.headers);
+        if let Some(batch) = &extras.batch
+            && let Err(error) = self.end_in_batch(batch, &job.id, true).await
+        {
+            let (id, pipeline_name) = (&job.id, &pipeline.name);
+            let error = with_causes(&error);
+            tracing::error!(target: "jobs", id, pipeline = pipeline_name, batch, "a job has expired, and its batch can't be told: {error}");
+            // It is looked at again.
+            _ = pipeline.driver.settle(ticket, Settlement::Release).await;
+            return false;
+        }
+        let settled = pipeline.driver.settle(ticket, Settlement::Ack).await;
+        if settled.is_ok() {
+            self.dropped(pipeline, &job, &extras, Dropped::Expired);
+        }
+        settled.is_ok()
+    }
+}
