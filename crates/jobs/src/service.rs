@@ -18,8 +18,8 @@ use pronghorn_wire::Kind;
 use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
 use thiserror::Error;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::{ScheduleSettings, What};
 use crate::consumer::{Consumer, Handoffs};
@@ -37,6 +37,8 @@ const JOBS: &str = "jobs";
 const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// What brokers may take to have back what was taken from them.
 const CLOSING: Duration = Duration::from_secs(2);
+/// Calls that had begun when later ones went to another process have reached the store by then.
+const LAST_CALLS: Duration = Duration::from_millis(20);
 /// How often the store is tried that a process before still has. It leaves it when its jobs have
 /// run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
@@ -67,6 +69,8 @@ struct Jobs {
     consumers: JoinSet<()>,
     /// Nothing more is taken.
     end: CancellationToken,
+    /// Dropped when the workers have ended.
+    _stopped: DropGuard,
 }
 
 /// A pipeline of the configuration could not be opened.
@@ -201,10 +205,21 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
             standing.map_err(not_ready)
         },
     );
+    let stopped = CancellationToken::new();
+    let methods = context.rpc.downgrade();
+    let (all, store, stop) = (pipelines.clone(), context.store.share(), stopped.clone());
+    context.at_end.add(move |successor| async move {
+        stop.cancelled().await;
+        if let (Some(successor), Some(methods)) = (successor, methods.upgrade()) {
+            methods.forward(JOBS, &successor);
+            sleep(LAST_CALLS).await;
+        }
+        leave(all, store).await;
+    });
     Ok(Jobs {
         settings,
         waits,
-        store: context.store.share(),
+        store: context.store.clone(),
         opener: JoinSet::new(),
         pipelines,
         spool,
@@ -217,7 +232,16 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         schedules,
         clock: JoinSet::new(),
         end,
+        _stopped: stopped.drop_guard(),
     })
+}
+
+/// Nobody pushes any more, or somewhere else.
+async fn leave(pipelines: Pipelines, store: LazyStore) {
+    pipelines.say_what_is_lost().await;
+    // A broker that is away has them already, or gives them out again in time.
+    _ = timeout(CLOSING, pipelines.close()).await;
+    store.close().await;
 }
 
 /// Whether the store is still that of the process that has started this one.
@@ -341,13 +365,13 @@ impl Running for Jobs {
 }
 
 /// No job is taken any more, those that run finish within the pool's `destroy_timeout`, then the
-/// workers end. What is cut off runs again, from a pipeline that outlives the server.
+/// workers end. What is cut off runs again, from a pipeline that outlives the server. Pipelines
+/// take pushes until all services have stopped.
 async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let Jobs {
         settings,
         pipelines,
         spool,
-        store,
         opener,
         mut clock,
         pools,
@@ -370,10 +394,6 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     .await;
     let reserved = pipelines.reserved();
     consumers.shutdown().await;
-    pipelines.say_what_is_lost().await;
-    // A broker that is away has them already, or gives them out again in time.
-    _ = timeout_at(deadline.min(Instant::now() + CLOSING), pipelines.close()).await;
-    store.close().await;
     // A worker may still be at a job that was cancelled.
     let most = cut_at.saturating_duration_since(Instant::now());
     let most = most.max(WORKERS_AFTER_CUT);

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
+mod at_end;
 mod caches;
 mod configuration;
 mod health;
@@ -23,6 +24,7 @@ mod sockets;
 
 pub use pronghorn_base::BoxFuture;
 
+pub use at_end::AtEnd;
 pub use caches::Caches;
 pub use configuration::Configuration;
 pub use health::{Health, Question};

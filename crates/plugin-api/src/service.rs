@@ -19,6 +19,7 @@ use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUsers};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::at_end::AtEnd;
 use crate::caches::Caches;
 use crate::configuration::Configuration;
 use crate::health::Health;
@@ -287,9 +288,11 @@ pub struct Context {
     pub readiness: Readiness,
     /// Those to take and those to leave for the next process.
     pub sockets: Sockets,
-    /// Where the server keeps what outlives it. A service that uses it closes it as it stops: the
+    /// Where the server keeps what outlives it. A service that uses it closes it in the end: the
     /// next process may wait for it.
     pub store: LazyStore,
+    /// For what other services may use until they have stopped.
+    pub at_end: AtEnd,
     /// The directory of that store, and of what else outlives the server.
     pub state: PathBuf,
 }

@@ -58,6 +58,17 @@ impl Codec {
     }
 }
 
+impl From<Encoding> for Codec {
+    fn from(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Protobuf => Self::Protobuf,
+            Encoding::Json => Self::Json,
+            Encoding::Raw => Self::Raw,
+            Encoding::MessagePack => Self::MessagePack,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! - [`Listener`]: a bound socket, TCP or unix.
 //! - [`Server`]: accepts from it and answers calls; [`Rpc`] is the same as a service.
 //! - [`Client`]: the caller's end, for the command line.
+//! - [`Successor`]: the process that has taken over, for calls to this one.
 //! - [`WorkerMethods`]: the same methods for workers, who ask over their own connection.
 //!
 //! Which methods there are is none of its business: services add them to
@@ -19,6 +20,7 @@ mod reply;
 mod request;
 mod server;
 mod service;
+mod successor;
 mod workers;
 
 pub use client::{CallError, Client};
@@ -26,4 +28,5 @@ pub use listener::{ListenError, Listener};
 pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
 pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};
 pub use service::Rpc;
+pub use successor::{Successor, answer_predecessor};
 pub use workers::WorkerMethods;

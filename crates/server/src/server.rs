@@ -1,6 +1,7 @@
 //! From a configuration to a running server, and to its orderly end.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +9,15 @@ use std::time::Duration;
 use pronghorn_config::Era;
 use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::rpc::Methods;
+use pronghorn_plugin_api::rpc::{Forward, Methods};
 use pronghorn_plugin_api::{
-    Caches, Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets,
+    AtEnd, Caches, Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets,
     Stopped, WorkerContext,
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::Spawner;
 use pronghorn_process::activation::Activated;
-use pronghorn_rpc::WorkerMethods;
+use pronghorn_rpc::{WorkerMethods, answer_predecessor};
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, UserError, Versions,
@@ -31,6 +32,7 @@ use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
+use crate::upgrade::CALLS;
 use crate::upgrade::{Predecessor, Word};
 use crate::{activation, incidents, reports, rpc, state};
 
@@ -73,6 +75,11 @@ pub struct Server {
     health: Health,
     spawner: Spawner,
     sockets: Sockets,
+    at_end: AtEnd,
+    /// The process that has taken over from this one.
+    pub(crate) successor: Option<Forward>,
+    /// Calls of the process before.
+    answering: JoinSet<io::Result<()>>,
     handed_over: bool,
     control: Control,
     pub(crate) source: Option<Source>,
@@ -146,6 +153,9 @@ impl Server {
             sockets: predecessor
                 .as_mut()
                 .map_or_else(Sockets::default, Predecessor::sockets),
+            at_end: AtEnd::default(),
+            successor: None,
+            answering: JoinSet::new(),
             handed_over: false,
             control: plan.control.clone(),
             source,
@@ -234,8 +244,15 @@ impl Server {
             readiness: Readiness::default(),
             sockets: self.sockets.clone(),
             store,
+            at_end: self.at_end.clone(),
             state,
         };
+        // Answered when it has something to ask, which is after this one has taken over.
+        for calls in self.sockets.take(CALLS) {
+            let stopping = self.shutdown.child_token();
+            let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
+            self.answering.spawn(answer);
+        }
         context.rpc.count_in(&context.metrics);
         context.rpc.lack(settings.unconfigured);
         let about = ConfigurationMetrics::new(&context.metrics, settings.compat, development);
@@ -477,6 +494,18 @@ impl Server {
         }
         let deadline = Instant::now() + grace;
         self.shutdown.cancel();
+        let at_end = self.at_end.clone();
+        if let Some(successor) = self.successor.take() {
+            let at_end = at_end.carry_out(Some(successor));
+            tokio::join!(self.stop_services(deadline), at_end);
+        } else {
+            self.stop_services(deadline).await;
+            at_end.carry_out(None).await;
+        }
+        self.answering.shutdown().await;
+    }
+
+    async fn stop_services(&mut self, deadline: Instant) {
         while let Some((name, service)) = self.services.pop() {
             if let Stopped::CutOff(what) = service.stop(deadline).await {
                 tracing::warn!(

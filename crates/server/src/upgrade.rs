@@ -14,11 +14,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use pronghorn_plugin_api::{Handover, SYSTEMDS, Sockets};
 use pronghorn_process::activation::{ActivatedPlace, place};
 use pronghorn_process::{Exit, Link, Process, Program, Signal, WatchedLink};
+use pronghorn_rpc::Successor;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -27,6 +29,8 @@ use crate::server::Server;
 use crate::settings::UpgradeChoice;
 
 const SOCKETS: &str = "sockets";
+/// The name of a socket by which the new process answers calls of the old one.
+pub(crate) const CALLS: &str = "calls";
 const READY: &str = "ready";
 const FAILED: &str = "failed";
 const GO: &str = "go";
@@ -198,15 +202,16 @@ impl Next {
             return Ok(());
         };
         let (ours, theirs) = Link::pair()?;
-        hand_out(&ours, &sockets)?;
+        hand_out(&ours, &sockets, None)?;
         drop(sockets);
         // `ours` is closed by the exec, and that means `go`.
         Err(program.replace(theirs))
     }
 }
 
-fn hand_out(link: &Link, sockets: &Sockets) -> io::Result<()> {
-    let offered = sockets.offered()?;
+fn hand_out(link: &Link, sockets: &Sockets, calls: Option<OwnedFd>) -> io::Result<()> {
+    let mut offered = sockets.offered()?;
+    offered.extend(calls.map(|calls| (CALLS.to_owned(), calls)));
     let mut text = SOCKETS.to_owned();
     for (name, _) in &offered {
         text.extend([" ", name]);
@@ -223,8 +228,13 @@ impl Server {
     ///
     /// What kept the new process from becoming ready. It has ended, and all is as before.
     pub async fn upgrade(&mut self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
+        let (calls, theirs) = UnixStream::pair()?;
+        let successor = Successor::new(calls)?;
         self.hand_over(Handover::Begun);
-        let next = self.boot_next(program, way).await;
+        let next = self.boot_next(program, way, theirs.into()).await;
+        if let Ok(Next::Process(_)) = next {
+            self.successor = Some(successor.forward());
+        }
         self.hand_over(match next {
             Ok(_) => Handover::Done,
             Err(_) => Handover::Failed,
@@ -232,9 +242,14 @@ impl Server {
         next
     }
 
-    async fn boot_next(&self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
+    async fn boot_next(
+        &self,
+        program: &Program,
+        way: Way,
+        calls: OwnedFd,
+    ) -> Result<Next, UpgradeError> {
         let (ours, theirs) = Link::pair()?;
-        hand_out(&ours, self.sockets())?;
+        hand_out(&ours, self.sockets(), Some(calls))?;
         let link = ours.watch()?;
         let mut process = program
             .start(theirs)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_testkit::{Connection, Server, Site, free_address, time, wait_for};
+use pronghorn_testkit::{Connection, Engine, Server, Site, free_address, time, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -1016,6 +1016,155 @@ fn an_upgrade_hands_the_store_on_when_its_jobs_have_run() {
     let ran = wait_until_ran(&server, 5);
     assert_eq!(ran.lines().count(), 5, "each once: {ran}");
     server.stop();
+}
+
+/// Calls `jobs.Push` until a file is there, and says what was refused and how many were kept.
+const PUSHES: &str = r"
+    [, $address, $way, $stop] = $argv;
+    $rpc = Pronghorn\Rpc::connect($address);
+    for ($n = 0; !file_exists($stop); $n++) {
+        try {
+            $rpc = $way === 'fresh' ? Pronghorn\Rpc::connect($address) : $rpc;
+            $rpc->call('jobs.Push', ['job' => [
+                'job' => 'ping', 'id' => qq$way-$nqq, 'payload' => '', 'options' => ['pipeline' => 'mail'],
+            ]]);
+        } catch (Exception $refused) {
+            echo $n, ': ', $refused::class, ' ', $refused->getMessage(), PHP_EOL;
+        }
+        usleep(1000);
+    }
+    echo $n;";
+
+/// By a connection that is kept, by one for each, and from workers. A connection that is kept is
+/// closed between two calls: one that is sent at that very moment is lost, and its caller knows.
+#[test]
+fn an_upgrade_refuses_no_push() {
+    let site = Site::new();
+    let ran = site.path("ran");
+    let site = site.config(&format!(
+        "version: '3'\n\
+         server: {{env: {{RAN: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, command: php {}}}}}\n\
+         rpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+         state_dir: state\n\
+         logs: {{level: debug}}\n\
+         jobs:\n  pool: {{num_workers: 1, command: php {}}}\n  consume: [mail]\n  \
+         pipelines: {{mail: {{driver: embedded}}}}\n",
+        ran.display(),
+        Site::fixture("pushes.php").display(),
+        Site::fixture("jobs.php").display(),
+    ));
+    let mut server = Server::start(site);
+    let address = crate::control::listening(&server, "rpc");
+    let stop = server.site().path("stop");
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/goridge/autoload.php");
+    let code = format!("require '{package}';{}", PUSHES.replace("qq", "\""));
+    let clients = ["kept", "fresh"].map(|way| {
+        let client = std::process::Command::new("php")
+            .args(["-r", &code, "--", &address, way])
+            .arg(&stop)
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        (way, client.expect("PHP runs"))
+    });
+    let (http, until) = (server.address(), stop.clone());
+    let requests = std::thread::spawn(move || {
+        let (mut count, mut refused) = (0, Vec::new());
+        while !until.exists() {
+            let id = format!("http-{count}");
+            let said = Connection::open(http).get(&format!("/one?id={id}")).text();
+            if said != id {
+                refused.push(said);
+            }
+            count += 1;
+        }
+        (count, refused)
+    });
+    for upgrades in 0..4 {
+        if upgrades > 0 {
+            server.upgrade();
+        }
+        let before = self::ran(&server).lines().count();
+        wait_until_ran(&server, before + 50);
+    }
+    fs::write(&stop, "").expect("it can be written");
+    let (count, refused) = requests.join().expect("no panic");
+    assert_eq!(refused, Vec::<String>::new());
+    let (mut counts, mut lost) = (vec![("http", count)], Vec::new());
+    for (way, client) in clients {
+        let output = client.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines: Vec<_> = said.lines().collect();
+        let count = lines.pop().and_then(|count| count.parse().ok());
+        counts.push((way, count.unwrap_or_else(|| panic!("{way}: {said}"))));
+        let is_closed = |line: &&str| way == "kept" && line.ends_with(" closed the connection.");
+        assert!(
+            lines.iter().all(is_closed) && lines.len() <= 3,
+            "{way}: {said}"
+        );
+        let number = |line: &str| line.split_once(':').map(|(number, _)| number.to_owned());
+        lost.extend(lines.into_iter().filter_map(number));
+    }
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""queue":"mail","ready":true"#);
+    let ran = self::ran(&server);
+    for (way, count) in counts {
+        assert!(count > 50, "{way}: {count}");
+        for number in 0..count {
+            let id = format!(r#""id":"{way}-{number}""#);
+            let is_lost = way == "kept" && lost.contains(&number.to_string());
+            assert!(is_lost || ran.contains(&id), "{id} has not run");
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn a_pipeline_that_is_destroyed_and_declared_again_starts_no_running_job_twice() {
+    let broker = Engine::redis(&[]);
+    let address = format!(r#","addr":"redis://127.0.0.1:{}""#, broker.port());
+    let server = Server::start(site_of(&Site::fixture("jobs.php"), "num_workers: 3"));
+    let mut rpc = Rpc::connect(&server);
+    for (driver, more) in [("memory", ""), ("embedded", ""), ("redis", &address)] {
+        let declare = format!(r#"{{"pipeline":{{"name":"{driver}","driver":"{driver}"{more}}}}}"#);
+        let named = format!(r#"{{"pipelines":["{driver}"]}}"#);
+        let declare = |rpc: &mut Rpc| {
+            assert_eq!(rpc.call("jobs.Declare", &declare), "{}");
+            assert_eq!(rpc.call("jobs.Resume", &named), "{}");
+        };
+        let before = ran(&server).lines().count();
+        declare(&mut rpc);
+        let slow = push_request(driver, driver, "slow", 0).replace("OA==", "NzAw"); // 700 ms
+        assert_eq!(rpc.call("jobs.Push", &slow), "{}");
+        wait_until_ran(&server, before + 1);
+        assert_eq!(rpc.call("jobs.Destroy", &named), named);
+        declare(&mut rpc);
+        push(&mut rpc, driver, "beside", "ping", 0);
+        wait_until_ran(&server, before + 2);
+        server.logged(&["an attempt has ended", &format!(r#""id":"{driver}""#)]);
+        wait_until_stat(&mut rpc, &format!(r#""queue":"{driver}","ready":true"#));
+        let ran = ran(&server);
+        let id = format!(r#""id":"{driver}""#);
+        assert_eq!(ran.matches(&id).count(), 1, "{ran}");
+        assert_eq!(rpc.call("jobs.Destroy", &named), named);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_store_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
+    let (server, mut rpc) = start(1);
+    push(&mut rpc, "kept", "later", "ping", 3600);
+    let site = server.into_site();
+    let file = site.path("state/store.redb");
+    fs::write(&file, "").expect("it can be written");
+    let path = file.display();
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "pipeline `kept` can't be opened",
+        &format!("{path} is broken: it is empty"),
+        &format!("begin with an empty store: `mv {path} {path}.broken`"),
+    ]);
+    assert_eq!(fs::read(&file).expect("it is there").len(), 0);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Ends jobs that have expired while nobody takes them: their pipeline is paused, or has no workers.
-//! Elsewhere they end when their turn comes.
+//! Ends jobs that have expired while nobody takes them: their pipeline is paused, or has no
+//! workers. Elsewhere they end when their turn comes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -554,9 +554,9 @@ impl Pipelines {
         Ok(())
     }
 
-    /// Takes a pipeline away. Jobs in memory go with it; those in a store or at a broker stay there.
-    /// A job that a worker has stays its worker's, and the driver is closed when the last of them
-    /// has ended.
+    /// Takes a pipeline away. Jobs in memory go with it; those in a store or at a broker stay
+    /// there. A job that a worker has stays its worker's, and the driver is closed when the last of
+    /// them has ended.
     pub(crate) async fn destroy(&self, name: &str) -> Result<(), PipelineError> {
         let pipeline = {
             let mut state = lock(&self.0.state);

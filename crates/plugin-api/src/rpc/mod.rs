@@ -90,6 +90,10 @@ enum Manner {
 /// A call under way. Polled inside of the server's control thread: a method must not block.
 pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
 
+/// Carries out calls in another process, by the names of their methods. It needs no answer in time:
+/// it has an end of its own.
+pub type Forward = Arc<dyn Fn(&str, Encoding, Bytes) -> Calling + Send + Sync>;
+
 /// How argument and result of a call are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -157,6 +161,22 @@ impl Methods {
     pub fn lack(&self, services: impl IntoIterator<Item = &'static str>) {
         let mut table = self.0.write().unwrap_or_else(PoisonError::into_inner);
         table.unconfigured.extend(services);
+    }
+
+    /// From now on, calls of the methods of `service` are carried out elsewhere. Those under way go
+    /// on here.
+    pub fn forward(&self, service: &str, to: &Forward) {
+        let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(methods) = services.started.get_mut(service) else {
+            return;
+        };
+        for (name, method) in methods {
+            let (to, name) = (to.clone(), format!("{service}.{name}"));
+            *method = Method {
+                begin: Arc::new(move |encoding, argument| to(&name, encoding, argument)),
+                manner: Manner::Usual,
+            };
+        }
     }
 
     /// The same table for as long as somebody else has it.
