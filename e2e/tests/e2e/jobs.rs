@@ -817,6 +817,13 @@ fn the_package_pushes_and_waits_for_results() {
         var_dump($id === $queue->push('slow', '300', $keep));
         try {{ $queue->await($id, 0.01); }} catch (Pronghorn\\Jobs\\NotDone) {{ echo \"not yet\\n\"; }}
         var_dump($queue->await($id));
+        $keep = new Pronghorn\\Jobs\\Options(result: true);
+        try {{ $queue->await($queue->push('throw', '', $keep)); }}
+        catch (Pronghorn\\Jobs\\JobFailed $e) {{
+            echo $e->getMessage(), strpos($e->remoteTrace(), 'jobs.php:') ? ', with a trace' : '', \"\\n\";
+        }}
+        try {{ $queue->await('nobody', 1000); }}
+        catch (Pronghorn\\Jobs\\NotDone $e) {{ echo substr($e->getMessage(), 0, 27), \"\\n\"; }}
         try {{ $queue->push('x', '', new Pronghorn\\Jobs\\Options(pipeline: 'none')); }}
         catch (Pronghorn\\RpcError $e) {{ echo $e->getMessage(), \"\\n\"; }}"
     );
@@ -825,6 +832,7 @@ fn the_package_pushes_and_waits_for_results() {
         .output();
     let output = output.expect("PHP runs");
     let expected = "failed on purpose\nbool(true)\nnot yet\nNULL\n\
+                    thrown on purpose, with a trace\nJob nobody is not there: it\n\
                     no such pipeline, requested: none; there are: `kept`, `mail`, `welcome`\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
     server.stop();
