@@ -1,11 +1,13 @@
 //! The local certificate authority of `serve --tls`: made once, for this machine alone.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use pronghorn_config::{Disk, Input};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
@@ -35,8 +37,9 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// The user's: one for all applications, so that a machine trusts it once. Where the
-    /// configuration or systemd names a state directory, the one in there.
+    /// The user's: one for all applications, so that a machine trusts it once. Where `-o` or systemd
+    /// names a state directory, the one in there. A project's configuration has no say: with it
+    /// might come an authority whose key a stranger has.
     ///
     /// # Errors
     ///
@@ -44,7 +47,12 @@ impl Authority {
     pub(crate) fn of(arguments: &Arguments) -> Result<Self, String> {
         let input = arguments.input();
         let base = folders::working(arguments, input.main_file().as_deref());
-        let named = pronghorn_server::named_state_folder_of(&input, &base)?;
+        let typed = Input {
+            disk: Disk::Memory(BTreeMap::new()),
+            file: None,
+            ..arguments.input()
+        };
+        let named = pronghorn_server::named_state_folder_of(&typed, &base)?;
         let folder = match named.or_else(data_of_user) {
             Some(folder) => folder,
             None => pronghorn_server::state_folder_of(&input, &base)?,
@@ -111,7 +119,7 @@ impl Authority {
                 "the local authority `{shown}` can't be used: {why}\nhint: `rm {shown}`, and the next start makes another one"
             )
         };
-        let both = std::fs::read_to_string(&path).map_err(|error| broken(error.to_string()))?;
+        let both = read_own(&path).map_err(|error| broken(error.to_string()))?;
         let (key, certificate) =
             halves(&both).ok_or_else(|| broken("it is no key with a certificate".to_owned()))?;
         let key = KeyPair::from_pem(key).map_err(|error| broken(error.to_string()))?;
@@ -160,6 +168,23 @@ fn data_of_user() -> Option<PathBuf> {
     };
     let data = absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")));
     Some(data?.join("pronghorn"))
+}
+
+/// Of a file that is this user's or root's, and nobody else's to read: who has the key can pretend
+/// to be any site.
+fn read_own(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let facts = file.metadata()?;
+    let (owner, me) = (facts.uid(), rustix::process::geteuid().as_raw());
+    if owner != me && owner != 0 {
+        return Err(io::Error::other(format!(
+            "it belongs to user {owner}, who has its key"
+        )));
+    }
+    if facts.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others may read its key"));
+    }
+    io::read_to_string(file)
 }
 
 /// What does not change: the certificate is known by it again.
@@ -263,6 +288,11 @@ mod tests {
         std::fs::write(folder.join(AUTHORITY), "nonsense").unwrap();
         let why = authority.issue(&names).unwrap_err();
         assert!(why.contains("hint: `rm "), "{why}");
+        // With one that others may read, they can pretend to be any site.
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(folder.join(AUTHORITY), open).unwrap();
+        let why = authority.certificate().unwrap_err();
+        assert!(why.contains("others may read its key"), "{why}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

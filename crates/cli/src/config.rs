@@ -1,17 +1,19 @@
 //! `check` and `config show`.
 
-use pronghorn_config::Era;
+use pronghorn_config::{Era, Input};
 use pronghorn_server::settings::{Form, Said, check as judge, config_show};
 use pronghorn_server::{Services, environment, look};
 
+use crate::application::Application;
 use crate::arguments::{Arguments, Check};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
+use crate::serve::without_configuration;
 
 pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check) -> Exit {
     tell(&judge(
         services,
-        &arguments.input(),
+        &input_of(arguments),
         options.to.map(Era::from),
         Form::of(options.json),
         |loaded, settings| {
@@ -22,7 +24,20 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check)
 }
 
 pub(crate) fn show(arguments: &Arguments, services: &Services, json: bool) -> Exit {
-    tell(&config_show(services, &arguments.input(), Form::of(json)))
+    tell(&config_show(services, &input_of(arguments), Form::of(json)))
+}
+
+/// Without a configuration what `serve` would find.
+fn input_of(arguments: &Arguments) -> Input {
+    let input = arguments.input();
+    let Some((application, found)) = without_configuration(input.clone()) else {
+        return input;
+    };
+    let Application { name, sign, .. } = application;
+    mention(&format!(
+        "there is no configuration: this is how `pronghorn serve` serves {name}, found by `{sign}`\n"
+    ));
+    found
 }
 
 fn tell(said: &Said) -> Exit {

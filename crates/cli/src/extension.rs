@@ -92,7 +92,10 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
     let toolchain = Toolchain::find(spawner, php, &about.binaries, version, identity).await;
     let toolchain = match toolchain {
         Ok(toolchain) => toolchain,
-        Err(error) => return failed(&format!("{error}\nhint: {}", error.hint(version))),
+        Err(error) => {
+            let hint = error.hint(version);
+            return failed(&format!("{}\nhint: {hint}", with_reasons(&error)));
+        }
     };
     if release(version) > NEWEST {
         mention(&format!("{}\n", newer(version)));
@@ -112,14 +115,19 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
     }
 }
 
-/// Why nothing was built, with what the compiler said and what to type.
-fn unbuilt(error: &BuildError, version: &str) -> String {
+fn with_reasons(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(deeper) = source {
         _ = write!(text, ": {deeper}"); // a String takes all
         source = deeper.source();
     }
+    text
+}
+
+/// Why nothing was built, with what the compiler said and what to type.
+fn unbuilt(error: &BuildError, version: &str) -> String {
+    let mut text = with_reasons(error);
     match error {
         BuildError::Folder(folder, error) => {
             let hint = crate::folders::disk_hint(folder, error);

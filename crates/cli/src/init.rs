@@ -124,16 +124,17 @@ fn configuration(application: &Application) -> String {
     {
         text.push_str("  middleware: [static]      # files in `public` are sent without PHP\n  static: {dir: public}\n");
     }
-    text.push_str("  pool:\n    # num_workers: 4         # by default one for each processor\n");
     if let Relative::Worker { .. } = &runs {
         text.push_str(
-            "    # warmup: [/]            # pages that only read: new workers answer them first\n",
+            "  # pool:\n  #   num_workers: 4       # by default one for each processor, at least two\n  \
+             #   warmup: [/]          # pages that only read: new workers answer them first\n",
         );
     }
     if let Relative::Scripts { root, no_scripts } = &runs {
         _ = write!(
             text,
-            "    mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
+            "  pool:\n    # num_workers: 4         # by default one for each processor, at least two\n    \
+             mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
             quoted(root)
         );
         if let Some(folder) = no_scripts {

@@ -1,6 +1,7 @@
 //! `trust`: the system's store takes the local authority, or loses it.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -93,7 +94,7 @@ fn install(authority: &Authority, folder: &Path, command: &'static [&'static str
         }
     };
     let file = file_in(folder, &text);
-    if let Err(error) = std::fs::write(&file, &text) {
+    if let Err(error) = put(&file, &text) {
         let by_hand = format!(
             "sudo install -m 644 '{}' '{}'{}",
             certificate.display(),
@@ -113,6 +114,15 @@ fn install(authority: &Authority, folder: &Path, command: &'static [&'static str
         certificate.display()
     ));
     Exit::Done
+}
+
+/// Whole, and readable for everybody whatever the umask says, or not at all.
+fn put(file: &Path, text: &[u8]) -> io::Result<()> {
+    let new = file.with_extension("new");
+    std::fs::write(&new, text)
+        .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
+        .and_then(|()| std::fs::rename(&new, file))
+        .inspect_err(|_| _ = std::fs::remove_file(&new)) // the error that counts is told
 }
 
 fn remove(authority: &Authority, folder: &Path, command: &'static [&'static str]) -> Exit {
@@ -151,8 +161,10 @@ fn then(command: &[&str]) -> String {
 }
 
 fn unwritable(folder: &Path, error: &io::Error, by_hand: &str) -> Exit {
+    let hint = crate::folders::disk_hint(folder, error);
+    let hint = hint.unwrap_or_else(|| format!("type `{by_hand}`"));
     failed(&format!(
-        "`{}` can't be written: {error}\nhint: type `{by_hand}`",
+        "`{}` can't be written: {error}\nhint: {hint}",
         folder.display()
     ))
 }

@@ -105,7 +105,7 @@ struct Place {
 
 impl Place {
     fn reserve(folder: &Path, target: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
+        make_readable(folder)?;
         let place = Self {
             draft: folder.join(format!(".pronghorn-{}.new", std::process::id())),
             target: target.to_owned(),
@@ -124,6 +124,21 @@ impl Place {
         std::fs::set_permissions(&self.draft, PermissionsExt::from_mode(0o644))?;
         std::fs::rename(&self.draft, &self.target)
     }
+}
+
+/// Makes a folder and those above it. Root's are for servers of all users, whatever its umask says.
+fn make_readable(folder: &Path) -> io::Result<()> {
+    let missing: Vec<_> = folder
+        .ancestors()
+        .take_while(|above| !above.exists())
+        .collect();
+    std::fs::create_dir_all(folder)?;
+    if rustix::process::geteuid().is_root() {
+        for made in missing {
+            std::fs::set_permissions(made, PermissionsExt::from_mode(0o755))?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Place {

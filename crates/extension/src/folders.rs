@@ -54,9 +54,19 @@ fn named() -> impl Iterator<Item = PathBuf> {
     folders.into_iter().filter(|folder| folder.is_absolute())
 }
 
-/// Where `make build` puts them, and where a package does.
+/// Where `make build` puts them, and where a package does. The binary may be in a folder where
+/// others write, such as `/tmp`: who could have made a folder beside it, and is neither root, nor
+/// the user, nor the owner of the binary, whose code runs anyway, is not trusted.
 fn beside_binary() -> Vec<PathBuf> {
     let binary = std::env::current_exe().unwrap_or_default();
+    let me = rustix::process::geteuid().as_raw();
+    let owner = std::fs::metadata(&binary).map_or(me, |facts| facts.uid());
+    let mut folders = candidates(&binary);
+    folders.retain(|folder| is_trusted(folder, &[me, owner]));
+    folders
+}
+
+fn candidates(binary: &Path) -> Vec<PathBuf> {
     let mut above = binary.ancestors().skip(1);
     let mut folders = Vec::new();
     folders.extend(above.next().map(|folder| folder.join("extensions")));
@@ -67,8 +77,7 @@ fn beside_binary() -> Vec<PathBuf> {
     folders
 }
 
-/// Code from there runs in workers, so it must be nobody else's: `HOME` may name a stranger's after
-/// `sudo` or `su`. Root has none.
+/// `HOME` may name a stranger's folder after `sudo` or `su`. Root has none.
 fn of_user() -> Option<PathBuf> {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -76,7 +85,7 @@ fn of_user() -> Option<PathBuf> {
     }
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let folder = data_folder(variable("XDG_DATA_HOME"), variable("HOME"))?;
-    is_trusted(&folder, user.as_raw()).then_some(folder)
+    is_trusted(&folder, &[user.as_raw()]).then_some(folder)
 }
 
 fn data_folder(data: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
@@ -86,10 +95,11 @@ fn data_folder(data: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> 
     Some(data.join(OF_USER))
 }
 
-/// One that is not there is no danger.
-fn is_trusted(folder: &Path, user: u32) -> bool {
+/// Code from there runs in workers, so it must be root's or one of these users'. A folder that is
+/// not there is no danger.
+fn is_trusted(folder: &Path, users: &[u32]) -> bool {
     std::fs::metadata(folder).map_or(true, |facts| {
-        facts.mode() & 0o002 == 0 && (facts.uid() == 0 || facts.uid() == user)
+        facts.mode() & 0o002 == 0 && (facts.uid() == 0 || users.contains(&facts.uid()))
     })
 }
 
@@ -117,14 +127,27 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("pronghorn-trust-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let me = rustix::process::geteuid().as_raw();
-        assert!(is_trusted(&folder, me));
+        assert!(is_trusted(&folder, &[me]));
         if me != 0 {
-            assert!(!is_trusted(&folder, me + 1));
+            assert!(!is_trusted(&folder, &[me + 1]));
         }
         std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(!is_trusted(&folder, me));
+        assert!(!is_trusted(&folder, &[me]));
         std::fs::remove_dir(&folder).unwrap();
-        assert!(is_trusted(&folder, me), "it is not there");
+        assert!(is_trusted(&folder, &[me]), "it is not there");
+    }
+
+    #[test]
+    fn builds_are_looked_for_beside_and_above_the_binary() {
+        assert_eq!(
+            candidates(Path::new("/opt/bin/pronghorn")),
+            [
+                "/opt/bin/extensions",
+                "/opt/extensions",
+                "/opt/lib/pronghorn"
+            ]
+            .map(PathBuf::from)
+        );
     }
 
     #[test]

@@ -14,6 +14,8 @@ use thiserror::Error;
 const LONGEST: Duration = Duration::from_mins(10);
 /// What a failed step said is shown from here on back.
 const SHOWN: usize = 4 << 10;
+/// What a step that succeeds says.
+const RESERVED: u64 = 64 << 10;
 /// A compiler that fails says less.
 const MOST_OUTPUT: u64 = 1 << 20;
 
@@ -31,7 +33,8 @@ pub enum StepError {
     },
     #[error("`{0}` did not end within {LONGEST:?}")]
     TimedOut(String),
-    #[error("cannot read what `{0}` said")]
+    /// The operator's: the folder for temporary files is full, or can't be written.
+    #[error("cannot keep what `{0}` says as a temporary file")]
     Output(String, #[source] io::Error),
 }
 
@@ -94,11 +97,17 @@ pub(crate) async fn run(
     }
 }
 
-/// A file without a name: it goes with its last descriptor.
+/// A file without a name: it goes with its last descriptor. It has its place on the disk before a
+/// program writes: few look at whether that succeeds.
 fn temporary() -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
+    use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
+    use rustix::io::Errno;
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into())
+    let file = open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?;
+    match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVED) {
+        Err(error @ Errno::NOSPC) => Err(error.into()),
+        _ => Ok(file.into()), // some file systems can't reserve
+    }
 }
 
 /// The last lines.

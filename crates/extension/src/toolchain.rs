@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pronghorn_process::{Spawner, which};
 use thiserror::Error;
 
-use crate::run::run;
+use crate::run::{StepError, run};
 
 /// What `phpize` and `./configure` run besides.
 const PROGRAMS: [&str; 3] = ["autoconf", "make", "cc"];
@@ -34,11 +34,17 @@ pub enum ToolchainError {
     },
     #[error("there is no `{0}`, which a build needs")]
     NoProgram(&'static str),
+    /// `php-config` can't be asked.
+    #[error(transparent)]
+    Step(#[from] StepError),
 }
 
 impl ToolchainError {
     /// What to type on this distribution, for a PHP of this version (`8.2.36`).
     pub fn hint(&self, version: &str) -> String {
+        if let Self::Step(_) = self {
+            return "`TMPDIR=/another/folder` names another folder for temporary files".to_owned();
+        }
         let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
         install_hint(&release, version)
     }
@@ -60,7 +66,7 @@ impl Toolchain {
             let Some(config) = config_of(phpize) else {
                 continue;
             };
-            match built_for(spawner, &config).await {
+            match built_for(spawner, &config).await? {
                 Some(found) if found == identity => {
                     let (phpize, identity) = (phpize.clone(), found);
                     return Self {
@@ -146,13 +152,20 @@ fn config_of(phpize: &Path) -> Option<PathBuf> {
 }
 
 /// What the headers say that an extension is built for, as a PHP says it of itself.
-async fn built_for(spawner: &Spawner, config: &Path) -> Option<String> {
+async fn built_for(spawner: &Spawner, config: &Path) -> Result<Option<String>, StepError> {
     let args = [OsString::from("--include-dir")];
-    let folder = run(spawner, Path::new("/"), config, &args, &[])
-        .await
-        .ok()?;
+    match run(spawner, Path::new("/"), config, &args, &[]).await {
+        Ok(said) => Ok(identity_of(&said)),
+        // It belongs to some other PHP, or is broken: the next one may fit.
+        Err(StepError::Failed { .. } | StepError::Spawn(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// By the headers in the folder that a `php-config` names.
+fn identity_of(said: &str) -> Option<String> {
     // Before it may stand what its shell complains of.
-    let folder = Path::new(folder.lines().last()?.trim());
+    let folder = Path::new(said.lines().last()?.trim());
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
     identity(&read("Zend/zend_modules.h")?, &read("main/php_config.h")?)
 }

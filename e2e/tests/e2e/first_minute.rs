@@ -364,9 +364,21 @@ fn a_first_configuration_and_a_unit_are_written_and_replace_nothing() {
         .file("artisan", "")
         .file("public/index.php", FRONT)
         .file("units/.keep", "");
+    // Before there is a file, what would be served is checked.
+    let check = |site: &Site| Server::run(site, &["check", "-o", "server.allow_root=true"]);
+    let found = check(&site);
+    assert_eq!(found.code, Some(0), "{}", found.stderr);
+    assert!(
+        found.stderr.contains("serves Laravel, found by `artisan`"),
+        "{}",
+        found.stderr
+    );
     Server::run(&site, &["init"]).assert_said(&["wrote ", "for Laravel, by `artisan`"]);
     let written = site.read("pronghorn.yaml");
-    Server::run(&site, &["check"]).assert_said(&["pronghorn.yaml"]);
+    check(&site).assert_said(&["pronghorn.yaml: no mistakes"]);
+    let worker = Site::new().file("worker.php", &Site::sdk_worker("return 'kept';"));
+    Server::run(&worker, &["init"]).assert_said(&["for a worker script"]);
+    check(&worker).assert_said(&["pronghorn.yaml: no mistakes"]);
     let again = Server::run(&site, &["init"]);
     assert_eq!(
         (again.code, site.read("pronghorn.yaml")),

@@ -2,7 +2,7 @@
 //! folder.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Input, MAIN_FILES};
@@ -21,11 +21,12 @@ const FIRST_TLS_ADDRESS: &str = "127.0.0.1:8443";
 const PORTS: u16 = 20;
 /// What `-o` may set beside an application that was found: how it is served, and who may look on.
 /// Anything else is a configuration of its own, and so are further pools.
-const BESIDE: [&str; 12] = [
+const BESIDE: [&str; 13] = [
     "http.",
     "logs.",
     "endure.",
     "state_dir=",
+    "server.allow_root=",
     "server.user=",
     "server.group=",
     "server.env",
@@ -48,6 +49,21 @@ pub(super) struct Found {
     welcome: Option<Welcome>,
 }
 
+/// What `serve` without arguments finds, and the settings by which it serves that; None where there
+/// is a configuration, or nothing to be found.
+pub(crate) fn without_configuration(mut input: Input) -> Option<(Application, Input)> {
+    if input.main_file().is_some() || !is_unconfigured(&input) {
+        return None;
+    }
+    let application = Application::in_folder(&folder_of(&input))?;
+    let mut keys = application.keys();
+    keys.push("version=3".to_owned());
+    keys.push(format!("http.address={FIRST_ADDRESS}"));
+    keys.append(&mut input.overrides);
+    input.overrides = keys;
+    Some((application, input))
+}
+
 /// Sets the keys of what is to be served. What the user wrote by `-o` wins, because it comes
 /// behind.
 pub(super) fn look(
@@ -63,7 +79,7 @@ pub(super) fn look(
         found = described(&application);
     } else if !has_file && is_unconfigured(input) {
         let folder = folder_of(input);
-        if !is_empty(&folder) {
+        if !is_empty(&folder)? {
             return Err(nothing_to_serve(&folder));
         }
         let welcome = Welcome::new(&folder).map_err(|error| {
@@ -199,10 +215,19 @@ fn is_unconfigured(input: &Input) -> bool {
 }
 
 /// Names that begin with a dot are nobody's application.
-fn is_empty(folder: &Path) -> bool {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names = entries.map(|entry| entry.file_name());
-    names.all(|name| name.as_encoded_bytes().starts_with(b"."))
+///
+/// # Errors
+///
+/// When the folder can't be read; for a person.
+fn is_empty(folder: &Path) -> Result<bool, Failure> {
+    let entries = std::fs::read_dir(folder).map_err(|error| {
+        let shown = folder.display();
+        Failure::misused(format!(
+            "the folder `{shown}` can't be read: {error}\nhint: `namei -l {shown}` shows who may"
+        ))
+    })?;
+    let mut names = entries.flatten().map(|entry| entry.file_name());
+    Ok(names.all(|name| name.as_encoded_bytes().starts_with(b".")))
 }
 
 fn by_script(script: &Path) -> Result<Application, Failure> {
@@ -270,12 +295,21 @@ fn described(application: &Application) -> Found {
 fn free_address(wanted: &str) -> Option<String> {
     let (host, port) = wanted.rsplit_once(':')?;
     let port: u16 = port.parse().ok().filter(|port| *port > 0)?;
+    let hosts = if host.is_empty() {
+        &["[::]", "0.0.0.0"][..]
+    } else {
+        &[host][..]
+    };
+    // Of a name all its addresses. One that does not exist here is told by who binds it.
     let is_free = |port: u16| {
-        let shown = if host.is_empty() { "0.0.0.0" } else { host };
-        match TcpListener::bind(format!("{shown}:{port}")) {
-            Err(error) => error.kind() != io::ErrorKind::AddrInUse,
-            Ok(_) => true,
-        }
+        let all = hosts.iter().map(|host| format!("{host}:{port}"));
+        let mut addresses = all
+            .filter_map(|shown| shown.to_socket_addrs().ok())
+            .flatten();
+        addresses.all(|address| {
+            let bound = TcpListener::bind(address);
+            bound.map_or_else(|error| error.kind() != io::ErrorKind::AddrInUse, |_| true)
+        })
     };
     if is_free(port) {
         return None;
@@ -356,6 +390,19 @@ mod tests {
         drop(taken);
         assert_eq!(free_address(&format!("127.0.0.1:{port}")), None);
         assert_eq!(free_address("unix:///run/x.sock"), None);
+        // Of all addresses, and of a name, one that is taken is enough.
+        for (taken, wanted) in [("[::1]:0", ""), ("127.0.0.1:0", "localhost")] {
+            let Ok(taken) = TcpListener::bind(taken) else {
+                continue; // no IPv6 here
+            };
+            let port = taken.local_addr().unwrap().port();
+            assert!(free_address(&format!("{wanted}:{port}")).is_some());
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_read_is_not_empty() {
+        assert!(is_empty(Path::new("/nowhere")).is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod found;
 mod greeting;
 
 use found::Found;
+pub(crate) use found::without_configuration;
 
 /// Signals that follow each other within this time are one: nobody types faster.
 const ONE_STOP: Duration = Duration::from_millis(100);

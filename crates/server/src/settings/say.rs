@@ -51,9 +51,10 @@ pub fn check(
     look: impl FnOnce(&Loaded, &Settings) -> Vec<Finding>,
 ) -> Said {
     let loaded = load(input);
-    let Some(file) = &loaded.file else {
+    if loaded.file.is_none() && input.overrides.is_empty() {
         return nothing_to_read(input);
-    };
+    }
+    let file = loaded.file.as_deref();
     let mut resolved = resolve(services, &loaded, Severity::Error);
     if !resolved.report().has_errors() {
         for finding in look(&loaded, resolved.settings()) {
@@ -75,10 +76,14 @@ pub fn check(
             passed: report.passes(),
         };
     }
-    let mut out = format!("{report}{}: {}\n", file.display(), report.summary());
+    let name = file.map_or_else(
+        || "without a file".to_owned(),
+        |file| file.display().to_string(),
+    );
+    let mut out = format!("{report}{name}: {}\n", report.summary());
     if let Some(to) = to {
         eras::tell_changes(&loaded, to, &mut out);
-    } else if is_roadrunners(file) {
+    } else if file.is_some_and(is_roadrunners) {
         eras::tell(&loaded, &mut out);
         differences(resolved.differences(), &mut out);
     }
@@ -109,7 +114,7 @@ pub fn config_show(services: &Services, input: &Input, form: Form) -> Said {
 }
 
 /// `check --json`; `docs/reference/json.md` describes it.
-fn check_json(file: &Path, report: &Report, differences: &[Difference]) -> String {
+fn check_json(file: Option<&Path>, report: &Report, differences: &[Difference]) -> String {
     let findings = report.iter().map(|diagnostic| {
         let severity = match diagnostic.severity {
             Severity::Missing => "missing",
@@ -132,7 +137,7 @@ fn check_json(file: &Path, report: &Report, differences: &[Difference]) -> Strin
             "why": difference.why,
         })
     });
-    let differences: Vec<Value> = if is_roadrunners(file) {
+    let differences: Vec<Value> = if file.is_some_and(is_roadrunners) {
         differences.collect()
     } else {
         Vec::new()
@@ -178,7 +183,7 @@ fn nothing_to_read(input: &Input) -> Said {
     };
     let err = format!(
         "error: there is no configuration: neither `{}` is in {folder}\n\
-         hint: name a file with `-c`\n",
+         hint: name a file with `-c`, or write one with `pronghorn init`\n",
         MAIN_FILES.join("` nor `"),
     );
     Said {
