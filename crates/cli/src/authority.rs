@@ -37,9 +37,9 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// The user's: one for all applications, so that a machine trusts it once. Where `-o` or systemd
-    /// names a state directory, the one in there. A project's configuration has no say: with it
-    /// might come an authority whose key a stranger has.
+    /// The user's: one for all applications, so that a machine trusts it once. Where `-o` or
+    /// systemd names a state directory, the one in there. A project's configuration has no say:
+    /// with it might come an authority whose key a stranger has.
     ///
     /// # Errors
     ///
