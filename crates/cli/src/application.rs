@@ -296,6 +296,23 @@ impl Application {
         }
     }
 
+    /// Of a worker script that names no package for workers: it may be a page, which a server runs
+    /// once for each request.
+    pub(crate) fn is_perhaps_a_page(&self) -> Option<String> {
+        let Found::Worker(script) = &self.runs else {
+            return None;
+        };
+        let is_worker = waits_for_calls(script).unwrap_or(true);
+        (!is_worker).then(|| {
+            format!(
+                "`{}` is started as a worker, which waits for requests. Is it a page? `pronghorn serve \
+                 --root {}` serves its folder",
+                self.sign,
+                self.folder.display()
+            )
+        })
+    }
+
     /// What is missing before it can answer, and what to type.
     pub(crate) fn lacks_packages(&self) -> Option<String> {
         let has = |file: &str| self.folder.join(file).exists();
@@ -468,6 +485,9 @@ mod tests {
         let is_worker = |file: &str| matches!(of(file).relative(), Relative::Worker { .. });
         assert!(!is_worker("index.php"));
         assert!(is_worker("kept/index.php") && is_worker("app.php"));
+        assert_eq!(of("kept/index.php").is_perhaps_a_page(), None);
+        let hint = of("app.php").is_perhaps_a_page().unwrap();
+        assert!(hint.contains("serve --root "), "{hint}");
         assert!(Application::script(&folder.0.join("none/index.php")).is_err());
     }
 

@@ -217,9 +217,28 @@ async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option
     ))
 }
 
+/// A PHP that can't run scripts, and perhaps no worker either.
+fn silent(php: &Path, pool: &ConfiguredPool<'_>) -> Finding {
+    let php = php.display();
+    let hint = format!("`{php} -v` shows what it says");
+    if pool.settings.mode() == Mode::Classic {
+        let message = format!("is `classic`, and `{php}` does not report its version");
+        return Finding::missing(format!("{}.mode", pool.section), message, hint);
+    }
+    Finding {
+        severity: Severity::Warning,
+        key: command_key(pool),
+        message: format!("`{php}` does not report its version: do its workers start?"),
+        hint,
+    }
+}
+
 /// What a pool loses whose PHP has no extension.
 async fn look_for_extension(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let launch = start.launch();
+    if let Some(php) = launch.silent_php().await {
+        return Some(silent(&php, pool));
+    }
     let lacking = launch.lacks_extension().await?;
     let remedy = &lacking.remedy;
     let (key, message) = match pool.settings.mode() {

@@ -91,6 +91,16 @@ impl Launch {
         Some((unknown, &about.settings))
     }
 
+    /// The PHP that says nothing of itself when it is asked.
+    pub async fn silent_php(&self) -> Option<std::path::PathBuf> {
+        match self {
+            Self::Command(command) | Self::Classic { command, .. } => {
+                command.php.silent(&command.spec).await
+            }
+            Self::FastCgi(_) | Self::Programs(_) => None,
+        }
+    }
+
     /// Of a pool whose PHP could use the extension, has none and gets none. Asks PHP the first
     /// time.
     pub async fn lacks_extension(&self) -> Option<Lacking<'_>> {

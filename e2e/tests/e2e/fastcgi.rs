@@ -674,6 +674,17 @@ fn a_classic_pool_without_the_extension_runs_by_fastcgi_and_says_what_is_lost() 
         "OPcache of its own",
     ]);
     let site = server.into_site();
+    site.write("bin/php", "#!/bin/sh\necho none here\nexit 1\n");
+    Server::run(&site, &["check"]).assert_said_with(
+        2,
+        &[
+            "`http.pool.mode` is `classic`, and `",
+            "/bin/php` does not report its version",
+            "/bin/php -v` shows what it says",
+        ],
+    );
+    let refused = Server::run(&site, &["serve"]);
+    assert_ne!(refused.code, Some(0), "{}", refused.stderr);
     site.change_config("php: bin/php", "php: php9");
     let checked = Server::run(&site, &["check"]);
     checked.assert_said_with(

@@ -288,6 +288,7 @@ fn described(application: &Application) -> Found {
         ));
     }
     found.warnings.extend(application.lacks_packages());
+    found.warnings.extend(application.is_perhaps_a_page());
     found
 }
 

@@ -127,6 +127,14 @@ impl Php {
         })
     }
 
+    /// The PHP that says nothing of itself when it is asked. None also where no PHP is known.
+    pub async fn silent(&self, of: &LaunchSpec) -> Option<PathBuf> {
+        if self.about(of).await.is_some() {
+            return None;
+        }
+        program::find(&of.argv, &of.env, &of.cwd).map(|program| program.path)
+    }
+
     async fn found(&self, of: &LaunchSpec) -> &Found {
         self.found.get_or_init(|| self.find(of)).await
     }
