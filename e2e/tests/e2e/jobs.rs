@@ -1175,6 +1175,41 @@ fn a_store_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
     assert_eq!(fs::read(&file).expect("it is there").len(), 0);
 }
 
+/// A disk on which nothing can be written, as far as the server sees.
+#[test]
+fn what_has_run_when_the_disk_is_full_does_not_run_again() {
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    command.arg(pronghorn_testkit::binary());
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 1");
+    let server = Server::start_by(command, site, &["serve"]);
+    let mut rpc = Rpc::connect(&server);
+    let slow = push_request("kept", "slow", "slow", 0).replace("OA==", "NzAw"); // 700 ms
+    assert_eq!(rpc.call("jobs.Push", &slow), "{}");
+    push(&mut rpc, "kept", "next", "ping", 0);
+    wait_until_ran(&server, 1);
+    let limit = |bytes: &str| {
+        let pid = server.pid().to_string();
+        let limited = std::process::Command::new("prlimit")
+            .args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")])
+            .status();
+        assert!(limited.expect("util-linux has it").success());
+    };
+    limit("4096");
+    let refused = rpc.call("jobs.Push", &push_request("kept", "lost", "ping", 0));
+    assert!(refused.contains("the store can't be written"), "{refused}");
+    wait_for("the end of the job", || {
+        let shown = rpc.call("jobs.Show", r#"{"id":"slow"}"#);
+        (!shown.contains(r#""state":"running""#)).then_some(())
+    });
+    limit("unlimited");
+    wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+    let ran = ran(&server);
+    assert_eq!(ran.matches(r#""id":"slow""#).count(), 1, "{ran}");
+    assert_eq!(ran.matches(r#""id":"next""#).count(), 1, "{ran}");
+    server.stop();
+}
+
 #[test]
 fn a_reload_replaces_workers_and_loses_no_job() {
     let (server, mut rpc) = start(2);

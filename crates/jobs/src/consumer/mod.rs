@@ -37,6 +37,9 @@ const MOST_UNSETTLED: usize = 1024;
 /// between.
 const SETTLE_TRIES: u32 = 5;
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
+/// The same for a pipeline of ours, five minutes: a full disk may have room then, and what has run
+/// does not run again.
+const TRIES_OF_OURS: u32 = 1500;
 
 /// Jobs for other pools that wait until one of their workers is free.
 const MOST_MOVING: usize = 256;
@@ -511,8 +514,13 @@ async fn send_back(pipelines: Pipelines, work: Work) {
         delay: WITHOUT_POOL,
     };
     let driver = &work.pipeline.driver;
-    // What is not taken note of comes again.
-    _ = driver.settle(work.delivery.ticket, settlement).await;
+    if driver
+        .settle(work.delivery.ticket, settlement)
+        .await
+        .is_err()
+    {
+        give_back(&work).await;
+    }
     pipelines.free(work.place).await;
 }
 
@@ -529,11 +537,21 @@ async fn settle_at_last(
     ticket: Ticket,
     settlement: Settlement,
 ) -> Result<(), DriverError> {
+    let most = if pipeline.is_ours() {
+        TRIES_OF_OURS
+    } else {
+        SETTLE_TRIES
+    };
     let mut tries = 1;
     loop {
         let settled = pipeline.driver.settle(ticket, settlement.clone()).await;
         match settled {
-            Err(DriverError::Unavailable(_)) if tries < SETTLE_TRIES => tries += 1,
+            Err(DriverError::Unavailable(_)) if tries < most => tries += 1,
+            Err(error @ DriverError::Unavailable(_)) if pipeline.is_ours() => {
+                // It runs again, when the store works again.
+                _ = pipeline.driver.settle(ticket, Settlement::Release).await;
+                return Err(error);
+            }
             settled => return settled,
         }
         sleep(SETTLE_AGAIN).await;

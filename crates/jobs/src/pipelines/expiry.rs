@@ -78,6 +78,8 @@ impl Pipelines {
         let settled = pipeline.driver.settle(ticket, Settlement::Ack).await;
         if settled.is_ok() {
             self.dropped(pipeline, &job, &extras, Dropped::Expired);
+        } else {
+            _ = pipeline.driver.settle(ticket, Settlement::Release).await;
         }
         settled.is_ok()
     }

@@ -96,7 +96,12 @@ impl Later {
                 delay,
             }
         };
-        self.store.settle(ticket, settlement).await
+        let settled = self.store.settle(ticket, settlement).await;
+        if settled.is_err() {
+            // The broker may have it twice.
+            self.store.put_back(ticket);
+        }
+        settled
     }
 }
 

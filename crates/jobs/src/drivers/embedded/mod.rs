@@ -429,8 +429,9 @@ impl Shared {
         let now = self.clock.now();
         let write = move |transaction: &mut Transaction<'_>| {
             let mut record = Record::read(transaction, &pipeline)?;
-            remove(transaction, &pipeline, &mut record, &entry.key, &entry.job)?;
-            let next = next.map(|job| {
+            let was_there = remove(transaction, &pipeline, &mut record, &entry.key, &entry.job)?;
+            // An earlier try may have come through, although the disk did not say so.
+            let next = next.filter(|_| was_there).map(|job| {
                 let key = record.add(&pipeline, &job, now);
                 let value = record::encode_since(&job, now);
                 put(transaction, &pipeline, &key, &job, &value)?;
@@ -443,9 +444,11 @@ impl Shared {
         };
         let then = move |outcome: Result<(Record, Option<Entry>), StoreError>| {
             let mut window = lock(&shared.window);
-            window.settled(ticket);
-            let outcome =
-                outcome.map(|(record, next)| window.pushed(record, next.into_iter().collect()));
+            // One that the disk did not take stays reserved: it can be tried again.
+            let outcome = outcome.map(|(record, next)| {
+                window.settled(ticket);
+                window.pushed(record, next.into_iter().collect());
+            });
             shared.finish(window, outcome)
         };
         // What replaces a job is about as long as it was; it has its place also in a full store.
@@ -458,7 +461,10 @@ impl Shared {
         mut window: std::sync::MutexGuard<'_, Window>,
         outcome: Result<(), StoreError>,
     ) -> Result<(), DriverError> {
-        if matches!(outcome, Err(StoreError::Failed(_))) {
+        if matches!(
+            outcome,
+            Err(StoreError::Failed(_) | StoreError::OutOfOrder(_))
+        ) {
             window.forget();
         }
         drop(window);
@@ -503,21 +509,23 @@ fn size_of(pipeline: &str, job: &Job, value: &[u8]) -> u64 {
     entry_size(longest_key.bytes(), value) + note
 }
 
+/// Whether it was there.
 fn remove(
     transaction: &mut Transaction<'_>,
     pipeline: &str,
     record: &mut Record,
     key: &Key,
     job: &Job,
-) -> Result<(), Failed> {
-    if transaction.remove(JOBS, key.bytes())? {
+) -> Result<bool, Failed> {
+    let was_there = transaction.remove(JOBS, key.bytes())?;
+    if was_there {
         record.remove(&key.kind);
     }
     if let Some(at) = extras::expires_at(&job.headers) {
         let note = record::expiry_key(pipeline, at, key.number);
         transaction.remove(EXPIRING, &note)?;
     }
-    Ok(())
+    Ok(was_there)
 }
 
 /// Notes of jobs that have expired with the keys of the jobs, and when the next one does.

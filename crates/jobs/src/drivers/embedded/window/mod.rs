@@ -259,8 +259,9 @@ impl Window {
         }
     }
 
+    /// None while the store does not work: no end of a job could be kept.
     pub(super) fn head(&mut self, now: u64) -> Option<i64> {
-        if self.paused {
+        if self.paused || self.stale {
             return None;
         }
         self.promote(now);
@@ -323,7 +324,8 @@ impl Window {
     }
 
     pub(super) fn next_due(&self) -> Option<u64> {
-        let first = self.delayed.keys().next().filter(|_| !self.paused);
+        let gives = !self.paused && !self.stale;
+        let first = self.delayed.keys().next().filter(|_| gives);
         first.map(|(due, _)| *due)
     }
 
