@@ -493,6 +493,9 @@ pub(crate) enum ServiceCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Unit {
+    /// The unit's name: one for each application on this machine
+    #[arg(long, value_name = "NAME", default_value = "pronghorn")]
+    pub(crate) name: String,
     /// The user that server and workers run as
     #[arg(long, value_name = "USER", default_value = "pronghorn")]
     pub(crate) user: String,

@@ -8,8 +8,8 @@ use crate::arguments::{Arguments, ServiceCommand, Unit};
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
 
-const NAME: &str = "pronghorn.service";
-const SOCKET: &str = "pronghorn.socket";
+/// The unit of the machine's only application, and of a package.
+const NAME: &str = "pronghorn";
 const FOLDER: &str = "/etc/systemd/system";
 /// Where the configuration of a machine's server is.
 pub(crate) const CONFIGURATION: &str = "/etc/pronghorn/pronghorn.yaml";
@@ -56,18 +56,20 @@ fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
             unit.user
         ));
     }
-    let units = [(NAME, Some(text)), (SOCKET, socket)];
-    let units = units.map(|(name, text)| text.map(|text| (into.join(name), text)));
+    let units = [("service", Some(text)), ("socket", socket)];
+    let units = units
+        .map(|(kind, text)| text.map(|text| (into.join(format!("{}.{kind}", unit.name)), text)));
     for (path, text) in units.iter().flatten() {
         if let Err(refused) = write(path, text) {
             return refused;
         }
         say(&format!("wrote {}\n", path.display()));
     }
+    let name = &unit.name;
     let started = if unit.socket.is_some() {
-        "pronghorn.socket pronghorn.service"
+        format!("{name}.socket {name}.service")
     } else {
-        "pronghorn"
+        name.clone()
     };
     say(&format!(
         "`systemctl daemon-reload && systemctl enable --now {started}` starts it, now and at each boot\n"
@@ -80,7 +82,7 @@ fn write(path: &Path, text: &str) -> Result<(), Exit> {
     folders::write_new(path, text).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => misused(&format!(
             "`{shown}` is there already, and is not replaced\nhint: `pronghorn service print` prints what \
-             would be written"
+             would be written; for another application `--name shop` names another unit"
         )),
         _ => {
             let hint = path.parent().and_then(|folder| folders::disk_hint(folder, &error));
@@ -142,8 +144,30 @@ fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
     };
     let configuration = configuration(arguments);
     let command = format!("{} serve -c {}", word(&program)?, word(&configuration)?);
+    for (option, name) in [("name", &unit.name), ("user", &unit.user)] {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
+            return Err(format!(
+                "`--{option} {}` is no name for systemd\nhint: write letters, digits, `.`, `_` and `-`",
+                name.escape_debug()
+            ));
+        }
+    }
+    // Each has folders of its own: systemd removes one of /run with its service.
+    let folder = if unit.name == NAME {
+        NAME.to_owned()
+    } else {
+        format!("{NAME}-{}", unit.name)
+    };
+    let of = configuration.parent().unwrap_or_else(|| Path::new("/"));
+    let state = pronghorn_server::state_folder_of_service(of);
+    let state = state
+        .strip_prefix("/var/lib")
+        .unwrap_or_else(|_| Path::new(NAME));
     Ok(include_str!("pronghorn.service")
         .replace("{command}", &command)
+        .replace("{folder}", &folder)
+        .replace("{state}", &word(state)?)
         .replace("{user}", &unit.user))
 }
 
@@ -160,7 +184,7 @@ fn word(path: &Path) -> Result<String, String> {
         ));
     }
     let escaped = shown.replace('%', "%%").replace('$', "$$");
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/%$".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+/%$".contains(c);
     Ok(if escaped.chars().all(is_plain) {
         escaped
     } else {

@@ -9,10 +9,12 @@ use std::path::{Component, Path, PathBuf};
 
 /// Root's folder; also where systemd makes `RuntimeDirectory=pronghorn`.
 const SYSTEM_FOLDER: &str = "/run/pronghorn";
+/// Where systemd makes the folders of further services, `RuntimeDirectory=pronghorn-shop`.
+const OF_SERVICES: &str = "/run";
 /// What `XDG_RUNTIME_DIR` is in practice, by user number.
 const USERS_FOLDER: &str = "/run/user";
-/// Users whose folders root looks through.
-const MOST_USERS: usize = 256;
+/// Users, and services, whose folders are looked through.
+const MOST: usize = 256;
 
 /// Names the server of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,11 +92,12 @@ impl Surroundings {
     fn of_command(&self) -> Vec<PathBuf> {
         let mut folders = self.given();
         folders.push(SYSTEM_FOLDER.into());
+        folders.extend(of_services(Path::new(OF_SERVICES)));
         folders.push(Path::new(USERS_FOLDER).join(self.uid.to_string()));
         if self.uid == 0
             && let Ok(users) = std::fs::read_dir(USERS_FOLDER)
         {
-            folders.extend(users.flatten().take(MOST_USERS).map(|user| user.path()));
+            folders.extend(users.flatten().take(MOST).map(|user| user.path()));
         }
         folders.push(self.temporary.clone());
         folders.push("/tmp".into());
@@ -116,6 +119,12 @@ impl Surroundings {
         let absolute = of_unit.chain(of_login).filter(|path| path.is_absolute());
         absolute.collect()
     }
+}
+
+fn of_services(run: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().as_bytes().starts_with(b"pronghorn-"));
+    ours.take(MOST).map(|entry| entry.path()).collect()
 }
 
 /// As a shell reads a path: `..` takes the name before it away, link or not.
@@ -158,6 +167,17 @@ mod tests {
         let paths = Place::of(Path::new("/a")).for_server(surroundings);
         let folders = paths.iter().filter_map(|path| path.parent());
         folders.map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn each_service_has_a_folder_of_its_own() {
+        let run = std::env::temp_dir().join(format!("pronghorn-run-{}", std::process::id()));
+        for name in ["pronghorn", "pronghorn-shop", "redis"] {
+            std::fs::create_dir_all(run.join(name)).unwrap();
+        }
+        assert_eq!(of_services(&run), [run.join("pronghorn-shop")]);
+        std::fs::remove_dir_all(&run).unwrap();
+        assert!(of_services(&run).is_empty());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Input, Section, Table, load};
+use pronghorn_store::{Surroundings, state_folder};
 
 use crate::renewal::environment;
 use crate::reports::{Reports, folder_in};
@@ -36,7 +37,17 @@ pub fn state_folder_of(input: &Input, base: &Path) -> Result<PathBuf, String> {
     Ok(state::folder(said.state_dir, base, &said.environment))
 }
 
-/// The same where the configuration or systemd names it.
+/// The state directory that a service of systemd should have for a configuration in this folder:
+/// where root's commands look when the server does not run.
+pub fn state_folder_of_service(configuration: &Path) -> PathBuf {
+    state_folder(Surroundings {
+        xdg_state_home: None,
+        is_root: true,
+        configuration,
+    })
+}
+
+/// The one of [`state_folder_of`] where the configuration or systemd names it.
 ///
 /// # Errors
 ///

@@ -29,7 +29,7 @@ mod upgrade;
 pub use activation::overrides;
 pub use control::{Control, ControlSocket};
 pub use error::{StartError, Unclaimed};
-pub use kept::{named_state_folder_of, reports_in, state_folder_of};
+pub use kept::{named_state_folder_of, reports_in, state_folder_of, state_folder_of_service};
 pub use machine::look;
 pub use notify::Manager;
 pub use pronghorn_workers::{

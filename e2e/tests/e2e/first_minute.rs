@@ -410,7 +410,34 @@ fn a_first_configuration_and_a_unit_are_written_and_replace_nothing() {
     ] {
         assert!(unit.contains(part), "{part} in\n{unit}");
     }
-    assert!(run("nobody").stderr.contains("is not replaced"));
+    let again = run("nobody");
+    assert!(again.stderr.contains("is not replaced"), "{}", again.stderr);
+    assert!(again.stderr.contains("`--name shop`"), "{}", again.stderr);
+    // Folders of its own, and the state where root's commands look without the server.
+    let state = format!(
+        "\nStateDirectory=pronghorn/{}\n",
+        site.folder().display().to_string()[1..].replace('/', "+")
+    );
+    assert!(unit.contains("\nRuntimeDirectory=pronghorn\n") && unit.contains(&state));
+    let named = |name| Server::run(&site, &["service", "print", "--name", name]);
+    let other = named("shop").stdout;
+    assert!(
+        other.contains("\nRuntimeDirectory=pronghorn-shop\n"),
+        "{other}"
+    );
+    assert!(other.contains(&state), "{other}");
+    let broken = named("shop\nExecStartPre=/x");
+    assert!(
+        broken.stderr.contains("is no name for systemd"),
+        "{}",
+        broken.stderr
+    );
+    let package = ["service", "print", "-c", "/etc/pronghorn/pronghorn.yaml"];
+    let package = Server::run(&site, &package).stdout;
+    assert!(
+        package.contains("\nStateDirectory=pronghorn\n"),
+        "{package}"
+    );
 }
 
 /// The certificate of the local authority is the only one that this client trusts.
