@@ -420,7 +420,8 @@ pub(crate) struct Serve {
     /// Directory of PHP scripts and files to serve, as nginx and php-fpm do
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     pub(crate) root: Option<PathBuf>,
-    /// Address to serve HTTP on, for instance `:8080`; the same as `-o http.address=`
+    /// Address to serve HTTP on: `:8080`, or `8080` for this machine alone; the same as `-o
+    /// http.address=`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
     /// Serve HTTPS, with a certificate of a local authority that `pronghorn trust` installs

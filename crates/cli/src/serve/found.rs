@@ -108,6 +108,7 @@ pub(super) fn look(
         .as_deref()
         .or_else(|| (is_ours || options.tls).then_some(first))
     {
+        let wanted = &with_host(wanted);
         let address = if options.dev {
             free_address(wanted)
         } else {
@@ -292,6 +293,14 @@ fn described(application: &Application) -> Found {
     found
 }
 
+/// A port alone is on loopback, as other servers for development take it.
+fn with_host(address: &str) -> String {
+    match address.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => address.to_owned(),
+    }
+}
+
 /// The address, unless its port is taken: then the next free one.
 fn free_address(wanted: &str) -> Option<String> {
     let (host, port) = wanted.rsplit_once(':')?;
@@ -399,6 +408,12 @@ mod tests {
             let port = taken.local_addr().unwrap().port();
             assert!(free_address(&format!("{wanted}:{port}")).is_some());
         }
+    }
+
+    #[test]
+    fn a_port_alone_is_on_loopback() {
+        assert_eq!(with_host("8000"), "127.0.0.1:8000");
+        assert_eq!(with_host(":8000"), ":8000");
     }
 
     #[test]

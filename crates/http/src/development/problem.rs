@@ -106,7 +106,8 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
 
 /// Whether a file is the application's own, and none of a package.
 pub(crate) fn is_of_application(file: &str) -> bool {
-    !file.contains("/vendor/") && !file.starts_with("/usr/share/php/")
+    let of_packages = ["/vendor/", "/usr/share/php/", "/share/pronghorn/php/"];
+    !of_packages.iter().any(|folder| file.contains(folder))
 }
 
 #[cfg(test)]
