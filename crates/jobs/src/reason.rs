@@ -22,9 +22,12 @@ impl Reason {
         } = thrown;
         // The place goes on with the sentence.
         let what = message.trim_end().trim_end_matches('.');
+        // `exit` is no class, and the message of our package begins with it.
+        let class = Some(class).filter(|class| !what.starts_with(class.as_str()));
+        let class = class.map_or_else(String::new, |class| format!("{class}: "));
         Self {
             message: message.clone(),
-            trace: Some(format!("{class}: {what} in {file}:{line}\n{trace}")),
+            trace: Some(format!("{class}{what} in {file}:{line}\n{trace}")),
         }
     }
 
@@ -88,6 +91,13 @@ mod tests {
         let brief = "RuntimeException: the shop is closed in /srv/app.php:7";
         assert_eq!(reason.brief(), brief);
         assert_eq!(reason.full(), format!("{brief}\n#0 {{main}}"));
+        let exit = Thrown {
+            class: "exit".to_owned(),
+            message: "exit() ended the call".to_owned(),
+            ..thrown
+        };
+        let brief = "exit() ended the call in /srv/app.php:7";
+        assert_eq!(Reason::thrown(&exit).brief(), brief);
         assert_eq!(Reason::from("busy").brief(), "busy");
         let text = "Error: no in /srv/a.php:3\nStack trace:\n#0 {main}";
         let reported = Reason::reported(text.to_owned());

@@ -397,8 +397,7 @@ fn pipelines_are_seen_from_outside() {
     let cleared = run(&["--json", "clear", "mail"]).stdout;
     let cleared: Value = serde_json::from_str(&cleared).expect("it is JSON");
     assert!(cleared["removed"].as_u64() >= Some(1), "{cleared}");
-    let meant =
-        "no such pipeline, requested: mial; did you mean `mail`?; there are: `kept`, `mail`";
+    let meant = "no such pipeline, requested: mial; did you mean `mail`? There are: `kept`, `mail`";
     for command in [
         &["tail", "mial"][..],
         &["dead", "mial"],
@@ -498,7 +497,8 @@ fn a_schedule_runs_a_command_and_shows_what_it_said() {
         let all = [&["schedules"], arguments, &["-o", &address]].concat();
         Server::run_beside(server.site(), &all)
     };
-    assert_eq!(run(&["show", "backup"]).stdout, "it has not run yet\n");
+    let shown = run(&["show", "backup"]);
+    assert_eq!(shown.stdout, "it has not run yet\n", "{}", shown.stderr);
     run(&["run", "backup"]);
     let shown = wait_for("the end of the command", || {
         let shown = run(&["show", "backup"]).stdout;

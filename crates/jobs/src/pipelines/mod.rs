@@ -875,13 +875,16 @@ pub(crate) fn what_there_is<'a>(
 ) -> String {
     let quoted = |name: &str| format!("`{}`", name.escape_debug());
     let meant = pronghorn_config::nearest(name, known.clone());
-    let meant = meant.map_or_else(String::new, |it| format!("; did you mean {}?", quoted(it)));
+    let there_are = match meant {
+        Some(meant) => format!("; did you mean {}? There are", quoted(meant)),
+        None => "; there are".to_owned(),
+    };
     let first: Vec<_> = known.clone().take(MOST_NAMED).map(quoted).collect();
     let more = known.count().saturating_sub(MOST_NAMED);
     match (first.len(), more) {
         (0, _) => String::new(),
-        (_, 0) => format!("{meant}; there are: {}", first.join(", ")),
-        (_, more) => format!("{meant}; there are: {} and {more} more", first.join(", ")),
+        (_, 0) => format!("{there_are}: {}", first.join(", ")),
+        (_, more) => format!("{there_are}: {} and {more} more", first.join(", ")),
     }
 }
 
