@@ -85,9 +85,11 @@ impl JobsService {
     /// `t` is the whole configuration. None without the section `jobs`.
     pub fn read(t: &mut Table<'_>) -> Option<Self> {
         let brokers = Brokers::read(t);
+        let has_command = t.names_in("server").iter().any(|name| name == "command");
         let sentence = "Queues of jobs. Without this section there are none.";
-        let settings =
-            t.optional_section_with(JOBS, sentence, |t| JobsSettings::read(t, brokers))?;
+        let settings = t.optional_section_with(JOBS, sentence, |t| {
+            JobsSettings::read(t, brokers, has_command)
+        })?;
         Some(Self { settings })
     }
 }
@@ -128,6 +130,11 @@ impl Service for JobsService {
             })
         };
         self.settings.schedules.iter().filter_map(missing).collect()
+    }
+
+    /// Commands of schedules, where it has no pool.
+    fn starts_processes(&self) -> bool {
+        true
     }
 
     fn start(

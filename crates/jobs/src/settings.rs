@@ -275,8 +275,8 @@ fn is_name(name: &str) -> bool {
 }
 
 impl JobsSettings {
-    /// `t` is the section `jobs`.
-    pub(crate) fn read(t: &mut Table<'_>, brokers: Brokers) -> Self {
+    /// `t` is the section `jobs`; `has_command`: `server.command` is a worker for it.
+    pub(crate) fn read(t: &mut Table<'_>, brokers: Brokers, has_command: bool) -> Self {
         let num_pollers = t
             .key(
                 "num_pollers",
@@ -347,7 +347,14 @@ impl JobsSettings {
                 t.error_below(&["schedules", name, "pipeline"], &message, &hint);
             }
         }
-        let pools = read_pools(t);
+        let mut pools = read_pools(t);
+        let has_pool = has_command || t.is_written("pool") || t.is_written("pools");
+        let mut whats = schedules.iter().map(|(_, schedule)| &schedule.what);
+        let are_commands = whats.all(|what| matches!(what, What::Command { .. }));
+        if !schedules.is_empty() && are_commands && pipelines.is_empty() && !has_pool {
+            // Schedules of commands take no workers, and nobody says which these would be.
+            pools.clear();
+        }
         for (name, pipeline) in &pipelines {
             let Some(PipelineSettings { pool, .. }) = pipeline else {
                 continue;

@@ -41,6 +41,11 @@ pub trait Service: Any + fmt::Debug + Send {
         Vec::new()
     }
 
+    /// Whether it starts processes, by which it is one of those with workers.
+    fn starts_processes(&self) -> bool {
+        !self.pools().is_empty()
+    }
+
     /// Whether health checks ask after it.
     fn is_watched(&self) -> bool {
         !self.pools().is_empty()

@@ -223,7 +223,7 @@ impl Server {
         self.health.watch(watched.collect());
         let (with_workers, others): (Vec<_>, Vec<_>) = services
             .into_iter()
-            .partition(|(_, service, _)| !service.pools().is_empty());
+            .partition(|(_, service, _)| service.starts_processes());
         let state = state::folder(settings.state_dir, &folder, &environment);
         let store = state::store(state.clone());
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);

@@ -29,7 +29,7 @@ fn configured(text: &str, port: u16) -> AmqpPipeline {
     let loaded = load(&Input::from_text("p.yaml", text.replace("ADDR", &address)));
     let resolved = loaded.resolve_with(Severity::Error, |t| {
         let brokers = Brokers::read(t);
-        t.section_with("jobs", "", |t| JobsSettings::read(t, brokers))
+        t.section_with("jobs", "", |t| JobsSettings::read(t, brokers, true))
     });
     match &resolved.settings().pipelines[0].1.driver {
         DriverSettings::Amqp(pipeline) => pipeline.clone(),
