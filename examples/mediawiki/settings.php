@@ -11,5 +11,10 @@ $wgUploadDirectory = __DIR__ . '/wiki/site/images';
 $wgUploadPath = '/images';
 $wgUseImageMagick = false;
 $wgCacheDirectory = __DIR__ . '/wiki/data';
-# APCu where it is: the workers of a pool share it.
-$wgMainCacheType = function_exists('apcu_fetch') ? CACHE_ACCEL : CACHE_NONE;
+// Its jobs are run by the schedule, and not behind pages.
+$wgJobRunRate = 0;
+// A storage of the server, which all workers share. Sessions outlive the server.
+$wgAutoloadClasses['PronghornCache'] = __DIR__ . '/cache.php';
+$wgObjectCaches['pronghorn'] = ['class' => 'PronghornCache', 'storage' => 'mediawiki'];
+$wgMainCacheType = 'pronghorn';
+$wgSessionCacheType = CACHE_DB;
