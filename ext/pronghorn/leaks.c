@@ -9,6 +9,7 @@
 #include "php_output.h"
 #include "zend_closures.h"
 #include "zend_enum.h"
+#include "zend_gc.h"
 #if PHP_VERSION_ID >= 80400
 #include "zend_lazy_objects.h"
 #endif
@@ -56,6 +57,8 @@ static uint32_t count, room;
 static uint32_t classes_seen, functions_seen;
 /* Places of globals, by name; how often in a row routes have changed places, by both. */
 static HashTable globals, pairs;
+/* Classes whose destructors were told, by their addresses. */
+static HashTable destructors;
 static bool has_tables, is_watching, is_due, with_settings;
 static zend_long every, calls;
 
@@ -356,6 +359,7 @@ void leaks_watch(zend_long one_of, bool settings_too)
 	leaks_forget();
 	zend_hash_init(&globals, 32, NULL, NULL, false);
 	zend_hash_init(&pairs, 32, NULL, NULL, false);
+	zend_hash_init(&destructors, 8, NULL, NULL, false);
 	has_tables = true;
 	every = MAX(one_of, 1);
 	with_settings = settings_too;
@@ -480,11 +484,65 @@ void leaks_look(zend_string *route, zval *found)
 	find_globals_since();
 }
 
+/* ---- Circles ---- */
+
+static bool has_destructor_to_run(const zend_object *object)
+{
+	return IS_OBJ_VALID(object) && (GC_FLAGS(object) & IS_OBJ_DESTRUCTOR_CALLED) == 0
+		&& object->ce->type == ZEND_USER_CLASS && object->ce->destructor != NULL;
+}
+
+static void tell_destructor(const zend_class_entry *class, zval *found)
+{
+	const zend_ulong address = (zend_ulong) (uintptr_t) class;
+	if (class->destructor->type != ZEND_USER_FUNCTION || !zend_hash_index_add_empty_element(&destructors, address)) {
+		return;
+	}
+	const zend_op_array *code = &class->destructor->op_array;
+	zval one;
+	array_init_size(&one, 3);
+	add_next_index_str(&one, zend_strpprintf(0, "%s::__destruct()", ZSTR_VAL(class->name)));
+	add_next_index_str(&one, zend_string_copy(code->filename));
+	add_next_index_long(&one, code->line_start);
+	add_next_index_zval(found, &one);
+}
+
+void leaks_collect(zval *found)
+{
+	array_init(found);
+	if (!is_watching || every != 1) {
+		return;
+	}
+	typedef struct {
+		uint32_t handle;
+		const zend_object *object;
+		const zend_class_entry *class;
+	} waiting_t;
+	const zend_objects_store *store = &EG(objects_store);
+	waiting_t *waiting = safe_emalloc(store->top, sizeof *waiting, 0);
+	uint32_t number = 0;
+	for (uint32_t handle = 1; handle < store->top; handle++) {
+		const zend_object *object = store->object_buckets[handle];
+		if (has_destructor_to_run(object)) {
+			waiting[number++] = (waiting_t) {.handle = handle, .object = object, .class = object->ce};
+		}
+	}
+	zend_gc_collect_cycles();
+	for (uint32_t i = 0; i < number; i++) {
+		const zend_object *object = store->object_buckets[waiting[i].handle];
+		if (object != waiting[i].object || !has_destructor_to_run(object)) {
+			tell_destructor(waiting[i].class, found);
+		}
+	}
+	efree(waiting);
+}
+
 void leaks_forget(void)
 {
 	if (has_tables) {
 		zend_hash_destroy(&globals);
 		zend_hash_destroy(&pairs);
+		zend_hash_destroy(&destructors);
 	}
 	if (places != NULL) {
 		pefree(places, true);

@@ -33,7 +33,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 13
+#define PRONGHORN_API 14
 
 #include "pronghorn_arginfo.h"
 
@@ -1132,6 +1132,13 @@ ZEND_FUNCTION(Pronghorn_Internal_leaks_look)
 	ZEND_PARSE_PARAMETERS_END();
 
 	leaks_look(route, return_value);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_leaks_collect)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	leaks_collect(return_value);
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_request_begin)

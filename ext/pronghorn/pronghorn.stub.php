@@ -203,6 +203,17 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /**
+     * A call is over, and its objects are not gone yet. Where each call is examined, PHP collects
+     * circles of objects now.
+     *
+     * @return list<array{string, string, int}> destructors that ran by that, once for each class:
+     *     the class, the file and line of its code
+     */
+    function leaks_collect(): array
+    {
+    }
+
     /** Begins a request that ring_serve does not begin. */
     function request_begin(object $exchange): void
     {

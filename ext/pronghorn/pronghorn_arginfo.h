@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: dfdff9364748baeeafc37169f21bb0e795d477f8 */
+ * Stub hash: aef4f9e470790804458f843d3ae281312c74c475 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -97,6 +97,8 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_leaks_look, 0, 1, IS_ARRAY, 0)
 	ZEND_ARG_TYPE_INFO(0, route, IS_STRING, 0)
 ZEND_END_ARG_INFO()
+
+#define arginfo_Pronghorn_Internal_leaks_collect arginfo_Pronghorn_Internal_places_seen
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_begin, 0, 1, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, exchange, IS_OBJECT, 0)
@@ -200,6 +202,7 @@ ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
 ZEND_FUNCTION(Pronghorn_Internal_reset_after);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_look);
+ZEND_FUNCTION(Pronghorn_Internal_leaks_collect);
 ZEND_FUNCTION(Pronghorn_Internal_request_begin);
 ZEND_FUNCTION(Pronghorn_Internal_request_serve);
 ZEND_FUNCTION(Pronghorn_Internal_request_end);
@@ -236,6 +239,7 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_after, Pronghorn_Internal_reset_after, arginfo_Pronghorn_Internal_reset_after)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_watch, Pronghorn_Internal_leaks_watch, arginfo_Pronghorn_Internal_leaks_watch)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_look, Pronghorn_Internal_leaks_look, arginfo_Pronghorn_Internal_leaks_look)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_collect, Pronghorn_Internal_leaks_collect, arginfo_Pronghorn_Internal_leaks_collect)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_begin, Pronghorn_Internal_request_begin, arginfo_Pronghorn_Internal_request_begin)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_serve, Pronghorn_Internal_request_serve, arginfo_Pronghorn_Internal_request_serve)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", request_end, Pronghorn_Internal_request_end, arginfo_Pronghorn_Internal_request_end)

@@ -24,6 +24,9 @@ ZEND_TSRMLS_CACHE_EXTERN()
 
 static bool is_keeping;
 
+/* Whether a function has been called that is watched below. */
+static bool has_changes;
+
 /* ---- What functions of PHP set, which tell it as well ---- */
 
 /* What is asked and set without arguments of its own before the value. */
@@ -116,7 +119,7 @@ static ZEND_FUNCTION(pronghorn_set)
 	zif_handler called = NULL;
 	for (size_t i = 0; i < SETTINGS; i++) {
 		if (settings[i].called != NULL && strcmp(ZSTR_VAL(EX(func)->common.function_name), settings[i].set) == 0) {
-			settings[i].is_changed = true;
+			settings[i].is_changed = has_changes = true;
 			called = settings[i].called;
 		}
 	}
@@ -158,7 +161,10 @@ static void restore_settings(void)
 
 /* ---- Functions that change more than one value ---- */
 
-enum { PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, CHANGES };
+enum {
+	PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, MB_SEARCH_INIT,
+	MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, CHANGES
+};
 static struct {
 	const char *function;
 	zif_handler called;
@@ -173,6 +179,11 @@ static struct {
 	[NO_WRAPPER] = {.function = "stream_wrapper_unregister"},
 	[ALARM] = {.function = "pcntl_alarm"},
 	[MYSQLI_REPORT] = {.function = "mysqli_report"},
+	[MB_SEARCH_INIT] = {.function = "mb_ereg_search_init"},
+	[MB_SEARCH] = {.function = "mb_ereg_search"},
+	[MB_SEARCH_POS] = {.function = "mb_ereg_search_pos"},
+	[MB_SEARCH_REGS] = {.function = "mb_ereg_search_regs"},
+	[MB_SEARCH_SETPOS] = {.function = "mb_ereg_search_setpos"},
 };
 
 /* What the boot gave to libxml_set_streams_context(), and what held before the call, of
@@ -189,7 +200,7 @@ static ZEND_FUNCTION(pronghorn_change)
 			continue;
 		}
 		const bool is_first = !changes[i].happened;
-		changes[i].happened = true;
+		changes[i].happened = has_changes = true;
 		if (i == LIBXML_STREAMS && !is_keeping && ZEND_NUM_ARGS() == 1) {
 			zval_ptr_dtor(&streams_context);
 			ZVAL_COPY(&streams_context, ZEND_CALL_ARG(execute_data, 1));
@@ -297,6 +308,21 @@ static void restore_streams_context(void)
 	}
 }
 
+/* Nobody finds the text of another, nor the pattern: nothing is in an empty text, nor does this
+ * pattern match. PHP can't be told to have none. Some options take no such pattern. */
+static void restore_search(void)
+{
+	zval arguments[2], result;
+	ZVAL_EMPTY_STRING(&arguments[0]);
+	ZVAL_STRING(&arguments[1], "(?!)");
+	for (uint32_t count = 1; count <= 2; count++) {
+		if (call("mb_ereg_search_init", &result, count, arguments)) {
+			zval_ptr_dtor(&result);
+		}
+	}
+	zval_ptr_dtor(&arguments[1]);
+}
+
 static void restore_changes(void)
 {
 	zval result;
@@ -326,21 +352,16 @@ static void restore_changes(void)
 			zval_ptr_dtor(&result);
 		}
 	}
+	bool has_searched = false;
+	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
+		has_searched |= changes[i].happened;
+	}
+	if (has_searched) {
+		restore_search();
+	}
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;
 	}
-}
-
-static bool has_changes(void)
-{
-	bool has = false;
-	for (size_t i = 0; i < CHANGES; i++) {
-		has |= changes[i].happened;
-	}
-	for (size_t i = 0; i < SETTINGS; i++) {
-		has |= settings[i].is_changed;
-	}
-	return has;
 }
 
 /* ---- Settings of php.ini ---- */
@@ -687,6 +708,7 @@ void reset_keep(void)
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;
 	}
+	has_changes = false;
 	keep_environment();
 	wrappers = copy_wrappers(FG(stream_wrappers));
 	keep_ini();
@@ -706,11 +728,12 @@ void reset_restore(void)
 	if (UNEXPECTED(!is_ini_as_kept())) {
 		restore_ini();
 	}
-	if (UNEXPECTED(has_changes())) {
+	if (UNEXPECTED(has_changes)) {
 		/* What they say is nobody's. */
 		EG(error_reporting) = 0;
 		restore_settings();
 		restore_changes();
+		has_changes = false;
 	}
 	zval result;
 	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {

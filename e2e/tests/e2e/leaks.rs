@@ -86,6 +86,25 @@ fn a_worker_that_leaks_is_replaced_where_that_is_wanted() {
     assert!(!log.contains("worker died"), "{log}");
 }
 
+#[test]
+fn destructors_in_circles_run_behind_their_own_call_and_are_told() {
+    let server = Server::start_with(site(""), &["serve", "--dev"]);
+    for _ in 0..3 {
+        let reply = server.get("/circle");
+        assert_eq!((reply.status, reply.text().as_str()), (200, "circle"));
+        let next = server.get("/clean");
+        assert!(!next.text().contains("gone"), "{}", next.text());
+        assert_eq!(next.header("x-gone"), None);
+    }
+    let line = server.logged(&["ERROR", "Circle::__destruct() runs in a later call"]);
+    assert!(
+        line.contains("`GET /circle`") && line.contains("leaks.php"),
+        "{line}"
+    );
+    let log = server.stop().stderr;
+    assert_eq!(log.matches("runs in a later call").count(), 1, "{log}");
+}
+
 /// Where the place can't be found, its route is.
 #[test]
 fn memory_that_each_call_of_a_route_leaves_is_told() {

@@ -74,6 +74,35 @@ echo "none\n";
 // A sample: of each four the last is compared with the third.
 leaks_watch(4, false);
 call('sample', fn ($n) => Cart::$total++, 12);
+// Destructors in circles, and not those of objects that others hold. Each class once.
+class Circle { public $self; function __construct() { $this->self = $this; } function __destruct() { echo 'gone '; } }
+class Held extends Circle { function __destruct() {} }
+class Thrower extends Circle { function __destruct() { throw new \Exception('thrown'); } }
+function collect(): void
+{
+    foreach (\Pronghorn\Internal\leaks_collect() as [$destructor, $file, $line]) {
+        echo $destructor, ' ', basename($file), ":$line\n";
+    }
+}
+new Circle();
+gc_collect_cycles();
+new Circle();
+// A sample does not collect.
+collect();
+leaks_watch(1, false);
+$held = new Held();
+collect();
+new Circle();
+collect();
+echo "\n";
+new Thrower();
+try {
+    collect();
+} catch (\Exception $thrown) {
+    echo $thrown->getMessage(), "\n";
+}
+unset($held);
+collect();
 // A circle, and more than is looked at.
 leaks_watch(1, false);
 $known->list = [$known, array_fill(0, 100_000, $known)];
@@ -99,3 +128,7 @@ late: static $m of App\late() leaks.php(%d) : eval()'d code:1 int > int
 odd: App\Cart::$total leaks.php:7 float > float
 none
 sample: App\Cart::$total leaks.php:7 float > float
+gone gone App\Circle::__destruct() leaks.php:%d
+gone 
+thrown
+App\Held::__destruct() leaks.php:%d

@@ -29,6 +29,16 @@ class Wrapper
     public $context;
 }
 
+/** Whether there is something to search in and for, and it is found. */
+function found(): bool
+{
+    try {
+        return mb_ereg_search();
+    } catch (Error) {
+        return false;
+    }
+}
+
 /** What there is, by the names of the reset list. */
 function state(): array
 {
@@ -64,6 +74,7 @@ function state(): array
     }
     if (function_exists('mb_regex_encoding')) {
         $state['mb'][] = mb_regex_encoding() . mb_regex_set_options();
+        $state['mb_search'] = [mb_ereg_search_getpos(), mb_ereg_search_getregs(), found()];
     }
     if (extension_loaded('libxml')) {
         $state['libxml'] = [libxml_use_internal_errors(), count(libxml_get_errors()), function_exists('libxml_get_external_entity_loader') ? libxml_get_external_entity_loader() : null];
@@ -118,6 +129,7 @@ if (extension_loaded('mbstring')) {
     $changes['mb'] = function () { mb_internal_encoding('ASCII'); mb_http_output('ASCII'); mb_language('Japanese'); mb_substitute_character(0x3F); mb_detect_order('ASCII'); };
 }
 if (function_exists('mb_regex_encoding')) {
+    $changes['mb_search'] = function () { mb_ereg_search_init('the text of a visitor', 't'); mb_ereg_search(); };
     $changes['mb_regex'] = function () { mb_regex_encoding('ASCII'); mb_regex_set_options('i'); };
 }
 if (extension_loaded('mysqli')) {

@@ -46,12 +46,13 @@ Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $outpu
 Pronghorn\Internal\reset_after(callable $function): void
 Pronghorn\Internal\leaks_watch(int $every, bool $settings): void
 Pronghorn\Internal\leaks_look(string $route): array
+Pronghorn\Internal\leaks_collect(): array
 Pronghorn\Internal\request_begin(object $exchange): void
 Pronghorn\Internal\request_serve(object $exchange, callable $handler): array
 Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(13)
+int(14)
 bool(true)
 Shared memory => not attached

@@ -37,6 +37,25 @@ final class Leaks
         return new self($transport, $asked[1] === 'recycle');
     }
 
+    /**
+     * What a call has printed, set and answered is settled behind this: destructors of its circles
+     * belong to it, and to nobody else.
+     */
+    public function collect(Exchange $exchange): void
+    {
+        foreach (\Pronghorn\Internal\leaks_collect() as [$destructor, $file, $line]) {
+            $this->transport->remark(new Failure(
+                "circle: $destructor",
+                "$destructor runs in a later call, which may be another visitor's: a call of"
+                    . " `{$exchange->describe()}` has left its object in a circle of objects, which PHP collects at"
+                    . ' some time. What it prints goes into the reply then, and so do its headers and cookies. hint:'
+                    . ' break the circle (a WeakReference, or null), or defer(gc_collect_cycles(...)) on the call',
+                $file,
+                $line,
+            ));
+        }
+    }
+
     /** A call is over; its objects go now. */
     public function ended(?Exchange $exchange): void
     {

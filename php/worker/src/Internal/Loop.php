@@ -242,10 +242,21 @@ final class Loop
             $exchange->deferred = [];
             $exchange->transport->free($exchange->id);
         }
+        $this->leaks === null || $this->collect($exchange, $this->leaks);
         $this->settle($exchange);
         Exchange::$current = null;
         $exchange->close();
         $this->leaks?->ended($exchange);
+    }
+
+    /** Destructors run, and may do whatever an application does. */
+    private function collect(Exchange $exchange, Leaks $leaks): void
+    {
+        try {
+            \Pronghorn\Internal\until_exit($leaks->collect(...), $exchange);
+        } catch (\Throwable $thrown) {
+            $this->output->write("pronghorn: a destructor behind {$exchange->describe()} has failed: $thrown");
+        }
     }
 
     private function settle(?Exchange $exchange): void
