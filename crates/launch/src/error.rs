@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pronghorn_process::{Exit, ForkError, SpawnError};
@@ -237,7 +237,8 @@ impl BootError {
     fn about_script(&self) -> String {
         let mut said = self.transcript.lines();
         let named = said.find_map(|line| line.split_once(NOT_OPENED));
-        let path = self.cwd.join(named.map_or("", |(_, name)| name.trim()));
+        let name = named.map_or("", |(_, name)| name.trim());
+        let path = self.cwd.join(name);
         let who = self.user.as_deref().unwrap_or("the server's user");
         match std::fs::metadata(&path) {
             Ok(found) if found.is_file() => format!(
@@ -248,6 +249,7 @@ impl BootError {
                 "{who} may not enter a folder of `{0}`: `namei -l {0}` shows which",
                 path.display()
             ),
+            _ if Path::new(name).iter().any(|part| part == "vendor") => self.about_packages(),
             _ => format!("the script's path is taken from {}", self.cwd.display()),
         }
     }
@@ -366,6 +368,11 @@ mod tests {
         std::fs::write(folder.join("composer.json"), "{}").expect("a file for the test");
         let with = error.hint().expect("a hint");
         assert!(with.contains("run `composer install`"), "{with}");
+        let of_a_package = BootError {
+            transcript: "Could not open input file: vendor/bin/pronghorn-laravel".into(),
+            ..error
+        };
+        assert_eq!(of_a_package.hint(), Some(with));
         std::fs::remove_dir_all(&folder).expect("the folder of the test");
     }
 }

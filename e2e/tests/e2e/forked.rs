@@ -351,6 +351,8 @@ fn what_goes_wrong_on_the_way_to_a_fork_is_said() {
     server.logged(&[
         "in spite of `spawn: fork`",
         "has ended (exit code 255) instead of waiting",
+        "it said: ",
+        "RuntimeException: no way",
     ]);
     assert_eq!(answers(&server, 1).len(), 1);
     server.stop();

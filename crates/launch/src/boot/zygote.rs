@@ -252,18 +252,20 @@ impl Zygotes {
             return Ok(None);
         }
         match Owner::start(of).await {
-            // What each worker says at its start tells more; and one of a foreign package, which is
-            // no zygote, serves.
+            // Workers may serve all the same: those of a foreign package, which are no zygotes, and
+            // those where a function of `beforeFork()` has failed.
             Err(BootError {
                 cause: BootCause::Exited(exit),
+                transcript,
                 ..
             }) if self.booted == Booted::Application => {
                 let why = format!("the process to fork has ended ({exit}) instead of waiting");
-                self.forbid(
-                    of,
-                    &why,
-                    "its script is to use the package pronghorn/worker",
+                let mut lines = transcript.lines().map(str::trim);
+                let hint = lines.find(|line| !line.is_empty()).map_or_else(
+                    || "its script is to use the package pronghorn/worker".to_owned(),
+                    |line| format!("it said: {line}"),
                 );
+                self.forbid(of, &why, &hint);
                 Ok(None)
             }
             started => Ok(Some(started?)),
