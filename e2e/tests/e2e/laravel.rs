@@ -65,6 +65,15 @@ fn a_configuration_that_was_cached_elsewhere_is_said() {
     ] {
         assert!(ended.stderr.contains(part), "{}", ended.stderr);
     }
+    // A copy, as of a release before, and what it was copied from is still there.
+    let before = copy("laravel");
+    let old = before.folder().display().to_string();
+    fs::create_dir_all(before.path("storage/framework/views")).expect("a folder can be made");
+    site.write(file, &moved.replace("/srv/elsewhere", &old));
+    let ended = Server::run(&site, &["serve", "-c", "pronghorn.yaml"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let told = format!("its views would be those of {old}/resources/views.");
+    assert!(ended.stderr.contains(&told), "{}", ended.stderr);
 }
 
 #[test]

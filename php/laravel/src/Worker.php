@@ -54,14 +54,32 @@ final class Worker
     /** `config:cache` writes paths down, and a copy of the folder has them, too. */
     private static function expectOwnConfiguration(Application $app): void
     {
-        $views = $app->make('config')->get('view.paths', []);
+        $views = \array_values($app->make('config')->get('view.paths', []));
         $isCached = $app instanceof CachesConfiguration && $app->configurationIsCached();
-        if ($isCached && $views !== [] && \array_filter($views, 'is_dir') === []) {
+        if (!$isCached || $views === []) {
+            return;
+        }
+        $why = match (true) {
+            \array_filter($views, 'is_dir') === [] => "there is no $views[0]",
+            self::isAnotherFolder($app, \dirname($views[0], 2)) => "its views would be those of $views[0]",
+            default => null,
+        };
+        if ($why !== null) {
             throw new \LogicException(
-                "The configuration was cached in another folder: there is no $views[0]."
+                "The configuration was cached in another folder: $why."
                     . ' hint: `php artisan config:cache` here, or `php artisan config:clear`'
             );
         }
+    }
+
+    /** Whether an application lies there, which is not this one, and compiled views are its own, too. */
+    private static function isAnotherFolder(Application $app, string $folder): bool
+    {
+        $compiled = (string) $app->make('config')->get('view.compiled');
+
+        return \is_file("$folder/artisan")
+            && \realpath($folder) !== \realpath($app->basePath())
+            && \str_starts_with($compiled, "$folder/");
     }
 
     /** Answers requests and runs jobs until the server stops this worker. */
