@@ -45,7 +45,7 @@ const KEPT: Mode = Mode {
     packages: "php-cli",
 };
 
-pub(crate) const MODES: [Mode; 11] = [
+pub(crate) const MODES: [Mode; 12] = [
     Mode {
         name: "pronghorn",
         ..KEPT
@@ -68,6 +68,11 @@ pub(crate) const MODES: [Mode; 11] = [
     Mode {
         name: "pronghorn-jit",
         pool: with_jit,
+        ..KEPT
+    },
+    Mode {
+        name: "pronghorn-no-sandbox",
+        worker: &["worker-no-sandbox.php"],
         ..KEPT
     },
     Mode {
