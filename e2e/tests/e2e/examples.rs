@@ -220,7 +220,11 @@ fn symfony() {
     let shown = asked("pronghorn:status");
     assert!(shown.contains("default: 2 workers"), "{shown}");
     asked("pronghorn:reload");
-    assert!(server.workers().iter().all(|pid| !workers.contains(pid)));
+    // They finish behind those that have taken over.
+    wait_for("the end of the old workers", || {
+        let now = server.workers();
+        now.iter().all(|pid| !workers.contains(pid)).then_some(())
+    });
     server.stop();
 }
 
