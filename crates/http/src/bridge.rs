@@ -35,7 +35,7 @@ use crate::metrics::PoolMetrics;
 use crate::record::{self, request_id};
 use crate::route_names::{LONGEST_NAME, RouteNames};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
-use crate::sent::{OnSent, Sent};
+use crate::sent::{Destination, OnSent, Sent};
 use crate::slow_log::SlowLog;
 use crate::split::{Known, Split};
 use crate::{buffers, file};
@@ -65,7 +65,7 @@ pub struct PoolHandler {
     pub shows_split: bool,
     /// Of the pool, where somebody reads metrics.
     pub metrics: Option<Arc<PoolMetrics>>,
-    /// The same.
+    /// Of the pool, where somebody reads them.
     pub routes: Option<Arc<RouteNames>>,
     /// What takes longer is told of.
     pub slow: Option<Arc<SlowLog>>,
@@ -810,6 +810,21 @@ impl OnSent for HttpCall {
 
     fn ends_trace(&self) -> bool {
         self.request.trace.is_some()
+    }
+
+    fn destination(&self) -> Option<Destination<'_>> {
+        let given = self.route.get().map(|name| &**name);
+        let routes = self.handler.routes.as_ref();
+        // What this request teaches was learned when its response was out.
+        let route = routes.map(|routes| routes.find(given, self.request.head.path(), false));
+        Some(Destination {
+            pool: self.handler.pool.name(),
+            route: match route {
+                Some(route) => Some(route.name.to_string().into()),
+                None => given.map(Into::into),
+            },
+            pid: self.known.pid(),
+        })
     }
 }
 

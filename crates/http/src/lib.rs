@@ -74,7 +74,7 @@ pub use proxy_protocol::fuzz_proxy_header;
 pub use route_names::RouteNames;
 pub use router::Router;
 pub use scripts::Scripts;
-pub use sent::{OnSent, Sent};
+pub use sent::{Destination, OnSent, Sent};
 pub use service::Service;
 pub use slow_log::SlowLog;
 pub use source::{BodySource, Read};

@@ -1,6 +1,7 @@
 //! What is done when a response is out: its record, its line in the access log, what is counted,
 //! what is given back.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,22 @@ pub trait OnSent: Debug + Send + Sync + 'static {
     fn ends_trace(&self) -> bool {
         false
     }
+
+    /// Where the request went, if it reached a pool. Asked when the response is out, by those who
+    /// come after.
+    fn destination(&self) -> Option<Destination<'_>> {
+        None
+    }
+}
+
+/// Where a request went.
+#[derive(Debug)]
+pub struct Destination<'a> {
+    pub pool: &'a str,
+    /// As the application calls it, or a pattern that its path was found to have.
+    pub route: Option<Cow<'a, str>>,
+    /// Of the last worker that had it, if that is a process of this server.
+    pub pid: Option<u32>,
 }
 
 /// One after the other.
@@ -44,6 +61,10 @@ impl OnSent for Both {
 
     fn ends_trace(&self) -> bool {
         self.0.ends_trace() || self.1.ends_trace()
+    }
+
+    fn destination(&self) -> Option<Destination<'_>> {
+        self.0.destination().or_else(|| self.1.destination())
     }
 }
 

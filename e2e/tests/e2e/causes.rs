@@ -1,5 +1,7 @@
 //! Why a request was slow, told by its record alone: each cause is planted, and found.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::Duration;
 
 use pronghorn_testkit::{Server, Site, wait_for};
@@ -319,6 +321,78 @@ fn lines_of_the_access_log_have_the_parts() {
     assert_eq!(numbers.len(), 6, "{lines:?}");
     assert!(numbers[1] > 295_000 && numbers[3] > 295_000, "{lines:?}");
     assert!(lines[1].ends_with(" - - - - - -"), "{lines:?}");
+    server.stop();
+}
+
+#[test]
+fn lines_of_the_access_log_say_where_a_request_went() {
+    extension(); // of the pools over the ring, and of scripts
+    let pool = "num_workers: 1, command: php worker.php";
+    let config = format!(
+        "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: info}}\n\
+         otel: {{endpoint: '127.0.0.1:9', insecure: true}}\n\
+         http:\n  address: 127.0.0.1:0\n  http2: {{h2c: true}}\n  middleware: [static]\n\
+         \x20 static: {{dir: public, forbid: [.php]}}\n\
+         \x20 access_log: {{format: '{{protocol}} {{path}} {{pool}} {{route}} {{pid}} {{trace_id}}', output: access.log}}\n\
+         \x20 pools:\n    ring: {{{pool}, transport: ring}}\n    pipes: {{{pool}, transport: relay}}\n\
+         \x20   classic: {{mode: classic, root: scripts, num_workers: 1}}\n\
+         \x20   fastcgi: {{mode: fastcgi, root: scripts, num_workers: 1}}\n\
+         \x20   cgi: {{mode: cgi, root: scripts, num_workers: 1}}\n\
+         \x20 routes:\n{}\n    - {{pool: ring}}\n",
+        ["ring", "pipes", "classic", "fastcgi", "cgi"]
+            .map(|name| {
+                let of_script = match name {
+                    "ring" | "pipes" => String::new(),
+                    _ => format!(", strip_prefix: /{name}"),
+                };
+                format!("    - {{path: /{name}/*, pool: {name}{of_script}}}")
+            })
+            .join("\n")
+    );
+    let worker = "Pronghorn\\Call::current()->route('named'); return (string) getmypid();";
+    let script = "<?php echo getmypid();";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(worker))
+        .file("public/style.css", "p { color: red }")
+        .file("scripts/item/index.php", script)
+        .file(
+            "scripts/pid",
+            "#!/bin/sh\necho 'Content-Type: text/plain'\necho\nprintf $$\n",
+        )
+        .config(&config);
+    let program = site.path("scripts/pid");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+        .expect("it is there");
+    let server = Server::start(site);
+
+    let asked = [
+        ("/ring/item/7", "ring named"),
+        ("/pipes/item/7", "pipes named"),
+        ("/classic/item/index.php", "classic /classic/item/index.php"),
+        ("/fastcgi/item/index.php", "fastcgi /fastcgi/item/index.php"),
+        ("/cgi/pid", "cgi /cgi/pid"),
+        ("/style.css", "- -"),
+    ];
+    for (path, went_to) in asked {
+        for (argument, protocol) in [
+            ("--http1.1", "HTTP/1.1"),
+            ("--http2-prior-knowledge", "HTTP/2.0"),
+        ] {
+            let url = format!("http://{}{path}", server.address());
+            let said = Command::new("curl").args(["-s", argument, &url]).output();
+            let said = String::from_utf8(said.expect("curl is installed").stdout).expect("text");
+            let pid = if path == "/style.css" { "-" } else { &said };
+            let line = format!("{protocol} {path} {went_to} {pid} ");
+            let found = wait_for(&line, || {
+                let log = std::fs::read_to_string(server.site().path("access.log")).ok()?;
+                log.lines()
+                    .last()
+                    .and_then(|last| Some(last.strip_prefix(&line)?.to_owned()))
+            });
+            let is_trace = found.len() == 32 && found.bytes().all(|byte| byte.is_ascii_hexdigit());
+            assert!(is_trace, "{line}{found}");
+        }
+    }
     server.stop();
 }
 

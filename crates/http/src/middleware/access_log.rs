@@ -12,8 +12,9 @@ use pronghorn_wire::Fields;
 use super::Parts;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
-use crate::sent::{OnSent, Sent};
+use crate::sent::{Destination, OnSent, Sent};
 use crate::settings::{LogFormat, LogPiece, Part, Placeholder};
+use crate::trace::RequestTrace;
 
 /// Of one value in a line; what is beyond is cut. A head may be eight times that.
 const LONGEST_VALUE: usize = 8 << 10;
@@ -51,6 +52,7 @@ struct Shown<'a> {
     protocol: &'a [u8],
     host: &'a str,
     id: &'a str,
+    trace: Option<&'a RequestTrace>,
     fields: Option<&'a Fields>,
 }
 
@@ -66,6 +68,7 @@ impl<'a> Shown<'a> {
             protocol: request.protocol().name().as_bytes(),
             host: head.authority(),
             id: request.id.as_deref().unwrap_or_default(),
+            trace: request.trace.as_deref(),
             fields: Some(head.fields()),
         }
     }
@@ -85,6 +88,7 @@ impl<'a> Shown<'a> {
             protocol: request.protocol,
             host: "",
             id: "",
+            trace: None,
             fields: None,
         }
     }
@@ -99,6 +103,8 @@ struct Entry {
     /// Where each ends.
     ends: Vec<usize>,
     of_request: usize,
+    /// What knows where the request went, if the line shows it.
+    knows_destination: Option<Arc<dyn OnSent>>,
     in_sample: bool,
 }
 
@@ -108,7 +114,13 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
     };
     let (pieces, escape) = match &settings.format {
         LogFormat::Combined => (combined(), Escape::Text),
-        LogFormat::Json => (json(parts.settings.request_id.is_some()), Escape::Json),
+        LogFormat::Json => {
+            let (has_id, has_trace) = (
+                parts.settings.request_id.is_some(),
+                parts.recorder.is_some(),
+            );
+            (json(has_id, has_trace), Escape::Json)
+        }
         LogFormat::Own(pieces) => (pieces.clone(), Escape::Text),
     };
     let lines = Lines {
@@ -132,6 +144,9 @@ impl Handler for AccessLog {
         Box::pin(async move {
             let mut response = self.next.handle(request, exchange).await;
             entry.note(&response.fields);
+            if entry.lines.show_destination() {
+                entry.knows_destination.clone_from(&response.on_sent);
+            }
             response.when_sent(Arc::new(entry));
             response
         })
@@ -159,6 +174,12 @@ impl Lines {
         })
     }
 
+    fn show_destination(&self) -> bool {
+        use Placeholder::{Pid, Pool, Route};
+        self.placeholders()
+            .any(|placeholder| matches!(placeholder, Pool | Route | Pid))
+    }
+
     fn is_in_sample(&self) -> bool {
         match self.sample {
             0 => false,
@@ -175,6 +196,7 @@ impl Entry {
             values: String::new(),
             ends: Vec::new(),
             of_request: 0,
+            knows_destination: None,
             in_sample: lines.is_in_sample(),
         };
         for placeholder in lines.placeholders() {
@@ -193,6 +215,10 @@ impl Entry {
                 Placeholder::Scheme => entry.keep(shown.peer.scheme().as_bytes()),
                 Placeholder::Protocol => entry.keep(shown.protocol),
                 Placeholder::RequestId => entry.keep(shown.id.as_bytes()),
+                Placeholder::TraceId => {
+                    let id = shown.trace.map(RequestTrace::id).unwrap_or_default();
+                    entry.keep(id.as_bytes());
+                }
                 Placeholder::Header(name) => {
                     let fields = shown.fields;
                     let value = fields.and_then(|fields| fields.get(name));
@@ -204,6 +230,9 @@ impl Entry {
                 | Placeholder::ElapsedMs
                 | Placeholder::ElapsedUs
                 | Placeholder::Part(_)
+                | Placeholder::Pool
+                | Placeholder::Route
+                | Placeholder::Pid
                 | Placeholder::ResponseHeader(_) => {}
             }
         }
@@ -247,36 +276,71 @@ impl OnSent for Entry {
 
 impl Entry {
     fn line(&self, sent: &Sent) -> String {
-        let (status, bytes, elapsed) = (sent.status, sent.bytes, sent.elapsed);
         let mut line = String::with_capacity(self.values.len() + 128);
+        let destination = self.knows_destination.as_ref();
+        let destination = destination.and_then(|knows| knows.destination());
         let (mut of_request, mut of_response) = (0.., self.of_request..);
         for piece in &self.lines.pieces {
-            // A String takes all.
-            _ = match piece {
-                LogPiece::Text(text) => line.write_str(text),
-                LogPiece::Value(Placeholder::Status) => write!(line, "{status}"),
-                LogPiece::Value(Placeholder::Bytes) => write!(line, "{bytes}"),
-                LogPiece::Value(Placeholder::Elapsed) => {
-                    write!(line, "{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis())
+            match piece {
+                LogPiece::Text(text) => line.push_str(text),
+                LogPiece::Value(Placeholder::ResponseHeader(_)) => {
+                    line.push_str(of_response.next().map_or("", |at| self.value(at)));
                 }
-                LogPiece::Value(Placeholder::ElapsedMs) => write!(line, "{}", elapsed.as_millis()),
-                LogPiece::Value(Placeholder::ElapsedUs) => write!(line, "{}", elapsed.as_micros()),
-                LogPiece::Value(Placeholder::Part(part)) => {
-                    match sent.split.and_then(|split| part.of(&split)) {
-                        Some(time) => write!(line, "{}", time.as_micros()),
-                        None => line.write_str(self.lines.escape.unknown()),
+                LogPiece::Value(placeholder) => {
+                    let escape = self.lines.escape;
+                    if !push_sent(&mut line, placeholder, escape, sent, destination.as_ref()) {
+                        line.push_str(of_request.next().map_or("", |at| self.value(at)));
                     }
                 }
-                LogPiece::Value(Placeholder::ResponseHeader(_)) => {
-                    line.write_str(of_response.next().map_or("", |at| self.value(at)))
-                }
-                LogPiece::Value(_) => {
-                    line.write_str(of_request.next().map_or("", |at| self.value(at)))
-                }
-            };
+            }
         }
         line
     }
+}
+
+/// Adds what is known since the response is out; `false` if this is nothing of that kind.
+fn push_sent(
+    line: &mut String,
+    placeholder: &Placeholder,
+    escape: Escape,
+    sent: &Sent,
+    destination: Option<&Destination<'_>>,
+) -> bool {
+    let elapsed = sent.elapsed;
+    let number = |line: &mut String, number: Option<u128>| match number {
+        Some(number) => write!(line, "{number}"),
+        None => line.write_str(escape.unknown()),
+    };
+    // A String takes all.
+    _ = match placeholder {
+        Placeholder::Status => write!(line, "{}", sent.status),
+        Placeholder::Bytes => write!(line, "{}", sent.bytes),
+        Placeholder::Elapsed => {
+            write!(line, "{}.{:03}", elapsed.as_secs(), elapsed.subsec_millis())
+        }
+        Placeholder::ElapsedMs => write!(line, "{}", elapsed.as_millis()),
+        Placeholder::ElapsedUs => write!(line, "{}", elapsed.as_micros()),
+        Placeholder::Part(part) => {
+            let time = sent.split.and_then(|split| part.of(&split));
+            number(line, time.map(|time| time.as_micros()))
+        }
+        Placeholder::Pid => {
+            let pid = destination.and_then(|destination| destination.pid);
+            number(line, pid.map(u128::from))
+        }
+        Placeholder::Pool => {
+            let pool = destination.map(|destination| destination.pool);
+            escape.push(line, pool.unwrap_or_default().as_bytes());
+            Ok(())
+        }
+        Placeholder::Route => {
+            let route = destination.and_then(|destination| destination.route.as_deref());
+            escape.push(line, route.unwrap_or_default().as_bytes());
+            Ok(())
+        }
+        _ => return false,
+    };
+    true
 }
 
 impl Escape {
@@ -344,7 +408,7 @@ fn combined() -> Vec<LogPiece> {
     ]
 }
 
-fn json(with_request_id: bool) -> Vec<LogPiece> {
+fn json(has_id: bool, has_trace: bool) -> Vec<LogPiece> {
     let mut pieces = Vec::new();
     let mut add = |before: &str, placeholder| {
         pieces.extend([text(before), LogPiece::Value(placeholder)]);
@@ -364,8 +428,11 @@ fn json(with_request_id: bool) -> Vec<LogPiece> {
         "\",\"user_agent\":\"",
         Placeholder::Header("user-agent".to_owned()),
     );
-    if with_request_id {
+    if has_id {
         add("\",\"request_id\":\"", Placeholder::RequestId);
+    }
+    if has_trace {
+        add("\",\"trace_id\":\"", Placeholder::TraceId);
     }
     add("\",\"status\":", Placeholder::Status);
     add(",\"bytes\":", Placeholder::Bytes);
@@ -380,7 +447,10 @@ fn json(with_request_id: bool) -> Vec<LogPiece> {
     ] {
         add(before, Placeholder::Part(part));
     }
-    pieces.push(text("}"));
+    add(",\"pid\":", Placeholder::Pid);
+    add(",\"pool\":\"", Placeholder::Pool);
+    add("\",\"route\":\"", Placeholder::Route);
+    pieces.push(text("\"}"));
     pieces
 }
 
@@ -426,8 +496,25 @@ mod tests {
         })
     }
 
+    /// A call that a pool has answered.
+    #[derive(Debug)]
+    struct Answered;
+
+    impl OnSent for Answered {
+        fn on_sent(&self, _: &mut Sent) {}
+
+        fn destination(&self) -> Option<Destination<'_>> {
+            Some(Destination {
+                pool: "api",
+                route: Some("/a\"/{id}".into()),
+                pid: Some(12),
+            })
+        }
+    }
+
     fn line(lines: &Arc<Lines>, head: &str, is_phps: bool) -> String {
         let mut entry = Entry::new(lines, &Shown::of(&request(head)));
+        entry.knows_destination = is_phps.then(|| Arc::new(Answered) as _);
         entry.note(&[("Content-Type", "text/html")].into_iter().collect());
         let millis = Duration::from_millis;
         entry.line(&Sent {
@@ -463,13 +550,31 @@ mod tests {
     #[test]
     fn json_is_an_object_on_a_line() {
         assert_eq!(
-            line(&lines(json(true), Escape::Json), HEAD, true),
+            line(&lines(json(true, true), Escape::Json), HEAD, true),
             "{\"time\":\"1994-11-06T08:49:37.123Z\",\"ip\":\"192.0.2.1\",\"method\":\"GET\",\"scheme\":\"http\",\
              \"host\":\"example.org\",\"target\":\"/a?b=\\\"c\\\"\",\"protocol\":\"HTTP/1.1\",\"referer\":\"\",\
-             \"user_agent\":\"x\\\\\\\"\u{e9}\",\"request_id\":\"\",\"status\":200,\"bytes\":1234,\
+             \"user_agent\":\"x\\\\\\\"\u{e9}\",\"request_id\":\"\",\"trace_id\":\"\",\"status\":200,\"bytes\":1234,\
              \"elapsed_us\":1234567,\"read_us\":1000,\"queue_us\":200000,\"php_us\":1000000,\
-             \"php_cpu_us\":2000,\"php_blocked_us\":997000,\"write_us\":33567}"
+             \"php_cpu_us\":2000,\"php_blocked_us\":997000,\"write_us\":33567,\"pid\":12,\"pool\":\"api\",\
+             \"route\":\"/a\\\"/{id}\"}"
         );
+        let line = line(&lines(json(false, false), Escape::Json), HEAD, false);
+        let unknown = ",\"write_us\":null,\"pid\":null,\"pool\":\"\",\"route\":\"\"}";
+        assert!(line.ends_with(unknown), "{line}");
+        assert!(!line.contains("_id"), "nothing has an ID: {line}");
+    }
+
+    #[test]
+    fn where_a_request_went_is_told_if_it_reached_a_pool() {
+        use Placeholder::{Pid, Pool, Route, TraceId};
+        let pieces = [Pool, Route, Pid, TraceId].map(LogPiece::Value);
+        let pieces: Vec<_> = pieces
+            .into_iter()
+            .flat_map(|piece| [piece, text(" ")])
+            .collect();
+        let lines = lines(pieces, Escape::Text);
+        assert_eq!(line(&lines, HEAD, true), "api /a\\x22/{id} 12 - ");
+        assert_eq!(line(&lines, HEAD, false), "- - - - ");
     }
 
     #[test]

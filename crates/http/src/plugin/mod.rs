@@ -539,9 +539,13 @@ impl HttpResources {
         self.metrics.has_reader().then_some(&self.metrics)
     }
 
-    /// Those of a pool, if somebody reads metrics.
-    fn route_names(&self, pool: &str) -> Option<Arc<RouteNames>> {
-        let metrics = self.read_metrics()?.labelled("pool", pool);
+    /// Those of a pool, if somebody reads metrics, or the names themselves.
+    fn route_names(&self, settings: &HttpSettings, pool: &str) -> Option<Arc<RouteNames>> {
+        let log = settings.access_log.as_ref();
+        if self.read_metrics().is_none() && !log.is_some_and(AccessLogSettings::shows_route) {
+            return None;
+        }
+        let metrics = self.metrics.labelled("pool", pool);
         let mut known = lock(&self.route_names);
         let names = || Arc::new(RouteNames::new(&metrics));
         Some(known.entry(pool.to_owned()).or_insert_with(names).clone())
@@ -601,7 +605,7 @@ impl HttpResources {
                 .as_ref()
                 .is_some_and(AccessLogSettings::shows_split),
             metrics: metrics.get(name).cloned(),
-            routes: self.route_names(name),
+            routes: self.route_names(settings, name),
             slow: route
                 .terms
                 .slow

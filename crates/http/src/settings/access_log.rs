@@ -61,6 +61,12 @@ pub enum Placeholder {
     /// A part of it, in microseconds.
     Part(Part),
     RequestId,
+    TraceId,
+    Pool,
+    /// As the application calls it, or a pattern that its path was found to have.
+    Route,
+    /// Of the worker.
+    Pid,
     /// Of the request, in lower case.
     Header(String),
     ResponseHeader(String),
@@ -78,7 +84,7 @@ pub enum Part {
 }
 
 /// Names in braces, of those that need no more than that.
-const NAMES: [(&str, Placeholder); 22] = [
+const NAMES: [(&str, Placeholder); 26] = [
     ("ip", Placeholder::Ip),
     ("time", Placeholder::Time),
     ("time_iso", Placeholder::TimeIso),
@@ -101,6 +107,10 @@ const NAMES: [(&str, Placeholder); 22] = [
     ("php_blocked_us", Placeholder::Part(Part::PhpBlocked)),
     ("write_us", Placeholder::Part(Part::Write)),
     ("request_id", Placeholder::RequestId),
+    ("trace_id", Placeholder::TraceId),
+    ("pool", Placeholder::Pool),
+    ("route", Placeholder::Route),
+    ("pid", Placeholder::Pid),
 ];
 
 /// A line that needs more wants to be JSON.
@@ -112,7 +122,11 @@ impl Section for AccessLogSettings {
         t.live();
         Self {
             format: t
-                .key("format", "The format of a line.")
+                .key(
+                    "format",
+                    "The format of a line; the guide lists \
+                     [what stands in braces](../guide/middleware.md#access_log).",
+                )
                 .default(LogFormat::Combined),
             output: t
                 .key(
@@ -139,12 +153,21 @@ impl Section for AccessLogSettings {
 impl AccessLogSettings {
     /// Whether a line shows what a request's time was spent on.
     pub fn shows_split(&self) -> bool {
+        self.shows(|placeholder| matches!(placeholder, Placeholder::Part(_)))
+    }
+
+    /// Whether a line names the route of a request.
+    pub fn shows_route(&self) -> bool {
+        self.shows(|placeholder| matches!(placeholder, Placeholder::Route))
+    }
+
+    fn shows(&self, is_it: impl Fn(&Placeholder) -> bool) -> bool {
         match &self.format {
             LogFormat::Combined => false,
             LogFormat::Json => true,
             LogFormat::Own(pieces) => pieces
                 .iter()
-                .any(|piece| matches!(piece, LogPiece::Value(Placeholder::Part(_)))),
+                .any(|piece| matches!(piece, LogPiece::Value(placeholder) if is_it(placeholder))),
         }
     }
 }
