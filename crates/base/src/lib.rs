@@ -6,6 +6,7 @@ mod budget;
 mod duration;
 mod log_throttle;
 mod mutex;
+mod plain_file;
 mod timer;
 
 use std::pin::Pin;
@@ -14,6 +15,7 @@ pub use budget::Budget;
 pub use duration::{micros, millis};
 pub use log_throttle::LogThrottle;
 pub use mutex::lock;
+pub use plain_file::{kind_of, open_linked, open_plain, read_linked, read_plain};
 pub use timer::Timer;
 
 /// A future whose type a trait cannot name.

@@ -23,6 +23,13 @@ struct State {
 }
 
 impl LogThrottle {
+    pub const fn new() -> Self {
+        Self(Mutex::new(State {
+            quiet_until: None,
+            suppressed: 0,
+        }))
+    }
+
     /// Another event. When it is worth a record: how many there were since the last record, this
     /// one included.
     pub fn should_log(&self) -> Option<u64> {

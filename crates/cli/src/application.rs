@@ -5,6 +5,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pronghorn_base::{open_linked, read_linked};
+
 /// A file that tells an application, in the order in which `serve` looks.
 struct Sign {
     file: &'static str,
@@ -80,6 +82,8 @@ const WORDPRESS: Runs = Runs::BelowBut("", "wp-content/uploads");
 const INDEX: &str = "index.php";
 /// A worker's script is short; what it includes is not looked at.
 const LONGEST_SCRIPT: u64 = 64 << 10;
+/// A `composer.json` that people write has some kilobytes.
+const LONGEST_COMPOSER_FILE: u64 = 1 << 20;
 
 impl Sign {
     const fn new(
@@ -340,8 +344,9 @@ fn others<'a>(first: &Sign, signs: impl Iterator<Item = &'a Sign>) -> Vec<&'stat
 /// By a framework that has no file of its own.
 fn named(folder: &Path, sign: &Sign) -> String {
     let needs = |package: &str| {
-        std::fs::read_to_string(folder.join("composer.json"))
-            .is_ok_and(|text| text.contains(&format!("\"{package}\"")))
+        let text = read_linked(&folder.join("composer.json"), LONGEST_COMPOSER_FILE);
+        let text = text.unwrap_or_default();
+        String::from_utf8_lossy(&text).contains(&format!("\"{package}\""))
     };
     match sign.name {
         PLAIN if needs("slim/slim") => "Slim".to_owned(),
@@ -354,7 +359,7 @@ fn named(folder: &Path, sign: &Sign) -> String {
 fn waits_for_calls(script: &Path) -> io::Result<bool> {
     use std::io::Read as _;
     let mut text = String::new();
-    let file = std::fs::File::open(script)?;
+    let file = open_linked(script)?;
     // What is no text waits for nothing.
     _ = file.take(LONGEST_SCRIPT).read_to_string(&mut text);
     Ok(["Pronghorn\\", "RoadRunner\\", "Goridge\\"]

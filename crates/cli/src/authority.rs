@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use pronghorn_base::{open_plain, read_plain};
 use pronghorn_config::{Disk, Input};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -29,6 +30,8 @@ const BEFORE_NOW: Duration = Duration::from_hours(24);
 const AUTHORITY: &str = "authority.pem";
 /// The certificate alone, for stores and for people.
 const PUBLIC: &str = "authority.crt";
+/// Of each of the two. They have a kilobyte.
+pub(crate) const LONGEST_FILE: u64 = 64 << 10;
 
 /// Where the authority of a configuration's server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +127,7 @@ impl Authority {
             halves(&both).ok_or_else(|| broken("it is no key with a certificate".to_owned()))?;
         let key = KeyPair::from_pem(key).map_err(|error| broken(error.to_string()))?;
         let public = self.folder.join(PUBLIC);
-        if std::fs::read(&public).ok().as_deref() != Some(certificate.as_bytes()) {
+        if read_plain(&public, LONGEST_FILE).ok().as_deref() != Some(certificate.as_bytes()) {
             replace(&public, certificate).map_err(|error| self.unwritable(&error))?;
         }
         Ok(Issuer::new(authority_parameters(), key))
@@ -173,7 +176,7 @@ fn data_of_user() -> Option<PathBuf> {
 /// Of a file that is this user's or root's, and nobody else's to read: who has the key can pretend
 /// to be any site.
 fn read_own(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
+    let file = open_plain(path, OpenOptions::new().read(true))?;
     let facts = file.metadata()?;
     let (owner, me) = (facts.uid(), rustix::process::geteuid().as_raw());
     if owner != me && owner != 0 {
@@ -184,7 +187,7 @@ fn read_own(path: &Path) -> io::Result<String> {
     if facts.mode() & 0o077 != 0 {
         return Err(io::Error::other("others may read its key"));
     }
-    io::read_to_string(file)
+    io::read_to_string(file.take(LONGEST_FILE))
 }
 
 /// What does not change: the certificate is known by it again.
@@ -293,6 +296,14 @@ mod tests {
         std::fs::set_permissions(folder.join(AUTHORITY), open).unwrap();
         let why = authority.certificate().unwrap_err();
         assert!(why.contains("others may read its key"), "{why}");
+        // The certificate of somebody else, who put it there.
+        std::fs::remove_file(folder.join(AUTHORITY)).unwrap();
+        std::os::unix::fs::symlink(&key, folder.join(AUTHORITY)).unwrap();
+        let why = authority.issue(&names).unwrap_err();
+        assert!(
+            why.contains("a symbolic link, which is not followed"),
+            "{why}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

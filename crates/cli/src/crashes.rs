@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use pronghorn_server::reports::{Group, Report, ReportedSplit, Reports, groups};
+use pronghorn_server::reports::{Found, Group, Report, ReportedSplit, Reports, groups};
 
 use crate::arguments::{Arguments, Crashes, Name};
-use crate::exit::{Exit, failed, say, say_json};
+use crate::exit::{Exit, failed, mention, say, say_json};
 use crate::{folders, steer};
 
 pub(crate) fn run(name: Name, arguments: &Arguments, options: &Crashes) -> Exit {
@@ -25,7 +25,16 @@ pub(crate) fn run(name: Name, arguments: &Arguments, options: &Crashes) -> Exit 
         None => reports.all(),
     };
     match found {
-        Ok(found) => tell(&found, &reports, options),
+        Ok(Found {
+            reports: found,
+            others,
+        }) => {
+            let exit = tell(&found, &reports, options);
+            if !others.is_empty() {
+                mention(&passed_over(&others));
+            }
+            exit
+        }
         Err(error) => failed(&format!(
             "cannot read {}: {error}",
             reports.folder().display()
@@ -69,6 +78,17 @@ fn tell(found: &[Report], reports: &Reports, options: &Crashes) -> Exit {
             Exit::Done
         }
     }
+}
+
+/// What is in the folder and no report, in one line.
+fn passed_over(others: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let shown = others[..others.len().min(SHOWN)].join(", ");
+    let more = match others.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("warning: what is no report was passed over: {shown}{more}\n")
 }
 
 /// The last one first, a line each.

@@ -1,12 +1,14 @@
 //! `trust`: the system's store takes the local authority, or loses it.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pronghorn_base::read_plain;
+
 use crate::arguments::{Arguments, Trust};
-use crate::authority::{Authority, NAME};
+use crate::authority::{Authority, LONGEST_FILE, NAME};
 use crate::exit::{Exit, failed, misused, say};
 
 /// A system's store: the folder of what an administrator adds, and the command that applies it.
@@ -84,7 +86,7 @@ fn install(authority: &Authority, folder: &Path, command: &'static [&'static str
         Ok(certificate) => certificate,
         Err(why) => return failed(&why),
     };
-    let text = match std::fs::read(&certificate) {
+    let text = match read_plain(&certificate, LONGEST_FILE) {
         Ok(text) => text,
         Err(error) => {
             return failed(&format!(
@@ -119,7 +121,9 @@ fn install(authority: &Authority, folder: &Path, command: &'static [&'static str
 /// Whole, and readable for everybody whatever the umask says, or not at all.
 fn put(file: &Path, text: &[u8]) -> io::Result<()> {
     let new = file.with_extension("new");
-    std::fs::write(&new, text)
+    _ = std::fs::remove_file(&new); // it may be a link, or what was left
+    std::fs::File::create_new(&new)
+        .and_then(|mut made| made.write_all(text))
         .and_then(|()| std::fs::set_permissions(&new, PermissionsExt::from_mode(0o644)))
         .and_then(|()| std::fs::rename(&new, file))
         .inspect_err(|_| _ = std::fs::remove_file(&new)) // the error that counts is told
@@ -131,7 +135,7 @@ fn remove(authority: &Authority, folder: &Path, command: &'static [&'static str]
             "there is no local authority here\nhint: `-c FILE` or `-w DIR` names the server that has it",
         );
     };
-    let text = std::fs::read(&certificate).unwrap_or_default();
+    let text = read_plain(&certificate, LONGEST_FILE).unwrap_or_default();
     let file = file_in(folder, &text);
     match std::fs::remove_file(&file) {
         Ok(()) => {}

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use pronghorn_process::socket::{Access, BindError, bind_unix};
+use pronghorn_process::socket::{Access, BindError, bind_unix, connect_at_once};
 use thiserror::Error;
 
 /// For the server's user alone.
@@ -49,7 +49,7 @@ impl Listener {
                     Err(error) => _ = first.get_or_insert(error),
                 },
                 Err(BindError::SocketInUse(path)) => {
-                    let pid = UnixStream::connect(&path).ok().and_then(|s| pid_behind(&s));
+                    let pid = connect_at_once(&path).ok().and_then(|s| pid_behind(&s));
                     return Err(ListenError::Running { path, pid });
                 }
                 Err(error) => _ = first.get_or_insert(error),

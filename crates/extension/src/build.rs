@@ -110,7 +110,8 @@ impl Place {
             draft: folder.join(format!(".pronghorn-{}.new", std::process::id())),
             target: target.to_owned(),
         };
-        let file = File::create(&place.draft)?;
+        _ = std::fs::remove_file(&place.draft); // of a process of this number that was killed
+        let file = File::create_new(&place.draft)?;
         match fallocate(&file, FallocateFlags::empty(), 0, ROOM) {
             // Where that is not possible, a full disk shows at the end.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(place),

@@ -5,11 +5,12 @@
 //! Each entry has a sum, and is believed if that fits. What stands behind one that is broken is not
 //! read.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use pronghorn_base::open_plain;
 use pronghorn_cache::layout::{LARGEST_BLOCK, LONGEST_KEY};
 use pronghorn_cache::{Cache, Entry, NewEntry};
 use tokio::time::Instant;
@@ -99,7 +100,7 @@ impl Kept {
     fn write_to(&self, new: &Path, cache: &Cache, now: Moment, until: Instant) -> io::Result<u64> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(new)?;
+        let file = open_plain(new, &mut options)?;
         // Two servers with one state directory may stop at the same time.
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
@@ -135,7 +136,7 @@ impl Kept {
     ///
     /// When the file can't be read.
     pub(crate) fn read(&self, cache: &Cache, now: Moment) -> io::Result<Found> {
-        let file = match File::open(&self.path) {
+        let file = match open_plain(&self.path, OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::default()),
             Err(error) => return Err(error),
@@ -374,13 +375,38 @@ mod tests {
         assert!(other.read(&cache(), NOW).expect("read").is_broken);
     }
 
+    /// Whoever may write in the folder can give its names to something else.
+    #[test]
+    fn what_is_no_file_is_not_read_or_written_to() {
+        let kept = kept("links");
+        let folder = kept.path().parent().expect("it has one");
+        std::fs::create_dir_all(folder).expect("a folder");
+        let theirs = folder.join("theirs");
+        std::fs::write(&theirs, "theirs").expect("a file");
+        for name in [kept.path().to_owned(), kept.path().with_extension("new")] {
+            std::os::unix::fs::symlink(&theirs, name).expect("a link");
+        }
+        for refused in [
+            kept.read(&cache(), NOW).map(|found| found.entries),
+            kept.write(&filled(3), NOW, soon()),
+        ] {
+            let why = refused.expect_err("refused").to_string();
+            assert_eq!(why, "it is a symbolic link, which is not followed");
+        }
+        assert_eq!(std::fs::read(&theirs).expect("it is there"), b"theirs");
+        // The link that it would have written through went.
+        assert_eq!(kept.write(&filled(3), NOW, soon()).expect("written"), 3);
+        assert_eq!(kept.read(&cache(), NOW).expect("read").entries, 3);
+        assert_eq!(std::fs::read(&theirs).expect("it is there"), b"theirs");
+    }
+
     /// As two servers do that have one state directory and stop at the same time.
     #[test]
     fn one_of_two_that_write_at_once_is_refused_and_harms_nothing() {
         let kept = kept("two");
         let folder = kept.path().parent().expect("it has one");
         std::fs::create_dir_all(folder).expect("a folder");
-        let theirs = File::create(kept.path().with_extension("new")).expect("a file");
+        let theirs = std::fs::File::create(kept.path().with_extension("new")).expect("a file");
         theirs.lock().expect("it is theirs");
         let refused = kept.write(&filled(3), NOW, soon()).expect_err("refused");
         assert_eq!(refused.kind(), ErrorKind::WouldBlock);

@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
-use rustix::net::{SocketAddrUnix, getsockname};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, getsockname, socket_with,
+};
 use thiserror::Error;
 
 use crate::Credentials;
@@ -306,14 +308,30 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(failed(error)),
         Ok(found) if !found.file_type().is_socket() => Err(BindError::NotASocket(path.to_owned())),
-        Ok(_) => match UnixStream::connect(path) {
+        Ok(_) => match connect_at_once(path) {
             Ok(_) => Err(BindError::SocketInUse(path.to_owned())),
+            // Somebody listens, and does not accept.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(BindError::SocketInUse(path.to_owned()))
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 std::fs::remove_file(path).map_err(failed)
             }
             Err(error) => Err(failed(error)),
         },
     }
+}
+
+/// Connects to a unix socket. A listener that accepts nobody does not hold it up.
+///
+/// # Errors
+///
+/// As `connect(2)`; `WouldBlock` where too many wait already.
+pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }
 
 fn user_name() -> String {
@@ -457,6 +475,21 @@ mod tests {
         let path = folder.0.join("s.sock");
         drop(UnixListener::bind(&path).unwrap());
         let _listener = bind_unix(&path, OURS).unwrap();
+        assert!(matches!(
+            bind_unix(&path, OURS),
+            Err(BindError::SocketInUse(_))
+        ));
+    }
+
+    /// As of a process that was stopped.
+    #[test]
+    fn a_listener_that_accepts_nobody_holds_no_start_up() {
+        let folder = Folder::new("full");
+        let path = folder.0.join("s.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let waiting: Vec<_> = std::iter::from_fn(|| connect_at_once(&path).ok()).collect();
+        assert!(!waiting.is_empty() && waiting.len() < 10);
         assert!(matches!(
             bind_unix(&path, OURS),
             Err(BindError::SocketInUse(_))

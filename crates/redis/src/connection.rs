@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use pronghorn_base::read_linked;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -28,6 +29,9 @@ const UNTIL_NEXT_TRY: Duration = Duration::from_millis(500);
 
 /// How many keys `SCAN` looks at before it answers.
 const SCANNED: usize = 1000;
+
+/// Of a file with certificates, or a key.
+const LONGEST_CERTIFICATE: u64 = 1 << 20;
 
 /// How often a command of a cluster is sent again that met a node at a bad moment.
 const RETRIES: u32 = 3;
@@ -419,7 +423,7 @@ fn who(settings: &RedisSettings) -> RedisConnectionInfo {
 
 fn certificates(settings: &RedisSettings) -> Result<Option<TlsCertificates>, OpenFailure> {
     let read = |path: &std::path::Path| {
-        std::fs::read(path).map_err(|error| {
+        read_linked(path, LONGEST_CERTIFICATE).map_err(|error| {
             OpenFailure::File(format!("`{}` can't be read: {error}", path.display()))
         })
     };

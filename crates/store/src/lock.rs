@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use pronghorn_base::open_plain;
+
 use crate::error::OpenError;
 use crate::folder;
 
@@ -19,13 +21,9 @@ impl Lock {
     /// The file stays where it is: to remove it would let two processes lock two files of one name.
     pub(crate) fn take(folder: &Path) -> Result<Self, OpenError> {
         let path = folder::file(folder, "lock");
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let opened = open_plain(&path, options.mode(0o600));
         let mut file = opened.map_err(|source| OpenError::io(&path, source))?;
         match file.try_lock() {
             Ok(()) => {}

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
 
+use pronghorn_base::open_plain;
 use redb::Database;
 use redb::backends::FileBackend;
 use tokio::sync::{mpsc, oneshot};
@@ -55,7 +56,7 @@ impl Store {
         }
         let of_file = path.clone();
         let opener: Opener = Box::new(move || {
-            let file = OpenOptions::new().read(true).write(true).open(&of_file)?;
+            let file = open_plain(&of_file, OpenOptions::new().read(true).write(true))?;
             // The engine would take it for a new one, and what was in it would be gone unnoticed.
             if file.metadata()?.len() == 0 {
                 let why = "it is empty, as a full disk or an interrupted copy leaves a file";

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pronghorn_base::open_linked;
 use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_launch::{
     Addresses, Booted, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php,
@@ -237,9 +238,9 @@ impl Start<'_> {
             return Some((message, hint));
         }
         let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
-        let what = match std::fs::File::open(&script) {
-            Ok(_) if script.is_dir() => "is a folder".to_owned(),
+        let what = match open_linked(&script) {
             Ok(_) => return None,
+            Err(_) if script.is_dir() => "is a folder".to_owned(),
             Err(error) => format!("can't be read: {error}"),
         };
         let message = format!("runs `{}`, which {what}", script.display());

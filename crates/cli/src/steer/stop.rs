@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use pronghorn_base::read_plain;
 use pronghorn_control::{Ask, Client, ClientError, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -102,8 +103,9 @@ fn finish(task: &Task<'_>, pid: u32, gone: bool) -> Result<Exit, String> {
 
 /// The process of `.pid`, if it still is a server: its number may be another process's by now.
 fn pid_in_file(folder: &Path) -> Option<u32> {
-    let text = std::fs::read_to_string(folder.join(".pid")).ok()?;
-    let pid: u32 = text.trim().parse().ok()?;
+    // Longer than any number. The folder may be another user's, and the name that of a pipe.
+    let text = read_plain(&folder.join(".pid"), 32).ok()?;
+    let pid: u32 = std::str::from_utf8(&text).ok()?.trim().parse().ok()?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     matches!(name.trim_end(), "pronghorn" | "rr").then_some(pid)
 }

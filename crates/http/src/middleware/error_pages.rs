@@ -3,12 +3,10 @@
 //! They are read once. A client that asks for JSON gets a problem object (RFC 9457) with the status
 //! and its name, and nothing that tells of the application.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use pronghorn_base::read_linked;
 use pronghorn_h1::{RequestHead, reason};
 
 use super::{Parts, Unusable};
@@ -55,7 +53,7 @@ pub(super) fn around(
     let mut pages = Vec::new();
     for (of, path) in settings.pages.iter() {
         let path = parts.folder.join(path);
-        let body = read(&path).map_err(|source| Unusable {
+        let body = read_linked(&path, LARGEST_PAGE).map_err(|source| Unusable {
             key: "http.error_pages.pages",
             path: path.clone(),
             source,
@@ -67,7 +65,7 @@ pub(super) fn around(
         pages.push(Page {
             of,
             content_type,
-            body,
+            body: body.into(),
         });
     }
     Ok(Arc::new(ErrorPages {
@@ -75,19 +73,6 @@ pub(super) fn around(
         pages,
         intercept: settings.intercept,
     }))
-}
-
-fn read(path: &Path) -> io::Result<Bytes> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut page = Vec::new();
-    file.take(LARGEST_PAGE + 1).read_to_end(&mut page)?;
-    if page.len() as u64 > LARGEST_PAGE {
-        return Err(io::Error::other("it has more than 1 MB"));
-    }
-    Ok(page.into())
 }
 
 impl Handler for ErrorPages {

@@ -1,11 +1,11 @@
 //! One certificate with its key, from two files.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::read_linked;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -138,16 +138,16 @@ fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, rustls::Error>
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
-    let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST_FILE).read_to_end(&mut text));
-    match read {
-        Ok(read) if read as u64 == LONGEST_FILE => Err(CertificateError::TooLong(path.to_owned())),
-        Ok(_) => {
+    match read_linked(path, LONGEST_FILE) {
+        Ok(mut text) => {
             // Editors put a byte order mark there, behind which no reader of PEM finds a beginning.
             if text.starts_with(BYTE_ORDER_MARK) {
                 text.drain(..BYTE_ORDER_MARK.len());
             }
             Ok(text)
+        }
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(CertificateError::TooLong(path.to_owned()))
         }
         Err(cause) => Err(CertificateError::Unreadable {
             path: path.to_owned(),

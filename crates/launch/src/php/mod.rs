@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::open_linked;
 use tokio::sync::OnceCell;
 
 use crate::spec::LaunchSpec;
@@ -268,9 +269,7 @@ impl Program {
         let read = |path: &Path| -> std::io::Result<Vec<u8>> {
             use std::io::Read as _;
             let mut text = Vec::new();
-            std::fs::File::open(path)?
-                .take(LONGEST)
-                .read_to_end(&mut text)?;
+            open_linked(path)?.take(LONGEST).read_to_end(&mut text)?;
             Ok(text)
         };
         self.script

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use pronghorn_base::open_linked;
 use pronghorn_process::which;
 
 use super::Program;
@@ -103,8 +104,7 @@ fn resolve(name: &OsStr, env: &[(OsString, OsString)], cwd: &Path) -> Option<Pat
 /// What stands behind the `#!` of a script.
 fn interpreter(script: &Path) -> Option<String> {
     let mut line = Vec::new();
-    let file = std::fs::File::open(script).ok()?;
-    file.metadata().ok()?.is_file().then_some(())?;
+    let file = open_linked(script).ok()?;
     file.take(FIRST_LINE).read_to_end(&mut line).ok()?;
     let line = line.strip_prefix(b"#!")?;
     let end = line.iter().position(|&byte| byte == b'\n')?;

@@ -136,11 +136,11 @@ impl Known {
             None => reports.all(),
         };
         match tokio::task::spawn_blocking(read).await {
-            Ok(Ok(found)) if is_one => match &found[..] {
+            Ok(Ok(found)) if is_one => match &found.reports[..] {
                 [report] => json(200, value!(report).to_string()),
                 _ => not_found("no report, or several, have an ID that begins so"),
             },
-            Ok(Ok(found)) => json(200, listed(&found).to_string()),
+            Ok(Ok(found)) => json(200, listed(&found.reports).to_string()),
             Ok(Err(error)) => json(500, value!({"error": error.to_string()}).to_string()),
             Err(error) => json(500, value!({"error": error.to_string()}).to_string()),
         }

@@ -21,7 +21,7 @@ use pronghorn_store::create_state_folder;
 use mask::Mask;
 
 use crate::VERSION;
-use crate::reports::{LONGEST, Report, ReportedRequest, files};
+use crate::reports::{Files, LONGEST, Report, ReportedRequest, files};
 use crate::settings::ReportSettings;
 
 /// Reports in a second. A crash loop says the same each time.
@@ -253,9 +253,10 @@ fn write(folder: &Path, settings: &ReportSettings, report: &Report) -> io::Resul
     make_room(folder, settings)
 }
 
-/// The oldest go.
+/// The oldest go. What only has the name of a report counts for nothing and stays: it may be a
+/// folder of somebody's.
 fn make_room(folder: &Path, settings: &ReportSettings) -> io::Result<()> {
-    let files = files(folder)?;
+    let Files { files, .. } = files(folder)?;
     let mut size: u64 = files.iter().map(|file| file.size).sum();
     let mut left = files.len();
     for file in files {
@@ -272,13 +273,15 @@ fn make_room(folder: &Path, settings: &ReportSettings) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
     use pronghorn_config::Size;
     use pronghorn_pool::IncidentKind;
+    use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
-    use crate::reports::{Reports, groups};
+    use crate::reports::{Found, Reports, groups};
 
     /// Gone with the test.
     struct Folder(PathBuf);
@@ -336,12 +339,13 @@ mod tests {
             .tell(|| crash("exit code 255 in a.php:13"));
         drop(writer);
 
-        let files = files(&folder).unwrap();
+        let Files { files, .. } = files(&folder).unwrap();
         let mode = fs::metadata(&files[0].path).unwrap().permissions().mode();
         assert_eq!((files.len(), mode & 0o777), (2, 0o600));
         let text = fs::read_to_string(&files[0].path).unwrap();
         assert!(!text.contains("abc"), "{text}");
-        let reports = Reports::new(folder).all().unwrap();
+        let Found { reports, others } = Reports::new(folder).all().unwrap();
+        assert_eq!(others, Vec::<String>::new());
         let first = &reports[0];
         assert_eq!((first.kind.as_str(), first.ran_ms), ("crash", Some(12)));
         let groups = groups(&reports);
@@ -360,13 +364,65 @@ mod tests {
                 .tell(|| crash(&format!("cause {}", "x".repeat(number))));
         }
         drop(writer);
-        let reports = Reports::new(folder.clone()).all().unwrap();
+        let reports = Reports::new(folder.clone()).all().unwrap().reports;
         let causes: Vec<_> = reports.iter().map(|report| report.cause.as_str()).collect();
         assert_eq!(causes, ["cause xx", "cause xxx", "cause xxxx"]);
         let small = settings(3, Size::kilobytes(1));
         make_room(&folder, &small).unwrap();
-        let left: u64 = files(&folder).unwrap().iter().map(|file| file.size).sum();
+        let left: u64 = files(&folder)
+            .unwrap()
+            .files
+            .iter()
+            .map(|file| file.size)
+            .sum();
         assert!(left <= 1 << 10);
+    }
+
+    #[test]
+    fn what_only_has_the_name_of_a_report_is_told_and_left_alone() {
+        let state = Folder::new();
+        let folder = state.0.as_path().to_owned();
+        let writer = Writer::new(folder.clone(), settings(2, Size::megabytes(1)));
+        for cause in ["one", "two", "three"] {
+            writer.incidents().tell(|| crash(cause));
+            if cause == "one" {
+                drop(plant(&folder));
+            }
+        }
+        drop(writer);
+        fs::write(folder.join("z-nonsense.json"), "{").unwrap();
+        let Found { reports, others } = Reports::new(folder).all().unwrap();
+        let causes: Vec<_> = reports.iter().map(|report| &*report.cause).collect();
+        assert_eq!(
+            causes,
+            ["two", "three"],
+            "they make room as if nothing else were there"
+        );
+        assert_eq!(
+            others[..5],
+            [
+                "`0-folder.json` is a folder",
+                "`0-large.json` is too long",
+                "`0-link.json` is a symbolic link",
+                "`0-pipe.json` is a named pipe",
+                "`0-socket.json` is a socket",
+            ]
+        );
+        assert!(
+            others[5].starts_with("`z-nonsense.json` can't be read: "),
+            "{others:?}"
+        );
+    }
+
+    /// One of each kind, with names that come before all reports.
+    fn plant(folder: &Path) -> UnixListener {
+        fs::create_dir_all(folder.join("0-folder.json")).unwrap();
+        let large = fs::File::create(folder.join("0-large.json")).unwrap();
+        large.set_len(2 << 30).unwrap(); // without a byte on the disk
+        std::os::unix::fs::symlink("/dev/zero", folder.join("0-link.json")).unwrap();
+        let pipe = folder.join("0-pipe.json");
+        rustix::fs::mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        UnixListener::bind(folder.join("0-socket.json")).unwrap()
     }
 
     #[test]

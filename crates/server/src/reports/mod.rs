@@ -10,8 +10,8 @@ use pronghorn_base::micros;
 use pronghorn_pool::Progress;
 use serde::{Deserialize, Serialize};
 
-pub use folder::{Group, Reports, groups};
-pub(crate) use folder::{LONGEST, files};
+pub(crate) use folder::{Files, LONGEST, files};
+pub use folder::{Found, Group, Reports, groups};
 
 /// Below the state directory.
 const FOLDER: &str = "reports";
