@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_base::LogThrottle;
@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::serve;
 use crate::listener::{Listener, Socket};
+use crate::room::{REPLIES_UNREAD, Room};
 
 /// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one:
 /// 200 workers with five.
@@ -54,9 +55,20 @@ pub(crate) struct Shared {
     opened: CancellationToken,
     handed_over: CancellationToken,
     pub(crate) budget: Arc<Semaphore>,
+    pub(crate) replies: Arc<Room>,
     pub(crate) calls: Count,
     connections: Count,
     most_connections: usize,
+    pub(crate) throttles: Throttles,
+}
+
+/// Of records about what callers do, who choose how often.
+#[derive(Debug, Default)]
+pub(crate) struct Throttles {
+    refused: LogThrottle,
+    /// Failures to accept: without a descriptor left, ten in a second.
+    failed: LogThrottle,
+    pub(crate) broken: LogThrottle,
 }
 
 /// How many there are of something.
@@ -73,7 +85,12 @@ impl Server {
     pub fn start(listener: Listener, methods: Methods) -> Result<Self, BindError> {
         let was_inherited = listener.was_inherited();
         let (door, file) = Door::new(listener.socket).map_err(BindError::Runtime)?;
-        let shared = Arc::new(Shared::new(methods, CONNECTIONS, BYTES_UNDER_WAY));
+        let shared = Arc::new(Shared::new(
+            methods,
+            CONNECTIONS,
+            BYTES_UNDER_WAY,
+            REPLIES_UNREAD,
+        ));
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(door, shared.clone()));
         let server = Self {
@@ -199,7 +216,7 @@ impl Door {
 
 /// Somebody else's process: its connection is closed.
 fn refuse(stream: &UnixStream) {
-    static REFUSED: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+    static REFUSED: LogThrottle = LogThrottle::new();
     if let Some(connections) = REFUSED.should_log() {
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
         tracing::warn!(target: "rpc", connections, uid, "refused: the user is none of the workers'");
@@ -208,7 +225,6 @@ fn refuse(stream: &UnixStream) {
 
 async fn accept(door: Door, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
-    let mut refusing = false;
     loop {
         let opened = tokio::select! {
             () = shared.stopping.cancelled() => break,
@@ -219,13 +235,14 @@ async fn accept(door: Door, shared: Arc<Shared>) {
         };
         match opened {
             Ok(_) if shared.connections.now() >= shared.most_connections => {
-                // Once, not for each: whoever is refused tries again.
-                if !std::mem::replace(&mut refusing, true) {
-                    tracing::warn!(target: "rpc", limit = shared.most_connections, "connections refused: there are too many");
+                if let Some(connections) = shared.throttles.refused.should_log() {
+                    tracing::warn!(
+                        target: "rpc", connections, limit = shared.most_connections,
+                        "connections refused: there are too many"
+                    );
                 }
             }
             Ok((guest, peer)) => {
-                refusing = false;
                 connections.spawn(host(
                     guest,
                     peer,
@@ -235,7 +252,9 @@ async fn accept(door: Door, shared: Arc<Shared>) {
             }
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
-                tracing::error!(target: "rpc", "cannot accept connections: {error}");
+                if let Some(times) = shared.throttles.failed.should_log() {
+                    tracing::error!(target: "rpc", times, "cannot accept connections: {error}");
+                }
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
@@ -259,16 +278,23 @@ async fn host(guest: Guest, peer: String, counted: Counted, shared: Arc<Shared>)
 }
 
 impl Shared {
-    pub(crate) fn new(methods: Methods, most_connections: usize, bytes_under_way: usize) -> Self {
+    pub(crate) fn new(
+        methods: Methods,
+        most_connections: usize,
+        bytes_under_way: usize,
+        replies_unread: usize,
+    ) -> Self {
         Self {
             methods,
             stopping: CancellationToken::new(),
             opened: CancellationToken::new(),
             handed_over: CancellationToken::new(),
             budget: Arc::new(Semaphore::new(bytes_under_way)),
+            replies: Arc::new(Room::new(replies_unread)),
             calls: Count::default(),
             connections: Count::default(),
             most_connections,
+            throttles: Throttles::default(),
         }
     }
 }
@@ -306,7 +332,7 @@ mod tests {
             panic!("bound to TCP");
         };
         let (door, _) = Door::new(listener.socket).unwrap();
-        let shared = Arc::new(Shared::new(Methods::default(), 2, 0));
+        let shared = Arc::new(Shared::new(Methods::default(), 2, 0, 0));
         shared.opened.cancel();
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(door, shared.clone()));

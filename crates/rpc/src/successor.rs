@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::Codec;
 use crate::connection::{Incoming, serve};
 use crate::reply::frame;
+use crate::room::REPLIES_UNREAD;
 use crate::server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, Shared as Server};
 
 /// Longer than the methods take that wait for somebody: a minute.
@@ -164,7 +165,7 @@ pub async fn answer_predecessor(
     stopping: CancellationToken,
 ) -> io::Result<()> {
     let (reader, writer) = to_tokio(stream)?.into_split();
-    let mut shared = Server::new(methods, 1, BYTES_UNDER_WAY);
+    let mut shared = Server::new(methods, 1, BYTES_UNDER_WAY, REPLIES_UNREAD);
     shared.stopping = stopping;
     serve(reader, writer, "the process before", Arc::new(shared)).await;
     Ok(())

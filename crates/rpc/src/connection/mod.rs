@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_base::LogThrottle;
 use pronghorn_plugin_api::rpc::Failure;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::codec::Codec;
 use crate::reply::{Caller, Reply};
 use crate::request::{Head, Malformed, Request};
+use crate::room::{OwnRoom, Room, Taken};
 use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 
 /// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it
@@ -27,7 +29,8 @@ use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 const FRAME_TIME: Duration = Duration::from_secs(30);
 /// How long a caller may leave its replies lying: one that fetches the replies of many calls only
 /// when it is done with its own work is no fault. As `pool.supervisor.exec_ttl`, the longest that a
-/// PHP call takes by default.
+/// PHP call takes by default. While other calls wait for room for their replies, it is as long as a
+/// frame may take on its way here.
 const UNREAD_TIME: Duration = Duration::from_secs(300);
 /// Payloads of up to this are not counted in the budget, so that long ones, or callers who promise
 /// long ones and send none, never hold up the calls that matter when something is wrong. All
@@ -58,19 +61,20 @@ where
             &closing,
             &left
         ),
-        send_replies(writer, outbox, peer, &closing, &left),
+        send_replies(writer, outbox, peer, &shared.replies, &closing, &left),
     );
 }
 
 async fn take_calls<R: AsyncRead + Unpin>(
     mut incoming: Incoming<R>,
-    replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+    replies: mpsc::Sender<(Reply, Place)>,
     peer: &str,
     shared: &Arc<Shared>,
     closing: &CancellationToken,
     left: &CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(CALLS_PER_CONNECTION));
+    let room = OwnRoom::new(&shared.replies);
     let mut calls = JoinSet::new();
     let mut late = 0;
     // Closed because it does not read, a caller gets no further replies.
@@ -78,8 +82,15 @@ async fn take_calls<R: AsyncRead + Unpin>(
     {
         let next = async {
             // Without a place nothing is read: the caller's own socket holds it back.
-            let place = acquire(&places, 1).await;
-            Ok::<_, Broken>((place, incoming.next(&shared.budget).await?))
+            let mut place = Place {
+                _call: acquire(&places, 1).await,
+                reply: Taken::default(),
+            };
+            let call = incoming.next(&shared.budget).await?;
+            if let Some((request, _)) = &call {
+                place.reply = room.before(&request.method).await;
+            }
+            Ok::<_, Broken>((place, call))
         };
         let closes = async {
             closing.cancelled().await;
@@ -95,14 +106,22 @@ async fn take_calls<R: AsyncRead + Unpin>(
             Ok((place, Some((request, held)))) => {
                 while calls.try_join_next().is_some() {}
                 let pending = Pending::new(&request, place, replies.clone(), left, shared);
-                calls.spawn(pending.carry_out(request.argument, held, shared.clone()));
+                calls.spawn(pending.carry_out(
+                    request.argument,
+                    held,
+                    room.clone(),
+                    shared.clone(),
+                ));
+                // What can be done at once is done before the next call begins: then it is known
+                // how long replies are.
+                yield_now().await;
             }
             Ok((_, None)) => {
                 left.cancel();
                 break;
             }
             Err(broken) => {
-                broken.report(peer);
+                broken.report(peer, &shared.throttles.broken);
                 left.cancel();
                 break;
             }
@@ -113,19 +132,24 @@ async fn take_calls<R: AsyncRead + Unpin>(
 
 async fn send_replies<W: AsyncWrite + Unpin>(
     mut writer: W,
-    mut outbox: mpsc::Receiver<(Reply, OwnedSemaphorePermit)>,
+    mut outbox: mpsc::Receiver<(Reply, Place)>,
     peer: &str,
+    room: &Room,
     closing: &CancellationToken,
     left: &CancellationToken,
 ) {
     while let Some((Reply { head, body }, _place)) = outbox.recv().await {
         let mut frame = Buf::chain(head.as_slice(), body);
-        match timeout(UNREAD_TIME, writer.write_all_buf(&mut frame)).await {
-            Ok(Ok(())) => {}
-            // The caller left. Calls that it sent before are still to be read.
-            Ok(Err(_)) => break,
-            Err(_) => {
-                tracing::warn!(target: "rpc", peer, "connection closed: its replies were not read for {} s", UNREAD_TIME.as_secs());
+        let begun = Instant::now();
+        tokio::select! {
+            biased;
+            written = writer.write_all_buf(&mut frame) => match written {
+                Ok(()) => {}
+                // The caller left. Calls that it sent before are still to be read.
+                Err(_) => break,
+            },
+            () = lies_too_long(room) => {
+                tracing::warn!(target: "rpc", peer, "connection closed: its replies were not read for {} s", begun.elapsed().as_secs());
                 closing.cancel();
                 break;
             }
@@ -136,12 +160,27 @@ async fn send_replies<W: AsyncWrite + Unpin>(
     while outbox.recv().await.is_some() {}
 }
 
+async fn lies_too_long(room: &Room) {
+    sleep(FRAME_TIME).await;
+    tokio::select! {
+        () = sleep(UNREAD_TIME.saturating_sub(FRAME_TIME)) => {}
+        () = room.is_short() => {}
+    }
+}
+
+/// What a call has until its reply is sent.
+struct Place {
+    /// Room in `replies`.
+    _call: OwnedSemaphorePermit,
+    /// Memory.
+    reply: Taken,
+}
+
 /// A call under way. Its caller gets a reply even when the method panics.
 struct Pending {
     caller: Caller,
-    /// Room in `replies`, until the reply is sent.
-    place: Option<OwnedSemaphorePermit>,
-    replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+    place: Option<Place>,
+    replies: mpsc::Sender<(Reply, Place)>,
     /// Cancelled when the caller has closed its end, or the half on which it sends: the two can't
     /// be told apart.
     left: CancellationToken,
@@ -151,8 +190,8 @@ struct Pending {
 impl Pending {
     fn new(
         request: &Request,
-        place: OwnedSemaphorePermit,
-        replies: mpsc::Sender<(Reply, OwnedSemaphorePermit)>,
+        place: Place,
+        replies: mpsc::Sender<(Reply, Place)>,
         left: &CancellationToken,
         shared: &Arc<Shared>,
     ) -> Self {
@@ -169,13 +208,29 @@ impl Pending {
         }
     }
 
-    async fn carry_out(mut self, argument: Bytes, held: OwnedSemaphorePermit, shared: Arc<Shared>) {
+    async fn carry_out(
+        mut self,
+        argument: Bytes,
+        held: OwnedSemaphorePermit,
+        room: OwnRoom,
+        shared: Arc<Shared>,
+    ) {
         let result = self.result(argument, &shared).await;
         drop(held);
-        if let Err(failure) = &result {
-            tracing::debug!(target: "rpc", method = %self.method(), "{failure}");
+        match &result {
+            Ok(reply) => self.make_room(&room, reply.len()).await,
+            Err(failure) => {
+                tracing::debug!(target: "rpc", method = %self.method(), "{failure}");
+            }
         }
         self.answer(result);
+    }
+
+    async fn make_room(&mut self, room: &OwnRoom, length: usize) {
+        if let Some(place) = &mut self.place {
+            let before = std::mem::take(&mut place.reply);
+            place.reply = room.after(&self.caller.method, length, before).await;
+        }
     }
 
     async fn result(&self, argument: Bytes, shared: &Shared) -> Result<Bytes, Failure> {
@@ -312,10 +367,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 
 impl Broken {
     /// A caller may leave as it likes; what it does wrong is told.
-    fn report(&self, peer: &str) {
+    fn report(&self, peer: &str, throttle: &LogThrottle) {
         match self {
             Self::Malformed { .. } | Self::HalfFrame => {
-                tracing::warn!(target: "rpc", peer, "connection closed: {self}");
+                if let Some(connections) = throttle.should_log() {
+                    tracing::warn!(target: "rpc", peer, connections, "connection closed: {self}");
+                }
             }
             Self::Cut | Self::Io(_) => {
                 tracing::debug!(target: "rpc", peer, "connection ended: {self}");

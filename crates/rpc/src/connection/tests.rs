@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::request::{MAX_METHOD, MAX_PAYLOAD};
+use crate::room::{self, REPLIES_PER_CONNECTION, REPLIES_UNREAD};
 use crate::server::{BYTES_UNDER_WAY, CONNECTIONS};
 
 /// A connection, its server, and the caller's end of it.
@@ -50,6 +51,12 @@ impl Gates {
         let mut open = self.open.subscribe();
         _ = open.wait_for(|open| open.contains(&name)).await;
         Ok(name)
+    }
+
+    fn large(&self, bytes: String) -> Binary {
+        let length = bytes.parse().expect("a number");
+        self.began.send_modify(|began| began.push(bytes));
+        Binary(vec![0; length].into())
     }
 
     async fn began(&self, names: &[&str]) {
@@ -93,9 +100,12 @@ fn methods(gates: &Gates) -> Methods {
     let test = methods.service("test", gates.clone());
     test.add("Wait", Gates::wait);
     test.add_while_connected("Attend", Gates::wait);
+    test.add("Large", async |gates: Gates, bytes: String| {
+        Ok(gates.large(bytes))
+    });
     test.add("Echo", async |_, it: Binary| Ok(it));
     test.add("Panic", async |_, _: bool| -> Result<bool, Failure> {
-        tokio::task::yield_now().await;
+        yield_now().await;
         panic!("for the test")
     });
     methods
@@ -107,6 +117,14 @@ impl Stage {
     }
 
     fn with_budget(bytes: usize) -> Self {
+        Self::with(bytes, 1 << 30)
+    }
+
+    fn with_room(bytes: usize) -> Self {
+        Self::with(1 << 30, bytes)
+    }
+
+    fn with(bytes: usize, replies: usize) -> Self {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -116,7 +134,7 @@ impl Stage {
             .finish();
         let subscriber = tracing::subscriber::set_default(subscriber);
         let gates = Gates::default();
-        let shared = Arc::new(Shared::new(methods(&gates), 1, bytes));
+        let shared = Arc::new(Shared::new(methods(&gates), 1, bytes, replies));
         let (caller, served) = UnixStream::pair().unwrap();
         let (reader, writer) = served.into_split();
         let mut serving = JoinSet::new();
@@ -433,7 +451,7 @@ async fn an_idle_connection_is_kept_and_half_a_frame_is_not() {
         assert_eq!(began.elapsed().as_secs(), 30, "cut to {cut} bytes");
         assert_eq!(
             stage.log.text(),
-            " WARN rpc: connection closed: the rest of a frame did not come within 30 s peer=\"the test\"\n"
+            " WARN rpc: connection closed: the rest of a frame did not come within 30 s peer=\"the test\" connections=1\n"
         );
     }
 }
@@ -500,6 +518,19 @@ async fn what_is_no_call_closes_the_connection_and_is_told() {
         log.contains("the frame begins with `GET / HTTP/1`"),
         "{log}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_callers_that_speak_something_else_make_one_record() {
+    let stage = Stage::new();
+    for _ in 0..100 {
+        let (mut caller, served) = UnixStream::pair().unwrap();
+        caller.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let (reader, writer) = served.into_split();
+        serve(reader, writer, "the test", stage.shared.clone()).await;
+    }
+    let log = stage.log.text();
+    assert_eq!(log.matches("connection closed: ").count(), 1, "{log}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -665,6 +696,82 @@ async fn a_caller_that_never_reads_is_left_in_the_end() {
     );
 }
 
+/// A call whose reply has four thirds of this length: it is in base64.
+fn large(sequence: u32, bytes: usize) -> Vec<u8> {
+    call(
+        0x08,
+        sequence,
+        "test.Large",
+        format!("\"{bytes}\"").as_bytes(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_replies_that_nobody_reads_keep_calls_from_being_taken() {
+    const CALLS: u32 = 32;
+    const BYTES: usize = 3_000_000;
+    let mut stage = Stage::new();
+    for sequence in 0..CALLS {
+        stage.send(&large(sequence, BYTES)).await;
+    }
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(
+        stage.gates.count(),
+        REPLIES_PER_CONNECTION / (BYTES / 3 * 4)
+    );
+    // One that reads gets them all, and then has its room again.
+    for sequence in 0..CALLS {
+        let reply = stage.reply().await;
+        assert_eq!((reply.1, reply.3.len()), (sequence, BYTES / 3 * 4 + 2));
+    }
+    stage.send(&large(CALLS, 1)).await;
+    assert_eq!(stage.reply().await.1, CALLS);
+    assert_eq!(stage.log.text(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_longer_than_all_room_has_it_for_itself() {
+    let mut stage = Stage::with_room(10_000);
+    for sequence in 0..3 {
+        stage.send(&large(sequence, 30_000)).await;
+    }
+    for sequence in 0..3 {
+        assert_eq!(stage.reply().await.1, sequence);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_replies_of_others_hold_up_long_ones_alone() {
+    let mut stage = Stage::with_room(1_000_000);
+    let other = OwnRoom::new(&stage.shared.replies);
+    let theirs = other
+        .after(b"test.Large", 1_000_000, Taken::default())
+        .await;
+    assert_eq!(stage.ask(0x04, "test.Echo", "small").await.1, "small");
+    stage.send(&large(1, 300_000)).await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(stage.gates.count(), 0, "it has not even begun");
+    drop(theirs);
+    assert_eq!(stage.reply().await.1, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_is_left_soon_while_others_wait_for_room() {
+    let mut stage = Stage::with_room(4_000_002);
+    let began = Instant::now();
+    stage.send(&large(1, 3_000_000)).await;
+    stage.gates.began(&["3000000"]).await;
+    let other = OwnRoom::new(&stage.shared.replies);
+    soon(other.after(b"test.Large", 4_000_002, Taken::default())).await;
+    assert_eq!(began.elapsed().as_secs(), FRAME_TIME.as_secs());
+    stage.ended().await;
+    let log = stage.log.text();
+    assert!(
+        log.contains("connection closed: its replies were not read for 30 s"),
+        "{log}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_idle_connections_and_lets_calls_finish() {
     let mut idle = Stage::new();
@@ -705,7 +812,7 @@ async fn a_call_that_is_cut_off_is_named() {
     stage.gates.began(&["a"]).await;
     stage.serving.shutdown().await;
     while stage.shared.calls.now() > 0 {
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
     let log = stage.log.text();
     assert!(
@@ -727,14 +834,24 @@ fn the_reference_has_these_limits() {
             SMALL >> 10,
             BYTES_UNDER_WAY >> 20
         ),
+        format!(
+            "| replies that nobody has read yet, but those of up to {} KB | {} MB |",
+            room::SMALL >> 10,
+            REPLIES_UNREAD >> 20
+        ),
+        format!(
+            "| the same of one connection | {} MB",
+            REPLIES_PER_CONNECTION >> 20
+        ),
         format!("| name of a method | {MAX_METHOD} bytes |"),
         format!(
             "from first to last byte | {} s each |",
             FRAME_TIME.as_secs()
         ),
         format!(
-            "| replies that nobody reads | {} min |",
-            UNREAD_TIME.as_secs() / 60
+            "| replies that nobody reads | {} min, {} s while others wait for room |",
+            UNREAD_TIME.as_secs() / 60,
+            FRAME_TIME.as_secs()
         ),
     ] {
         assert!(page.contains(&row), "docs/reference/rpc.md lacks: {row}");

@@ -1,0 +1,159 @@
+//! Memory for replies that their callers have not taken yet.
+//!
+//! How long a reply becomes, nobody knows before it is made, and then it is there. So calls of a
+//! method are expected to have replies as long as its last ones, and wait until there is room for
+//! such. Methods that wait for something, for another server for instance, can be surprised by the
+//! calls that are under way already.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use pronghorn_base::lock;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Replies that callers have not taken yet, small ones aside. While there is no room, calls that
+/// are expected to have long replies wait. Four of the longest.
+pub const REPLIES_UNREAD: usize = 256 << 20;
+/// The same of one connection, or one longer reply: a caller that reads none holds up no other.
+pub const REPLIES_PER_CONNECTION: usize = 16 << 20;
+
+/// Replies of up to this are not counted: however many long ones lie around, the calls that matter
+/// when something is wrong are answered. All connections with all their calls have 256 MB of such.
+pub(crate) const SMALL: usize = 4 << 10;
+
+/// Of all connections.
+#[derive(Debug)]
+pub(crate) struct Room {
+    free: Arc<Semaphore>,
+    most: usize,
+    /// How many wait for some.
+    waiting: watch::Sender<usize>,
+    /// How long replies of methods were lately, of those that are not small.
+    lengths: Mutex<HashMap<Box<[u8]>, usize>>,
+}
+
+/// Of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRoom {
+    free: Arc<Semaphore>,
+    all: Arc<Room>,
+}
+
+/// Some of it, given back when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    bytes: usize,
+    _permits: Option<[OwnedSemaphorePermit; 2]>,
+}
+
+impl Room {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(most)),
+            most,
+            waiting: watch::Sender::new(0),
+            lengths: Mutex::default(),
+        }
+    }
+
+    /// Waits until somebody waits for room.
+    pub(crate) async fn is_short(&self) {
+        let mut waiting = self.waiting.subscribe();
+        // The sender is here.
+        _ = waiting.wait_for(|waiting| *waiting > 0).await;
+    }
+
+    async fn take(&self, bytes: usize) -> OwnedSemaphorePermit {
+        if let Ok(taken) = self.free.clone().try_acquire_many_owned(permits(bytes)) {
+            return taken;
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        acquire(&self.free, bytes).await
+    }
+
+    fn expected(&self, method: &[u8]) -> usize {
+        let lengths = lock(&self.lengths);
+        if lengths.is_empty() {
+            return 0;
+        }
+        lengths.get(method).copied().unwrap_or(0)
+    }
+
+    /// What is long once is expected for a while, and forgotten in the end.
+    fn learn(&self, method: &[u8], length: usize) {
+        let mut lengths = lock(&self.lengths);
+        match lengths.get_mut(method) {
+            Some(known) => {
+                *known = length.max(*known - *known / 8);
+                if *known <= SMALL {
+                    lengths.remove(method);
+                }
+            }
+            None if length > SMALL => _ = lengths.insert(method.into(), length),
+            None => {}
+        }
+    }
+}
+
+impl OwnRoom {
+    pub(crate) fn new(all: &Arc<Room>) -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(REPLIES_PER_CONNECTION)),
+            all: all.clone(),
+        }
+    }
+
+    /// For the reply to a call that is to begin. One that is longer than all that there is has it
+    /// for itself.
+    pub(crate) async fn before(&self, method: &[u8]) -> Taken {
+        self.take(self.all.expected(method)).await
+    }
+
+    /// For a reply that is there, in the place of what was taken before. `method` exists.
+    pub(crate) async fn after(&self, method: &[u8], length: usize, before: Taken) -> Taken {
+        self.all.learn(method, length);
+        if length <= before.bytes {
+            return before;
+        }
+        // Not the rest alone: several calls that wait for their rest would wait for each other.
+        drop(before);
+        self.take(length).await
+    }
+
+    async fn take(&self, bytes: usize) -> Taken {
+        if bytes <= SMALL {
+            return Taken::default();
+        }
+        let own = acquire(&self.free, bytes.min(REPLIES_PER_CONNECTION)).await;
+        let all = self.all.take(bytes.min(self.all.most)).await;
+        Taken {
+            bytes,
+            _permits: Some([own, all]),
+        }
+    }
+}
+
+/// Somebody who waits.
+struct Waiting<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a watch::Sender<usize>) -> Self {
+        waiting.send_modify(|waiting| *waiting += 1);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
+
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, bytes: usize) -> OwnedSemaphorePermit {
+    let acquired = semaphore.clone().acquire_many_owned(permits(bytes)).await;
+    acquired.expect("nobody closes it")
+}
