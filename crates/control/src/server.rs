@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::BoxFuture;
+use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
@@ -64,6 +64,7 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         _file: file,
     };
     let mut connections = JoinSet::new();
+    let throttles = Arc::<Throttles>::default();
     loop {
         let opened = tokio::select! {
             opened = door.socket.accept() => opened,
@@ -72,15 +73,21 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         match opened {
             // They are tried again by a person.
             Ok(_) if connections.len() >= CONNECTIONS => {
-                tracing::warn!(
-                    target: "server", limit = CONNECTIONS,
-                    "connection refused: there are too many"
-                );
+                if let Some(connections) = throttles.too_many.should_log() {
+                    tracing::warn!(
+                        target: "server", connections, limit = CONNECTIONS,
+                        "connections of commands refused: there are too many"
+                    );
+                }
             }
-            Ok((stream, _)) => _ = connections.spawn(host(stream, steerable.clone())),
+            Ok((stream, _)) => {
+                connections.spawn(host(stream, steerable.clone(), throttles.clone()));
+            }
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
-                tracing::error!(target: "server", "cannot accept connections: {error}");
+                if let Some(times) = throttles.failed.should_log() {
+                    tracing::error!(target: "server", times, "cannot accept connections of commands: {error}");
+                }
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
@@ -92,13 +99,23 @@ struct Door {
     _file: SocketFile,
 }
 
-async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>) {
+/// Of records about what anybody can do who reaches the socket.
+#[derive(Debug, Default)]
+struct Throttles {
+    too_many: LogThrottle,
+    failed: LogThrottle,
+    strangers: LogThrottle,
+}
+
+async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>, throttles: Arc<Throttles>) {
     let mut guest = Guest {
         stream: BufReader::new(stream),
         gone: false,
     };
     if let Err(why) = guest.may_ask() {
-        tracing::warn!(target: "server", "command refused: {why}");
+        if let Some(commands) = throttles.strangers.should_log() {
+            tracing::warn!(target: "server", commands, "command refused: {why}");
+        }
         guest.tell(&Tell::Refused { why }).await;
         return;
     }

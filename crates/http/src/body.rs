@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use pronghorn_base::LogThrottle;
 use pronghorn_form::multipart::{Event, Kind, Parser, Part};
 use pronghorn_form::{
     Boundary, ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
@@ -129,7 +130,10 @@ impl From<SpoolError> for NotTaken {
         let causes =
             std::iter::successors(std::error::Error::source(&error), |error| error.source());
         let why = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
-        tracing::error!(target: "http", "a request's body can't be stored: {why}");
+        static NOT_STORED: LogThrottle = LogThrottle::new();
+        if let Some(requests) = NOT_STORED.should_log() {
+            tracing::error!(target: "http", requests, "a request's body can't be stored: {why}");
+        }
         Self::refused(503, "there is no space for the body at the moment")
     }
 }

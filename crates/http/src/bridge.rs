@@ -337,7 +337,7 @@ impl PoolHandler {
     }
 
     fn tell_of_left_out(&self, request: &Request, name: &str, byte: u8) {
-        static LEFT_OUT: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+        static LEFT_OUT: LogThrottle = LogThrottle::new();
         if let Some(replies) = LEFT_OUT.should_log() {
             tracing::warn!(
                 target: "http", pool = self.pool.name(), replies, method = request.head.method(), URI = request.target(),
@@ -435,19 +435,22 @@ impl PoolHandler {
     /// The handler threw: one record with everything, and a number by which the client can name it.
     fn thrown(&self, request: &Request, thrown: &Thrown, pid: Option<u32>) -> Response {
         let id = request_id(request);
-        tracing::error!(
-            target: "http",
-            class = thrown.class,
-            file = thrown.file,
-            line = thrown.line,
-            method = request.head.method(),
-            URI = request.target(),
-            request_id = id,
-            pool = self.pool.name(),
-            pid,
-            trace = thrown.trace,
-            "{}", thrown.message
-        );
+        self.pool.tell_failure(|left_out| {
+            tracing::error!(
+                target: "http",
+                class = thrown.class,
+                file = thrown.file,
+                line = thrown.line,
+                method = request.head.method(),
+                URI = request.target(),
+                request_id = id,
+                pool = self.pool.name(),
+                pid,
+                trace = thrown.trace,
+                left_out,
+                "{}", thrown.message
+            );
+        });
         let status = self.internal_error_code;
         let mut response = Response::status_only(status);
         response.fields.push("X-Request-Id", &*id);
@@ -457,9 +460,12 @@ impl PoolHandler {
     /// The application failed in another way.
     fn fail(&self, request: &Request, record: &str, shown: &str) -> Response {
         let id = request_id(request);
-        tracing::error!(
-            target: "http", method = request.head.method(), URI = request.target(), request_id = id, "{record}"
-        );
+        self.pool.tell_failure(|left_out| {
+            tracing::error!(
+                target: "http", method = request.head.method(), URI = request.target(), request_id = id, left_out,
+                "{record}"
+            );
+        });
         let status = self.internal_error_code;
         let mut response = if self.development.is_some() {
             for_developer(Response::plain(status, &format!("{shown}\n")))

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::LogThrottle;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
     open_unix,
@@ -388,7 +389,11 @@ impl Door {
                 }
                 Err(error) if is_about_the_connection(&error) => {}
                 Err(error) => {
-                    tracing::error!(target: "http", "cannot accept connections: {error}");
+                    // Without a descriptor left, each thread fails ten times in a second.
+                    static FAILED: LogThrottle = LogThrottle::new();
+                    if let Some(times) = FAILED.should_log() {
+                        tracing::error!(target: "http", times, "cannot accept connections: {error}");
+                    }
                     tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
                 }
             }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use pronghorn_base::LogThrottle;
 use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
@@ -87,7 +88,12 @@ impl Reader {
                     Ok(Some(bytes)) => return Poll::Ready(Read::Bytes(bytes.into())),
                     Ok(None) => self.file = None,
                     Err(error) => {
-                        tracing::warn!(target: "http", "a file can't be read to its end: {error}");
+                        static FAILED: LogThrottle = LogThrottle::new();
+                        if let Some(replies) = FAILED.should_log() {
+                            tracing::warn!(
+                                target: "http", replies, "a file can't be read to its end: {error}"
+                            );
+                        }
                         return Poll::Ready(Read::Broken);
                     }
                 }

@@ -1,5 +1,6 @@
 //! The service `lock`.
 
+use pronghorn_base::LogThrottle;
 use pronghorn_config::{Choice, Table};
 use pronghorn_plugin_api::rpc::Failure;
 use pronghorn_plugin_api::{
@@ -153,8 +154,11 @@ async fn acquire(locks: Driver, request: Request, mode: Mode) -> Result<Response
     match locks.acquire(wanted).await {
         Ok(ok) => Ok(Response { ok }),
         Err(error) => {
-            if matches!(error, LockError::Full(_)) {
-                tracing::warn!(target: "lock", resource = request.resource, "{error}");
+            static FULL: LogThrottle = LogThrottle::new();
+            if matches!(error, LockError::Full(_))
+                && let Some(calls) = FULL.should_log()
+            {
+                tracing::warn!(target: "lock", resource = request.resource, calls, "{error}");
             }
             Err(failed(&error))
         }

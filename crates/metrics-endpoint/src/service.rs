@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_base::LogThrottle;
 use pronghorn_config::Listen;
 use pronghorn_http::{
     Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
@@ -288,10 +289,13 @@ async fn declare(all: Collectors, named: NamedCollector) -> Result<bool, Failure
         // Each worker declares what it needs, so all but the first find it there.
         Ok(Declared::New | Declared::Known) => Ok(true),
         Ok(Declared::Differs) => {
-            tracing::warn!(
-                target: "metrics", name,
-                "a metric is declared once more with another type, labels, help, buckets or objectives: the first declaration counts"
-            );
+            static DIFFERS: LogThrottle = LogThrottle::new();
+            if let Some(times) = DIFFERS.should_log() {
+                tracing::warn!(
+                    target: "metrics", name, times,
+                    "a metric is declared once more with another type, labels, help, buckets or objectives: the first declaration counts"
+                );
+            }
             Ok(true)
         }
         Err(why) => Err(failure(&why)),

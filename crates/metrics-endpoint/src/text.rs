@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 use std::iter::repeat;
-use std::sync::LazyLock;
 
 use pronghorn_base::LogThrottle;
 use pronghorn_metrics::{Exemplar, Kind, ReadFamily, Reading};
@@ -189,7 +188,7 @@ impl Format {
 }
 
 fn tell_of_left_out(name: &str) {
-    static LEFT_OUT: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+    static LEFT_OUT: LogThrottle = LogThrottle::new();
     if let Some(times) = LEFT_OUT.should_log() {
         tracing::warn!(
             target: "metrics", name, times, most_bytes = LONGEST,

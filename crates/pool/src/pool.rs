@@ -39,6 +39,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// Looks at stacks in a second. Each takes half a millisecond.
 const MOST_LOOKS: u32 = 10;
+/// Records of failed calls in a second. Who asks for what fails chooses how often it does, and each
+/// may have a stack of kilobytes; a hundred say what is wrong as well as ten thousand.
+const MOST_FAILURES: u32 = 100;
 
 /// What a pool needs to know to take calls.
 #[derive(Debug, Clone)]
@@ -124,6 +127,8 @@ pub(crate) struct Shared {
     refusals: LogThrottle,
     dropped: LogThrottle,
     second_answers: LogThrottle,
+    /// Records of calls that failed.
+    failures: Budget,
     /// Of the control side alone.
     roster: Roster,
     poison: Poison,
@@ -257,6 +262,7 @@ impl Pool {
             refusals: LogThrottle::default(),
             dropped: LogThrottle::default(),
             second_answers: LogThrottle::default(),
+            failures: Budget::per_second(MOST_FAILURES),
             roster: Roster::default(),
             poison: Poison::default(),
             remarks: Remarks::default(),
@@ -325,6 +331,12 @@ impl Pool {
 
     pub fn stats(&self) -> &Stats {
         &self.shared.stats
+    }
+
+    /// Writes a record of a call that failed, unless there were too many in this second. It is
+    /// given how many were left out right before it.
+    pub fn tell_failure(&self, write: impl FnOnce(Option<u64>)) {
+        self.shared.tell_failure(write);
     }
 
     pub(crate) fn tell(&self, incident: impl FnOnce() -> Incident) {
@@ -469,6 +481,12 @@ impl Pool {
 }
 
 impl Shared {
+    fn tell_failure(&self, write: impl FnOnce(Option<u64>)) {
+        if let Some(left_out) = self.failures.spend() {
+            write(Some(left_out).filter(|records| *records > 0));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Guarded> {
         // A panic under the lock is a bug in `core`, whose steps leave it whole; going on beats
         // stopping the pool.
@@ -769,6 +787,11 @@ impl SlotHandle {
 
     pub fn count(&self, counter: Counter) {
         self.shared.stats.count(counter);
+    }
+
+    /// As [`Pool::tell_failure`].
+    pub fn tell_failure(&self, write: impl FnOnce(Option<u64>)) {
+        self.shared.tell_failure(write);
     }
 
     /// A worker lived through a call.

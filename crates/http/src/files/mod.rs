@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use pronghorn_base::lock;
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_h1::RequestHead;
 use pronghorn_process::file::{Patience, open_below, open_folder};
 use tokio::time::Instant;
@@ -296,8 +296,11 @@ fn wants_page(head: &RequestHead) -> bool {
 
 /// The system could not tell: out of descriptors, or a disk that fails. Another time it may.
 pub(crate) fn trouble(head: &RequestHead, error: &io::Error) -> Response {
-    let path = String::from_utf8_lossy(head.path());
-    tracing::error!(target: "http", URI = &*path, "a file can't be looked at: {error}");
+    static FAILED: LogThrottle = LogThrottle::new();
+    if let Some(requests) = FAILED.should_log() {
+        let path = String::from_utf8_lossy(head.path());
+        tracing::error!(target: "http", URI = &*path, requests, "a file can't be looked at: {error}");
+    }
     let mut response = Response::status_only(503);
     response
         .fields

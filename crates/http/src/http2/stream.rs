@@ -11,7 +11,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pronghorn_base::{Timer, micros};
+use pronghorn_base::{LogThrottle, Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
@@ -339,10 +339,13 @@ async fn spill(bytes: Bytes) -> io::Result<OpenFile> {
     let written = tokio::task::spawn_blocking(move || OpenFile::unnamed(&bytes));
     let written = written.await.map_err(io::Error::other)?;
     written.inspect_err(|error| {
-        tracing::warn!(
-            target: "http",
-            "a reply that waits for its client can't be stored: {error}"
-        );
+        static NOT_STORED: LogThrottle = LogThrottle::new();
+        if let Some(replies) = NOT_STORED.should_log() {
+            tracing::warn!(
+                target: "http", replies,
+                "a reply that waits for its client can't be stored: {error}"
+            );
+        }
     })
 }
 

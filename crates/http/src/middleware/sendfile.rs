@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::Budget;
 use pronghorn_process::Credentials;
 use pronghorn_wire::Fields;
 
@@ -16,6 +17,9 @@ use crate::exchange::Exchange;
 use crate::file::{self, Identity, OpenFile};
 use crate::files::{Asked, below_prefix, may_be_named, open_named};
 use crate::message::{Handled, Handler, Request, Response};
+
+/// Records in a second, of files that are not sent.
+const MOST_RECORDS: u32 = 10;
 
 struct Sendfile {
     next: Arc<dyn Handler>,
@@ -105,10 +109,14 @@ impl Sendfile {
             Err(NotSent(status, why)) => {
                 let (Named::Path(name) | Named::Target(name)) = &named;
                 let name = String::from_utf8_lossy(name);
-                tracing::warn!(
-                    target: "http", status,
-                    "the file `{name}`, which the application names, is not sent: {why}"
-                );
+                static RECORDS: Budget = Budget::per_second(MOST_RECORDS);
+                if let Some(left_out) = RECORDS.spend() {
+                    let left_out = Some(left_out).filter(|records| *records > 0);
+                    tracing::warn!(
+                        target: "http", status, left_out,
+                        "the file `{name}`, which the application names, is not sent: {why}"
+                    );
+                }
                 if status == 404 {
                     Response::plain(404, "not found\n")
                 } else {

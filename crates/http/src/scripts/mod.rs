@@ -7,7 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use pronghorn_base::lock;
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Found, Script, Site, Target};
 use pronghorn_process::file::Patience;
@@ -156,10 +156,13 @@ impl Scripts {
         };
         let status = match target {
             Ok(Target::Script(script)) if self.programs && writes_http(&script) => {
-                tracing::warn!(
-                    target: "http", URI = request.target(),
-                    "program refused: by its name, `nph-…`, it writes HTTP itself, which is not supported"
-                );
+                static REFUSED: LogThrottle = LogThrottle::new();
+                if let Some(requests) = REFUSED.should_log() {
+                    tracing::warn!(
+                        target: "http", URI = request.target(), requests,
+                        "program refused: by its name, `nph-…`, it writes HTTP itself, which is not supported"
+                    );
+                }
                 403
             }
             Ok(Target::Script(script)) => return Answerer::Script(script),

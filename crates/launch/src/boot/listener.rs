@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_process::Credentials;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, Admitted, BindError, SocketFile, bound_to, open_unix,
@@ -213,10 +213,21 @@ async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch:
                 }
             }
             Err(error) => {
-                tracing::error!(target: "server", "relay socket: {error}");
+                static FAILED: LogThrottle = LogThrottle::new();
+                if let Some(times) = FAILED.should_log() {
+                    tracing::error!(target: "server", times, "relay socket: {error}");
+                }
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
+    }
+}
+
+/// Whoever reaches the socket may connect as often as it likes.
+fn tell_of_stranger(what: &str) {
+    static STRANGERS: LogThrottle = LogThrottle::new();
+    if let Some(connections) = STRANGERS.should_log() {
+        tracing::warn!(target: "server", connections, "relay socket: {what}");
     }
 }
 
@@ -224,11 +235,13 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
     let answer = match tokio::time::timeout(SHAKE_HANDS, shake_hands(&mut channel, None)).await {
         Ok(Ok(answer)) if !answer.native => answer,
         Ok(Ok(_)) => {
-            tracing::warn!(target: "server", "relay socket: a worker speaks the native codec here, it belongs on descriptors 3 and 4");
+            tell_of_stranger(
+                "a worker speaks the native codec here, it belongs on descriptors 3 and 4",
+            );
             return;
         }
         Ok(Err(Refusal::Protocol(what))) => {
-            tracing::warn!(target: "server", "relay socket: not a worker: {what}");
+            tell_of_stranger(&format!("not a worker: {what}"));
             return;
         }
         Ok(Err(Refusal::Io(error))) => {

@@ -190,9 +190,10 @@ impl CgiRunner {
                 .map_err(|error| not_started(format!("its pipes can't be watched: {error}"))),
             Some(Err(error)) => {
                 let why = cannot_start(&file, &error);
-                tracing::error!(
-                    target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), "{why}"
-                );
+                self.slot_handle.tell_failure(|left_out| tracing::error!(
+                    target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), left_out,
+                    "{why}"
+                ));
                 Err(not_started(why))
             }
             None => {
@@ -255,10 +256,10 @@ impl CgiRunner {
     }
 
     fn bad_answer(&self, call: Call, bad: &BadReply, running: &Running) -> Parting {
-        tracing::error!(
+        self.slot_handle.tell_failure(|left_out| tracing::error!(
             target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request = call.payload.describe(),
-            "the program's answer is invalid: {bad}"
-        );
+            left_out, "the program's answer is invalid: {bad}"
+        ));
         call.fail(WorkerFault::Garbage(bad.to_string()));
         Parting::Terminate
     }
@@ -275,10 +276,10 @@ impl CgiRunner {
             0 => "before it had sent anything".to_owned(),
             bytes => format!("before its header was complete, {bytes} bytes of which came"),
         };
-        tracing::error!(
+        self.slot_handle.tell_failure(|left_out| tracing::error!(
             target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request = call.payload.describe(),
-            ran_ms = millis(call.stamps.ran()), stderr = running.last_words(), "the program {how} {what}"
-        );
+            ran_ms = millis(call.stamps.ran()), stderr = running.last_words(), left_out, "the program {how} {what}"
+        ));
         match exit {
             Some(exit @ Exit::Signal(_)) => call.fail(WorkerFault::Died(exit)),
             _ => call.fail(WorkerFault::Garbage(format!("the program {how} {what}"))),
@@ -393,10 +394,12 @@ impl CgiRunner {
         let Some(exit @ Exit::Signal(_)) = running.exit() else {
             return false;
         };
-        tracing::error!(
-            target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request, stderr = running.last_words(),
-            "the program died with {exit} in its reply"
-        );
+        self.slot_handle.tell_failure(|left_out| {
+            tracing::error!(
+                target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request,
+                stderr = running.last_words(), left_out, "the program died with {exit} in its reply"
+            );
+        });
         true
     }
 

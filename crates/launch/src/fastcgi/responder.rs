@@ -290,9 +290,14 @@ impl Responder {
                 "deadline passed: the client {client}; what runs in the FastCGI server can't be \
                  stopped"
             ),
-            Trouble::Garbage { request, what } => tracing::error!(
-                target: "server", pool, request, "protocol error of a FastCGI server: {what}"
-            ),
+            Trouble::Garbage { request, what } => {
+                self.slot_handle.tell_failure(|left_out| {
+                    tracing::error!(
+                        target: "server", pool, request, left_out,
+                        "protocol error of a FastCGI server: {what}"
+                    );
+                });
+            }
         }
         Served::Free(Instant::now())
     }
@@ -347,10 +352,12 @@ impl Responder {
                         return Poll::Ready(garbage(ANSWERS_NOTHING.to_owned()));
                     }
                     self.disconnect();
-                    tracing::error!(
-                        target: "server", pool = self.slot_handle.pool(),
-                        "protocol error of a FastCGI server: {ANSWERS_NOTHING}"
-                    );
+                    self.slot_handle.tell_failure(|left_out| {
+                        tracing::error!(
+                            target: "server", pool = self.slot_handle.pool(), left_out,
+                            "protocol error of a FastCGI server: {ANSWERS_NOTHING}"
+                        );
+                    });
                 }
             }
         }
@@ -470,10 +477,10 @@ impl Responder {
             End::CannotMultiplex => "it refuses the request, because it takes one at a time",
             End::UnknownRole => "it is no FastCGI responder",
         };
-        tracing::error!(
-            target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(),
+        self.slot_handle.tell_failure(|left_out| tracing::error!(
+            target: "server", pool = self.slot_handle.pool(), request = call.payload.describe(), left_out,
             "the script's answer can't be used: {what}"
-        );
+        ));
         call.fail(WorkerFault::Garbage(what.to_owned()));
         self.done()
     }
@@ -481,10 +488,10 @@ impl Responder {
     /// The answer begins with no head: it is read to its end and thrown away.
     async fn refuse(&mut self, call: Call, bad: &BadReply) -> Served {
         let streamed = Streamed::of(&call, &self.slot_handle);
-        tracing::error!(
-            target: "server", pool = self.slot_handle.pool(), request = streamed.request,
+        self.slot_handle.tell_failure(|left_out| tracing::error!(
+            target: "server", pool = self.slot_handle.pool(), request = streamed.request, left_out,
             "the script's answer can't be used: {bad}"
-        );
+        ));
         call.fail(WorkerFault::Garbage(bad.to_string()));
         let mut outlet = Outlet::closed_from_the_start(self.settings.spool.clone());
         self.pass_on(&mut outlet, streamed).await

@@ -1,6 +1,6 @@
 //! The task that delivers: batches of traces, and from time to time what the server counts.
 
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::LogThrottle;
@@ -252,7 +252,7 @@ impl Waiting {
 }
 
 fn tell_of_rejected(spans: u64, why: &str) {
-    static REJECTED: LazyLock<LogThrottle> = LazyLock::new(LogThrottle::default);
+    static REJECTED: LogThrottle = LogThrottle::new();
     if spans > 0
         && let Some(batches) = REJECTED.should_log()
     {

@@ -236,7 +236,10 @@ impl Dialect {
             Self::Foreign { prints: true, .. } if incoming.holds_text() => {
                 let text = incoming.skip_text();
                 for line in text.lines().filter(|line| !line.is_empty()) {
-                    tracing::warn!(target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), "on stdout, between answers: {line}");
+                    slot_handle.tell_failure(|left_out| tracing::warn!(
+                        target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), left_out,
+                        "on stdout, between answers: {line}"
+                    ));
                 }
                 Ok(())
             }

@@ -309,11 +309,11 @@ impl Relay {
                     return Err(Served::Ended);
                 }
                 Event::Over(over @ Over::Overdue) => {
-                    tracing::warn!(
-                        target: "server", pool = self.slot_handle.pool(), slot = self.slot_handle.slot(),
+                    self.slot_handle.tell_failure(|left_out| tracing::warn!(
+                        target: "server", pool = self.slot_handle.pool(), slot = self.slot_handle.slot(), left_out,
                         "a worker did not take a call up in time: it was at work on the one before, or is none of the \
                          official packages and needs `pool.relay.fence: never`"
-                    );
+                    ));
                     return Err(self.cut_short(over, Some(call)).await);
                 }
             };
@@ -743,7 +743,9 @@ impl Relay {
                 Heard::Failed { error, said } => {
                     // Without its end the client's connection is cut: the reply must not look
                     // whole.
-                    tracing::error!(target: "server", pool = self.slot_handle.pool(), request, "reply broken off: {error}");
+                    self.slot_handle.tell_failure(|left_out| tracing::error!(
+                        target: "server", pool = self.slot_handle.pool(), request, left_out, "reply broken off: {error}"
+                    ));
                     return Ok(said);
                 }
                 Heard::Interim(_)

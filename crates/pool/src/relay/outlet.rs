@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_base::LogThrottle;
 use pronghorn_wire::Head;
 
 use crate::call::{Call, ReplyBody, Stamps};
@@ -150,7 +151,10 @@ impl Outlet {
     }
 
     fn give_up(&mut self, file: Option<SpoolFile>, error: &SpoolError) {
-        tracing::warn!(target: "server", "a worker must wait for a slow client: {error}");
+        static WAITING: LogThrottle = LogThrottle::new();
+        if let Some(replies) = WAITING.should_log() {
+            tracing::warn!(target: "server", replies, "a worker must wait for a slow client: {error}");
+        }
         self.may_spill = false;
         if let Some(file) = file {
             self.pieces.put_last(Piece::Spooled(file));

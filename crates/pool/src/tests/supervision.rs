@@ -337,6 +337,19 @@ const fn seconds(count: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_many_calls_that_fail_at_once_some_have_a_record() {
+    let pool = pool(1);
+    let mut records = Vec::new();
+    for _ in 0..1000 {
+        pool.tell_failure(|left_out| records.push(left_out));
+    }
+    assert_eq!(records, [None; 100]);
+    advance(Duration::from_secs(1)).await;
+    pool.tell_failure(|left_out| records.push(left_out));
+    assert_eq!(records.last(), Some(&Some(900)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_are_answered_and_workers_end_in_good_order() {
     let fakes = Fakes::new(Manner::Quick);
     let (pool, supervised) = started(&fakes, 3, 10).await;
