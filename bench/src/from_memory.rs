@@ -54,6 +54,7 @@ pub(crate) async fn serve(
         Limits::default(),
         Arc::default(),
         None,
+        None,
     );
     let accepting = Listener::open(address, threads, &mut Vec::new())
         .and_then(|listener| listener.serve(io.io().threads(), &service))

@@ -127,9 +127,7 @@ impl From<BodyError> for NotTaken {
 
 impl From<SpoolError> for NotTaken {
     fn from(error: SpoolError) -> Self {
-        let causes =
-            std::iter::successors(std::error::Error::source(&error), |error| error.source());
-        let why = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+        let why = error.with_cause();
         static NOT_STORED: LogThrottle = LogThrottle::new();
         if let Some(requests) = NOT_STORED.should_log() {
             tracing::error!(target: "http", requests, "a request's body can't be stored: {why}");

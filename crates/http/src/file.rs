@@ -1,9 +1,9 @@
 //! Files that a worker names for the server to send.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Write as _};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,25 +18,6 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// A file with these bytes that has no name, and is gone when it is closed. Waits for the disk.
-    ///
-    /// # Errors
-    ///
-    /// When the system's directory for temporary files has no room, or can't be written to.
-    pub(crate) fn unnamed(bytes: &[u8]) -> io::Result<Self> {
-        let name = format!("pronghorn-reply-{:016x}", fastrand::u64(..));
-        let path = std::env::temp_dir().join(name);
-        let mut file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
-        std::fs::remove_file(&path)?;
-        file.write_all(bytes)?;
-        Ok(Self::new(file, bytes.len() as u64))
-    }
-
     pub(crate) fn new(file: File, len: u64) -> Self {
         Self {
             file: Arc::new(file),

@@ -65,8 +65,8 @@ impl Reader {
 
     /// What was read last comes from a file once more, before all else. Not for what came from a
     /// file: its rest would be lost.
-    pub(crate) fn go_on_with(&mut self, file: OpenFile) {
-        self.file = Some(FileReader::new(file));
+    pub(crate) fn go_on_with(&mut self, file: SpoolFile) {
+        self.file = Some(FileReader::of_spool(file));
     }
 
     /// Reads no more than this of a file at a time from now on.

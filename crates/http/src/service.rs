@@ -8,6 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use pronghorn_base::LogThrottle;
 use pronghorn_metrics::Registry;
+use pronghorn_pool::Spool;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -33,6 +34,9 @@ pub struct Service {
     /// Where somebody reads metrics.
     pub(crate) counted: Option<ConnectionMetrics>,
     responses: Option<ResponseMetrics>,
+    /// For replies over HTTP/2 that wait for their clients. Without it, those for which there is no
+    /// memory are cut off.
+    pub(crate) spool: Option<Arc<Spool>>,
 }
 
 /// Why a connection is not taken.
@@ -51,6 +55,7 @@ impl Service {
         limits: Limits,
         addresses: Arc<Addresses>,
         metrics: Option<&Registry>,
+        spool: Option<Arc<Spool>>,
     ) -> Arc<Self> {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         let counted = metrics.map(|metrics| {
@@ -69,6 +74,7 @@ impl Service {
             addresses,
             counted,
             responses: metrics.map(ResponseMetrics::new),
+            spool,
         })
     }
 

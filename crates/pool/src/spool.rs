@@ -53,6 +53,16 @@ pub enum SpoolError {
     Io { folder: PathBuf, source: io::Error },
 }
 
+impl SpoolError {
+    /// For a record.
+    pub fn with_cause(&self) -> String {
+        match self {
+            Self::Full { .. } => self.to_string(),
+            Self::Io { source, .. } => format!("{self}: {source}"),
+        }
+    }
+}
+
 impl Spool {
     /// Looks at the folder once: it must exist and be writable.
     pub fn open(folder: PathBuf, owner: Option<Credentials>) -> Result<Self, SpoolError> {

@@ -654,6 +654,34 @@ fn replies_that_nobody_reads_do_not_fill_the_memory() {
     server.stop();
 }
 
+#[test]
+fn files_of_replies_that_nobody_reads_count_as_spool_files() {
+    let metrics = free_address();
+    let site = site(
+        "app.php",
+        &format!("metrics: {{address: '{metrics}'}}\n"),
+        "",
+    );
+    let server = Server::start(site);
+    let mut stream = TcpStream::connect(server.address()).expect("it listens");
+    let requests = (1..).step_by(2).take(40);
+    let requests = requests.flat_map(|id| frame(1, 5, id, &request("/large?kb=250", &[])));
+    let begin: Vec<u8> = with_window(0).into_iter().chain(requests).collect();
+    stream.write_all(&begin).expect("it reads");
+    let spooled = || {
+        let text = Connection::open(metrics).get("/metrics").text();
+        let mut lines = text.lines();
+        let bytes = lines.find_map(|line| line.strip_prefix("pronghorn_http_spool_bytes"));
+        let bytes = bytes.and_then(|line| line.split(' ').next_back()?.parse::<f64>().ok());
+        bytes.expect("it is told")
+    };
+    // All but what may wait in memory.
+    wait_for("the replies in files", || (spooled() > 8e6).then_some(()));
+    drop(stream);
+    wait_for("the files to go", || (spooled() == 0.0).then_some(()));
+    server.stop();
+}
+
 /// Streams whose replies wait for the client, those in memory and those in files, get the same.
 fn replies_wait_whole(config: &str, target: &str, more: &[u8]) {
     const STREAMS: usize = 40;

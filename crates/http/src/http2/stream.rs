@@ -1,7 +1,6 @@
 //! One request of HTTP/2, from its head to the end of its reply.
 
 use std::future::{Future as _, poll_fn};
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,6 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pronghorn_base::{LogThrottle, Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
+use pronghorn_pool::{Spool, SpoolError, SpoolFile};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
@@ -20,7 +20,6 @@ use super::block::{Fault, MARK};
 use super::{Running, SEND_RATE};
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
-use crate::file::OpenFile;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
@@ -254,7 +253,8 @@ impl Stream {
                     };
                     let held = if fits { None } else { signs.hold(bytes.len()) };
                     if !fits && held.is_none() {
-                        reader.go_on_with(spill(bytes).await.map_err(|_| Cut)?);
+                        let spool = shared.entered.service().spool.clone();
+                        reader.go_on_with(spill(spool, bytes).await?);
                         continue;
                     }
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
@@ -335,17 +335,25 @@ impl Stream {
 }
 
 /// Puts a reply into a file, from which no more is read than the client has room for.
-async fn spill(bytes: Bytes) -> io::Result<OpenFile> {
-    let written = tokio::task::spawn_blocking(move || OpenFile::unnamed(&bytes));
-    let written = written.await.map_err(io::Error::other)?;
-    written.inspect_err(|error| {
+async fn spill(spool: Option<Arc<Spool>>, bytes: Bytes) -> Result<SpoolFile, Cut> {
+    let spool = spool.ok_or(Cut)?;
+    let write = move || {
+        let mut file = spool.unnamed()?;
+        file.append(&bytes)?;
+        Ok::<_, SpoolError>(file)
+    };
+    let Ok(written) = tokio::task::spawn_blocking(write).await else {
+        return Err(Cut); // the server ends
+    };
+    written.map_err(|error| {
         static NOT_STORED: LogThrottle = LogThrottle::new();
         if let Some(replies) = NOT_STORED.should_log() {
             tracing::warn!(
                 target: "http", replies,
-                "a reply that waits for its client can't be stored: {error}"
+                "a reply that waits for its client can't be stored: {}", error.with_cause()
             );
         }
+        Cut
     })
 }
 

@@ -32,7 +32,7 @@ impl Endpoint {
     /// Takes nobody until it is opened.
     pub(super) fn new(listener: Listener, handler: Arc<dyn Handler>, limits: Limits) -> Self {
         Self {
-            service: Service::new(handler, limits, Arc::default(), None),
+            service: Service::new(handler, limits, Arc::default(), None, None),
             url: listener.url(),
             listener: Some(listener),
             accepting: None,

@@ -364,6 +364,7 @@ impl HttpService {
             limits,
             resources.addresses.clone(),
             resources.read_metrics(),
+            Some(resources.spools[0].bodies.clone()),
         );
         let (asked, draining) = (pools.clone(), context.shutdown.clone());
         let alive = pools.clone();

@@ -153,7 +153,8 @@ impl Outlet {
     fn give_up(&mut self, file: Option<SpoolFile>, error: &SpoolError) {
         static WAITING: LogThrottle = LogThrottle::new();
         if let Some(replies) = WAITING.should_log() {
-            tracing::warn!(target: "server", replies, "a worker must wait for a slow client: {error}");
+            let why = error.with_cause();
+            tracing::warn!(target: "server", replies, "a worker must wait for a slow client: {why}");
         }
         self.may_spill = false;
         if let Some(file) = file {
