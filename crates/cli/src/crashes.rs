@@ -110,9 +110,10 @@ fn grouped(groups: &[Group]) -> String {
     for Group { reports, last } in groups {
         let cause = first_line(&last.cause);
         let (kind, pool, time, id) = (&last.kind, &last.pool, &last.time, &last.id);
+        let group = &last.group;
         _ = writeln!(
             text,
-            "{reports:5} × {kind:7}  {pool}  {cause}\n    last {time}, {id}"
+            "{reports:5} × {kind:7}  {pool}  {cause}\n    group {group}, last {time}, {id}"
         );
     }
     text
@@ -130,6 +131,7 @@ fn shown(report: &Report) -> String {
     row("time", &report.time);
     row("kind", &report.kind);
     row("pool", &report.pool);
+    row("group", &report.group);
     row(
         "pid",
         &number(Some(u64::from(report.pid)).filter(|pid| *pid != 0)),

@@ -11,16 +11,16 @@ pub struct Configuration(Arc<Mutex<Texts>>);
 #[derive(Debug, Default)]
 struct Texts {
     json: String,
-    shown: String,
+    effective: String,
     pending: Option<String>,
 }
 
 impl Configuration {
-    /// Neither has secrets in it: whoever reaches the server by RPC reads `json`; `shown` is every
-    /// effective value with where it is from.
-    pub fn set(&self, json: String, shown: String) {
+    /// Neither has secrets in it: whoever reaches the server by RPC reads `json`; `effective` is
+    /// every value that holds with where it is from, as JSON too.
+    pub fn set(&self, json: String, effective: String) {
         let mut texts = lock(&self.0);
-        (texts.json, texts.shown) = (json, shown);
+        (texts.json, texts.effective) = (json, effective);
     }
 
     /// What of the files, as they were read last, does not hold, for a person; None when all does.
@@ -34,10 +34,10 @@ impl Configuration {
         lock(&self.0).pending.clone()
     }
 
-    /// Every effective value with where it is from, as `config show` has it.
+    /// Every value that holds with where it is from, the `keys` of `config show --json`.
     #[must_use]
-    pub fn shown(&self) -> String {
-        lock(&self.0).shown.clone()
+    pub fn effective(&self) -> String {
+        lock(&self.0).effective.clone()
     }
 
     /// As JSON.

@@ -12,7 +12,7 @@ use pronghorn_process::Program;
 use crate::logs::{self, Logs};
 use crate::server::Server;
 use crate::services::Services;
-use crate::settings::{LogSettings, Settings};
+use crate::settings::{LogSettings, Settings, effective_json};
 
 /// Where the configuration comes from, and what was in it at the start.
 #[derive(Debug, Clone)]
@@ -152,7 +152,7 @@ impl Server {
         let applied = self.apply(settings, &changed, &loaded).await;
         if !applied.has_failed && applied.wait_for_restart.is_empty() {
             self.configuration
-                .set(loaded.to_json(), effective.to_string());
+                .set(loaded.to_json(), effective_json(&effective));
         }
         for service in applied.wait_for_restart {
             if !held.iter().any(|key| key == service || is_in(key, service)) {

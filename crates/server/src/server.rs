@@ -52,8 +52,9 @@ pub struct Plan {
     pub configuration: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
-    /// Every effective value with where it is from, for the admin listener.
-    pub shown: String,
+    /// Every value that holds with where it is from, by
+    /// [`effective_json`](crate::settings::effective_json), for the admin listener.
+    pub effective: String,
     /// From where a reload reads them again. Without it, a reload replaces the workers and no more.
     pub source: Option<Source>,
     /// What the command line will steer it by.
@@ -140,7 +141,7 @@ impl Server {
         let configuration = Configuration::default();
         configuration.set(
             std::mem::take(&mut plan.written),
-            std::mem::take(&mut plan.shown),
+            std::mem::take(&mut plan.effective),
         );
         let mut server = Self {
             services: Vec::new(),

@@ -281,6 +281,15 @@ fn what_went_wrong_is_kept_and_shown_without_its_secrets() {
         groups.contains("    1 × timeout  default  deadline passed: GET /late"),
         "{groups}"
     );
+    let group = late["group"].as_str().expect("a name");
+    assert!(
+        groups.contains(&format!("\n    group {group}, last ")),
+        "{groups}"
+    );
+    assert!(
+        shown.contains(&format!("group        {group}\n")),
+        "{shown}"
+    );
     let last = crashes(&server, &["--last", "1"]).stdout;
     assert!(last.contains(" older ones: `--last "), "{last}");
     let wrong = crashes(&server, &["none"]);
@@ -404,6 +413,39 @@ fn a_boot_that_failed_is_kept() {
     assert!(reports.contains("  boot     default  "), "{reports}");
 }
 
+/// Somebody may put a pipe, a link or a folder where files are expected: nothing waits for it.
+#[test]
+fn what_is_no_file_holds_no_command_up() {
+    let site = site("state_dir: state\n", "").file("worker.php", "<?php exit(3);");
+    Server::run(&site, &["serve"]);
+    for pipe in ["state/reports/0.json", ".pid"] {
+        let made = Command::new("mkfifo").arg(site.path(pipe)).status();
+        assert!(made.expect("mkfifo is of coreutils").success());
+    }
+    std::os::unix::fs::symlink("/dev/zero", site.path("state/reports/1.json")).expect("a link");
+    std::fs::create_dir(site.path("state/reports/2.json")).expect("a folder");
+    let large = std::fs::File::create(site.path("state/reports/3.json")).expect("a file");
+    large.set_len(2 << 30).expect("it takes no room");
+    let listed = Server::run(&site, &["crashes"]);
+    assert!(
+        listed.stdout.contains("  boot     default  "),
+        "{}",
+        listed.stdout
+    );
+    assert_eq!(
+        listed.stderr,
+        "warning: what is no report was passed over: `0.json` is a named pipe, `1.json` is a \
+         symbolic link, `2.json` is a folder, and 1 more\n"
+    );
+    let stopped = Server::run(&site, &["stop"]);
+    assert!(stopped.stderr.contains("no server"), "{}", stopped.stderr);
+    // And the server writes and removes reports as if it were not there.
+    Server::run(&site, &["serve", "-o", "reports.keep=1"]);
+    let reports: Value =
+        serde_json::from_str(&Server::run(&site, &["crashes", "--json"]).stdout).expect("JSON");
+    assert_eq!(reports.as_array().map(Vec::len), Some(1), "{reports}");
+}
+
 #[test]
 fn a_full_disk_for_reports_is_told_and_holds_no_request_up() {
     let site = site("state_dir: state\n", "");
@@ -522,10 +564,27 @@ fn the_admin_listener_shows_what_the_server_knows() {
     // The one that died has a successor.
     wait_for("a worker", || {
         let workers = api("/api/v1/workers");
-        (workers[0]["workers"][0]["transport"] == "ring").then_some(())
+        let worker = &workers[0]["workers"][0];
+        let is_told = |field: &str| worker[field].as_u64().is_some_and(|number| number > 0);
+        assert_eq!(workers[0]["service"], "http", "{workers}");
+        let told = is_told("memory_bytes") && is_told("cpu_ms") && is_told("age_ms");
+        (worker["transport"] == "ring" && told).then_some(())
     });
     assert_eq!(api("/api/v1/queue")[0]["waiting"], 0);
-    let config = api("/api/v1/config").to_string();
+    let config = api("/api/v1/config");
+    let keys = config["keys"].as_array().expect("a list");
+    let size = keys
+        .iter()
+        .find(|key| key["key"] == "http.pool.num_workers");
+    let size = size.expect("it is one of them");
+    assert_eq!(size["value"], "1", "{size}");
+    assert!(
+        size["source"]
+            .as_str()
+            .is_some_and(|at| at.contains(".rr.yaml:")),
+        "{size}"
+    );
+    let config = config.to_string();
     assert!(
         config.contains(".rr.yaml:") && !config.contains(token),
         "{config}"

@@ -9,7 +9,7 @@ use pronghorn_control::Place;
 use pronghorn_process::activation;
 use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
-use pronghorn_server::settings::Settings;
+use pronghorn_server::settings::{Settings, effective_json};
 use pronghorn_server::{
     Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
     Way, overrides,
@@ -174,7 +174,7 @@ fn prepare(
             .filter_map(|file| std::path::absolute(file).ok())
             .collect(),
         written: loaded.to_json(),
-        shown: effective.to_string(),
+        effective: effective_json(&effective),
         activated: Vec::new(),
         settings,
     };

@@ -1,8 +1,10 @@
 //! `/api/v1`: what there is to know, as JSON. `openapi.json` says the same in a schema.
 
 use std::fmt::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use pronghorn_control::PoolStatus;
+use pronghorn_base::millis;
+use pronghorn_control::{PoolStatus, WorkersOf};
 use pronghorn_http::{Body, Response};
 use pronghorn_metrics::Reading;
 use pronghorn_plugin_api::Question;
@@ -67,7 +69,7 @@ impl Known {
     async fn workers(&self) -> Value {
         let mut pools = Vec::new();
         for pool in self.pools.get().map(Pools::all).unwrap_or_default() {
-            pools.push(look_at(&pool).await);
+            pools.push(workers_of(&look_at(&pool).await));
         }
         value!(pools)
     }
@@ -108,11 +110,12 @@ impl Known {
         routes.collect()
     }
 
-    /// What the files say, and every effective value with where it is from, as `config show`.
+    /// What the files say, and every value that holds with where it is from, as `config show
+    /// --json`.
     fn config(&self) -> Value {
-        let written = serde_json::from_str(&self.configuration.json());
-        let written: Value = written.unwrap_or_default();
-        value!({"written": written, "effective": self.configuration.shown()})
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        let written = parsed(&self.configuration.json());
+        value!({"written": written, "keys": parsed(&self.configuration.effective())})
     }
 
     /// What a method of RPC tells that needs no argument.
@@ -145,6 +148,35 @@ impl Known {
             Err(error) => json(500, value!({"error": error.to_string()}).to_string()),
         }
     }
+}
+
+/// By the names of `workers --json`, which have units.
+fn workers_of(pool: &WorkersOf) -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map(millis).unwrap_or_default();
+    let workers = pool.workers.iter().map(|worker| {
+        let request = worker.request.as_ref();
+        let request = request.map(|request| value!({"what": request.what, "age_ms": request.age}));
+        value!({
+            "pid": worker.pid,
+            "slot": worker.slot,
+            "generation": worker.generation,
+            "state": worker.state,
+            "transport": worker.transport,
+            "forked_by": worker.forked_by,
+            "age_ms": now.saturating_sub(worker.started),
+            "executions": worker.executions,
+            "memory_bytes": worker.memory,
+            "cpu_ms": worker.cpu,
+            "request": request,
+        })
+    });
+    value!({
+        "pool": pool.pool,
+        "service": pool.plugin,
+        "waiting": pool.waiting,
+        "workers": workers.collect::<Vec<_>>(),
+    })
 }
 
 /// A report in a list.

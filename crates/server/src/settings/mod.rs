@@ -19,7 +19,7 @@ pub use pronghorn_plugin_api::Finding;
 pub use pronghorn_workers::Watching;
 pub use pronghorn_workers::{OnInit, RelayAddress, ServerSettings};
 pub use reports::ReportSettings;
-pub use say::{Form, Said, check, config_show};
+pub use say::{Form, Said, check, config_show, effective_json};
 
 /// What everything gets when the server stops, as RoadRunner's.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);

@@ -152,6 +152,15 @@ fn check_json(file: Option<&Path>, report: &Report, differences: &[Difference]) 
 
 /// `config show --json`, described there as well.
 fn config_json(loaded: &Loaded, effective: &Effective) -> String {
+    pretty(&json!({"files": loaded.files, "keys": keys(effective)}))
+}
+
+/// The `keys` of it alone.
+pub fn effective_json(effective: &Effective) -> String {
+    keys(effective).to_string()
+}
+
+fn keys(effective: &Effective) -> Value {
     let keys = effective.keys().map(|(key, value, source)| {
         let value = value.map(|value| match value {
             Shown::One(text) => Value::String(text),
@@ -163,8 +172,7 @@ fn config_json(loaded: &Loaded, effective: &Effective) -> String {
         });
         json!({"key": key, "value": value, "source": source})
     });
-    let keys: Vec<Value> = keys.collect();
-    pretty(&json!({"files": loaded.files, "keys": keys}))
+    keys.collect()
 }
 
 fn pretty(value: &Value) -> String {
