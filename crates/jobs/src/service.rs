@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_config::{Severity, Table};
+use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
     BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service,
     StartError, Stopped,
@@ -39,6 +40,8 @@ const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 const CLOSING: Duration = Duration::from_secs(2);
 /// Calls that had begun when later ones went to another process have reached the store by then.
 const LAST_CALLS: Duration = Duration::from_millis(20);
+/// What jobs in memory may take to go to another process: a million of them.
+const MOVING: Duration = Duration::from_secs(30);
 /// How often the store is tried that a process before still has. It leaves it when its jobs have
 /// run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
@@ -217,11 +220,11 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let (all, store, stop) = (pipelines.clone(), context.store.share(), stopped.clone());
     context.at_end.add(move |successor| async move {
         stop.cancelled().await;
-        if let (Some(successor), Some(methods)) = (successor, methods.upgrade()) {
-            methods.forward(JOBS, &successor);
+        if let (Some(successor), Some(methods)) = (&successor, methods.upgrade()) {
+            methods.forward(JOBS, successor);
             sleep(LAST_CALLS).await;
         }
-        leave(all, store).await;
+        leave(all, store, successor).await;
     });
     Ok(Jobs {
         settings,
@@ -244,11 +247,19 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
 }
 
 /// Nobody pushes any more, or somewhere else.
-async fn leave(pipelines: Pipelines, store: LazyStore) {
-    pipelines.say_what_is_lost().await;
+async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward>) {
+    if successor.is_none() {
+        pipelines.say_what_is_lost().await;
+    }
     // A broker that is away has them already, or gives them out again in time.
     _ = timeout(CLOSING, pipelines.close()).await;
     store.close().await;
+    if let Some(successor) = successor {
+        let moved = timeout(MOVING, methods::hand_on(&pipelines, &successor)).await;
+        if moved.is_err() {
+            tracing::warn!(target: "jobs", "jobs in memory end with the server: the next process did not take all in time");
+        }
+    }
 }
 
 /// Whether the store is still that of the process that has started this one.

@@ -1026,6 +1026,25 @@ fn an_upgrade_hands_the_store_on_when_its_jobs_have_run() {
     server.stop();
 }
 
+#[test]
+fn jobs_in_memory_go_on_in_the_process_that_takes_over() {
+    let (mut server, mut rpc) = start(1);
+    let slow = push_request("mail", "slow", "slow", 0).replace("OA==", "NTAw"); // 500 ms
+    assert_eq!(rpc.call("jobs.Push", &slow), "{}");
+    wait_until_ran(&server, 1);
+    for number in 0..20 {
+        push(&mut rpc, "mail", &format!("n{number}"), "ping", 0);
+    }
+    push(&mut rpc, "mail", "later", "ping", 3600);
+    server.upgrade();
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""queue":"mail","delayed":1,"ready":true"#);
+    let ran = wait_until_ran(&server, 21);
+    assert_eq!(ran.lines().count(), 21, "each once: {ran}");
+    server.logged(&["jobs in memory go on in the next process", r#""jobs":"#]);
+    server.stop();
+}
+
 /// Calls `jobs.Push` until a file is there, and says what was refused and how many were kept.
 const PUSHES: &str = r"
     [, $address, $way, $stop] = $argv;

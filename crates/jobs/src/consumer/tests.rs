@@ -580,6 +580,24 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     assert!(scene.pipelines.push(again).await.unwrap().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_is_pushed_again_has_its_key_or_waits_for_it() {
+    let scene = Scene::new(1, &["p"]).await;
+    let unique = |id: &str| Job {
+        headers: Headers::from([("pronghorn-unique".to_owned(), vec!["k".to_owned()])]),
+        ..job(id)
+    };
+    scene.push("p", unique("b")).await;
+    let refused = scene.pipelines.push_again("p", unique("a")).await;
+    let said = "the job b has its key, and waits or runs";
+    assert_eq!(refused.unwrap_err().to_string(), said);
+    scene.answer(answered(r#"{"type":0}"#)).await;
+    let again = scene.pipelines.push_again("p", unique("a")).await;
+    assert!(again.is_ok());
+    let other = vec![("p".to_owned(), unique("c"))];
+    assert_eq!(scene.pipelines.push(other).await.unwrap()["c"], "a");
+}
+
 #[tokio::test]
 async fn an_expired_job_ends_also_in_a_paused_pipeline() {
     for driver in [IN_MEMORY, IN_STORE] {

@@ -1,6 +1,7 @@
 //! `jobs.Push` and its companions, over RPC.
 
 mod by_clock;
+mod moving;
 mod ours;
 mod waiting;
 
@@ -15,6 +16,8 @@ use crate::messages::{
 use crate::pipelines::{PipelineError, Pipelines, with_causes};
 use crate::schedules::Schedules;
 use crate::settings::PipelineSettings;
+
+pub(crate) use self::moving::hand_on;
 
 pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedules) {
     by_clock::add(methods, schedules);

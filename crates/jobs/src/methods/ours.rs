@@ -244,26 +244,26 @@ async fn recent(pipelines: Pipelines, behind: Behind) -> Result<Endings, Failure
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Export {
-    pipeline: String,
-    after: Option<Binary>,
+pub(super) struct Export {
+    pub(super) pipeline: String,
+    pub(super) after: Option<Binary>,
 }
 
 impl Argument for Export {}
 
 #[derive(Serialize)]
-struct Exported {
+pub(super) struct Exported {
     /// As `jobs.PushBatch` takes them.
-    jobs: Vec<ExportedJob>,
+    pub(super) jobs: Vec<ExportedJob>,
     /// What gives the next ones as `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<Binary>,
+    pub(super) next: Option<Binary>,
 }
 
 impl Outcome for Exported {}
 
 #[derive(Serialize)]
-struct ExportedJob {
+pub(super) struct ExportedJob {
     job: String,
     id: String,
     payload: Binary,
@@ -285,7 +285,7 @@ struct ExportedOptions {
     auto_ack: bool,
 }
 
-async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
+pub(super) async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
     let after = asked.after.map(|Binary(bytes)| bytes.to_vec());
     let part = pipelines.list(&asked.pipeline, after).await;
     let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;

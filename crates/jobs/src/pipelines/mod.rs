@@ -237,10 +237,16 @@ impl Pipelines {
         self.0.dead.counts().await
     }
 
-    /// Pushes a job that was taken before.
+    /// Pushes a job that was given up.
     pub(crate) async fn push_again(&self, pipeline: &str, job: Job) -> Result<(), PipelineError> {
-        let pipeline = self.get_open(pipeline).await?;
-        self.push_to(&pipeline, vec![job]).await
+        let id = job.id.clone();
+        let duplicates = self.push(vec![(pipeline.to_owned(), job)]).await?;
+        match duplicates.get(&id) {
+            None => Ok(()),
+            Some(other) => Err(PipelineError::Refused(format!(
+                "the job {other} has its key, and waits or runs"
+            ))),
+        }
     }
 
     /// A job does not run any more.
