@@ -74,6 +74,13 @@ fn apply<'o>(
     }
 }
 
+/// `serve[0]`: a list and the number of an item, as messages write it.
+fn indexed(name: &str) -> Option<(&str, usize)> {
+    let (name, index) = name.strip_suffix(']')?.rsplit_once('[')?;
+    let index = index.parse().ok()?;
+    (!name.is_empty()).then_some((name, index))
+}
+
 impl Override {
     fn is_early(&self) -> bool {
         matches!(self.path.as_slice(), [one] if EARLY.iter().any(|early| same_name(early, one)))
@@ -84,9 +91,14 @@ impl Override {
         let Some((name, rest)) = path.split_first() else {
             return Ok(());
         };
+        let is_name = map.entries.iter().any(|entry| same_name(&entry.name, name));
+        let (name, index) = match indexed(name) {
+            Some((name, index)) if !is_name => (name, Some(index)),
+            _ => (name.as_str(), None),
+        };
         let at = map.position(name).unwrap_or_else(|| {
             map.entries.push(Entry {
-                name: name.clone(),
+                name: name.to_owned(),
                 origin: Origin::new(self.place.clone()),
                 node: self.node(Value::Null),
             });
@@ -95,27 +107,57 @@ impl Override {
         let Some(entry) = map.entries.get_mut(at) else {
             return Ok(());
         };
+        if let Some(index) = index {
+            return self.set_item(&mut entry.node, index, rest);
+        }
         if rest.is_empty() {
             entry.origin = Origin::new(self.place.clone());
-            entry.node = self.node(Value::Text(Text {
-                text: self.text.clone(),
-                quoted: true,
-            }));
+            entry.node = self.text_node();
             return Ok(());
         }
-        match &entry.node.value {
-            Value::Null => entry.node = self.node(Value::Map(Map::default())),
-            Value::List(items) => {
-                if let Some(map) = map_of_list(items) {
-                    entry.node.value = Value::Map(map);
-                }
-            }
-            Value::Text(_) | Value::Map(_) => {}
+        if let Value::List(items) = &entry.node.value
+            && let Some(map) = map_of_list(items)
+        {
+            entry.node.value = Value::Map(map);
         }
-        match &mut entry.node.value {
+        self.set_below(&mut entry.node, rest)
+    }
+
+    /// In a list, an item that is there, or the one behind its last.
+    fn set_item(&self, list: &mut Node, index: usize, rest: &[String]) -> Result<(), Place> {
+        if list.value == Value::Null {
+            *list = self.node(Value::List(Vec::new()));
+        }
+        let place = list.origin.place.clone();
+        let Value::List(items) = &mut list.value else {
+            return Err(place);
+        };
+        if index == items.len() {
+            items.push(self.node(Value::Null));
+        }
+        let item = items.get_mut(index).ok_or(place)?;
+        if rest.is_empty() {
+            *item = self.text_node();
+            return Ok(());
+        }
+        self.set_below(item, rest)
+    }
+
+    fn set_below(&self, node: &mut Node, rest: &[String]) -> Result<(), Place> {
+        if node.value == Value::Null {
+            *node = self.node(Value::Map(Map::default()));
+        }
+        match &mut node.value {
             Value::Map(inner) => self.set(inner, rest),
-            _ => Err(entry.node.origin.place.clone()),
+            _ => Err(node.origin.place.clone()),
         }
+    }
+
+    fn text_node(&self) -> Node {
+        self.node(Value::Text(Text {
+            text: self.text.clone(),
+            quoted: true,
+        }))
     }
 
     fn node(&self, value: Value) -> Node {

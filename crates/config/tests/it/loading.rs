@@ -70,6 +70,32 @@ fn overrides_alone_are_a_configuration() {
 }
 
 #[test]
+fn overrides_reach_the_items_of_a_list() {
+    let with = |text: &str, overrides: &[&str]| {
+        let mut input = Input::from_text("a.yaml", text);
+        input.overrides = overrides.iter().map(|&it| it.to_owned()).collect();
+        let loaded = load(&input);
+        let report = loaded.resolve_part::<Sample>().report().to_string();
+        (loaded.to_json(), report)
+    };
+    let overrides = ["a[0].b=new", "a[1].b=more", "c.d[0]=text", "e[x]=name"];
+    assert_eq!(
+        with("a: [{b: old, k: kept}]\n", &overrides),
+        (
+            r#"{"a":[{"b":"new","k":"kept"},{"b":"more"}],"c":{"d":["text"]},"e[x]":"name"}"#
+                .to_owned(),
+            String::new()
+        )
+    );
+    // Neither behind a gap, nor in what is no list.
+    for wrong in ["a[2].b=x", "n[0]=x", "a[0].b.c=x"] {
+        let (json, report) = with("a: [{b: old}]\nn: text\n", &[wrong]);
+        assert_eq!(json, r#"{"a":[{"b":"old"}],"n":"text"}"#, "{wrong}");
+        assert!(report.contains("cannot be set"), "{wrong}: {report}");
+    }
+}
+
+#[test]
 fn what_is_no_readable_file_is_told() {
     let folder = Folder::new("unreadable");
     for (name, message) in [
