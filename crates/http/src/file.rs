@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_process::Credentials;
+use pronghorn_process::{Credentials, own_files};
 
 /// A stretch of an open file.
 #[derive(Debug, Clone)]
@@ -37,6 +37,9 @@ impl OpenFile {
     }
 }
 
+/// Why a file of the server itself is not sent.
+pub(crate) const OWN: &str = "it is the server's own: its configuration, a log, a key or its data";
+
 /// As long as this is the same, so is the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -56,6 +59,11 @@ impl Identity {
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    /// Whether this is a file of the server itself, which no client gets.
+    pub(crate) fn is_own(&self, file: &File) -> bool {
+        own_files::has(file, (self.device, self.inode))
     }
 
     pub(crate) fn modified(&self) -> u64 {
@@ -110,6 +118,9 @@ fn open_now(
         }
     }
     let identity = Identity::of(&metadata);
+    if identity.is_own(&file) {
+        return Err(OWN.into());
+    }
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 

@@ -16,6 +16,7 @@ mod kept;
 pub mod logs;
 mod machine;
 mod notify;
+mod own;
 mod renewal;
 pub mod reports;
 mod rpc;
@@ -32,6 +33,7 @@ pub use error::{StartError, Unclaimed};
 pub use kept::{named_state_folder_of, reports_in, state_folder_of, state_folder_of_service};
 pub use machine::look;
 pub use notify::Manager;
+pub use own::own_files;
 pub use pronghorn_workers::{
     OnInitError, PoolHandle, PoolInfo, Pools, Reloaded, Resized, Standing,
 };

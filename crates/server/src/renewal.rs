@@ -10,6 +10,7 @@ use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
 
 use crate::logs::{self, Logs};
+use crate::own::own_files;
 use crate::server::Server;
 use crate::services::Services;
 use crate::settings::{LogSettings, Settings, effective_json};
@@ -137,6 +138,7 @@ impl Server {
                 return Err(format!("the files have mistakes: {summary}"));
             }
         };
+        let here = source.input.folder.clone();
         let changed = source.started_with.changes(&effective);
         let mut held = source.started_with.held(&effective);
         let mut has_failed = false;
@@ -148,6 +150,9 @@ impl Server {
                     has_failed = true;
                 }
             }
+        }
+        if let Some(places) = &self.places {
+            self.keep_to_itself(own_files(&loaded, &here, &places.folder));
         }
         let applied = self.apply(settings, &changed, &loaded).await;
         if !applied.has_failed && applied.wait_for_restart.is_empty() {

@@ -15,8 +15,8 @@ use pronghorn_plugin_api::{
     Stopped, WorkerContext,
 };
 use pronghorn_pool::Incidents;
-use pronghorn_process::Spawner;
 use pronghorn_process::activation::Activated;
+use pronghorn_process::{Spawner, own_files};
 use pronghorn_rpc::{WorkerMethods, answer_predecessor};
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
@@ -39,6 +39,11 @@ use crate::{activation, incidents, reports, rpc, state};
 /// The socket of `server.relay`, for the next process.
 const RELAY: &str = "relay";
 
+/// How files in the state directory are called, up to a dot or hyphen.
+const KEPT: [&str; 2] = ["store", "kv"];
+/// Folders in it: reports of crashes, and the local authority.
+const KEPT_FOLDERS: [&str; 2] = ["reports", "tls"];
+
 /// What to start.
 #[derive(Debug)]
 pub struct Plan {
@@ -50,6 +55,8 @@ pub struct Plan {
     pub development: bool,
     /// The files that the settings came from, to watch in development.
     pub configuration: Vec<PathBuf>,
+    /// Files that no client gets, by [`own_files`](crate::own_files).
+    pub own_files: Vec<PathBuf>,
     /// What was written in them, as JSON without secrets, for `rpc.Config`.
     pub written: String,
     /// Every value that holds with where it is from, by
@@ -84,11 +91,22 @@ pub struct Server {
     handed_over: bool,
     control: Control,
     pub(crate) source: Option<Source>,
+    /// None until services start.
+    pub(crate) places: Option<Places>,
     pub(crate) configuration: Configuration,
     /// None until services start.
     pub(crate) configuration_metrics: Option<ConfigurationMetrics>,
     /// Last: what the others have to tell is written.
     reports: Option<incidents::Writer>,
+}
+
+/// Where the server lives.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Where relative paths begin.
+    pub(crate) folder: PathBuf,
+    /// Where it keeps what outlives it.
+    pub(crate) state: PathBuf,
 }
 
 /// How workers are started.
@@ -160,6 +178,7 @@ impl Server {
             handed_over: false,
             control: plan.control.clone(),
             source,
+            places: None,
             configuration,
             configuration_metrics: None,
             reports: None,
@@ -192,6 +211,7 @@ impl Server {
             environment,
             development,
             configuration,
+            own_files,
             activated,
             ..
         } = plan;
@@ -226,6 +246,11 @@ impl Server {
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());
         let state = state::folder(settings.state_dir, &folder, &environment);
+        self.places = Some(Places {
+            folder: folder.clone(),
+            state: state.clone(),
+        });
+        self.keep_to_itself(own_files);
         let store = state::store(state.clone());
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
         let tell = reports.incidents();
@@ -312,6 +337,17 @@ impl Server {
             state: context.state.clone(),
         });
         Ok(())
+    }
+
+    /// These files, and those that the server keeps in its state directory, are sent to no client.
+    /// Something else may lie beside those.
+    pub(crate) fn keep_to_itself(&self, mut files: Vec<PathBuf>) {
+        let mut folders = Vec::new();
+        if let Some(Places { state, .. }) = &self.places {
+            files.extend(KEPT.map(|name| state.join(name)));
+            folders.extend(KEPT_FOLDERS.map(|name| state.join(name)));
+        }
+        own_files::set(&files, &folders);
     }
 
     /// What all services with workers share; none is started yet.

@@ -429,8 +429,8 @@ fn what_is_there_and_is_not_served_is_not_the_front_controllers() {
         }
         server.logged(&[
             "leads out of its folder",
+            "`http.static.serve`",
             "symlinks: anywhere",
-            "-o http.pool.symlinks=anywhere",
         ]);
         for path in ["/dangling.js", "/js/none.js", "/.git", "/a.css/", "/none"] {
             assert_eq!(server.get(path).text(), "front", "{path}");

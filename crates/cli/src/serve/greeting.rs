@@ -3,8 +3,10 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
+use std::net::IpAddr;
 use std::path::Path;
 
+use pronghorn_config::{Effective, Shown};
 use pronghorn_launch::{ask_php, extension_command};
 use pronghorn_process::{Spawner, which};
 use pronghorn_server::{Server, VERSION};
@@ -55,6 +57,38 @@ pub(super) async fn greet(call: &Call, server: &Server) {
         _ = writeln!(text, "  {:8} {php}", "php");
     }
     say(&text);
+}
+
+/// In development mode, where others than this machine may reach the application.
+pub(super) fn warn_of_development(effective: &Effective) {
+    let open = effective.keys().filter_map(|(key, value, _)| {
+        let is_ours = key.starts_with("http.") && key.ends_with("address");
+        match value {
+            Some(Shown::One(place)) if is_ours && is_open(&place) => Some(place),
+            _ => None,
+        }
+    });
+    let open: Vec<_> = open.collect();
+    if !open.is_empty() {
+        tracing::warn!(
+            target: "server",
+            hint = "listen on 127.0.0.1, or serve without `--dev`",
+            "development mode shows errors with lines of the sources and the request to everybody \
+             who reaches `{}`",
+            open.join("`, `")
+        );
+    }
+}
+
+/// Whether an address such as `:8080` is more than this machine's own.
+fn is_open(place: &str) -> bool {
+    let place = place.strip_prefix("tcp://").unwrap_or(place);
+    let Some((host, _)) = place.rsplit_once(':') else {
+        return false;
+    };
+    let host = host.trim_matches(['[', ']']);
+    let is_own = |ip: IpAddr| ip.to_canonical().is_loopback();
+    !place.starts_with("unix:") && host != "localhost" && !host.parse().is_ok_and(is_own)
 }
 
 fn is_seen() -> bool {
@@ -111,4 +145,28 @@ async fn php(server: &Server) -> Option<String> {
         about.version,
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_others_reach_is_open() {
+        for (place, open) in [
+            ("127.0.0.1:8080", false),
+            ("tcp://127.0.0.2:8080", false),
+            ("localhost:8080", false),
+            ("[::1]:8080", false),
+            ("[::ffff:127.0.0.1]:8080", false),
+            ("unix:///run/a.sock", false),
+            (":8080", true),
+            ("0.0.0.0:8080", true),
+            ("[::]:8443", true),
+            ("10.0.0.7:80", true),
+            ("example.org:80", true),
+        ] {
+            assert_eq!(is_open(place), open, "{place}");
+        }
+    }
 }

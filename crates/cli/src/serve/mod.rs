@@ -12,7 +12,7 @@ use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, effective_json};
 use pronghorn_server::{
     Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
-    Way, overrides,
+    Way, overrides, own_files,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -148,6 +148,9 @@ fn prepare(
     let logs = logs.map_err(|error| Failure::failed(error.to_string()))?;
     logs::tell(&report);
     greeting::record(&found);
+    if options.dev {
+        greeting::warn_of_development(&effective);
+    }
     if let Some(file) = loaded.file.as_deref().filter(|file| is_roadrunners(file)) {
         let Compat { era, reason } = loaded.compat();
         tracing::info!(target: "config", "`{}` is read as {era} reads it: \
@@ -155,7 +158,9 @@ fn prepare(
     }
     let place = place_of(arguments, loaded.file.as_deref());
     let config = loaded.file.is_some().then(|| place.named().to_owned());
+    let here = folders::current().join(&input.folder);
     let plan = Plan {
+        own_files: own_files(&loaded, &here, &folder),
         control: Control::new(config, settings.longest_stop()),
         folder,
         environment: pronghorn_server::environment(&loaded),

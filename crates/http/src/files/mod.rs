@@ -8,6 +8,7 @@
 mod cache;
 mod conditions;
 mod entry;
+mod forbidden;
 mod path;
 mod range;
 mod reply;
@@ -26,6 +27,7 @@ use pronghorn_process::file::{Patience, open_below, open_folder};
 use tokio::time::Instant;
 
 pub use entry::Tag;
+pub use forbidden::Forbidden;
 pub use pronghorn_process::file::Links;
 pub use root::{CACHE_DURATION, RootSettings};
 
@@ -33,7 +35,7 @@ pub(crate) use conditions::Tags;
 pub(crate) use reply::Asked;
 
 use crate::coding::choose;
-use crate::file::{Identity, OpenFile};
+use crate::file::{Identity, OWN, OpenFile};
 use crate::message::{Body, Request, Response};
 use entry::Entry;
 use path::Named;
@@ -223,6 +225,9 @@ pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identi
         return Err("it is no file".into());
     }
     let identity = Identity::of(&metadata);
+    if identity.is_own(&file) {
+        return Err(OWN.into());
+    }
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::entry::{Entry, Representation, Style, Tag};
+use super::forbidden::Forbidden;
 use super::is_servable;
 use super::path::{Named, below, ending, is_php, name};
 use super::trusted;
@@ -40,6 +41,10 @@ pub struct RootSettings {
     pub allow: Vec<String>,
     /// Endings that are not served.
     pub forbid: Vec<String>,
+    /// Files that are there and not sent.
+    pub forbidden: Forbidden,
+    /// Folders, by their paths below this one, in which no link leads to a script.
+    pub no_scripts: Vec<String>,
     /// Names without an ending are looked up, too.
     pub without_ending: bool,
     /// What stands for a folder: the first that is there.
@@ -66,6 +71,8 @@ impl RootSettings {
             only: Vec::new(),
             allow: Vec::new(),
             forbid: Vec::new(),
+            forbidden: Forbidden::default(),
+            no_scripts: Vec::new(),
             without_ending: true,
             index: Vec::new(),
             fallback: None,
@@ -383,6 +390,9 @@ impl Root {
         let metadata = file.metadata()?;
         Ok(if metadata.is_file() {
             let identity = Identity::of(&metadata);
+            if self.settings.forbidden.has(path.as_os_str().as_bytes()) || identity.is_own(&file) {
+                return Ok(Opened::Closed);
+            }
             Opened::File(file, identity)
         } else if metadata.is_dir() {
             Opened::Folder
@@ -391,10 +401,16 @@ impl Root {
         })
     }
 
-    /// Whether a link hides nothing that is not sent by its own name: a hidden file or a PHP
-    /// source, by which no script is meant. One that leads nowhere is not this function's.
+    /// Whether a link hides nothing that is not sent by its own name: a hidden or forbidden file or
+    /// a PHP source, by which no script is meant; and no script where none runs. One that leads
+    /// nowhere is not this function's.
     fn leads_to_what_is_sent(&self, link: &Path) -> bool {
-        let folder = &self.settings.folder;
+        let RootSettings {
+            folder,
+            no_scripts,
+            forbidden,
+            ..
+        } = &self.settings;
         let (Ok(real), Ok(root)) = (folder.join(link).canonicalize(), folder.canonicalize()) else {
             return true;
         };
@@ -404,7 +420,15 @@ impl Root {
             .unwrap_or_else(|_| Path::new(real.file_name().unwrap_or_default()));
         let is_hidden = |name: Component<'_>| name.as_os_str().as_bytes().starts_with(b".");
         let is_source = |path: &Path| path.file_name().is_some_and(|name| is_php(name.as_bytes()));
-        !names.components().any(is_hidden) && (is_source(link) || !is_source(names))
+        let runs_nowhere = |below: &String| {
+            let nowhere = root.join(below).canonicalize();
+            nowhere.is_ok_and(|nowhere| real.starts_with(nowhere))
+        };
+        let may_be_run = !is_source(link) || !no_scripts.iter().any(runs_nowhere);
+        !names.components().any(is_hidden)
+            && !forbidden.has(names.as_os_str().as_bytes())
+            && (is_source(link) || !is_source(names))
+            && may_be_run
     }
 
     /// The folder itself, opened anew from time to time: what is at its path may be another one
@@ -481,8 +505,9 @@ impl Root {
         match target {
             Some(target) => tracing::warn!(
                 target: "http",
-                "`{link}` leads out of its folder, to `{}`, and is not served (said once); hint: `symlinks: anywhere` beside that \
-                 folder would serve it, for `serve --root` by `-o http.pool.symlinks=anywhere`",
+                "`{link}` leads out of its folder, to `{}`, and is not served (said once); hint: for files that \
+                 visitors uploaded, a folder of its own in `http.static.serve` sends them and runs nothing; \
+                 `symlinks: anywhere` beside the folder follows all links, to scripts as well",
                 target.display()
             ),
             None => tracing::warn!(

@@ -14,7 +14,7 @@ use pronghorn_process::file::Patience;
 use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
 
-use crate::files::{CACHE_DURATION, Files, Looked, RootSettings, to_folder, trouble};
+use crate::files::{CACHE_DURATION, Files, Forbidden, Looked, RootSettings, to_folder, trouble};
 use crate::message::{Request, Response};
 use releases::Releases;
 
@@ -98,14 +98,17 @@ impl Scripts {
         let files = RootSettings {
             links: settings.links,
             prefix: if prefix.is_empty() { "/" } else { prefix }.to_owned(),
+            forbidden: Forbidden::new(&settings.forbid),
+            no_scripts: settings.no_scripts.clone(),
             ..RootSettings::new(root.clone())
         };
         let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
         let index = settings.index.clone();
+        let no_scripts = by_all_paths(&root, &settings.no_scripts);
         let site = Site::new(root, index, settings.fallback.as_deref());
         Ok(Self {
             programs: mode == Mode::Cgi,
-            site: site.without_scripts_in(&settings.no_scripts).at(prefix),
+            site: site.without_scripts_in(&no_scripts).at(prefix),
             files: Arc::new(files),
             software: settings
                 .software
@@ -232,6 +235,24 @@ impl Scripts {
     fn with_known<R>(&self, work: impl FnOnce(&mut Known) -> R) -> R {
         work(&mut lock(&self.known))
     }
+}
+
+/// Folders below a root, by their names, and where these are links also by what they lead to in the
+/// root. What leads there by another link is judged when it is opened.
+fn by_all_paths(root: &std::path::Path, folders: &[String]) -> Vec<String> {
+    let mut all = folders.to_vec();
+    if let Ok(real_root) = root.canonicalize() {
+        let real = folders.iter().filter_map(|folder| {
+            let real = root.join(folder).canonicalize().ok()?;
+            let below = real.strip_prefix(&real_root).ok()?.to_str()?;
+            // The root itself would be all scripts.
+            (!below.is_empty()).then(|| below.to_owned())
+        });
+        all.extend(real);
+    }
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// By its name, a program that writes non-parsed headers.

@@ -62,7 +62,6 @@ impl RootKeys {
         }
         let page = |page: &Page| page.0.clone();
         RootSettings {
-            folder: base.join(&self.folder),
             prefix: self.prefix.clone(),
             only: self.only.clone(),
             allow: self.allow.clone(),
@@ -76,6 +75,7 @@ impl RootKeys {
             ranges: self.ranges,
             fields,
             cache_duration: self.cache_duration,
+            ..RootSettings::new(base.join(&self.folder))
         }
     }
 }

@@ -13,6 +13,8 @@ const INDEX: [&str; 2] = ["index.php", "index.html"];
 const MOST_INDEX: usize = 16;
 /// Each is compared with every path that names a script.
 const MOST_NO_SCRIPTS: usize = 64;
+/// Each is compared with every file that is looked at.
+const MOST_FORBIDDEN: usize = 128;
 /// Names of servers with their modules are shorter.
 const LONGEST_SOFTWARE: usize = 256;
 /// For `fallback`: there is none.
@@ -30,6 +32,8 @@ pub struct SiteSettings {
     pub fallback: Option<String>,
     /// Folders below the root in which nothing runs.
     pub no_scripts: Vec<String>,
+    /// Files below the root that are not sent: endings, names, and paths.
+    pub forbid: Vec<String>,
     pub links: Links,
     pub resolve: ResolveRoot,
     /// `SERVER_SOFTWARE`, if it is not our own.
@@ -98,14 +102,14 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
         .key(
             "root",
             "The directory of a site: its scripts run, its other files are sent. This key and the \
-             next six are of pools in another `mode` than `worker`.",
+             next seven are of pools in another `mode` than `worker`.",
         )
         .ours()
         .optional();
     let message =
         "is of pools that run PHP scripts, and `mode: cgi` runs whatever program is asked for";
     let php = t.keys_where(mode != Mode::Cgi, message, "remove it", read_php);
-    let (index, fallback, no_scripts) = php.unwrap_or_default();
+    let (index, fallback, no_scripts, forbid) = php.unwrap_or_default();
     let links = t
         .key::<Symlinks>(
             "symlinks",
@@ -157,14 +161,15 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
         index,
         fallback,
         no_scripts,
+        forbid,
         links: links.0,
         resolve,
         software,
     }
 }
 
-/// `index`, the script of `fallback`, and `no_scripts`.
-fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>) {
+/// `index`, the script of `fallback`, `no_scripts` and `forbid`.
+fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>, Vec<String>) {
     let index: Vec<String> = t
         .key(
             "index",
@@ -208,7 +213,42 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>) {
         );
     }
     let no_scripts = read_no_scripts(t, fallback.as_deref());
-    (index, fallback, no_scripts)
+    let forbid = read_forbid(t);
+    (index, fallback, no_scripts, forbid)
+}
+
+fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
+    let forbid: Vec<String> = t
+        .key(
+            "forbid",
+            "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
+             name (`composer.json`), or, with a slash in it, by path, of a file or a directory \
+             (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
+             that begin with a dot are never sent.",
+        )
+        .ours()
+        .default(Vec::new());
+    let example = "for example `forbid: [.sql, composer.json, storage/logs/]`";
+    if forbid.len() > MOST_FORBIDDEN {
+        let message = format!(
+            "has {} items; at most {MOST_FORBIDDEN} are taken",
+            forbid.len()
+        );
+        t.error("forbid", &message, "name a directory above some of them");
+    }
+    let is_item = |item: &&String| {
+        let parts = item.trim_matches('/').split('/');
+        let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['*', '\0']);
+        parts.into_iter().all(is_part)
+    };
+    if let Some(item) = forbid.iter().find(|item| !is_item(item)) {
+        let message = format!(
+            "has `{}`, which is no ending, no name and no path below the root",
+            item.escape_debug()
+        );
+        t.error("forbid", &message, example);
+    }
+    forbid
 }
 
 fn read_no_scripts(t: &mut Table<'_>, fallback: Option<&str>) -> Vec<String> {

@@ -38,6 +38,7 @@ fn a_pool_without_requests_refuses_each_key_about_them() {
         "index: [index.php]",
         "fallback: none",
         "no_scripts: [a]",
+        "forbid: [.sql]",
         "symlinks: never",
         "resolve_root: never",
         "server_software: x",

@@ -1,0 +1,103 @@
+//! Files of a site that are not sent: by their ending, their name, or their path.
+
+use super::path::{ending, name};
+
+/// What a compressed copy is called beside its file.
+const COMPRESSED: [&[u8]; 6] = [b".gz", b".bz2", b".xz", b".zst", b".br", b".zip"];
+
+/// Without regard to the case of letters: a file system may not have one.
+#[derive(Debug, Clone, Default)]
+pub struct Forbidden {
+    /// With their dots.
+    endings: Vec<Box<[u8]>>,
+    names: Vec<Box<[u8]>>,
+    /// Of files and folders.
+    paths: Vec<Box<[u8]>>,
+}
+
+impl Forbidden {
+    /// `.sql` is an ending, `composer.json` a name, and what has a slash in it a path below the
+    /// root, of a file or a folder.
+    pub fn new(given: &[String]) -> Self {
+        let mut all = Self::default();
+        for text in given {
+            let bytes = text
+                .trim_matches('/')
+                .to_ascii_lowercase()
+                .into_bytes()
+                .into();
+            if text.contains('/') {
+                all.paths.push(bytes);
+            } else if text.starts_with('.') {
+                all.endings.push(bytes);
+            } else {
+                all.names.push(bytes);
+            }
+        }
+        all
+    }
+
+    /// Whether the file at a path below the root, without a slash at its start, is one of them or a
+    /// compressed copy of one.
+    pub(super) fn has(&self, path: &[u8]) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let path = path.to_ascii_lowercase();
+        let mut plain = COMPRESSED.iter().filter_map(|it| path.strip_suffix(*it));
+        self.names(&path) || plain.any(|path| self.names(path))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.endings.is_empty() && self.names.is_empty() && self.paths.is_empty()
+    }
+
+    fn names(&self, path: &[u8]) -> bool {
+        let name = name(path);
+        let is_at = |known: &[u8]| {
+            let rest = path.strip_prefix(known);
+            rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        };
+        self.names.iter().any(|it| **it == *name)
+            || ending(name).is_some_and(|last| self.endings.iter().any(|it| **it == *last))
+            || self.paths.iter().any(|it| is_at(it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_by_ending_name_and_path() {
+        let given = [".sql", "composer.json", "storage/logs/", "a/b.txt"].map(str::to_owned);
+        let forbidden = Forbidden::new(&given);
+        for path in [
+            "dump.sql",
+            "sub/DUMP.SQL",
+            "dump.sql.gz",
+            "composer.json",
+            "sub/Composer.json",
+            "storage/logs",
+            "storage/logs/today",
+            "Storage/Logs/a.css",
+            "a/b.txt",
+            "a/b.txt.br",
+        ] {
+            assert!(forbidden.has(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "a.css",
+            "sql",
+            "a.sql.css",
+            "my-composer.json",
+            "sub/storage/logs/a.css",
+            "storage/logsx",
+            "b.txt",
+            "",
+        ] {
+            assert!(!forbidden.has(path.as_bytes()), "{path}");
+        }
+        assert!(!Forbidden::default().has(b"dump.sql"));
+    }
+}

@@ -1,0 +1,88 @@
+//! Which files on the disk are the server's own, so that no client gets them: what the
+//! configuration was read from, and what it names to be written or kept secret.
+
+use std::path::{Path, PathBuf};
+
+use pronghorn_config::{Loaded, Map, Node, Value};
+
+/// Keys, wherever they stand, whose values are files of TLS. Other sections have a `key` as well,
+/// so a file has to be there.
+const OF_TLS: [&str; 3] = ["key", "cert", "root_ca"];
+/// The same for logs, which need not be there yet.
+const OF_LOGS: [&str; 2] = ["output", "log_output"];
+
+/// Absolute paths. `here` is where the configuration's own path begins, `folder` where those in it
+/// do.
+pub fn own_files(loaded: &Loaded, here: &Path, folder: &Path) -> Vec<PathBuf> {
+    let mut own: Vec<PathBuf> = loaded.files.iter().map(|file| here.join(file)).collect();
+    named(loaded.root(), folder, &mut own);
+    own
+}
+
+fn named(map: &Map, folder: &Path, own: &mut Vec<PathBuf>) {
+    for entry in &map.entries {
+        let is = |keys: &[&str]| keys.iter().any(|key| entry.name.eq_ignore_ascii_case(key));
+        let (of_tls, of_logs) = (is(&OF_TLS), is(&OF_LOGS));
+        let mut add = |text: &str| {
+            let path = folder.join(text);
+            if !text.is_empty() && (of_logs || of_tls && path.is_file()) {
+                own.push(path);
+            }
+        };
+        match &entry.node.value {
+            Value::Map(map) => named(map, folder, own),
+            Value::List(items) => {
+                items.iter().filter_map(Node::text).for_each(&mut add);
+                for item in items {
+                    if let Value::Map(map) = &item.value {
+                        named(map, folder, own);
+                    }
+                }
+            }
+            // `-o` writes a list with commas.
+            Value::Text(text) => text.text.split(',').map(str::trim).for_each(add),
+            Value::Null => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_config::{Input, load};
+
+    use super::*;
+
+    #[test]
+    fn what_a_configuration_names_is_found() {
+        let folder = std::env::temp_dir().join(format!("pronghorn-own-{:x}", fastrand::u64(..)));
+        std::fs::create_dir_all(folder.join("tls")).unwrap();
+        for file in ["tls/key.pem", "tls/cert.pem", "broker.pem"] {
+            std::fs::write(folder.join(file), "").unwrap();
+        }
+        let cert = folder.join("tls/cert.pem");
+        let yaml = format!(
+            "http:\n  ssl: {{key: tls/key.pem, cert: {}}}\n  static: {{dir: tls}}\n  rate_limit: {{key: ip}}\n\
+             logs:\n  output: [stderr, app.log]\n  channels: {{access: {{output: access.log}}}}\n\
+             jobs: {{pipelines: {{a: {{tls: [{{key: broker.pem}}]}}}}}}\n",
+            cert.display()
+        );
+        let mut input = Input::from_text("conf/pronghorn.yaml", yaml);
+        input.overrides = vec!["logs.file_logger_options.log_output=rotated.log".to_owned()];
+        let mut own = own_files(&load(&input), Path::new("/here"), &folder);
+        own.retain(|path| !path.ends_with("stderr"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        let expected = [
+            "tls/key.pem",
+            "tls/cert.pem",
+            "app.log",
+            "access.log",
+            "broker.pem",
+            "rotated.log",
+        ];
+        let mut expected: Vec<_> = expected.iter().map(|file| folder.join(file)).collect();
+        expected.insert(0, "/here/conf/pronghorn.yaml".into());
+        own.sort();
+        expected.sort();
+        assert_eq!(own, expected);
+    }
+}
