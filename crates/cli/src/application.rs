@@ -2,6 +2,8 @@
 //!
 //! Looks at names of files, and into a worker script; runs nothing.
 
+mod known;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +23,6 @@ struct Sign {
 enum Runs {
     /// Scripts below this folder; paths without a file go to `index.php`.
     Below(&'static str),
-    /// The same, and in this folder nothing runs.
-    BelowBut(&'static str, &'static str),
     /// The file itself, as a kept worker.
     Worker,
     /// A framework by a package of ours: this script, kept, with this in its environment. What lies
@@ -58,8 +58,8 @@ const SIGNS: [Sign; 15] = [
         "Symfony",
         Runs::Below("public"),
     ),
-    Sign::new("wp-config.php", None, "WordPress", WORDPRESS),
-    Sign::new("wp-load.php", None, "WordPress", WORDPRESS),
+    Sign::new("wp-config.php", None, "WordPress", Runs::Below("")),
+    Sign::new("wp-load.php", None, "WordPress", Runs::Below("")),
     Sign::new(
         "config/autoload",
         Some("public/index.php"),
@@ -77,7 +77,8 @@ const SIGNS: [Sign; 15] = [
 ];
 
 const PLAIN: &str = "a PHP application";
-const WORDPRESS: Runs = Runs::BelowBut("", "wp-content/uploads");
+/// Folders that are made to be a document root.
+pub(crate) const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
 /// What stands for a folder of scripts.
 const INDEX: &str = "index.php";
 /// A worker's script is short; what it includes is not looked at.
@@ -118,6 +119,8 @@ pub(crate) struct Application {
     /// The file that told it.
     pub(crate) sign: String,
     runs: Found,
+    /// Files of visitors that a link in the document root leads to.
+    linked: Option<Linked>,
     /// Signs of other applications in the same folder.
     pub(crate) others: Vec<&'static str>,
 }
@@ -128,7 +131,7 @@ enum Found {
         root: PathBuf,
         /// Answers paths without a file; None where the root has no index.
         fallback: Option<String>,
-        no_scripts: Option<&'static str>,
+        rules: Rules,
     },
     Worker(PathBuf),
     Framework {
@@ -148,9 +151,25 @@ pub(crate) enum Relative {
     },
     Scripts {
         root: String,
-        /// In this folder nothing runs.
-        no_scripts: Option<&'static str>,
+        rules: Rules,
     },
+}
+
+/// A folder outside of the document root whose files are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Linked {
+    /// Below this path.
+    pub(crate) prefix: &'static str,
+    pub(crate) folder: PathBuf,
+}
+
+/// What of a document root does not run, and what is not sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Folders by their paths below it: what is uploaded there never runs.
+    pub(crate) no_scripts: Vec<String>,
+    /// As of `http.pool.forbid`.
+    pub(crate) forbid: &'static [&'static str],
 }
 
 impl Application {
@@ -158,18 +177,15 @@ impl Application {
     pub(crate) fn in_folder(folder: &Path) -> Option<Self> {
         let mut signs = SIGNS.iter().filter(|sign| sign.is_in(folder));
         let first = signs.next()?;
-        let scripts = |below: &str, no_scripts| Found::Scripts {
-            root: if below.is_empty() {
-                folder.to_owned()
-            } else {
-                folder.join(below)
-            },
-            fallback: Some(INDEX.to_owned()),
-            no_scripts,
-        };
         let runs = match first.runs {
-            Runs::Below(below) => scripts(below, None),
-            Runs::BelowBut(below, without) => scripts(below, Some(without)),
+            Runs::Below(below) => {
+                let root: PathBuf = folder.join(below).components().collect();
+                Found::Scripts {
+                    rules: known::rules(&root),
+                    root,
+                    fallback: Some(INDEX.to_owned()),
+                }
+            }
             Runs::Worker => Found::Worker(folder.join(first.file)),
             Runs::Framework(script, env) => Found::Framework {
                 script: folder.join(script),
@@ -180,6 +196,11 @@ impl Application {
             folder: folder.to_owned(),
             name: named(folder, first),
             sign: first.file.to_owned(),
+            linked: match &runs {
+                Found::Scripts { root, .. } => known::linked(root),
+                Found::Framework { .. } => known::linked(&folder.join("public")),
+                Found::Worker(_) => None,
+            },
             runs,
             others: others(first, signs),
         })
@@ -188,15 +209,17 @@ impl Application {
     /// A folder of scripts as it is, whatever is in it.
     pub(crate) fn root(folder: &Path) -> Self {
         let has_index = folder.join(INDEX).is_file();
+        let name = known::name(folder);
         Self {
             folder: folder.to_owned(),
-            name: "a folder of scripts and files".to_owned(),
+            name: name.unwrap_or("a folder of scripts and files").to_owned(),
             sign: "--root".to_owned(),
             runs: Found::Scripts {
                 root: folder.to_owned(),
                 fallback: has_index.then(|| INDEX.to_owned()),
-                no_scripts: None,
+                rules: known::rules(folder),
             },
+            linked: known::linked(folder),
             others: Vec::new(),
         }
     }
@@ -221,6 +244,7 @@ impl Application {
                 name: "a worker script".to_owned(),
                 sign,
                 runs: Found::Worker(script.to_owned()),
+                linked: None,
                 others: Vec::new(),
                 folder,
             }
@@ -229,6 +253,27 @@ impl Application {
 
     /// The keys that serve it, as `-o` has them.
     pub(crate) fn keys(&self) -> Vec<String> {
+        let mut keys = self.keys_of_runs();
+        if let Some(Linked { prefix, folder }) = &self.linked {
+            let is_set = |key: &String| key.starts_with("http.middleware=");
+            if !keys.iter().any(is_set) {
+                keys.push("http.middleware=static".to_owned());
+            }
+            keys.push(format!("http.static.serve[0].prefix={prefix}"));
+            keys.push(format!("http.static.serve[0].root={}", folder.display()));
+        }
+        keys
+    }
+
+    /// The folder that a link in the document root leads to, relative to the application's.
+    pub(crate) fn linked(&self) -> Option<(&'static str, String)> {
+        let linked = self.linked.as_ref()?;
+        let below = linked.folder.strip_prefix(&self.folder);
+        let folder = below.unwrap_or(&linked.folder);
+        Some((linked.prefix, folder.display().to_string()))
+    }
+
+    fn keys_of_runs(&self) -> Vec<String> {
         match &self.runs {
             Found::Worker(script) => vec![format!("server.command=php,{}", script.display())],
             Found::Framework { script, env } => {
@@ -240,14 +285,20 @@ impl Application {
                 keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
                 keys
             }
-            Found::Scripts {
-                root, no_scripts, ..
-            } => {
+            Found::Scripts { root, rules, .. } => {
                 let mut keys = vec![
                     "http.pool.mode=classic".to_owned(),
                     format!("http.pool.root={}", root.display()),
                 ];
-                keys.extend(no_scripts.map(|folder| format!("http.pool.no_scripts={folder}")));
+                let Rules { no_scripts, forbid } = rules;
+                for (key, list) in [
+                    ("no_scripts", no_scripts.join(",")),
+                    ("forbid", forbid.join(",")),
+                ] {
+                    if !list.is_empty() {
+                        keys.push(format!("http.pool.{key}={list}"));
+                    }
+                }
                 keys
             }
         }
@@ -291,11 +342,9 @@ impl Application {
                 env: *env,
                 has_public: true,
             },
-            Found::Scripts {
-                root, no_scripts, ..
-            } => Relative::Scripts {
+            Found::Scripts { root, rules, .. } => Relative::Scripts {
                 root: shown(root),
-                no_scripts: *no_scripts,
+                rules: rules.clone(),
             },
         }
     }
@@ -351,6 +400,10 @@ fn named(folder: &Path, sign: &Sign) -> String {
     match sign.name {
         PLAIN if needs("slim/slim") => "Slim".to_owned(),
         PLAIN if needs("mezzio/mezzio") => "Mezzio".to_owned(),
+        PLAIN => match sign.runs {
+            Runs::Below(below) => known::name(&folder.join(below)).unwrap_or(PLAIN).to_owned(),
+            _ => PLAIN.to_owned(),
+        },
         name => name.to_owned(),
     }
 }
@@ -372,10 +425,10 @@ mod tests {
     use super::*;
 
     /// A folder with these files, each with this text.
-    struct Folder(PathBuf);
+    pub(super) struct Folder(pub(super) PathBuf);
 
     impl Folder {
-        fn with(files: &[(&str, &str)]) -> Self {
+        pub(super) fn with(files: &[(&str, &str)]) -> Self {
             let name = format!("pronghorn-application-{:x}", fastrand::u64(..));
             let folder = Self(std::env::temp_dir().join(name));
             for (file, text) in files {
@@ -429,10 +482,6 @@ mod tests {
             assert!(found.others.is_empty(), "{:?}", found.others);
         }
         assert_eq!(Application::in_folder(&Folder::with(&[("a", "")]).0), None);
-        // Uploads are data.
-        let folder = Folder::with(&[("wp-config.php", "")]);
-        let keys = Application::in_folder(&folder.0).unwrap().keys();
-        assert!(keys.contains(&"http.pool.no_scripts=wp-content/uploads".to_owned()));
     }
 
     #[test]

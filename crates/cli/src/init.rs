@@ -118,11 +118,27 @@ fn configuration(application: &Application) -> String {
         text.push('\n');
     }
     text.push_str("http:\n  address: 127.0.0.1:8080   # on all addresses: `:8080`\n");
-    if let Relative::Worker {
-        has_public: true, ..
-    } = runs
-    {
-        text.push_str("  middleware: [static]      # files in `public` are sent without PHP\n  static: {dir: public}\n");
+    let has_public = matches!(
+        runs,
+        Relative::Worker {
+            has_public: true,
+            ..
+        }
+    );
+    let linked = application.linked();
+    if has_public || linked.is_some() {
+        text.push_str("  middleware: [static]      # files are sent without PHP\n  static:\n");
+    }
+    if has_public {
+        text.push_str("    dir: public\n");
+    }
+    if let Some((prefix, folder)) = linked {
+        let folder = quoted(&folder);
+        _ = writeln!(
+            text,
+            "    serve:                  # what visitors uploaded: sent, and never run"
+        );
+        _ = writeln!(text, "      - {{prefix: {prefix}, root: {folder}}}");
     }
     if let Relative::Worker { .. } = &runs {
         text.push_str(
@@ -130,19 +146,30 @@ fn configuration(application: &Application) -> String {
              #   warmup: [/]          # pages that only read: new workers answer them first\n",
         );
     }
-    if let Relative::Scripts { root, no_scripts } = &runs {
+    if let Relative::Scripts { root, rules } = &runs {
         _ = write!(
             text,
             "  pool:\n    # num_workers: 4         # by default one for each processor, at least two\n    \
              mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
             quoted(root)
         );
-        if let Some(folder) = no_scripts {
+        let list = |items: &mut dyn Iterator<Item = &str>| {
+            items.map(quoted).collect::<Vec<_>>().join(", ")
+        };
+        if !rules.no_scripts.is_empty() {
+            let folders = list(&mut rules.no_scripts.iter().map(String::as_str));
             _ = writeln!(
                 text,
-                "    no_scripts: [{}]   # what is uploaded there never runs",
-                quoted(folder)
+                "    no_scripts: [{folders}]   # what lies there never runs"
             );
+        }
+        if !rules.forbid.is_empty() {
+            text.push_str(
+                "    forbid:                # files of the project that are not sent to visitors\n",
+            );
+            for item in rules.forbid {
+                _ = writeln!(text, "      - {}", quoted(item));
+            }
         }
     }
     text.push_str(

@@ -48,6 +48,7 @@ mod migration;
 mod misbehaviour;
 mod nginx;
 mod otel;
+mod own_files;
 mod own_server;
 mod own_service;
 mod php_extensions;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pronghorn_config::{Input, MAIN_FILES};
 
 use super::Failure;
-use crate::application::{Application, looked_for};
+use crate::application::{Application, PUBLIC, looked_for};
 use crate::arguments::{Arguments, Serve};
 use crate::authority::Authority;
 
@@ -248,7 +248,6 @@ fn by_script(script: &Path) -> Result<Application, Failure> {
 
 /// `--root`: this folder, or the one below it with an index.
 fn in_root(root: &Path) -> Result<Application, Failure> {
-    const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
     let shown = root.display();
     if root.is_file() {
         let folder = root
