@@ -460,6 +460,8 @@ fn somebody_who_looks_on_sees_how_jobs_end() {
     let mut rpc = Rpc::connect(&server);
     push(&mut rpc, "mail", "unseen", "ping", 0);
     wait_until_ran(&server, 1);
+    // Its end is known a moment later.
+    wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
     let nothing = r#"{"endings":[],"number":0}"#;
     assert_eq!(rpc.call("jobs.Recent", "{}"), nothing);
     for (id, name) in [("one", "ping"), ("two", "fail")] {
@@ -488,8 +490,8 @@ fn somebody_who_looks_on_sees_how_jobs_end() {
 #[test]
 fn a_schedule_runs_a_command_and_shows_what_it_said() {
     let more = "  schedules:\n    \
-                  backup: {cron: '0 0 30 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n    \
-                  detached: {cron: '0 0 30 2 *', command: [sh, -c, 'setsid sh -c \"echo it has left; exec sleep 1000\" & sleep 1000']}\n";
+                  backup: {cron: '0 0 29 2 *', command: [sh, -c, 'echo $$RAN; echo no room >&2; exit 7']}\n    \
+                  detached: {cron: '0 0 29 2 *', command: [sh, -c, 'setsid sh -c \"echo it has left; exec sleep 1000\" & sleep 1000']}\n";
     let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
     let server = Server::start(site);
     let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
