@@ -141,6 +141,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the newest records of the server's log; `-f` follows it
+    Logs(Logs),
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
     /// Show the pipelines of jobs, and act on them and on dead letters, over RPC
@@ -212,6 +214,48 @@ pub(crate) struct Schedules {
     /// Print JSON, for programs
     #[arg(long, global = true)]
     pub(crate) json: bool,
+}
+
+/// Records of the log.
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    // The short flag is that of `--force`, which means nothing here.
+    /// Go on with new records until Ctrl-C
+    #[arg(id = "force", short = 'f', long = "follow")]
+    pub(crate) follow: bool,
+    /// How many records to show, the newest ones
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+    pub(crate) lines: u64,
+    /// Only those of the request with this ID
+    #[arg(long, value_name = "ID")]
+    pub(crate) request: Option<String>,
+    /// Only those of this level and above
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) level: Option<LogLevel>,
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How much a record matters.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl LogLevel {
+    /// As records have it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// The storages of `kv`.

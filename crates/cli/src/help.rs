@@ -42,6 +42,11 @@ const ABOUT: &[About] = &[
     About::new("crashes", CONFIGURED, "crashes --group"),
     About::new("status", CONFIGURED, "status --json"),
     About::new(
+        "logs",
+        &["config", "workdir", "dotenv", "overrides", "force"],
+        "logs -f --level warn",
+    ),
+    About::new(
         "stop",
         &[
             "config",

@@ -84,6 +84,7 @@ pub fn run_services(services: Services) -> ExitCode {
             steer::resize(name, &arguments, of, by)
         }
         Command::Status { json } => steer::status(name, &arguments, *json),
+        Command::Logs(logs) => steer::logs(name, &arguments, logs),
         Command::Stop => steer::stop(name, &arguments),
         Command::Init { from } => init::run(&arguments, from),
         Command::Service { command } => service::run(&arguments, command),

@@ -19,7 +19,8 @@ mod server;
 pub use client::{Answers, Client, ClientError};
 pub use listener::{ListenError, Listener};
 pub use message::{
-    Ask, Counter, PoolStatus, Reset, Served, State, Status, Tell, UnderWay, Worker, WorkersOf,
+    Ask, Counter, LogsWanted, PoolStatus, Reset, Served, State, Status, Tell, UnderWay, Worker,
+    WorkersOf,
 };
 pub use place::{Place, Surroundings};
 pub use server::{Answer, Refusal, Steerable, Steering, serve};

@@ -43,12 +43,37 @@ pub enum Ask {
         /// Below 0 to end as many.
         by: i32,
     },
+    /// The newest records of the log. Answered by [`Tell::Records`]; one that follows has no end.
+    Logs(LogsWanted),
     /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the
     /// server.
     Stop {
         /// Without waiting for what is under way.
         force: bool,
     },
+}
+
+impl Ask {
+    /// Whether the answer goes on for as long as somebody reads it.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self, Self::Logs(LogsWanted { follow: true, .. }))
+    }
+}
+
+/// Which records of the log are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogsWanted {
+    /// So many of those that fit, the newest.
+    pub lines: u64,
+    /// Those of the request with this ID; none means all.
+    #[serde(default)]
+    pub request: Option<String>,
+    /// `warn`: those of this level and above; none means all.
+    #[serde(default)]
+    pub level: Option<String>,
+    /// And then those that are made.
+    #[serde(default)]
+    pub follow: bool,
 }
 
 /// What the server tells.
@@ -64,6 +89,12 @@ pub enum Tell {
     /// A cache was emptied, beside the pools of a [`Ask::Reset`].
     Emptied {
         cache: String,
+    },
+    /// Records of the log, the oldest first, each an object of JSON.
+    Records {
+        records: Vec<String>,
+        /// Records before these that are gone: they were not read in time.
+        lost: u64,
     },
     Resized {
         pool: String,

@@ -25,6 +25,9 @@ const QUESTION: usize = 16 << 10;
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long a command may leave a line unread.
 const UNREAD: Duration = Duration::from_secs(5);
+/// The same for an answer without end: a person may stop a terminal and come back after lunch.
+/// Nothing is kept for it meanwhile.
+const UNREAD_ENDLESS: Duration = Duration::from_hours(1);
 /// How often a long answer shows that it is under way.
 const PULSE: Duration = Duration::from_secs(1);
 /// Lines that wait for their command.
@@ -33,7 +36,7 @@ const LINES: usize = 16;
 /// Carries out what is asked.
 pub trait Steerable: Send + Sync + 'static {
     /// Tells all it has to tell through `answer`; the end is the connection's to tell. Goes on when
-    /// the command leaves.
+    /// the command leaves, unless the answer has no end: then it is dropped.
     fn steer(self: Arc<Self>, ask: Ask, answer: Answer) -> Steering;
 }
 
@@ -111,6 +114,7 @@ async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>, throttles: Arc<
     let mut guest = Guest {
         stream: BufReader::new(stream),
         gone: false,
+        patience: UNREAD,
     };
     if let Err(why) = guest.may_ask() {
         if let Some(commands) = throttles.strangers.should_log() {
@@ -138,6 +142,8 @@ async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>, throttles: Arc<
 struct Guest {
     stream: BufReader<UnixStream>,
     gone: bool,
+    /// How long a line may stay unread.
+    patience: Duration,
 }
 
 impl Guest {
@@ -171,6 +177,8 @@ impl Guest {
 
     /// Passes the lines of an answer on, to its end.
     async fn answered(&mut self, ask: Ask, steerable: Arc<dyn Steerable>) -> Result<(), Refusal> {
+        let is_endless = ask.is_endless();
+        self.patience = if is_endless { UNREAD_ENDLESS } else { UNREAD };
         let (sender, mut lines) = mpsc::channel(LINES);
         let mut steering = steerable.steer(ask, Answer(sender));
         let mut pulse = interval(PULSE);
@@ -181,6 +189,9 @@ impl Guest {
                 Some(line) = lines.recv() => self.tell(&line).await,
                 outcome = &mut steering => break outcome,
                 _ = pulse.tick() => self.tell(&Tell::Working).await,
+            }
+            if is_endless && self.gone {
+                return Ok(());
             }
         };
         while let Ok(line) = lines.try_recv() {
@@ -193,7 +204,7 @@ impl Guest {
         if self.gone {
             return;
         }
-        let written = timeout(UNREAD, lines::write(self.stream.get_mut(), line)).await;
+        let written = timeout(self.patience, lines::write(self.stream.get_mut(), line)).await;
         self.gone = !matches!(written, Ok(Ok(())));
     }
 }

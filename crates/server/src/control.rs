@@ -20,6 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::VERSION;
+use crate::log_readers::LogReaders;
+use crate::logs::Newest;
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -41,6 +43,7 @@ struct Shared {
     grace: Duration,
     serving: OnceLock<Serving>,
     stopping: AtomicBool,
+    logs: LogReaders,
 }
 
 /// What a server that is up can show.
@@ -59,14 +62,15 @@ pub(crate) struct Serving {
 
 impl Control {
     /// Of a server that is about to start with this configuration, and takes `grace` at most to
-    /// stop.
-    pub fn new(config: Option<PathBuf>, grace: Duration) -> Self {
+    /// stop. Commands see the `newest` records of its log.
+    pub fn new(config: Option<PathBuf>, grace: Duration, newest: Arc<Newest>) -> Self {
         Self(Arc::new(Shared {
             since: Instant::now(),
             config,
             grace,
             serving: OnceLock::new(),
             stopping: AtomicBool::new(false),
+            logs: LogReaders::new(newest),
         }))
     }
 
@@ -81,7 +85,7 @@ impl Control {
             Err(error @ ListenError::Running { .. }) => {
                 tracing::warn!(
                     target: "server",
-                    "{error}: `pronghorn reset`, `workers`, `status` and `stop` reach that one; \
+                    "{error}: `pronghorn reset`, `workers`, `status`, `logs` and `stop` reach that one; \
                      a configuration of its own, or `rpc.listen`, tells this one from it"
                 );
                 None
@@ -90,7 +94,7 @@ impl Control {
                 tracing::warn!(
                     target: "server",
                     "there is no control socket, so `pronghorn reset`, `workers`, `status` and `stop` find this server by \
-                     `rpc.listen` alone: {error}"
+                     `rpc.listen` alone, and `logs` does not: {error}"
                 );
                 None
             }
@@ -177,6 +181,7 @@ impl Steerable for Shared {
                     let workers = resized.map_err(|why| Refusal(why.to_string()))? as u64;
                     answer.tell(Tell::Resized { pool, workers }).await;
                 }
+                Ask::Logs(wanted) => self.logs.tell(&wanted, &answer).await?,
                 Ask::Stop { force } => {
                     let pid = std::process::id();
                     let within = if force { 0 } else { self.grace.as_secs() };

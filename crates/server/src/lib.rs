@@ -13,6 +13,7 @@ mod control;
 mod error;
 mod incidents;
 mod kept;
+mod log_readers;
 pub mod logs;
 mod machine;
 mod notify;

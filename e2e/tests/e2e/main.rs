@@ -41,6 +41,7 @@ mod kv;
 mod laravel;
 mod leaks;
 mod life;
+mod logs;
 mod malformed;
 mod mediawiki;
 mod middleware;

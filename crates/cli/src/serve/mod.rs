@@ -161,7 +161,7 @@ fn prepare(
     let here = folders::current().join(&input.folder);
     let plan = Plan {
         own_files: own_files(&loaded, &here, &folder),
-        control: Control::new(config, settings.longest_stop()),
+        control: Control::new(config, settings.longest_stop(), logs.newest()),
         folder,
         environment: pronghorn_server::environment(&loaded),
         source: Some(Source::new(

@@ -1,10 +1,11 @@
-//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`, `jobs`.
+//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`, `logs`, `jobs`.
 
 mod boxes;
 mod cache;
 mod find;
 mod jobs;
 mod live;
+mod logs;
 mod over_rpc;
 mod reset;
 mod resize;
@@ -22,7 +23,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
-use crate::arguments::{Arguments, Cache, Jobs, Name, Schedules};
+use crate::arguments::{Arguments, Cache, Jobs, Logs, Name, Schedules};
 use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
@@ -83,6 +84,11 @@ pub(crate) fn resize(name: Name, arguments: &Arguments, of: &[String], by: i32) 
 /// The server as a whole.
 pub(crate) fn status(name: Name, arguments: &Arguments, json: bool) -> Exit {
     run(name, arguments, async |task| status::run(task, json).await)
+}
+
+/// The newest records of the log.
+pub(crate) fn logs(name: Name, arguments: &Arguments, logs: &Logs) -> Exit {
+    run(name, arguments, async |task| logs::run(task, logs).await)
 }
 
 /// Where the server keeps what outlives it, if it runs.

@@ -11,6 +11,7 @@ mod file;
 mod format;
 mod host;
 mod layout;
+mod newest;
 mod output;
 mod outputs;
 mod queue;
@@ -30,6 +31,8 @@ use tokio::time::Instant;
 use tracing::Subscriber;
 
 pub use error::LogError;
+pub use format::readable;
+pub use newest::Newest;
 
 use crate::settings::{Level, LogMode, LogSettings, LogTarget};
 use host::Host;
@@ -57,6 +60,7 @@ pub struct Logs {
     folder: PathBuf,
     outlets: Mutex<Outlets>,
     channels: Channels,
+    newest: Arc<Newest>,
 }
 
 /// The outputs of one time. Dropped, they write what waits, for two seconds at most.
@@ -149,14 +153,17 @@ impl Logs {
         let (clock, folder) = (host.clock.clone(), host.folder.clone());
         let (outlets, channels) = open(host, settings)?;
         let channels = Channels::new(channels);
+        let newest = Arc::new(Newest::default());
         let router = Router {
             channels: channels.clone(),
             clock,
+            newest: newest.clone(),
         };
         let logs = Self {
             folder,
             outlets: Mutex::new(outlets),
             channels,
+            newest,
         };
         Ok((logs, router))
     }
@@ -177,6 +184,11 @@ impl Logs {
             .name("logs-old".to_owned())
             .spawn(move || drop(old))?;
         Ok(())
+    }
+
+    /// The newest records, of all channels.
+    pub fn newest(&self) -> Arc<Newest> {
+        self.newest.clone()
     }
 
     fn outlets(&self) -> MutexGuard<'_, Outlets> {

@@ -15,6 +15,7 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::format::{Content, Format, Record};
 use super::host::Clock;
+use super::newest::Newest;
 use super::queue::Queue;
 use crate::settings::Level;
 
@@ -28,6 +29,7 @@ const KEPT: usize = 16 << 10;
 pub(super) struct Router {
     pub(super) channels: Channels,
     pub(super) clock: Clock,
+    pub(super) newest: Arc<Newest>,
 }
 
 /// The channels as they are now. Clones are the same ones. A swap and no lock: every request makes
@@ -149,12 +151,22 @@ impl Subscriber for Router {
             },
         };
         with_buffer(|line| {
+            let mut is_kept = false;
             for lane in &*route.channel.lanes {
                 line.clear();
                 lane.format.write(line, &record);
                 for queue in &lane.queues {
                     queue.push(line, route.level);
                 }
+                if let Some(json) = lane.format.kept(line).filter(|_| !is_kept) {
+                    self.newest.push(json, route.level);
+                    is_kept = true;
+                }
+            }
+            if !is_kept {
+                line.clear();
+                Format::to_be_kept().write(line, &record);
+                self.newest.push(line, route.level);
             }
         });
     }

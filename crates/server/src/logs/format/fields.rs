@@ -41,6 +41,15 @@ impl Fields<'_> {
         }
     }
 
+    /// A field of a record that was JSON before.
+    pub(super) fn member(&mut self, name: &str, value: &Value) {
+        if let Value::String(text) = value {
+            return self.text(name, text);
+        }
+        self.key(name);
+        self.json(value);
+    }
+
     /// Within limits: what was read is no deeper than the reader goes.
     fn json(&mut self, value: &Value) {
         match value {

@@ -4,6 +4,7 @@
 
 mod escape;
 mod fields;
+mod kept;
 mod request;
 mod template;
 
@@ -13,6 +14,7 @@ use std::time::SystemTime;
 
 use pronghorn_config::Era;
 use pronghorn_pool::WORKER_OUTPUT;
+use serde_json::Value;
 use tracing::Event;
 
 use super::time::{Moment, since_1970};
@@ -21,9 +23,14 @@ use escape::{Escaped, Place};
 use fields::{Fields, Message};
 use template::Template;
 
+pub use kept::readable;
+
 /// The texts of a record together; what is beyond is cut. A crash report with a worker's last words
 /// fits, and the queue holds several.
 const LONGEST: usize = 256 << 10;
+
+/// Bytes of a priority.
+const PRIORITY: usize = "<4>".len();
 
 /// A record that goes to somebody.
 pub(super) struct Record<'a> {
@@ -42,6 +49,11 @@ pub(super) enum Content<'a> {
     },
     /// The logs' own.
     Text(&'a str),
+    /// Of a record that was JSON before.
+    Kept {
+        message: &'a str,
+        fields: &'a [(String, Value)],
+    },
 }
 
 /// How records are written.
@@ -120,6 +132,24 @@ impl Format {
             has_priority: journal,
             line_ending: target.line_ending.clone(),
         }
+    }
+
+    /// As the newest records are kept.
+    pub(super) fn to_be_kept() -> Self {
+        Self {
+            layout: Layout::Json { octane: false },
+            has_priority: false,
+            line_ending: String::new(),
+        }
+    }
+
+    /// Of a record that was written so, the text to be kept, if it is the same.
+    pub(super) fn kept<'a>(&self, line: &'a str) -> Option<&'a str> {
+        if self.layout != (Layout::Json { octane: false }) {
+            return None;
+        }
+        let start = if self.has_priority { PRIORITY } else { 0 };
+        line.get(start..)?.strip_suffix(&self.line_ending)
     }
 
     /// Appends the record, its end included.
@@ -229,7 +259,7 @@ impl Record<'_> {
         let mut text = Escaped::new(out, place, left);
         match self.content {
             Content::Event { event, .. } => event.record(&mut Message(text)),
-            Content::Text(message) => _ = text.write_str(message),
+            Content::Text(message) | Content::Kept { message, .. } => _ = text.write_str(message),
         }
     }
 
@@ -254,10 +284,18 @@ impl Record<'_> {
 
 impl Content<'_> {
     fn visit(&self, mut fields: Fields<'_>) {
-        if let Content::Event { event, stranger } = self {
-            event.record(&mut fields);
-            if let Some(target) = stranger {
-                fields.text("target", target);
+        match self {
+            Content::Event { event, stranger } => {
+                event.record(&mut fields);
+                if let Some(target) = stranger {
+                    fields.text("target", target);
+                }
+            }
+            Content::Text(_) => {}
+            Content::Kept { fields: kept, .. } => {
+                for (name, value) in *kept {
+                    fields.member(name, value);
+                }
             }
         }
     }

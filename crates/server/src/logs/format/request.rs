@@ -25,27 +25,41 @@ struct Shown {
 }
 
 pub(super) fn is_one(record: &Record<'_>) -> bool {
-    let Content::Event { event, .. } = record.content else {
-        return false;
-    };
-    if record.logger != "http" || event.metadata().fields().field("status").is_none() {
+    if record.logger != "http" {
         return false;
     }
-    let mut message = Message(String::new());
-    event.record(&mut message);
-    MESSAGES.contains(&message.0.as_str())
+    match record.content {
+        Content::Event { event, .. } if event.metadata().fields().field("status").is_some() => {
+            let mut message = Message(String::new());
+            event.record(&mut message);
+            MESSAGES.contains(&message.0.as_str())
+        }
+        Content::Kept { message, fields } => {
+            MESSAGES.contains(&message) && fields.iter().any(|(name, _)| name == "status")
+        }
+        Content::Event { .. } | Content::Text(_) => false,
+    }
 }
 
 /// False, and nothing written, when the record is of another kind.
 pub(super) fn write(out: &mut String, record: &Record<'_>, paint: Paint, left: &mut usize) -> bool {
-    let Content::Event { event, .. } = record.content else {
-        return false;
-    };
     if !is_one(record) {
         return false;
     }
     let mut shown = Shown::default();
-    event.record(&mut shown);
+    match record.content {
+        Content::Event { event, .. } => event.record(&mut shown),
+        Content::Text(_) => {}
+        Content::Kept { fields, .. } => {
+            for (name, value) in fields {
+                if let Some(text) = value.as_str() {
+                    shown.text(name, text);
+                } else if let Some(number) = value.as_u64() {
+                    shown.number(name, number);
+                }
+            }
+        }
+    }
     shown.write(out, record, paint, left);
     true
 }
@@ -78,21 +92,17 @@ impl Shown {
         _ = write!(out, " {}", Bytes(self.bytes));
         paint.off(out);
     }
-}
 
-impl Visit for Shown {
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        match field.name() {
+    fn text(&mut self, name: &str, value: &str) {
+        match name {
             "method" => value.clone_into(&mut self.method),
             "URI" => value.clone_into(&mut self.target),
             _ => {}
         }
     }
 
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        match field.name() {
+    fn number(&mut self, name: &str, value: u64) {
+        match name {
             "status" => self.status = value,
             "elapsed_us" => self.elapsed_us = value,
             "queue_us" => self.queue_us = value,
@@ -100,6 +110,18 @@ impl Visit for Shown {
             "write_bytes" => self.bytes = value,
             _ => {}
         }
+    }
+}
+
+impl Visit for Shown {
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field.name(), value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.number(field.name(), value);
     }
 }
 

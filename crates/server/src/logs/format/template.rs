@@ -73,7 +73,7 @@ impl Template {
     pub(super) fn write(&self, out: &mut String, record: &Record<'_>, left: &mut usize) {
         let metadata = match record.content {
             Content::Event { event, .. } => Some(event.metadata()),
-            Content::Text(_) => None,
+            Content::Text(_) | Content::Kept { .. } => None,
         };
         for piece in &self.pieces {
             match piece {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tracing::{debug, error, info, warn};
 
 use super::Rig;
+use crate::logs::readable;
 use crate::logs::time::Moment;
 
 /// A record with a field of each type, and all that has to be escaped.
@@ -103,6 +104,50 @@ fn in_development_a_record_is_columns() {
         rig.records("level: debug", || debug!(target: "rpc", "alone")),
         "2026-11-21T19:26:15+0000\tDEBUG\trpc         \talone\n"
     );
+}
+
+/// Whatever the log itself looks like.
+#[test]
+fn a_record_that_is_kept_is_shown_as_on_a_terminal() {
+    let make = || {
+        warn!(
+            target: "pool", text = "a \"quote\", ESC \x1b, é\nsecond", signed = -1_i64, yes = true,
+            float = 1.5, context = "{\"b\": [1, null, {\"c\": \"\\u001b\"}]}", debugged = ?["a\n"],
+            "App\\Kernel said \"hi\",\tthen\nwent"
+        );
+        a_request();
+        a_line_of_a_worker();
+    };
+    let expected = Rig::on_a_terminal().records("mode: development", make);
+    let journal = Rig {
+        is_journal: true,
+        ..Rig::new()
+    };
+    for (rig, yaml) in [
+        (Rig::new(), "mode: development"),
+        (Rig::new(), "{mode: production, line_ending: \"\\r\\n\"}"),
+        (journal, "mode: production"),
+        (Rig::new(), "mode: raw"),
+        (Rig::new(), "{mode: production, format: '%message%'}"),
+        (Rig::new(), "{mode: production, output: [stdout, stderr]}"),
+    ] {
+        let (logs, router) = rig.start(yaml).unwrap();
+        tracing::subscriber::with_default(router, make);
+        let kept = logs.newest().read(0).records;
+        let shown = kept.iter().map(|(_, json)| readable(json, false));
+        assert_eq!(
+            shown.collect::<Option<String>>().unwrap(),
+            expected,
+            "{yaml}"
+        );
+    }
+    for none in ["", "[]", "{}", "{\"level\":\"info\"}", "null"] {
+        assert_eq!(readable(none, false), None, "{none}");
+    }
+    // Below the level there is nothing to keep.
+    let (logs, router) = Rig::new().start("level: error").unwrap();
+    tracing::subscriber::with_default(router, make);
+    assert_eq!(logs.newest().read(0).records, []);
 }
 
 #[test]
