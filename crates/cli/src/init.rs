@@ -8,7 +8,7 @@ use pronghorn_config::MAIN_FILES;
 
 use crate::application::{Application, Relative, looked_for};
 use crate::arguments::Arguments;
-use crate::convert::{Converted, convert, quoted};
+use crate::convert::{Converted, convert, one_line, quoted};
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
 
@@ -58,40 +58,60 @@ pub(crate) fn run(arguments: &Arguments, from: &[PathBuf]) -> Exit {
 
 /// `--from`: what other servers are told, in our words.
 fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
-    let Converted {
-        of,
-        yaml,
-        left_out,
-        notes,
-    } = match convert(from) {
+    let converted = match convert(from) {
         Ok(converted) => converted,
         Err(why) => {
+            let why: Vec<_> = why.lines().map(one_line).collect();
             return misused(&format!(
-                "{why}\nhint: `--from` takes a file of nginx, php-fpm, Apache, Caddy, RoadRunner \
-                 or Laravel Octane"
+                "{}\nhint: `--from` takes a file of nginx, php-fpm, Apache, Caddy, RoadRunner \
+                 or Laravel Octane",
+                why.join("\n")
             ));
         }
     };
-    let names: Vec<_> = from.iter().map(|file| file.display().to_string()).collect();
-    let mut text = format!("# From {of}: {}\n", names.join(", "));
-    for left in &left_out {
-        _ = writeln!(text, "# Left out, {left}"); // a String takes all
-    }
-    text.push_str(&yaml);
-    if let Err(why) = write_new(folder, &text) {
+    if let Err(why) = write_new(folder, &with_head(&converted, from)) {
         return failed(&why);
     }
     say(&format!(
-        "wrote {} from {of}\n`pronghorn check` validates it, `pronghorn serve` serves it\n",
-        folder.join(FILE).display()
+        "wrote {} from {}\n`pronghorn check` validates it, `pronghorn serve` serves it\n",
+        folder.join(FILE).display(),
+        converted.of
     ));
-    for left in &left_out {
-        say(&format!("left out, {left}\n"));
-    }
-    for note in &notes {
-        say(&format!("note: {note}\n"));
+    let all = [
+        ("warning: not in it: ", &converted.limits),
+        ("left out, ", &converted.left_out),
+        ("note: ", &converted.notes),
+    ];
+    for (what, texts) in all {
+        for text in texts {
+            say(&format!("{what}{}\n", one_line(text)));
+        }
     }
     Exit::Done
+}
+
+/// The file, with what has to be known of it at the top.
+pub(crate) fn with_head(converted: &Converted, from: &[PathBuf]) -> String {
+    let names: Vec<_> = from.iter().map(|file| file.display().to_string()).collect();
+    let mut text = format!("# From {}: {}\n", converted.of, one_line(&names.join(", ")));
+    if !converted.limits.is_empty() {
+        text.push_str(
+            "#\n# WARNING: what follows limited who gets what, and does not hold here as it did \
+             there.\n# Go through it before you serve this file:\n",
+        );
+        for limit in &converted.limits {
+            _ = writeln!(text, "# - {}", one_line(limit)); // a String takes all
+        }
+        text.push_str("#\n");
+    }
+    for left in &converted.left_out {
+        _ = writeln!(text, "# Left out, {}", one_line(left));
+    }
+    for note in &converted.notes {
+        _ = writeln!(text, "# Note: {}", one_line(note));
+    }
+    text.push_str(&converted.yaml);
+    text
 }
 
 fn write_new(folder: &Path, text: &str) -> Result<(), String> {

@@ -527,11 +527,12 @@ fn a_configuration_is_made_of_that_of_another_server() {
     made.assert_said(&[
         "wrote ",
         "from nginx and php-fpm",
-        "left out, line 4: `auth_basic hello`",
+        "warning: not in it: shop.conf:4: `auth_basic hello`",
     ]);
     let text = site.read("pronghorn.yaml");
     for part in [
-        "# Left out, line 4",
+        "# - shop.conf:4: `auth_basic hello`",
+        "strip_prefix: /closed",
         "address: \":8081\"",
         "root: /srv/shop/public",
         "num_workers: 7",

@@ -1,8 +1,23 @@
 //! Configurations of other servers, taken apart: words, with more of the like inside.
 
+use std::cell::Cell;
+
+/// What has become of a statement. A reader has to say it of each; what it says nothing of is told
+/// to the person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Fate {
+    #[default]
+    Unread,
+    /// It is translated, or means nothing here. What is inside has fates of its own.
+    Done,
+    /// It is left out and told, with all that is inside.
+    Told,
+}
+
 /// A statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Directive {
+    pub(super) fate: Cell<Fate>,
     pub(super) line: usize,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
@@ -11,8 +26,20 @@ pub(super) struct Directive {
 
 /// Deeper ones are no configuration that a person wrote.
 const DEEPEST: usize = 32;
+/// More are generated, and are better generated anew.
+const MOST: usize = 20_000;
 
 impl Directive {
+    pub(super) fn done(&self) {
+        self.fate.set(Fate::Done);
+    }
+
+    /// With all that is inside.
+    pub(super) fn done_whole(&self) {
+        self.done();
+        self.inside.iter().for_each(Self::done_whole);
+    }
+
     pub(super) fn argument(&self, at: usize) -> &str {
         self.arguments.get(at).map_or("", String::as_str)
     }
@@ -46,6 +73,8 @@ enum Token {
 
 /// Words, braces and ends, with their lines.
 struct Tokens<'a> {
+    /// How many statements there may still be.
+    left: usize,
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     line: usize,
     /// The end of a line ends a statement.
@@ -135,6 +164,7 @@ fn statements(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, S
             name,
             arguments: words.collect(),
             inside,
+            ..Directive::default()
         });
     };
     while let Some((line, token)) = tokens.next() {
@@ -146,13 +176,17 @@ fn statements(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, S
                 words.push(word);
             }
             Token::End if words.is_empty() => {}
-            Token::End => finish(&mut words, begun, Vec::new()),
+            Token::End => {
+                tokens.left = tokens.left.checked_sub(1).ok_or_else(|| too_many(line))?;
+                finish(&mut words, begun, Vec::new());
+            }
             Token::Open if depth == DEEPEST => {
                 return Err(format!(
                     "line {line}: blocks in blocks, more than {DEEPEST} deep"
                 ));
             }
             Token::Open => {
+                tokens.left = tokens.left.checked_sub(1).ok_or_else(|| too_many(line))?;
                 let inside = statements(tokens, depth + 1)?;
                 let line = if words.is_empty() { line } else { begun };
                 finish(&mut words, line, inside);
@@ -177,6 +211,10 @@ fn statements(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, S
     Ok(all)
 }
 
+fn too_many(line: usize) -> String {
+    format!("line {line}: it has more than {MOST} statements; give it in parts, a site each")
+}
+
 /// nginx's way: `name words;` and `name words { … }`.
 pub(super) fn nginx(text: &str) -> Result<Vec<Directive>, String> {
     braces(text, false)
@@ -189,6 +227,7 @@ pub(super) fn caddy(text: &str) -> Result<Vec<Directive>, String> {
 
 fn braces(text: &str, by_line: bool) -> Result<Vec<Directive>, String> {
     let mut tokens = Tokens {
+        left: MOST,
         rest: text.chars().peekable(),
         line: 1,
         by_line,
@@ -200,6 +239,7 @@ fn braces(text: &str, by_line: bool) -> Result<Vec<Directive>, String> {
 pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
     let mut open: Vec<Directive> = vec![Directive::default()];
     let mut lines = (1..).zip(text.lines());
+    let mut left = MOST;
     while let Some((line, text)) = lines.next() {
         let mut text = text.trim().to_owned();
         while text.ends_with('\\')
@@ -228,8 +268,9 @@ pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
             line,
             name: words.next().unwrap_or_default(),
             arguments: words.collect(),
-            inside: Vec::new(),
+            ..Directive::default()
         };
+        left = left.checked_sub(1).ok_or_else(|| too_many(line))?;
         if section.is_none() {
             open.last_mut()
                 .expect("the outermost stays")
@@ -255,6 +296,7 @@ pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
 
 fn words(text: &str) -> Vec<String> {
     let mut tokens = Tokens {
+        left: MOST,
         rest: text.chars().peekable(),
         line: 1,
         by_line: true,

@@ -1,6 +1,11 @@
 //! A configuration of ours on its way: what the readers of other configurations have in common.
 
-use super::directive::Directive;
+use pronghorn_config::{Input, Severity, load};
+use pronghorn_server::Services;
+use pronghorn_server::settings::Settings;
+
+use super::directive::{Directive, Fate};
+use super::limits::{Refused, advice, limits, refused};
 use super::tree::{Tree, Value};
 
 /// The first is the innermost, next to PHP.
@@ -13,16 +18,22 @@ const MIDDLEWARE: [&str; 6] = [
     "compress",
 ];
 
+/// More sites are generated, and are better generated anew.
+const MOST_SITES: usize = 1000;
+/// A path below which a pool has nothing: a route with it answers 404.
+const CLOSED: &str = "/closed";
+
 /// What a configuration becomes.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
+    /// The name of the file that is read.
+    pub(super) file: String,
     pub(super) tree: Tree,
     middleware: Vec<&'static str>,
     pub(super) sites: Vec<Site>,
-    /// Applications below paths of others, by the names of their pools.
-    below: Vec<(String, Tree)>,
-    routes: Vec<Tree>,
-    /// What has no counterpart, or was not understood.
+    /// What limited who gets what, and is not in the configuration.
+    pub(super) limits: Vec<String>,
+    /// What else has no counterpart, or was not understood.
     pub(super) left_out: Vec<String>,
     /// What is the server's own way, and should be known.
     pub(super) notes: Vec<String>,
@@ -31,20 +42,230 @@ pub(super) struct Draft {
 /// A site: a root with the names that lead to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Site {
+    pub(super) line: usize,
     pub(super) names: Vec<String>,
     pub(super) root: Option<String>,
     /// More keys of its pool.
     pub(super) pool: Tree,
+    /// Where it listens, and whether with TLS.
+    pub(super) listens: Vec<(String, bool)>,
+    pub(super) certificate: (Option<String>, Option<String>),
+    /// Sockets of php-fpm.
+    pub(super) backends: Vec<String>,
+    /// Paths that are answered 404, with all below them; the empty one is the whole site.
+    pub(super) closed: Vec<String>,
+    pub(super) routes: Vec<Tree>,
+    /// Applications below its paths, with their sockets of php-fpm.
+    pub(super) below: Vec<(String, Tree, Vec<String>)>,
+}
+
+impl Site {
+    /// Answers 404 for a path and all below it.
+    pub(super) fn close(&mut self, path: &str) {
+        let path = path.trim_end_matches('/').to_owned();
+        if !self.closed.contains(&path) {
+            self.closed.push(path);
+        }
+    }
+
+    pub(super) fn route(&mut self, route: Tree) {
+        self.routes.push(route);
+    }
+
+    /// Another application below a path.
+    pub(super) fn application_below(&mut self, path: &str, pool: Tree, backends: Vec<String>) {
+        let path = path.trim_end_matches('/').to_owned();
+        self.below.push((path, pool, backends));
+    }
+
+    /// A time limit for applications below paths; false where there are none.
+    pub(super) fn limit_below(&mut self, limit: &str) -> bool {
+        for (_, pool, _) in &mut self.below {
+            pool.map(&["supervisor"]).set("exec_ttl", limit);
+        }
+        !self.below.is_empty()
+    }
+
+    /// Whether it may only be reached at some of the machine's addresses.
+    fn is_inner(&self) -> bool {
+        !self.listens.is_empty()
+            && self
+                .listens
+                .iter()
+                .all(|(address, _)| !address.starts_with(':'))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.iter().any(String::is_empty)
+    }
+
+    /// Routes in an order in which each can match: the longest path first, as in nginx. What can't
+    /// is returned, for a person.
+    fn order_routes(&mut self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut above: Vec<String> = Vec::new();
+        self.closed.sort_by_key(String::len);
+        self.closed.retain(|path| {
+            let is_new = !above.iter().any(|it| is_in(path, it));
+            above.extend(is_new.then(|| path.clone()));
+            is_new
+        });
+        self.below
+            .sort_by_key(|(path, ..)| std::cmp::Reverse(path.len()));
+        self.below.retain(|(path, ..)| {
+            let is_new = !above.iter().any(|it| is_in(path, it));
+            if is_new {
+                above.push(path.clone());
+            } else {
+                out.push(format!(
+                    "the application below `{path}`, a path that is closed or taken"
+                ));
+            }
+            is_new
+        });
+        let path_of = |route: &Tree| match route.get("path") {
+            Some(Value::Text(path)) => path.clone(),
+            _ => String::new(),
+        };
+        self.routes
+            .sort_by_key(|route| std::cmp::Reverse(path_of(route).len()));
+        self.routes.retain(|route| {
+            let path = path_of(route);
+            let plain = path.trim_end_matches("/*").to_owned();
+            let is_new = !above.iter().any(|it| is_in(&plain, it));
+            if !is_new {
+                out.push(format!(
+                    "what holds for `{path}`, a path that is closed or taken"
+                ));
+            } else if path.ends_with("/*") {
+                above.push(plain);
+            }
+            is_new
+        });
+        out
+    }
+
+    fn shown(&self) -> String {
+        match self.names.first() {
+            Some(name) => format!("the site `{name}`"),
+            None => "the site without a name".to_owned(),
+        }
+    }
 }
 
 impl Draft {
+    pub(super) fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.file)
+    }
+
     pub(super) fn leave_out(&mut self, directive: &Directive) {
-        let text = directive.shown();
+        if limits(directive) {
+            return self.leave_out_limit(directive, "it holds nowhere here");
+        }
+        directive.fate.set(Fate::Told);
+        // The values of variables are passwords too often.
+        let text = match directive.name.as_str() {
+            "fastcgi_param" | "SetEnv" => {
+                format!("{} {} …", directive.name, directive.argument(0))
+            }
+            _ => directive.shown(),
+        };
         self.leave_out_text(directive.line, &text);
     }
 
     pub(super) fn leave_out_text(&mut self, line: usize, text: &str) {
-        self.left_out.push(format!("line {line}: `{text}`"));
+        self.left_out
+            .push(format!("{}: `{text}`", self.place(line)));
+    }
+
+    /// `outcome` is what holds now.
+    pub(super) fn leave_out_limit(&mut self, directive: &Directive, outcome: &str) {
+        directive.fate.set(Fate::Told);
+        let mut innermost = directive;
+        while let Some(inside) = innermost.inside.iter().find(|it| limits(it)) {
+            innermost = inside;
+        }
+        let shown = if std::ptr::eq(innermost, directive) {
+            String::new()
+        } else {
+            format!(" with `{}`", innermost.shown())
+        };
+        let (place, what) = (self.place(directive.line), directive.shown());
+        let advice = advice(innermost);
+        self.limits
+            .push(format!("{place}: `{what}`{shown}: {outcome}; {advice}"));
+    }
+
+    /// What nobody has said anything of. Whether a limit was among it.
+    pub(super) fn leave_out_unread(&mut self, all: &[Directive], outcome: &str) -> bool {
+        let mut has_limit = false;
+        for directive in all {
+            match directive.fate.get() {
+                Fate::Unread if limits(directive) => {
+                    self.leave_out_limit(directive, outcome);
+                    has_limit = true;
+                }
+                Fate::Unread => self.leave_out(directive),
+                Fate::Done => has_limit |= self.leave_out_unread(&directive.inside, outcome),
+                Fate::Told => {}
+            }
+        }
+        has_limit
+    }
+
+    /// A regular expression of paths that are refused.
+    pub(super) fn refuse(
+        &mut self,
+        directive: &Directive,
+        pattern: &str,
+        is_plain: bool,
+        site: &mut Site,
+    ) {
+        let text = |all: &[String]| format!("`{}`", all.join("`, `"));
+        match refused(pattern, is_plain) {
+            Refused::Hidden => directive.done_whole(),
+            Refused::Scripts { folders, is_all } => {
+                for folder in &folders {
+                    no_scripts(&mut site.pool, folder);
+                }
+                if is_all {
+                    return directive.done_whole();
+                }
+                let outcome = format!(
+                    "no script runs in {} of the root; it holds in no other folder, and files \
+                     are sent",
+                    text(&folders)
+                );
+                self.leave_out_limit(directive, &outcome);
+            }
+            Refused::Paths { paths, is_all } => {
+                for path in &paths {
+                    site.close(&format!("/{path}"));
+                }
+                if is_all {
+                    directive.done_whole();
+                    return self.note_closed(directive);
+                }
+                let outcome = format!(
+                    "{} and what is below are answered 404, and nothing else",
+                    text(&paths)
+                );
+                self.leave_out_limit(directive, &outcome);
+            }
+            Refused::Files => self.leave_out_limit(directive, "such files are sent"),
+            Refused::Unknown => {
+                site.close("");
+                self.leave_out_limit(directive, ALL_CLOSED);
+            }
+        }
+    }
+
+    pub(super) fn note_closed(&mut self, directive: &Directive) {
+        let place = self.place(directive.line);
+        self.note(&format!(
+            "{place}: `{}`: it is answered 404",
+            directive.shown()
+        ));
     }
 
     pub(super) fn note(&mut self, text: &str) {
@@ -64,19 +285,6 @@ impl Draft {
     pub(super) fn uses(&mut self, middleware: &'static str) {
         if !self.middleware.contains(&middleware) {
             self.middleware.push(middleware);
-        }
-    }
-
-    /// The first address of its kind counts.
-    pub(super) fn listen(&mut self, address: &str) {
-        if self.http().get("address").is_none() {
-            self.http().set("address", address);
-        }
-    }
-
-    pub(super) fn listen_tls(&mut self, address: &str) {
-        if self.section("ssl").get("address").is_none() {
-            self.section("ssl").set("address", address);
         }
     }
 
@@ -129,41 +337,53 @@ impl Draft {
             .push("locations", Value::Map(location));
     }
 
+    /// Sends no files of these folders; the paths below which they would have been.
+    pub(super) fn remove_files(&mut self, is_out: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut paths = Vec::new();
+        let Some(Value::Map(files)) = self.http().get_mut("static") else {
+            return paths;
+        };
+        if let Some(Value::List(all)) = files.get_mut("serve") {
+            all.retain(|it| {
+                let Value::Map(map) = it else {
+                    return true;
+                };
+                let (root, prefix) = (map.get("root"), map.get("prefix"));
+                let (Some(Value::Text(root)), Some(Value::Text(prefix))) = (root, prefix) else {
+                    return true;
+                };
+                let stays = !is_out(root);
+                if !stays {
+                    paths.push(prefix.clone());
+                }
+                stays
+            });
+        }
+        paths
+    }
+
     pub(super) fn serve_files(&mut self, folder: Tree) {
         self.uses("static");
         self.section("static").push("serve", Value::Map(folder));
     }
 
-    pub(super) fn route(&mut self, route: Tree) {
-        self.routes.push(route);
-    }
-
-    /// Another application below a path.
-    pub(super) fn application_below(&mut self, path: &str, mut pool: Tree) {
-        let path = path.trim_end_matches('/');
-        let name = name_of(path, self.below.len());
-        if pool.get("num_workers").is_none() {
-            pool.set("num_workers", 2);
-        }
-        self.below.push((name.clone(), pool));
-        let mut route = Tree::default();
-        route
-            .set("path", format!("{path}/*"))
-            .set("pool", name)
-            .set("strip_prefix", path);
-        self.routes.push(route);
-    }
-
-    /// A time limit for applications below paths; false where there are none.
-    pub(super) fn limit_below(&mut self, limit: &str) -> bool {
-        for (_, pool) in &mut self.below {
-            pool.map(&["supervisor"]).set("exec_ttl", limit);
-        }
-        !self.below.is_empty()
-    }
-
     /// The whole, with pools and routes for its sites.
-    pub(super) fn finish(mut self) -> (Tree, Vec<String>, Vec<String>) {
+    ///
+    /// # Errors
+    ///
+    /// For a person: there are too many sites.
+    pub(super) fn finish(mut self) -> Result<Self, String> {
+        self.sites
+            .retain(|site| site.root.is_some() || !site.pool.is_empty() || !site.closed.is_empty());
+        if self.sites.len() > MOST_SITES {
+            return Err(format!(
+                "there are more than {MOST_SITES} sites: give them in parts"
+            ));
+        }
+        self.merge_sites();
+        self.addresses();
+        self.certificates();
+        self.guard_static();
         if !self.middleware.is_empty() {
             let used = MIDDLEWARE
                 .iter()
@@ -171,17 +391,50 @@ impl Draft {
             let used: Vec<String> = used.map(|name| (*name).to_owned()).collect();
             self.http().set("middleware", used);
         }
-        self.sites
-            .retain(|site| site.root.is_some() || !site.pool.is_empty());
-        let many = self.sites.len() > 1;
-        let (mut by_host, mut first) = (Vec::new(), None);
-        for (nth, site) in std::mem::take(&mut self.sites).into_iter().enumerate() {
-            let name = match site.names.first() {
-                Some(host) => name_of(
-                    host.trim_start_matches("*.").trim_start_matches("www."),
+        // A site without a root has no pool; as the default one, it closes what has no name.
+        let mut sites = std::mem::take(&mut self.sites);
+        let closes_rest = sites
+            .iter()
+            .any(|it| it.root.is_none() && it.names.is_empty() && it.closed == [""]);
+        let has_root = sites.iter().any(|site| site.root.is_some());
+        for site in sites.iter().filter(|it| has_root && it.root.is_none()) {
+            let place = self.place(site.line);
+            let text = format!("{place}: {}, which has no root", site.shown());
+            self.left_out.push(text);
+        }
+        sites.retain(|site| site.root.is_some() || (!has_root && !site.pool.is_empty()));
+        if let Some(nameless) = sites.iter().position(|it| it.names.is_empty()) {
+            sites[..=nameless].rotate_right(1);
+        }
+        // The first site that names a host has it: those that name one come before those below it.
+        if let Some((_, others)) = sites.split_first_mut() {
+            others.sort_by_key(|site| {
+                let wild = site.names.iter().filter(|name| name.starts_with("*."));
+                wild.map(|name| usize::MAX - name.len())
+                    .max()
+                    .unwrap_or_default()
+            });
+        }
+        for site in &mut sites {
+            let shown = site.shown();
+            let out = site.order_routes();
+            self.left_out
+                .extend(out.iter().map(|it| format!("{shown}: {it}")));
+        }
+        let mut taken = std::collections::HashSet::from(["default".to_owned()]);
+        let many = sites.len() > 1;
+        // The first one answers for hosts that nobody names: its routes come last.
+        let mut last = Vec::new();
+        let (mut routes, mut applications) = (Vec::new(), Vec::new());
+        for (nth, site) in sites.into_iter().enumerate() {
+            let name = if many {
+                pool_name(
+                    site.names.first().map_or("", String::as_str),
                     nth,
-                ),
-                None => name_of("", nth),
+                    &mut taken,
+                )
+            } else {
+                "default".to_owned()
             };
             let path: &[&str] = if many {
                 &["http", "pools", &name]
@@ -192,42 +445,371 @@ impl Draft {
             if pool.get("mode").is_none() {
                 pool.set("mode", "classic");
             }
-            if let Some(root) = site.root {
-                pool.set("root", root);
+            if let Some(root) = &site.root {
+                pool.set("root", root.as_str());
             }
-            pool.merge(site.pool);
-            if many {
-                if nth > 0 && pool.get("num_workers").is_none() {
-                    pool.set("num_workers", 2);
-                }
-                if nth == 0 {
-                    // The first one answers for hosts that nobody names.
-                    let mut route = Tree::default();
-                    route.set("pool", name.as_str());
-                    first = Some(route);
-                } else {
-                    for host in &site.names {
-                        let mut route = Tree::default();
-                        route.set("host", host.as_str()).set("pool", name.as_str());
-                        by_host.push(route);
-                    }
-                }
+            pool.merge(site.pool.clone());
+            if nth > 0 && pool.get("num_workers").is_none() && pool.get("max_workers").is_none() {
+                pool.set("num_workers", 2);
+            }
+            let into = if nth == 0 { &mut last } else { &mut routes };
+            let hosts: &[String] = if nth == 0 && !closes_rest {
+                &[]
+            } else {
+                &site.names
+            };
+            site_routes(&site, hosts, &name, many, into, |path, pool| {
+                let name = pool_name(path, 0, &mut taken);
+                applications.push((name.clone(), pool));
+                name
+            });
+            if closes_rest && nth == 0 && !hosts.is_empty() {
+                let mut route = Tree::default();
+                route.set("pool", name.as_str()).set("strip_prefix", CLOSED);
+                last.push(route);
             }
         }
-        by_host.extend(first);
-        for (name, pool) in std::mem::take(&mut self.below) {
-            self.tree
-                .map(&["http", "pools", &name])
-                .set("mode", "classic")
-                .merge(pool);
+        for (name, pool) in applications {
+            let into = self.tree.map(&["http", "pools", &name]);
+            into.set("mode", "classic").merge(pool);
         }
-        for route in std::mem::take(&mut self.routes).into_iter().chain(by_host) {
+        for route in routes.into_iter().chain(last) {
             self.http().push("routes", Value::Map(route));
         }
         if self.http().get("address").is_none() && self.tree.map(&["http"]).get("ssl").is_none() {
             self.http().set("address", ":80");
         }
-        (self.tree, self.left_out, self.notes)
+        Ok(self)
+    }
+
+    /// Sites of the same names: with TLS and without it, mostly.
+    fn merge_sites(&mut self) {
+        let mut first: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
+        let mut sites: Vec<Site> = Vec::new();
+        for mut site in std::mem::take(&mut self.sites) {
+            let known = if site.names.is_empty() {
+                sites.iter().position(|it| it.names.is_empty())
+            } else {
+                site.names.iter().find_map(|name| first.get(name)).copied()
+            };
+            let Some(known) = known.and_then(|at| sites.get_mut(at)) else {
+                for name in &site.names {
+                    first.insert(name.clone(), sites.len());
+                }
+                sites.push(site);
+                continue;
+            };
+            if known.root != site.root {
+                let place = self.place(site.line);
+                self.left_out.push(format!(
+                    "{place}: {}, which another site has: hosts lead to one site here, whatever \
+                     the address",
+                    site.shown()
+                ));
+            }
+            for path in &site.closed {
+                known.close(path);
+            }
+            known.listens.append(&mut site.listens);
+            if known.certificate == (None, None) {
+                known.certificate = site.certificate;
+            }
+            if known.root == site.root {
+                site.pool.merge(std::mem::take(&mut known.pool));
+                known.pool = site.pool;
+                known.routes.extend(site.routes);
+                known.below.extend(site.below);
+                known.backends.extend(site.backends);
+            }
+        }
+        self.sites = sites;
+    }
+
+    /// All sites answer at all addresses here.
+    fn addresses(&mut self) {
+        let mut sites = std::mem::take(&mut self.sites);
+        let is_open = sites
+            .iter()
+            .any(|site| !site.is_inner() && site.root.is_some());
+        for is_tls in [false, true] {
+            let of = |site: &Site| -> Vec<String> {
+                let all = site.listens.iter().filter(|(_, tls)| *tls == is_tls);
+                all.map(|(address, _)| address.clone()).collect()
+            };
+            let open = sites.iter().filter(|site| !(is_open && site.is_inner()));
+            let mut all: Vec<String> = open.flat_map(of).collect();
+            // The first address of all counts.
+            all.dedup();
+            let Some(address) = all.first().cloned() else {
+                continue;
+            };
+            if is_tls {
+                self.section("ssl").set("address", address.as_str());
+            } else {
+                self.http().set("address", address.as_str());
+            }
+            for site in &mut sites {
+                let own = of(site);
+                if own.is_empty() || own.contains(&address) {
+                    let others: Vec<_> = own.into_iter().filter(|it| *it != address).collect();
+                    if !others.is_empty() {
+                        let place = self.place(site.line);
+                        self.left_out.push(format!(
+                            "{place}: the address `{}`: `http.listen` takes more addresses, for \
+                             all sites",
+                            others.join("`, `")
+                        ));
+                    }
+                    continue;
+                }
+                let place = self.place(site.line);
+                let shown = site.shown();
+                if site.is_inner() {
+                    site.close("");
+                    self.limits.push(format!(
+                        "{place}: {shown} only listened at `{}`, and all sites answer at all \
+                         addresses here: {ALL_CLOSED}; give it a server of its own",
+                        own.join("`, `")
+                    ));
+                } else {
+                    self.left_out.push(format!(
+                        "{place}: {shown} at `{}`: all sites answer at `{address}`",
+                        own.join("`, `")
+                    ));
+                }
+            }
+        }
+        self.sites = sites;
+    }
+
+    /// The first certificate, and others by the host names in them.
+    fn certificates(&mut self) {
+        let mut all: Vec<(Option<String>, Option<String>)> = Vec::new();
+        for site in &self.sites {
+            if site.certificate != (None, None) && !all.contains(&site.certificate) {
+                all.push(site.certificate.clone());
+            }
+        }
+        for (nth, (cert, key)) in all.into_iter().enumerate() {
+            let mut entry = Tree::default();
+            if let Some(cert) = cert {
+                entry.set("cert", cert);
+            }
+            if let Some(key) = key {
+                entry.set("key", key);
+            }
+            if nth == 0 {
+                self.section("ssl").merge(entry);
+            } else {
+                self.section("ssl").push("certificates", Value::Map(entry));
+            }
+        }
+    }
+
+    /// Files are sent before routes are looked at: none below paths that are closed.
+    fn guard_static(&mut self) {
+        if self.http().get("static").is_none() {
+            return;
+        }
+        if self.sites.len() > 1 {
+            // A folder of one site would be sent for the hosts of all.
+            let files = self.section("static");
+            if files.get("dir").is_some() {
+                files.remove("dir");
+                files.remove("max_age");
+                let text = "`max_age` of one site's files: `http.static` is for all sites";
+                self.left_out.push(text.to_owned());
+            }
+            if self.section("static").get("serve").is_some() {
+                let text = "`http.static.serve`: its folders are sent for the hosts of all sites";
+                self.limits.push(text.to_owned());
+            }
+        }
+        let closed: Vec<_> = self.sites.iter().flat_map(|it| it.closed.clone()).collect();
+        let meets = |prefix: &str| {
+            closed
+                .iter()
+                .any(|path| is_in(path, prefix) || is_in(prefix, path))
+        };
+        let mut out = Vec::new();
+        let files = self.section("static");
+        if matches!(files.get("serve"), Some(Value::List(all)) if all.is_empty()) {
+            files.remove("serve");
+        }
+        if files.get("dir").is_some() && meets("") {
+            files.remove("dir");
+            files.remove("max_age");
+            out.push("`max_age`, as it would send files below paths that are closed".to_owned());
+        }
+        if let Some(Value::List(all)) = files.get_mut("serve") {
+            all.retain(|it| {
+                let prefix = match it {
+                    Value::Map(map) => map.get("prefix"),
+                    _ => None,
+                };
+                let Some(Value::Text(prefix)) = prefix else {
+                    return true;
+                };
+                let stays = !meets(prefix);
+                if !stays {
+                    out.push(format!(
+                        "the files of `{prefix}`, a path that is closed in part"
+                    ));
+                }
+                stays
+            });
+            if all.is_empty() {
+                files.remove("serve");
+            }
+        }
+        if files.is_empty() {
+            self.http().remove("static");
+            self.middleware.retain(|it| *it != "static");
+        }
+        self.left_out.extend(out);
+    }
+}
+
+/// What holds for a site that could not be limited.
+pub(super) const ALL_CLOSED: &str =
+    "the whole site is answered 404; take `strip_prefix: /closed` out of its route to open it";
+
+/// Whether the server takes a rule: its expressions are not those of others.
+pub(super) fn accepts_rule(rule: &Tree) -> bool {
+    let mut tree = Tree::default();
+    let http = tree.map(&["http"]);
+    http.set("address", ":80");
+    http.map(&["pool"]).set("mode", "classic").set("root", ".");
+    http.push("rewrite", Value::Map(rule.clone()));
+    mistake(&tree.to_yaml()).is_none()
+}
+
+/// What the server would refuse of a configuration.
+pub(super) fn mistake(yaml: &str) -> Option<String> {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let services = Services::default();
+    let resolved = loaded.resolve_with(Severity::Warning, |t| Settings::read_with(t, &services));
+    let report = resolved.report();
+    let wrong = report.iter().find(|it| it.severity == Severity::Error);
+    wrong.map(|it| format!("{}: {}", it.place, it.message))
+}
+
+fn site_routes(
+    site: &Site,
+    hosts: &[String],
+    pool: &str,
+    many: bool,
+    routes: &mut Vec<Tree>,
+    mut application: impl FnMut(&str, Tree) -> String,
+) {
+    let with_hosts = || {
+        let mut route = Tree::default();
+        match hosts {
+            [] => {}
+            [host] => _ = route.set("host", host.as_str()),
+            hosts => _ = route.set("host", hosts.to_vec()),
+        }
+        route
+    };
+    let closing = || {
+        let mut route = with_hosts();
+        if many {
+            route.set("pool", pool);
+        }
+        route.set("strip_prefix", CLOSED);
+        route
+    };
+    if site.is_closed() {
+        return routes.push(closing());
+    }
+    if !site.closed.is_empty() {
+        let paths: Vec<_> = site.closed.iter().map(|path| format!("{path}/*")).collect();
+        let mut route = with_hosts();
+        match &paths[..] {
+            [path] => _ = route.set("path", path.as_str()),
+            _ => _ = route.set("path", paths),
+        }
+        route.merge(closing());
+        routes.push(route);
+    }
+    for (path, below, _) in &site.below {
+        let mut below = below.clone();
+        if below.get("num_workers").is_none() && below.get("max_workers").is_none() {
+            below.set("num_workers", 2);
+        }
+        let name = application(path, below);
+        let mut route = with_hosts();
+        route
+            .set("path", format!("{path}/*"))
+            .set("pool", name)
+            .set("strip_prefix", path.as_str());
+        routes.push(route);
+    }
+    for own in &site.routes {
+        let mut route = with_hosts();
+        route.merge(own.clone());
+        if many {
+            route.set("pool", pool);
+        }
+        routes.push(route);
+    }
+    if many || !hosts.is_empty() {
+        if hosts.is_empty() {
+            let mut route = Tree::default();
+            route.set("pool", pool);
+            routes.push(route);
+        }
+        for host in hosts {
+            let mut route = Tree::default();
+            route.set("host", host.as_str()).set("pool", pool);
+            routes.push(route);
+        }
+    }
+}
+
+/// Whether a path is another one, or below it.
+pub(super) fn is_in(path: &str, folder: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    let rest = path.strip_prefix(folder);
+    rest.is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'/', ..]))
+}
+
+/// A folder, or a script, below a root.
+pub(super) fn no_scripts(pool: &mut Tree, path: &str) {
+    let path = Value::from(path.trim_matches('/'));
+    let is_known = matches!(pool.get("no_scripts"), Some(Value::List(all)) if all.contains(&path));
+    if !is_known {
+        pool.push("no_scripts", path);
+    }
+}
+
+/// A name for a pool that no other one has: the first word of a host, or the whole of it.
+fn pool_name(text: &str, nth: usize, taken: &mut std::collections::HashSet<String>) -> String {
+    let short = text.trim_start_matches("*.").trim_start_matches("www.");
+    let whole: String = text
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let whole = whole.trim_matches('-').to_owned();
+    let mut names = vec![name_of(short, nth)];
+    if whole.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        names.push(whole);
+    }
+    let numbered = names.last().cloned().unwrap_or_default();
+    let mut names = names
+        .into_iter()
+        .chain((2..).map(|n: u32| format!("{numbered}-{n}")));
+    loop {
+        let name = names.next().unwrap_or_default();
+        if taken.insert(name.clone()) {
+            return name;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod apache;
 mod caddy;
 mod directive;
 mod draft;
+mod limits;
 mod nginx;
 mod octane;
 mod roadrunner;
@@ -13,7 +14,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 
 use draft::Draft;
-pub(crate) use tree::quoted;
+pub(crate) use tree::{one_line, quoted};
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 4 << 20;
@@ -55,7 +56,7 @@ impl Kind {
             Self::Octane
         } else if name.contains("caddyfile") || lines().any(|line| line.starts_with("php_server")) {
             Self::Caddy
-        } else if lines().any(|line| line.starts_with("pm.") || line.starts_with("pm =")) {
+        } else if lines().any(is_fpms) {
             Self::Fpm
         } else if name == ".htaccess" || lines().any(is_apaches) {
             Self::Apache
@@ -63,6 +64,18 @@ impl Kind {
             Self::Nginx
         }
     }
+}
+
+fn is_fpms(line: &str) -> bool {
+    let starts = [
+        "pm.",
+        "pm =",
+        "php_admin_value[",
+        "php_admin_flag[",
+        "php_value[",
+        "php_flag[",
+    ];
+    starts.iter().any(|it| line.starts_with(it)) || line == "[www]" || line == "[global]"
 }
 
 fn is_apaches(line: &str) -> bool {
@@ -92,6 +105,8 @@ pub(crate) struct Converted {
     /// Of which servers the files are, in words.
     pub(crate) of: String,
     pub(crate) yaml: String,
+    /// What limited who gets what, and is not in it.
+    pub(crate) limits: Vec<String>,
     pub(crate) left_out: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
@@ -117,12 +132,18 @@ pub(crate) fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         return Ok(Converted {
             of,
             yaml,
+            limits: Vec::new(),
             left_out,
             notes: Vec::new(),
         });
     }
     let mut draft = Draft::default();
     for (path, kind, text) in &texts {
+        draft.file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let read = match kind {
             Kind::Nginx => nginx::read(text, &mut draft),
             Kind::Apache => apache::read(text, &mut draft),
@@ -140,16 +161,24 @@ pub(crate) fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         read.map_err(|why| format!("`{}`, {why}", path.display()))?;
     }
     let has_root = draft.sites.iter().any(|site| site.root.is_some());
-    let (tree, left_out, mut notes) = draft.finish();
+    let mut draft = draft.finish()?;
     if !has_root {
-        notes.push("no folder of scripts was found: write it as `http.pool.root`".to_owned());
+        draft.note("no folder of scripts was found: write it as `http.pool.root`");
     }
-    let yaml = format!("version: \"3\"\n{}", tree.to_yaml());
+    let yaml = format!("version: \"3\"\n{}", draft.tree.to_yaml());
+    // Without a root, a pool is not whole yet.
+    if has_root && let Some(wrong) = draft::mistake(&yaml) {
+        return Err(format!(
+            "what is made of it is no configuration: {wrong}\n\
+             take the statement behind that out of a copy of the file"
+        ));
+    }
     Ok(Converted {
         of,
         yaml,
-        left_out,
-        notes,
+        limits: draft.limits,
+        left_out: draft.left_out,
+        notes: draft.notes,
     })
 }
 

@@ -1,16 +1,24 @@
 //! nginx, and the pool of php-fpm behind it.
 
 use super::directive::{self, Directive};
-use super::draft::{Draft, Site, is_script, pattern, seconds, size, target};
+use super::draft::{
+    ALL_CLOSED, Draft, Site, accepts_rule, is_script, pattern, seconds, size, target,
+};
+use super::limits::limits;
 use super::tree::{Tree, Value};
 
-/// What nothing here depends on.
-const NEEDLESS: [&str; 34] = [
+/// What nothing here depends on: how connections are held, how much memory is used, what is logged.
+/// Nothing that says who gets what.
+const NEEDLESS: &[&str] = &[
     "events",
+    "use",
+    "multi_accept",
+    "worker_rlimit_nofile",
+    "ssl_protocols",
+    "ssl_ciphers",
     "worker_processes",
     "worker_connections",
     "pid",
-    "types",
     "default_type",
     "sendfile",
     "tcp_nopush",
@@ -29,17 +37,12 @@ const NEEDLESS: [&str; 34] = [
     "fastcgi_split_path_info",
     "fastcgi_buffers",
     "fastcgi_buffer_size",
-    "fastcgi_intercept_errors",
-    "fastcgi_hide_header",
     "charset",
     "log_not_found",
-    "user",
     "http2",
     "ssl_session_cache",
     "ssl_session_timeout",
     "ssl_prefer_server_ciphers",
-    "index",
-    "fastcgi_pass",
 ];
 /// Files of nginx's packages that say what holds here anyway.
 const KNOWN_INCLUDES: [&str; 5] = [
@@ -50,28 +53,81 @@ const KNOWN_INCLUDES: [&str; 5] = [
     "modules-enabled/*.conf",
 ];
 
+/// Of `fastcgi_params`: what scripts get here anyway.
+const KNOWN_PARAMETERS: &[&str] = &[
+    "QUERY_STRING",
+    "REQUEST_METHOD",
+    "CONTENT_TYPE",
+    "CONTENT_LENGTH",
+    "SCRIPT_NAME",
+    "SCRIPT_FILENAME",
+    "PATH_INFO",
+    "PATH_TRANSLATED",
+    "REQUEST_URI",
+    "DOCUMENT_URI",
+    "DOCUMENT_ROOT",
+    "SERVER_PROTOCOL",
+    "REQUEST_SCHEME",
+    "HTTPS",
+    "GATEWAY_INTERFACE",
+    "SERVER_SOFTWARE",
+    "REMOTE_ADDR",
+    "REMOTE_PORT",
+    "SERVER_ADDR",
+    "SERVER_PORT",
+    "SERVER_NAME",
+    "REDIRECT_STATUS",
+    "HTTP_PROXY",
+];
+
+/// What servers have around them.
+#[derive(Default)]
+struct Around {
+    zones: Vec<Directive>,
+    /// Sockets of php-fpm by the names of their `upstream`.
+    upstreams: Vec<(String, Vec<String>)>,
+    has_tls: bool,
+    /// One of the servers gives scripts to php-fpm.
+    has_php: bool,
+}
+
 pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let all = directive::nginx(text)?;
-    let mut zones = Vec::new();
+    let mut around = Around::default();
     let mut servers = Vec::new();
     let mut others = Vec::new();
-    gather(all, &mut servers, &mut others, &mut zones);
-    let has_tls = servers.iter().any(is_tls);
+    gather(all, &mut servers, &mut others, &mut around);
+    around.has_tls = servers.iter().any(is_tls);
+    around.has_php = servers.iter().any(gives_php);
     if servers.is_empty() {
         // A piece of one.
         servers.push(Directive {
             inside: others,
             ..Directive::default()
         });
-    } else {
-        let mut site = Site::default();
-        for other in &others {
-            of_server(other, &mut site, draft, &[]);
-        }
+        others = Vec::new();
     }
+    let mut outer = Site::default();
+    for other in &others {
+        of_server(other, &mut outer, draft, &around);
+    }
+    let closes_all = draft.leave_out_unread(&others, "each site is answered 404");
     for server in &servers {
-        let site = self::server(server, draft, &zones, has_tls);
-        draft.sites.extend(site);
+        let Some(mut site) = self::server(server, draft, &around) else {
+            continue;
+        };
+        if closes_all {
+            site.close("");
+        }
+        // What stands around servers holds in each, unless one says otherwise.
+        site.root = site.root.or_else(|| outer.root.clone());
+        if site.certificate == (None, None) {
+            site.certificate.clone_from(&outer.certificate);
+        }
+        let mut pool = outer.pool.clone();
+        pool.merge(site.pool);
+        site.pool = pool;
+        draft.sites.push(site);
     }
     Ok(())
 }
@@ -81,13 +137,20 @@ fn gather(
     all: Vec<Directive>,
     servers: &mut Vec<Directive>,
     others: &mut Vec<Directive>,
-    zones: &mut Vec<Directive>,
+    around: &mut Around,
 ) {
     for directive in all {
         match directive.name.as_str() {
-            "http" => gather(directive.inside, servers, others, zones),
+            "http" => gather(directive.inside, servers, others, around),
             "server" => servers.push(directive),
-            "limit_req_zone" => zones.push(directive),
+            "limit_req_zone" => around.zones.push(directive),
+            "upstream" => {
+                let of_php = directive.inside.iter().filter(|it| it.name == "server");
+                let sockets = of_php.map(|it| it.argument(0).to_owned()).collect();
+                around
+                    .upstreams
+                    .push((directive.argument(0).to_owned(), sockets));
+            }
             _ => others.push(directive),
         }
     }
@@ -101,57 +164,114 @@ fn is_tls(server: &Directive) -> bool {
             .any(|it| it.arguments.iter().any(|a| a == "ssl"))
 }
 
+fn gives_php(directive: &Directive) -> bool {
+    directive.name == "fastcgi_pass" || directive.inside.iter().any(gives_php)
+}
+
 /// None for a server that only leads elsewhere.
-fn server(
-    server: &Directive,
-    draft: &mut Draft,
-    zones: &[Directive],
-    has_tls: bool,
-) -> Option<Site> {
-    let names = server.find("server_name").map(|it| it.arguments.clone());
-    let names: Vec<String> = names
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|name| name != "_")
-        .collect();
+fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site> {
     let mut site = Site {
-        names,
+        line: server.line,
         ..Site::default()
     };
-    for directive in server.inside.iter().filter(|it| it.name == "listen") {
-        listen(directive, draft);
+    for directive in &server.inside {
+        match directive.name.as_str() {
+            "listen" => listen(directive, &mut site),
+            "server_name" => {
+                let names = directive.arguments.iter().filter(|name| *name != "_");
+                if names.clone().all(|name| is_host(name)) {
+                    site.names.extend(names.cloned());
+                    directive.done();
+                }
+            }
+            _ => {}
+        }
     }
     if let Some(redirect) = server.find("return")
-        && leads_elsewhere(redirect, &site, is_tls(server), has_tls, draft)
+        && leads_elsewhere(redirect, &site, is_tls(server), draft, around)
     {
+        // Nothing else of it is ever asked.
+        server.done_whole();
+        listen_only(&site, draft);
         return None;
     }
     for directive in &server.inside {
         match directive.name.as_str() {
             "listen" | "server_name" => {}
-            "location" => location(directive, &mut site, draft, zones),
-            _ => of_server(directive, &mut site, draft, zones),
+            "location" => location(directive, &mut site, draft, around, server),
+            _ => of_server(directive, &mut site, draft, around),
         }
+    }
+    // Whatever it answers, it is not the site.
+    let answers = server.has("return");
+    let unnamed = server
+        .inside
+        .iter()
+        .any(|it| it.name == "server_name" && it.fate.get() == directive::Fate::Unread);
+    let has_limit = draft.leave_out_unread(&server.inside, ALL_CLOSED);
+    if has_limit || answers || unnamed {
+        site.close("");
+    }
+    if around.has_php && !gives_php(server) && site.root.is_some() {
+        site.close("");
+        let place = draft.place(server.line);
+        draft.limits.push(format!(
+            "{place}: this server has no `fastcgi_pass`, and scripts below a root run here: \
+             {ALL_CLOSED}"
+        ));
     }
     Some(site)
 }
 
-fn listen(directive: &Directive, draft: &mut Draft) {
+fn is_host(name: &str) -> bool {
+    let rest = name.strip_prefix("*.").unwrap_or(name);
+    !rest.is_empty()
+        && rest
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b))
+}
+
+/// A server that leads to TLS still says where.
+fn listen_only(site: &Site, draft: &mut Draft) {
+    if let Some((address, false)) = site.listens.first()
+        && draft.http().get("address").is_none()
+    {
+        draft.http().set("address", address.as_str());
+    }
+}
+
+fn listen(directive: &Directive, site: &mut Site) {
     let given = directive.argument(0);
     let is_tls = directive.arguments.iter().any(|argument| argument == "ssl");
-    let address = match given.strip_prefix("[::]:") {
+    // It changes who a client is.
+    if directive
+        .arguments
+        .iter()
+        .any(|it| it == "proxy_protocol" || it == "quic")
+    {
+        return;
+    }
+    let is_port = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut any = ["[::]:", "*:", "0.0.0.0:"].iter();
+    let address = match any.find_map(|it| given.strip_prefix(it)) {
         Some(port) => format!(":{port}"),
-        None if given.bytes().all(|byte| byte.is_ascii_digit()) => format!(":{given}"),
+        None if is_port(given) => format!(":{given}"),
         None => match given.strip_prefix("unix:") {
             Some(path) => format!("unix://{path}"),
+            None if given.ends_with(']') || !given.contains(':') => format!("{given}:80"),
             None => given.to_owned(),
         },
     };
-    if is_tls {
-        draft.listen_tls(&address);
-    } else {
-        draft.listen(&address);
+    if !site.listens.contains(&(address.clone(), is_tls)) {
+        site.listens.push((address, is_tls));
     }
+    directive.done();
+}
+
+/// A status of a redirect.
+fn status(text: &str) -> Option<Value> {
+    let is_redirect = ["301", "302", "303", "307", "308"].contains(&text);
+    is_redirect.then(|| Value::Bare(text.to_owned()))
 }
 
 /// `return 301 https://…`: to TLS, or to another host.
@@ -159,22 +279,24 @@ fn leads_elsewhere(
     redirect: &Directive,
     site: &Site,
     is_tls: bool,
-    has_tls: bool,
     draft: &mut Draft,
+    around: &Around,
 ) -> bool {
-    let to = redirect.argument(1);
-    let Some(place) = to.strip_suffix("$request_uri") else {
+    let Some(place) = redirect.argument(1).strip_suffix("$request_uri") else {
         return false;
     };
     let host = place.strip_prefix("https://");
     let is_same = host.is_some_and(|host| {
         host == "$host" || host == "$server_name" || site.names.iter().any(|name| name == host)
     });
-    if is_same && !is_tls && has_tls {
+    if is_same && !is_tls && around.has_tls {
         draft.section("ssl").set("redirect", true);
         return true;
     }
-    if place.contains('$') || site.names.is_empty() {
+    let Some(status) = status(redirect.argument(0)) else {
+        return false;
+    };
+    if place.contains(['$', '{', '}']) || site.names.is_empty() {
         return false;
     }
     for name in &site.names {
@@ -182,30 +304,38 @@ fn leads_elsewhere(
         rule.set("host", name.as_str())
             .set("path", "^/(.*)$")
             .set("to", format!("{place}/{{1}}"));
-        rule.set("status", Value::Bare(redirect.argument(0).to_owned()));
+        rule.set("status", status.clone());
         draft.rewrite(rule);
     }
     true
 }
 
-/// What may stand in a server as well as around it.
-fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, zones: &[Directive]) {
+/// What may stand in a server as well as around it. Who translates one says so by `done`.
+fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Around) {
     let first = directive.argument(0);
+    let is_plain = !first.contains('$');
     match directive.name.as_str() {
-        "root" => site.root = Some(root(first, site)),
-        "location" => location(directive, site, draft, zones),
-        "index" => index(directive, site),
-        "try_files" => try_files(directive, site),
-        "ssl_certificate" => _ = draft.section("ssl").set("cert", first),
-        "ssl_certificate_key" => _ = draft.section("ssl").set("key", first),
+        "root" if is_plain => site.root = Some(first.trim_end_matches('/').to_owned()),
+        "index" if is_plain => index(directive, site),
+        "try_files" => {
+            if !try_files(directive, site) {
+                return;
+            }
+        }
+        "ssl_certificate" if is_plain => site.certificate.0 = Some(first.to_owned()),
+        "ssl_certificate_key" if is_plain => site.certificate.1 = Some(first.to_owned()),
         "add_header" if first.eq_ignore_ascii_case("strict-transport-security") => {
             draft.hsts(directive.argument(1));
         }
-        "add_header" if !directive.argument(1).contains('$') => {
+        "add_header" if is_plain && !directive.argument(1).contains('$') => {
             draft.response_field(first, directive.argument(1));
         }
         "gzip" if first == "on" => draft.compress(Vec::new()),
-        "gzip" | "gzip_static" if first == "off" => {}
+        "gzip" | "gzip_static" | "auth_basic" | "auth_request" | "ssl_verify_client"
+        | "disable_symlinks"
+            if first == "off" => {}
+        "satisfy" if first == "all" => {}
+        "allow" if first == "all" => {}
         "gzip_types" => {
             // HTML is always among them.
             let types = directive
@@ -221,27 +351,37 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, zones: &
         }
         "client_max_body_size" => match size(first) {
             Some(size) => _ = draft.http().set("max_request_size", size),
-            None => draft.leave_out(directive),
+            None => return,
         },
-        "fastcgi_read_timeout" => time_limit(first, site),
-        "fastcgi_param" => parameter(directive, site),
-        "rewrite" => rewrite(directive, site, draft),
-        "error_page" => error_page(directive, site, draft),
-        "access_log" if first == "off" || first.is_empty() => {}
-        "access_log" => draft.section("access_log").push("output", first),
-        "include" => {
-            if !KNOWN_INCLUDES.iter().any(|known| first.ends_with(known)) {
-                draft.leave_out(directive);
+        "fastcgi_read_timeout" if seconds(first).is_some() => time_limit(first, site),
+        "fastcgi_param" => return parameter(directive, site),
+        "fastcgi_pass" => {
+            let known = around.upstreams.iter().find(|(name, _)| name == first);
+            match known {
+                Some((_, sockets)) => site.backends.extend(sockets.iter().cloned()),
+                None => site.backends.push(first.to_owned()),
             }
         }
+        "rewrite" => return rewrite(directive, site, draft),
+        "error_page" => return error_page(directive, site, draft),
+        "access_log" if first == "off" || first.is_empty() => {}
+        "access_log" if is_plain => draft.section("access_log").push("output", first),
+        "include" if KNOWN_INCLUDES.iter().any(|known| first.ends_with(known)) => {}
+        "include" => {
+            let place = draft.place(directive.line);
+            draft.limits.push(format!(
+                "{place}: `include {first}`: that file is not read, and limits in it do not hold; \
+                 paste what it says in its place"
+            ));
+            directive.fate.set(directive::Fate::Told);
+            return;
+        }
+        "user" => _ = draft.tree.map(&["server"]).set("user", first),
+        "types" | "events" => directive.done_whole(),
         name if NEEDLESS.contains(&name) => {}
-        _ => draft.leave_out(directive),
+        _ => return,
     }
-}
-
-/// `$realpath_root` stands for the root as well.
-fn root(path: &str, _: &Site) -> String {
-    path.trim_end_matches('/').to_owned()
+    directive.done();
 }
 
 fn index(directive: &Directive, site: &mut Site) {
@@ -252,17 +392,22 @@ fn index(directive: &Directive, site: &mut Site) {
     }
 }
 
-fn try_files(directive: &Directive, site: &mut Site) {
+fn try_files(directive: &Directive, site: &mut Site) -> bool {
     match directive.arguments.last().map(String::as_str) {
-        Some(last) if last.starts_with('=') => _ = site.pool.set("fallback", "none"),
+        Some("=404") => _ = site.pool.set("fallback", "none"),
         Some(last) if last.starts_with('/') => {
             let script = last.split(['?', '$']).next().unwrap_or_default();
+            if !is_script(script) {
+                return false;
+            }
             if script != "/index.php" {
                 site.pool.set("fallback", script.trim_start_matches('/'));
             }
         }
-        _ => {}
+        Some(last) if last.starts_with('@') => {}
+        _ => return false,
     }
+    true
 }
 
 fn time_limit(time: &str, site: &mut Site) {
@@ -273,8 +418,25 @@ fn time_limit(time: &str, site: &mut Site) {
 }
 
 fn parameter(directive: &Directive, site: &mut Site) {
-    if directive.argument(1).contains("$realpath_root") {
+    let (name, value) = (directive.argument(0), directive.argument(1));
+    if value.contains("$realpath_root") {
         site.pool.set("resolve_root", "each_request");
+    }
+    if KNOWN_PARAMETERS.contains(&name) {
+        return directive.done();
+    }
+    if !["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&name) || value.contains('$') {
+        return;
+    }
+    let lines = value.split(['\n']).flat_map(|it| it.split("\\n"));
+    let lines = lines.map(str::trim).filter(|it| !it.is_empty());
+    let pairs: Option<Vec<_>> = lines.map(|it| it.split_once('=')).collect();
+    for (name, value) in pairs.iter().flatten() {
+        let value = value.trim().trim_matches('"');
+        site.pool.map(&["ini"]).set(name.trim(), value);
+    }
+    if pairs.is_some() {
+        directive.done();
     }
 }
 
@@ -286,7 +448,7 @@ fn rewrite(directive: &Directive, site: &Site, draft: &mut Draft) {
     };
     let to = target(directive.argument(1).trim_end_matches('?'));
     if to.contains('$') {
-        return draft.leave_out(directive);
+        return;
     }
     let mut rule = Tree::default();
     if let [name, ..] = &site.names[..] {
@@ -297,69 +459,130 @@ fn rewrite(directive: &Directive, site: &Site, draft: &mut Draft) {
     if let Some(status) = status {
         rule.set("status", status);
     }
-    draft.rewrite(rule);
+    if accepts_rule(&rule) {
+        draft.rewrite(rule);
+        directive.done();
+    }
 }
 
 fn error_page(directive: &Directive, site: &Site, draft: &mut Draft) {
     let Some((page, statuses)) = directive.arguments.split_last() else {
-        return draft.leave_out(directive);
+        return;
     };
-    let is_page = page.starts_with('/') && !is_script(page);
-    match &site.root {
-        Some(root) if is_page && !statuses.is_empty() => {
-            for status in statuses {
-                draft.error_page(status, &format!("{root}{page}"));
-            }
+    let is_page = page.starts_with('/') && !is_script(page) && !page.contains('$');
+    let are_statuses = statuses
+        .iter()
+        .all(|it| it.len() == 3 && it.starts_with(['4', '5']));
+    if let Some(root) = &site.root
+        && is_page
+        && are_statuses
+        && !statuses.is_empty()
+    {
+        for status in statuses {
+            draft.error_page(status, &format!("{root}{page}"));
         }
-        _ => draft.leave_out(directive),
+        directive.done();
     }
 }
 
-fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, zones: &[Directive]) {
+fn location(
+    directive: &Directive,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    server: &Directive,
+) {
     let (how, path) = match &directive.arguments[..] {
         [path] => ("", path.as_str()),
         [how, path] => (how.as_str(), path.as_str()),
-        _ => return draft.leave_out(directive),
+        _ => return,
     };
     match how {
-        "~" | "~*" => by_pattern(directive, path, site, draft),
-        _ if path.starts_with('@') => {} // it is what try_files leads to
-        _ if path == "/" => {
+        "~" | "~*" => by_pattern(directive, path, site, draft, around, server),
+        _ if path.starts_with('@') => {
+            directive.done();
             for inside in &directive.inside {
-                of_server(inside, site, draft, zones);
+                // It is what try_files leads to: the front controller.
+                if inside.name == "internal"
+                    || inside.name == "rewrite" && inside.argument(1).contains(".php")
+                {
+                    inside.done();
+                } else if inside.name != "rewrite" {
+                    of_server(inside, site, draft, around);
+                }
             }
         }
-        _ => below(directive, how == "=", path, site, draft, zones),
+        _ if path == "/" && how != "=" => {
+            directive.done();
+            for inside in &directive.inside {
+                of_server(inside, site, draft, around);
+            }
+        }
+        _ if !path.starts_with('/') || path.contains(['*', '?', '#', '$', '\\']) => {}
+        _ => below(directive, how == "=", path, site, draft, around),
     }
 }
 
-fn by_pattern(directive: &Directive, pattern: &str, site: &mut Site, draft: &mut Draft) {
-    let denies = directive
-        .find("deny")
-        .is_some_and(|it| it.argument(0) == "all");
-    if pattern.contains("php") && denies {
-        let folders = pattern
-            .split_once('(')
-            .and_then(|(_, rest)| rest.split_once(')'));
-        match folders {
-            Some((folders, _)) => {
-                for folder in folders.split('|') {
-                    site.pool.push("no_scripts", folder.trim_matches('/'));
-                }
-            }
-            None => draft.leave_out(directive),
+/// Whether a block refuses all: `deny all`, or `return 403` or 404.
+fn refuses(directive: &Directive) -> bool {
+    directive.inside.iter().any(|it| match it.name.as_str() {
+        "deny" => it.argument(0) == "all",
+        "return" => ["403", "404", "410", "444"].contains(&it.argument(0)),
+        _ => false,
+    }) && !directive.has("allow")
+        && !directive.has("location")
+        && !directive.has("fastcgi_pass")
+}
+
+fn by_pattern(
+    directive: &Directive,
+    pattern: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    server: &Directive,
+) {
+    let is_plain = directive.argument(0) == "~";
+    if refuses(directive) {
+        // As for one script in front, all others being refused.
+        let has_front = server.inside.iter().any(|it| {
+            it.name == "location"
+                && it.has("fastcgi_pass")
+                && it.argument(1).starts_with("^/index\\.php")
+        });
+        if has_front && ["\\.php$", "\\.php"].contains(&pattern) {
+            return draft.leave_out_limit(
+                directive,
+                "other scripts than `index.php` run here, if there are any below the root",
+            );
         }
-    } else if pattern.contains("php") {
-        for inside in &directive.inside {
-            match inside.name.as_str() {
-                "try_files" => {} // whether the script is there is looked at anyway
-                _ => of_server(inside, site, draft, &[]),
-            }
+        let has_known = server.inside.iter().any(|it| {
+            it.argument(it.arguments.len().saturating_sub(1))
+                .contains("well-known")
+        });
+        if pattern == "/\\." && !has_known {
+            site.close("/.well-known");
+            return directive.done_whole();
         }
-    } else if denies && pattern.starts_with("/\\.") {
-        // Hidden files are never sent.
-    } else {
-        draft.leave_out(directive);
+        return draft.refuse(directive, pattern, is_plain, site);
+    }
+    if !directive.has("fastcgi_pass") {
+        if limits(directive) {
+            draft.refuse(directive, pattern, false, site);
+        }
+        return;
+    }
+    directive.done();
+    for inside in &directive.inside {
+        match inside.name.as_str() {
+            "try_files" => inside.done(), // whether the script is there is looked at anyway
+            "if" if inside.arguments.concat().contains("!-f") && inside.has("return") => {
+                inside.done_whole();
+            }
+            // The front controller answers for all paths: its own name says no more.
+            "internal" if pattern.starts_with("^/index\\.php") => inside.done(),
+            _ => of_server(inside, site, draft, around),
+        }
     }
 }
 
@@ -367,89 +590,210 @@ fn below(
     location: &Directive,
     is_exact: bool,
     path: &str,
-    site: &Site,
+    site: &mut Site,
     draft: &mut Draft,
-    zones: &[Directive],
+    around: &Around,
 ) {
     let folder = location.find("alias").or_else(|| location.find("root"));
     let folder = folder.map(|it| it.argument(0).trim_end_matches('/').to_owned());
-    let alias = location.has("alias");
-    let runs_php = location.has("fastcgi_pass")
-        || location
+    let folder = folder.filter(|it| !it.contains('$'));
+    if refuses(location) {
+        site.close(path);
+        location.done_whole();
+        if is_exact || path.ends_with('/') {
+            return draft.note_closed(location);
+        }
+        return draft.leave_out_limit(
+            location,
+            &format!(
+                "`{path}` and what is below it are answered 404, and no longer names such as \
+                 `{path}2`"
+            ),
+        );
+    }
+    if location.has("internal") {
+        let is_plain = location
             .inside
             .iter()
-            .any(|it| it.name == "location" && it.shown().contains("php"));
-    if location.has("internal")
-        && let Some(folder) = &folder
-    {
-        return draft.send_files_of(path.trim_end_matches('/'), folder);
-    }
-    if runs_php && let Some(folder) = &folder {
-        let mut pool = Tree::default();
-        pool.set("root", folder.as_str());
-        return draft.application_below(path, pool);
-    }
-    let has_files = ["expires", "gzip_static"]
-        .iter()
-        .any(|name| location.has(name));
-    if let Some(root) = folder.as_ref().or(site.root.as_ref())
-        && (has_files || folder.is_some())
-    {
-        let path = path.trim_end_matches('/');
-        let mut files = Tree::default();
-        let root = if alias {
-            root.clone()
-        } else {
-            format!("{root}{path}")
-        };
-        files.set("prefix", path).set("root", root);
-        for inside in &location.inside {
-            match inside.name.as_str() {
-                "root" | "alias" | "access_log" | "log_not_found" => {}
-                "expires" if let Some(age) = seconds(inside.argument(0)) => {
-                    _ = files.set("max_age", age);
-                }
-                "gzip_static" => _ = files.set("precompressed", vec!["gzip".to_owned()]),
-                _ => draft.leave_out(inside),
-            }
+            .all(|it| ["internal", "alias", "root"].contains(&it.name.as_str()));
+        site.close(path);
+        if is_exact && is_plain {
+            return location.done_whole();
         }
-        return draft.serve_files(files);
+        if let Some(folder) = &folder
+            && is_plain
+        {
+            location.done_whole();
+            let below = if location.has("alias") {
+                ""
+            } else {
+                path.trim_end_matches('/')
+            };
+            return draft.send_files_of(path.trim_end_matches('/'), &format!("{folder}{below}"));
+        }
+        return draft.leave_out_limit(location, "the path is answered 404");
     }
-    let mut route = Tree::default();
-    let path = if is_exact {
+    let is_php = |it: &&Directive| it.name == "location" && it.has("fastcgi_pass");
+    let php = location.inside.iter().find(is_php);
+    let php = php.or_else(|| location.has("fastcgi_pass").then_some(location));
+    if let (Some(folder), Some(php)) = (&folder, php) {
+        return application(location, php, path, folder, site, draft, around);
+    }
+    if limits(location) {
+        site.close(path);
+        return draft.leave_out_limit(
+            location,
+            "the path is answered 404, by a route with `strip_prefix: /closed`",
+        );
+    }
+    if folder.is_some()
+        || ["expires", "gzip_static"]
+            .iter()
+            .any(|name| location.has(name))
+    {
+        return files(location, path, folder.as_deref(), site, draft);
+    }
+    route(location, is_exact, path, site, draft, around);
+}
+
+/// Another application below a path. What can't be translated of it closes it.
+fn application(
+    location: &Directive,
+    php: &Directive,
+    path: &str,
+    folder: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+) {
+    location.done();
+    php.done();
+    let mut inner = Site::default();
+    let insides = location.inside.iter().chain(&php.inside);
+    for inside in insides {
+        match inside.name.as_str() {
+            "alias" | "root" | "try_files" => inside.done(),
+            "location" => {}
+            "index"
+            | "fastcgi_param"
+            | "fastcgi_pass"
+            | "fastcgi_read_timeout"
+            | "include"
+            | "fastcgi_index"
+            | "fastcgi_split_path_info"
+            | "access_log"
+            | "log_not_found" => {
+                of_server(inside, &mut inner, draft, around);
+            }
+            _ => {}
+        }
+    }
+    if draft.leave_out_unread(
+        &location.inside,
+        "the application below this path is answered 404, by a route with `strip_prefix: /closed`",
+    ) {
+        site.close(path);
+    }
+    inner.pool.set(
+        "root",
+        if location.has("alias") {
+            folder.to_owned()
+        } else {
+            format!("{folder}{}", path.trim_end_matches('/'))
+        },
+    );
+    site.application_below(path, inner.pool, inner.backends);
+}
+
+/// Files below a path, without PHP.
+fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, draft: &mut Draft) {
+    let Some(root) = folder.or(site.root.as_deref()) else {
+        return;
+    };
+    let path = path.trim_end_matches('/');
+    let root = if location.has("alias") {
+        root.to_owned()
+    } else {
+        format!("{root}{path}")
+    };
+    let mut files = Tree::default();
+    files.set("prefix", path).set("root", root);
+    location.done();
+    for inside in &location.inside {
+        match inside.name.as_str() {
+            "root" | "alias" | "access_log" | "log_not_found" => inside.done(),
+            "expires" if let Some(age) = seconds(inside.argument(0)) => {
+                files.set("max_age", age.min(31_536_000));
+                inside.done();
+            }
+            "gzip_static" if inside.argument(0) == "on" => {
+                _ = files.set("precompressed", vec!["gzip".to_owned()]);
+                inside.done();
+            }
+            _ => {}
+        }
+    }
+    draft.leave_out_unread(&location.inside, "");
+    draft.serve_files(files);
+}
+
+/// More rules for a path of the application.
+fn route(
+    location: &Directive,
+    is_exact: bool,
+    path: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+) {
+    let (mut route, mut is_meant) = (Tree::default(), false);
+    let wide = if is_exact {
         path.to_owned()
     } else {
         format!("{}/*", path.trim_end_matches('/'))
     };
-    route.set("path", path.as_str());
-    let mut is_meant = false;
+    route.set("path", wide.as_str());
     for inside in &location.inside {
-        is_meant |= of_route(inside, &mut route, draft, zones);
+        is_meant |= of_route(inside, &mut route, &around.zones);
     }
+    let to = location.find("return");
     if is_meant {
-        draft.route(route);
-    } else if let Some(to) = location.find("return")
-        && to.argument(0).starts_with('3')
+        location.done();
+        site.route(route);
+    } else if let Some(to) = to
+        && let Some(status) = status(to.argument(0))
     {
         let mut rule = Tree::default();
-        let pattern = format!(
-            "^{}{}",
-            path.trim_end_matches('*'),
-            if is_exact { "$" } else { "" }
-        );
-        rule.set("path", pattern).set("to", to.argument(1));
-        rule.set("status", Value::Bare(to.argument(0).to_owned()));
-        draft.rewrite(rule);
+        if let [name, ..] = &site.names[..] {
+            rule.set("host", name.as_str());
+        }
+        let end = if is_exact { "$" } else { "" };
+        let plain: String = path
+            .chars()
+            .flat_map(|c| {
+                let is_plain = c.is_ascii_alphanumeric() || "/_".contains(c);
+                (!is_plain).then_some('\\').into_iter().chain([c])
+            })
+            .collect();
+        rule.set("path", format!("^{plain}{end}"))
+            .set("to", to.argument(1));
+        rule.set("status", status);
+        if !to.argument(1).contains('$') && accepts_rule(&rule) {
+            draft.rewrite(rule);
+            to.done();
+            location.done();
+        }
+    } else if location.inside.iter().all(|it| {
+        it.fate.get() == directive::Fate::Done
+            || ["try_files", "include", "fastcgi_pass"].contains(&it.name.as_str())
+    }) {
+        // As for the whole site.
+        location.done_whole();
     }
 }
 
 /// Whether a statement says something of a route.
-fn of_route(
-    directive: &Directive,
-    route: &mut Tree,
-    draft: &mut Draft,
-    zones: &[Directive],
-) -> bool {
+fn of_route(directive: &Directive, route: &mut Tree, zones: &[Directive]) -> bool {
     let first = directive.argument(0);
     match directive.name.as_str() {
         "client_max_body_size" if let Some(size) = size(first) => {
@@ -462,12 +806,18 @@ fn of_route(
             // nginx limits every method; what is asked for in a form is what is tried out.
             route.set("rate_limit", Value::Map(limit));
         }
-        "return" | "try_files" | "include" => return false,
-        _ => {
-            draft.leave_out(directive);
+        "try_files"
+            if directive
+                .arguments
+                .last()
+                .is_some_and(|it| it.contains(".php")) =>
+        {
+            directive.done();
             return false;
         }
+        _ => return false,
     }
+    directive.done();
     true
 }
 
@@ -491,75 +841,228 @@ fn rate(directive: &Directive, zones: &[Directive]) -> Option<Tree> {
     Some(limit)
 }
 
-/// A pool of php-fpm.
+/// Pools of php-fpm, for the sites whose sockets they have.
 pub(super) fn read_fpm(text: &str, draft: &mut Draft) {
-    let mut site = Site::default();
-    let mut workers = (String::new(), None, None);
-    let mut names = 0;
+    let mut pools: Vec<Pool> = Vec::new();
+    let mut is_global = true;
     for (line, text) in (1..).zip(text.lines()) {
-        let text = text.split(';').next().unwrap_or_default().trim();
-        if text.starts_with('[') && text != "[global]" {
-            names += 1;
-            if names > 1 {
-                draft.leave_out_text(line, text);
-                break;
+        let text = without_comment(text);
+        if let Some(name) = text.strip_prefix('[') {
+            is_global = name.trim_end_matches(']') == "global";
+            if !is_global {
+                pools.push(Pool::default());
             }
+            continue;
         }
         let Some((key, value)) = text.split_once('=') else {
+            if !text.is_empty() {
+                draft.leave_out_text(line, text);
+            }
             continue;
         };
+        if !is_global && pools.is_empty() {
+            pools.push(Pool::default());
+        }
         let (key, value) = (key.trim(), value.trim().trim_matches('"'));
+        let is_known =
+            if is_global && pools.is_empty() && !key.contains('[') && !key.starts_with("pm") {
+                ["pid", "error_log", "daemonize", "log_level"].contains(&key)
+            } else {
+                if pools.is_empty() {
+                    pools.push(Pool::default());
+                }
+                pools.last_mut().is_some_and(|pool| pool.read(key, value))
+            };
+        if !is_known {
+            let text = if key.starts_with("env[") { key } else { text };
+            let place = draft.place(line);
+            if ["chroot", "security.limit_extensions"].contains(&key) {
+                draft.limits.push(format!(
+                    "{place}: `{text}`: it holds nowhere here; only names that end in `.php` are \
+                     scripts, and none outside of the root runs"
+                ));
+            } else {
+                draft.leave_out_text(line, text);
+            }
+        }
+    }
+    let is_only = pools.len() == 1;
+    for pool in pools {
+        pool.apply(is_only, draft);
+    }
+}
+
+/// A line up to its comment, which a quoted value has none of.
+fn without_comment(line: &str) -> &str {
+    let mut is_quoted = false;
+    let end = line.char_indices().find(|(_, letter)| {
+        is_quoted ^= *letter == '"';
+        *letter == ';' && !is_quoted
+    });
+    end.map_or(line, |(at, _)| line.get(..at).unwrap_or_default())
+        .trim()
+}
+
+/// One pool of php-fpm.
+#[derive(Default)]
+struct Pool {
+    socket: String,
+    keys: Tree,
+    user: Option<String>,
+    group: Option<String>,
+    env: Vec<(String, String)>,
+    kind: String,
+    fewest: Option<u64>,
+    most: Option<u64>,
+}
+
+impl Pool {
+    /// False for what has no counterpart.
+    fn read(&mut self, key: &str, value: &str) -> bool {
         let named = key
             .split_once('[')
             .map(|(kind, name)| (kind, name.trim_end_matches(']')));
         let number = value.parse::<u64>().ok();
         match (key, named) {
-            ("user", _) => _ = draft.tree.map(&["server"]).set("user", value),
-            ("group", _) => {} // that of the user
-            ("pm", _) => value.clone_into(&mut workers.0),
-            ("pm.max_children", _) => workers.2 = number,
-            ("pm.min_spare_servers", _) => workers.1 = number,
+            ("user", _) => self.user = Some(value.to_owned()),
+            ("group", _) => self.group = Some(value.to_owned()),
+            ("listen", _) => value.clone_into(&mut self.socket),
+            ("pm", _) => value.clone_into(&mut self.kind),
+            ("pm.max_children", _) => self.most = number,
+            ("pm.min_spare_servers", _) => self.fewest = number,
             ("pm.max_requests", _) if let Some(number) = number => {
-                _ = site.pool.set("max_jobs", number);
+                if number > 0 {
+                    self.keys.set("max_jobs", number);
+                }
             }
-            ("request_terminate_timeout", _) if value != "0" => time_limit(value, &mut site),
+            ("request_terminate_timeout", _) if let Some(seconds) = seconds(value) => {
+                if seconds > 0 {
+                    let limit = format!("{seconds}s");
+                    self.keys.map(&["supervisor"]).set("exec_ttl", limit);
+                }
+            }
             (_, Some(("php_admin_value" | "php_value", name))) => {
-                site.pool.map(&["ini"]).set(name, value);
+                self.keys.map(&["ini"]).set(name, value);
             }
             (_, Some(("php_admin_flag" | "php_flag", name))) => {
-                let is_on =
-                    ["on", "1", "yes", "true"].contains(&value.to_ascii_lowercase().as_str());
-                site.pool
-                    .map(&["ini"])
-                    .set(name, if is_on { "1" } else { "0" });
+                let lower = value.to_ascii_lowercase();
+                let is_on = ["on", "1", "yes", "true"].contains(&lower.as_str());
+                let value = if is_on { "1" } else { "0" };
+                self.keys.map(&["ini"]).set(name, value);
             }
             (_, Some(("env", name))) => {
                 let value = match value.strip_prefix('$') {
                     Some(variable) => format!("${{{variable}}}"),
                     None => value.to_owned(),
                 };
-                draft.tree.map(&["server", "env"]).set(name, value);
+                self.env.push((name.to_owned(), value));
             }
+            ("security.limit_extensions", _) => return value == ".php",
             ("pm.start_servers" | "pm.max_spare_servers" | "pm.process_idle_timeout", _) => {}
-            (
-                "listen" | "catch_workers_output" | "clear_env" | "pid" | "error_log" | "daemonize",
-                _,
-            ) => {}
-            (key, _) if key.starts_with("listen.") => {}
-            _ => draft.leave_out_text(line, text),
+            ("catch_workers_output" | "clear_env", _) => return value != "no",
+            // Who may speak FastCGI: nobody does here.
+            (key, _) => return key.starts_with("listen."),
         }
+        true
     }
-    match workers {
-        (kind, _, Some(most)) if kind == "static" => _ = site.pool.set("num_workers", most),
-        (_, fewest, Some(most)) => {
-            site.pool
-                .set("min_workers", fewest.unwrap_or(1))
-                .set("max_workers", most);
+
+    /// `is_only`: there is no other pool in the file.
+    fn apply(mut self, is_only: bool, draft: &mut Draft) {
+        match (self.kind.as_str(), self.most) {
+            ("static", Some(most)) => _ = self.keys.set("num_workers", most),
+            (_, Some(most)) => {
+                let fewest = self.fewest.unwrap_or(1);
+                self.keys
+                    .set("min_workers", fewest)
+                    .set("max_workers", most);
+            }
+            _ => {}
         }
-        _ => {}
-    }
-    match draft.sites.iter_mut().find(|known| known.root.is_some()) {
-        Some(known) => known.pool.merge(site.pool),
-        None => draft.sites.push(site),
+        let plain = |socket: &str| socket.trim_start_matches("unix:").to_owned();
+        let is_mine =
+            |backends: &[String]| backends.iter().any(|it| plain(it) == plain(&self.socket));
+        let mut sites = std::mem::take(&mut draft.sites);
+        let has_sites = sites.iter().any(|it| it.root.is_some());
+        let any = sites
+            .iter()
+            .any(|site| is_mine(&site.backends) || site.below.iter().any(|it| is_mine(&it.2)));
+        // Where no socket tells, its limits hold for all rather than for none.
+        let mine = |backends: &[String]| is_mine(backends) || (!any && is_only);
+        let mut others = Vec::new();
+        for site in &mut sites {
+            if mine(&site.backends) {
+                site.pool.merge_deep(self.keys.clone());
+            } else if site.root.is_some() {
+                others.push(site.names.first().cloned().unwrap_or_default());
+            }
+            for (_, pool, backends) in &mut site.below {
+                if is_mine(backends) {
+                    pool.merge_deep(self.keys.clone());
+                }
+            }
+        }
+        if !has_sites {
+            sites.push(Site {
+                pool: self.keys.clone(),
+                ..Site::default()
+            });
+        }
+        draft.sites = sites;
+        if !any && !is_only && has_sites {
+            let socket = &self.socket;
+            draft.limits.push(format!(
+                "{}: the pool at `{socket}`: no site has this socket as its `fastcgi_pass`, so \
+                 that nothing of it holds; write its `php_admin_value` as `ini` of the right pool",
+                draft.file
+            ));
+            return;
+        }
+        let holds_for_all = is_only && others.is_empty();
+        if holds_for_all {
+            let server = draft.tree.map(&["server"]);
+            if let Some(user) = &self.user {
+                server.set("user", user.as_str());
+            }
+            if let Some(group) = self.group.filter(|it| Some(it) != self.user.as_ref()) {
+                server.set("group", group);
+            }
+            for (name, value) in self.env {
+                server.map(&["env"]).set(&name, value);
+            }
+            if server.is_empty() {
+                draft.tree.remove("server");
+            }
+            return;
+        }
+        for site in draft.sites.iter_mut().filter(|site| {
+            site.backends
+                .iter()
+                .any(|it| plain(it) == plain(&self.socket))
+        }) {
+            if let Some(user) = &self.user {
+                site.pool.set("user", user.as_str());
+            }
+            if let Some(group) = self
+                .group
+                .as_ref()
+                .filter(|it| Some(*it) != self.user.as_ref())
+            {
+                site.pool.set("group", group.as_str());
+            }
+        }
+        for (name, _) in self.env {
+            draft.left_out.push(format!(
+                "{}: `env[{name}]`: `server.env` is for all sites, and this pool is of some",
+                draft.file
+            ));
+        }
+        others.retain(|it| !it.is_empty());
+        if !others.is_empty() && is_only {
+            draft.limits.push(format!(
+                "the site `{}`: its pool of php-fpm is not among the files, and nothing of it \
+                 holds; give it to `--from` too",
+                others.join("`, `")
+            ));
+        }
     }
 }

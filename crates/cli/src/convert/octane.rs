@@ -18,9 +18,9 @@ const OF_ITS_WORKER: [&str; 8] = [
 pub(super) fn read(text: &str, draft: &mut Draft) {
     let mut site = Site {
         root: Some("public".to_owned()),
+        listens: vec![("127.0.0.1:8000".to_owned(), false)],
         ..Site::default()
     };
-    draft.listen("127.0.0.1:8000");
     for (line, key, value) in keys(text) {
         match key {
             "server" | "watch" => {} // development mode watches by itself

@@ -141,3 +141,465 @@ fn the_blocks_of_the_page_of_apache_become_what_stands_beside_them() {
     let page = include_str!("../../../../docs/migration/from-apache.md");
     assert_eq!(compare_page(page, "apache", "site.conf"), 11);
 }
+
+/// A whole site of nginx with PHP, and these statements.
+fn nginx_site(more: &str) -> String {
+    format!(
+        "server {{ listen 80; root /srv/x;\nlocation / {{ try_files $uri /index.php; }}\n\
+         location ~ \\.php$ {{ include fastcgi_params; fastcgi_pass unix:/a.sock; }}\n{more} }}\n"
+    )
+}
+
+/// What is made, and whether a limit is told that has this in it.
+fn made(name: &str, text: &str) -> (String, String) {
+    let converted = converted(name, text);
+    (converted.yaml, converted.limits.join("\n"))
+}
+
+const CLOSED: &str = "strip_prefix: /closed";
+
+#[test]
+fn what_limits_who_gets_what_is_translated_or_told() {
+    let apache = |more: &str| format!("DocumentRoot /srv/x\n{more}\n");
+    let caddy = |more: &str| format!(":80 {{\nroot * /srv/x\n{more}\nphp_server\n}}\n");
+    // The file, a statement, what must be in what is made, and what must be told.
+    let cases = [
+        (
+            "nginx.conf",
+            nginx_site("location ^~ /vendor/ { return 403; }"),
+            "\"/vendor/*\"",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /secret { return 404; }"),
+            "\"/secret/*\"",
+            "/secret",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location = /status { return 403; }"),
+            "\"/status/*\"",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /a { auth_basic x; }"),
+            "\"/a/*\"",
+            "auth_basic x",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("auth_basic x;"),
+            CLOSED,
+            "auth_basic x",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("allow 10.0.0.0/8; deny all;"),
+            CLOSED,
+            "deny all",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("limit_except GET { deny all; }"),
+            CLOSED,
+            "limit_except",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("valid_referers none;"),
+            CLOSED,
+            "valid_referers",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("if ($bad) { return 403; }"),
+            CLOSED,
+            "if ($bad)",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("ssl_verify_client on;"),
+            CLOSED,
+            "ssl_verify_client",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~* /(?:uploads|files)/.*\\.php$ { deny all; }"),
+            "no_scripts: [uploads, files, wp-content/uploads, wp-content/files]",
+            "uploads|files",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~ (composer\\.json|wp-config\\.php|vendor) { deny all; }"),
+            "\"/wp-config.php/*\"",
+            "composer",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~ \\.(php|phtml)\\.bak$ { deny all; }"),
+            "root: /srv/x",
+            "phtml",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~ x+\\.php { deny all; }"),
+            CLOSED,
+            "x+",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /files { alias /x/files; location ~ \\.php$ { return 403; } }"),
+            "\"/files/*\"",
+            "return 403",
+        ),
+        (
+            "nginx.conf",
+            nginx_site(
+                "location /b { alias /x/b; location ~ \\.php$ { fastcgi_pass a; }\n\
+                 location ~ /up/ { deny all; } }",
+            ),
+            CLOSED,
+            "deny all",
+        ),
+        (
+            "site.conf",
+            apache("<Directory /srv/x/a>\nRequire all denied\n</Directory>"),
+            "\"/a/*\"",
+            "",
+        ),
+        (
+            "site.conf",
+            apache("<Directory /srv/x/a>\nRequire ip 10.0.0.0/8\n</Directory>"),
+            "\"/a/*\"",
+            "Require ip",
+        ),
+        (
+            "site.conf",
+            apache("<Directory /srv/x>\nRequire valid-user\nAuthType Basic\n</Directory>"),
+            CLOSED,
+            "Require valid-user",
+        ),
+        (
+            "site.conf",
+            apache(
+                "<Directory /srv/x>\nOrder deny,allow\nDeny from all\nAllow from 10.1\n</Directory>",
+            ),
+            CLOSED,
+            "Order",
+        ),
+        (
+            "site.conf",
+            apache("<Directory /srv/x>\nAllowOverride All\nRequire all granted\n</Directory>"),
+            "root: /srv/x",
+            "AllowOverride All",
+        ),
+        (
+            "site.conf",
+            apache("<Location /admin>\nRequire ip 10.0.0.0/8\n</Location>"),
+            "\"/admin/*\"",
+            "Require ip",
+        ),
+        (
+            "site.conf",
+            apache("<FilesMatch \"\\.(inc|bak)$\">\nRequire all denied\n</FilesMatch>"),
+            "root: /srv/x",
+            "inc|bak",
+        ),
+        (
+            "site.conf",
+            apache("<Files xmlrpc.php>\nRequire all denied\n</Files>"),
+            "\"/xmlrpc.php/*\"",
+            "xmlrpc.php",
+        ),
+        (
+            "site.conf",
+            apache("RewriteRule ^wp-admin/includes/ - [F,L]"),
+            "\"/wp-admin/includes/*\"",
+            "",
+        ),
+        (
+            "Caddyfile",
+            caddy("respond /secret/* 403"),
+            "\"/secret/*\"",
+            "",
+        ),
+        (
+            "Caddyfile",
+            caddy("basic_auth /a/* {\nbob x\n}"),
+            "\"/a/*\"",
+            "basic_auth",
+        ),
+        (
+            "Caddyfile",
+            caddy("@x path *.bak\nrespond @x 403"),
+            CLOSED,
+            "respond @x",
+        ),
+        ("Caddyfile", caddy("abort"), CLOSED, "abort"),
+    ];
+    for (name, text, expected, told) in cases {
+        let (yaml, limits) = made(name, &text);
+        assert!(yaml.contains(expected), "{text}\n{yaml}\n{limits}");
+        assert!(limits.contains(told), "{text}\n{yaml}\n{limits}");
+        assert_eq!(limits.is_empty(), told.is_empty(), "{text}\n{limits}");
+        let names_place = limits.is_empty() || limits.contains(&format!("{name}:"));
+        assert!(names_place, "{limits}");
+    }
+}
+
+#[test]
+fn what_lets_all_in_is_not_told() {
+    for (name, text) in [
+        (
+            "site.conf",
+            "<Directory />\nAllowOverride None\nRequire all denied\n</Directory>\n\
+             DocumentRoot /srv/x\n<Directory /srv/x>\nAllowOverride None\nRequire all granted\n\
+             </Directory>\n<FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>\n"
+                .to_owned(),
+        ),
+        ("nginx.conf", nginx_site("location ~ /\\.ht { deny all; }")),
+        (
+            "nginx.conf",
+            nginx_site("location ~ /\\.(?!well-known).* { deny all; }"),
+        ),
+        ("nginx.conf", nginx_site("auth_basic off; allow all;")),
+    ] {
+        let Converted {
+            yaml,
+            limits,
+            left_out,
+            ..
+        } = converted(name, &text);
+        assert_eq!((limits, left_out), (vec![], vec![]), "{text}\n{yaml}");
+        assert!(!yaml.contains(CLOSED), "{text}\n{yaml}");
+    }
+}
+
+#[test]
+fn values_of_a_folder_below_the_root_hold_not_for_the_site() {
+    let text = "DocumentRoot /srv/x\n<Directory /srv/x/a>\nphp_value memory_limit 1G\n\
+                DirectoryIndex a.php\n</Directory>\n";
+    let converted = converted("site.conf", text);
+    let yaml = &converted.yaml;
+    assert!(
+        !yaml.contains("1G") && !yaml.contains("static") && !yaml.contains("a.php"),
+        "{yaml}"
+    );
+    assert_eq!(converted.left_out.len(), 2, "{:?}", converted.left_out);
+}
+
+#[test]
+fn limits_of_a_pool_of_fpm_hold_for_each_site_with_its_socket() {
+    let folder = std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
+    std::fs::create_dir(&folder).unwrap();
+    let (nginx, fpm) = (folder.join("nginx.conf"), folder.join("www.conf"));
+    let site = |host: &str, socket: &str| {
+        format!(
+            "server {{ server_name {host}; root /srv/{host}; location ~ \\.php$ {{ fastcgi_pass unix:{socket}; }} }}\n"
+        )
+    };
+    let text = [
+        site("a.x", "/1.sock"),
+        site("b.x", "/1.sock"),
+        site("c.x", "/2.sock"),
+    ]
+    .concat();
+    std::fs::write(&nginx, text).unwrap();
+    let text = "[www]\nlisten = /1.sock\ngroup = web\nuser = www\nenv[A] = b\n\
+                php_admin_value[open_basedir] = \"/srv;x\" ; why\n";
+    std::fs::write(&fpm, text).unwrap();
+    let converted = convert(&[nginx, fpm]).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let pools = converted.yaml.matches("open_basedir: \"/srv;x\"").count();
+    assert_eq!(pools, 2, "{}", converted.yaml);
+    assert!(converted.yaml.contains("group: web"), "{}", converted.yaml);
+    assert!(
+        converted.left_out.join(" ").contains("env[A]"),
+        "{:?}",
+        converted.left_out
+    );
+    assert!(
+        converted.limits.join(" ").contains("c.x"),
+        "{:?}",
+        converted.limits
+    );
+}
+
+#[test]
+fn parameters_of_fastcgi_are_translated_or_told() {
+    let text = nginx_site(
+        "fastcgi_param PHP_ADMIN_VALUE \"open_basedir=/srv/x\\nmemory_limit=1M\";\n\
+         fastcgi_param DATABASE_URL mysql://secret;",
+    );
+    let converted = converted("nginx.conf", &text);
+    let told = converted.left_out.join(" ");
+    assert!(
+        converted.yaml.contains("open_basedir: /srv/x"),
+        "{}",
+        converted.yaml
+    );
+    assert!(
+        told.contains("DATABASE_URL") && !told.contains("secret"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_inner_site_is_not_opened() {
+    let text = "server { listen 127.0.0.1:8081; server_name admin.x; root /srv/admin; }\n\
+                server { listen 80; server_name shop.x; root /srv/shop; }\n";
+    let (yaml, limits) = made("nginx.conf", text);
+    assert!(
+        yaml.contains("address: \":80\"") && yaml.contains(CLOSED),
+        "{yaml}"
+    );
+    assert!(
+        limits.contains("admin.x") && limits.contains("127.0.0.1:8081"),
+        "{limits}"
+    );
+    let text = "<VirtualHost 127.0.0.1:8080>\nDocumentRoot /srv/x\n</VirtualHost>\n";
+    let (yaml, _) = made("site.conf", text);
+    assert!(yaml.contains("address: \"127.0.0.1:8080\""), "{yaml}");
+}
+
+#[test]
+fn each_site_has_its_certificate_and_a_pool_of_its_own() {
+    let mut text = String::new();
+    for host in ["example.com", "example.org", "shop.a.com", "shop.b.com"] {
+        let one = format!(
+            "server {{ listen 443 ssl; server_name {host}; root /srv/{host};\n\
+             ssl_certificate /{host}.pem; ssl_certificate_key /{host}.key; }}\n"
+        );
+        text.push_str(&one);
+    }
+    text.push_str("server { server_name blog.x; root /srv/blog.x;\nlocation /blog { alias /srv/b; location ~ \\.php$ { fastcgi_pass a; } } }\n");
+    let (yaml, _) = made("nginx.conf", &text);
+    let keys = flat(&yaml);
+    let mut roots: Vec<_> = keys
+        .iter()
+        .filter(|(key, _)| key.rsplit('.').next() == Some("root"))
+        .collect();
+    roots.dedup_by_key(|(_, root)| *root);
+    assert_eq!(roots.len(), 6, "{yaml}");
+    assert!(
+        keys["http.ssl.certificates"].matches(".pem").count() == 3,
+        "{yaml}"
+    );
+}
+
+#[test]
+fn too_many_sites_are_refused_at_once() {
+    let folder = std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
+    std::fs::write(&folder, "server { root /a; }\n".repeat(60_000)).unwrap();
+    let why = convert(std::slice::from_ref(&folder)).unwrap_err();
+    std::fs::remove_file(&folder).unwrap();
+    assert!(why.contains("more than 20000 statements"), "{why}");
+}
+
+#[test]
+fn whatever_is_read_becomes_a_configuration() {
+    let names = [
+        "root",
+        "location",
+        "deny",
+        "return",
+        "listen",
+        "server_name",
+        "rewrite",
+        "error_page",
+        "index",
+        "expires",
+        "add_header",
+        "fastcgi_pass",
+        "Require",
+        "Alias",
+        "php_value",
+        "Redirect",
+        "RewriteRule",
+        "ServerName",
+        "DocumentRoot",
+        "respond",
+        "redir",
+        "header",
+        "php_server",
+        "x",
+        "client_max_body_size",
+        "try_files",
+        "fastcgi_param",
+        "access_log",
+        "log_format",
+    ];
+    let values = [
+        "/a",
+        "all",
+        "403",
+        "301",
+        "80",
+        "127.0.0.1:1",
+        "a.x",
+        "\"a\nhttp:\n  address: :99\"",
+        "^/(a",
+        "\"\u{1b}[31m\"",
+        "~",
+        "\"{ \\\"a\\\": 1 }\"",
+        "\"301, x: y\"",
+        "404",
+        "'#: &x *y'",
+        "-",
+        "\u{85}\u{2028}\u{feff}",
+        "/index.php",
+        "$1",
+        "1m",
+        "5d",
+        "*",
+        "%",
+        "\u{1f600}",
+    ];
+    let any = |of: &[&str]| of[fastrand::usize(..of.len())].to_owned();
+    for nth in 0..450 {
+        let mut lines = Vec::new();
+        for _ in 0..fastrand::usize(1..6) {
+            let words = (0..fastrand::usize(0..4)).map(|_| any(&values));
+            lines.push(format!(
+                "{} {}",
+                any(&names),
+                words.collect::<Vec<_>>().join(" ")
+            ));
+        }
+        let (name, text) = match nth % 3 {
+            0 => (
+                "nginx.conf",
+                format!("server {{ root /srv; {}; }}", lines.join(";\n")),
+            ),
+            1 => (
+                "httpd.conf",
+                format!("Listen 80\nDocumentRoot /srv\n{}", lines.join("\n")),
+            ),
+            _ => (
+                "Caddyfile",
+                format!(":80 {{\nroot * /srv\n{}\n}}", lines.join("\n")),
+            ),
+        };
+        let folder =
+            std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join(name);
+        std::fs::write(&file, &text).unwrap();
+        let result = convert(std::slice::from_ref(&file));
+        std::fs::remove_dir_all(&folder).unwrap();
+        // What the server would not take is refused, never written.
+        let Ok(converted) = result else {
+            continue;
+        };
+        let whole = crate::init::with_head(&converted, &[file]);
+        let is_plain = |c: char| c == '\n' || !c.is_control();
+        assert!(whole.chars().all(is_plain), "{text:?}\n{whole:?}");
+        assert_eq!(flat(&whole), flat(&converted.yaml), "{text}\n{whole}");
+        assert!(
+            !flat(&whole).values().any(|it| it == "\":99\""),
+            "{text}\n{whole}"
+        );
+    }
+}

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+/// Bytes of a line of which a person still reads the whole.
+const LONGEST_LINE: usize = 800;
+
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
@@ -90,6 +93,16 @@ impl Tree {
         }
     }
 
+    /// As [`merge`](Self::merge), but maps in both are merged, too.
+    pub(super) fn merge_deep(&mut self, other: Self) {
+        for (name, value) in other.0 {
+            match (value, self.get_mut(&name)) {
+                (Value::Map(more), Some(Value::Map(known))) => known.merge_deep(more),
+                (value, _) => _ = self.set(&name, value),
+            }
+        }
+    }
+
     /// Adds to a list.
     pub(super) fn push(&mut self, name: &str, value: impl Into<Value>) {
         let value = value.into();
@@ -97,6 +110,10 @@ impl Tree {
             Some((_, Value::List(list))) => list.push(value),
             _ => _ = self.set(name, Value::List(vec![value])),
         }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
@@ -163,7 +180,45 @@ pub(crate) fn quoted(text: &str) -> String {
     if text.starts_with(begins) && text.chars().all(is_plain) && !means_other {
         return text.to_owned();
     }
-    serde_json::to_string(text).unwrap_or_default()
+    let json = serde_json::to_string(text).unwrap_or_default();
+    let mut out = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if is_shown(letter) {
+            out.push(letter);
+        } else {
+            let mut units = [0; 2];
+            for unit in letter.encode_utf16(&mut units) {
+                _ = write!(out, "\\u{unit:04x}"); // a String takes all
+            }
+        }
+    }
+    out
+}
+
+/// Whether a letter may stand in a file or on a terminal as it is: it neither controls them nor
+/// changes the order of others.
+fn is_shown(letter: char) -> bool {
+    !letter.is_control()
+        && !matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}'..='\u{200f}'
+            | '\u{feff}' | '\u{fffe}' | '\u{ffff}' | '\u{e000}'..='\u{f8ff}')
+        && !matches!(letter, '\u{10000}'..)
+}
+
+/// Text of others as one line of sane length, for a comment or a terminal.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.chars() {
+        if out.len() > LONGEST_LINE {
+            out.push('…');
+            break;
+        }
+        match letter {
+            '\n' | '\r' | '\t' => out.push(' '),
+            letter if is_shown(letter) => out.push(letter),
+            letter => out.extend(letter.escape_unicode()),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
