@@ -707,6 +707,8 @@ mod tests {
             .split_once(&format!("\n## {heading}\n"))
             .unwrap_or_else(|| panic!("the page lacks the section {heading}"));
         let section = section.split("\n## ").next().unwrap_or_default();
+        // What stands below headings of its own is no argument.
+        let section = section.split("\n### ").next().unwrap_or_default();
         let cells = section.lines().filter_map(|line| {
             let cell = line.strip_prefix("| `")?.split(" |").next()?;
             Some(format!("`{cell}"))
