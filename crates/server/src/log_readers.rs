@@ -112,7 +112,7 @@ impl Filter {
             let of_request = |field: &String| json.contains(field);
             *level >= self.level && self.request.as_ref().is_none_or(of_request)
         };
-        let fitting = records.into_iter().filter(move |record| fits(record));
+        let fitting = records.into_iter().filter(fits);
         fitting.map(|(_, json)| json)
     }
 }

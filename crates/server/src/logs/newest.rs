@@ -236,9 +236,10 @@ mod tests {
                 newest.push(record, Level::Info);
             }
             let (records, lost) = all(&newest, 0);
-            prop_assert_eq!(lost as usize + records.len(), made.len());
-            prop_assert_eq!(&records[..], &made[lost as usize..]);
-            let next = made.get((lost as usize).wrapping_sub(1));
+            let lost = usize::try_from(lost).unwrap();
+            prop_assert_eq!(lost + records.len(), made.len());
+            prop_assert_eq!(&records[..], &made[lost..]);
+            let next = made.get(lost.wrapping_sub(1));
             let bytes: usize = records.iter().map(String::len).sum();
             prop_assert!(bytes <= ROOM);
             prop_assert!(next.is_none_or(|next| bytes + next.len() > ROOM), "no more than needed");
