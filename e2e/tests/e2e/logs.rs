@@ -93,7 +93,8 @@ impl Follower {
     fn sees(&self, part: &str) -> String {
         loop {
             let line = self.lines.recv_timeout(LONG);
-            let line = line.unwrap_or_else(|_| panic!("no line has `{part}`"));
+            assert!(line.is_ok(), "no line has `{part}`");
+            let line = line.expect("it was looked at");
             if line.contains(part) {
                 return line;
             }
