@@ -214,7 +214,6 @@ fn a_follower_sees_what_is_logged_until_the_server_ends() {
     );
     one.interrupt();
     server.stop();
-    all.sees("stopping");
     let mut child = all.child;
     assert_eq!(child.wait().expect("it ends").code(), Some(1));
     let said = said(child.stderr.take());
