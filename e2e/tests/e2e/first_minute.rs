@@ -414,10 +414,9 @@ fn a_first_configuration_and_a_unit_are_written_and_replace_nothing() {
     assert!(again.stderr.contains("is not replaced"), "{}", again.stderr);
     assert!(again.stderr.contains("`--name shop`"), "{}", again.stderr);
     // Folders of its own, and the state where root's commands look without the server.
-    let state = format!(
-        "\nStateDirectory=pronghorn/{}\n",
-        site.folder().display().to_string()[1..].replace('/', "+")
-    );
+    let folder = site.folder().display().to_string();
+    let state = folder.trim_start_matches('/').replace('/', "+");
+    let state = format!("\nStateDirectory=pronghorn/{state}\n");
     assert!(unit.contains("\nRuntimeDirectory=pronghorn\n") && unit.contains(&state));
     let named = |name| Server::run(&site, &["service", "print", "--name", name]);
     let other = named("shop").stdout;
@@ -509,6 +508,50 @@ fn https_is_served_by_a_local_authority_that_is_made_once() {
         "`/proc` can't be written",
         "hint: type `sudo install -m 644 ",
     ]);
+    server.stop();
+}
+
+#[test]
+fn what_another_server_refused_is_refused_in_the_configuration_made_of_its_own() {
+    const FILES: [&str; 4] = [
+        "wp-content/uploads/2026/evil.php",
+        "vendor/a.php",
+        "secret/a.php",
+        "xmlrpc.php",
+    ];
+    extension(); // or it would be served by something else
+    let mut site = Site::new()
+        .file("public/index.php", FRONT)
+        .file("public/vendor/a.txt", "text");
+    for file in FILES {
+        site = site.file(&format!("public/{file}"), "<?php echo 'evil';");
+    }
+    let root = site.path("public").display().to_string();
+    site.write(
+        "shop.conf",
+        &format!(
+            "server {{\n listen 80;\n root {root};\n location / {{ try_files $uri /index.php; }}\n\
+             location ~ \\.php$ {{ fastcgi_pass a; }}\n location ^~ /vendor/ {{ return 403; }}\n\
+             location = /xmlrpc.php {{ deny all; }}\n location /secret {{ auth_basic x; }}\n\
+             location ~* /(?:uploads|files)/.*\\.php$ {{ deny all; }}\n}}\n"
+        ),
+    );
+    let made = Server::run(&site, &["init", "--from", "shop.conf"]);
+    made.assert_said(&["wrote ", "auth_basic x", "uploads|files"]);
+    let address = free_address().to_string();
+    let mark = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
+    let server = Server::start_with(site, &["serve", "--listen", &address, "-o", mark]);
+    assert!(server.get("/any").text().starts_with("front"));
+    for path in FILES.into_iter().chain([
+        "vendor/a.txt",
+        "secret",
+        "secret/x",
+        "%76endor/a.txt",
+        "a/../secret/a.php",
+    ]) {
+        let reply = server.get(&format!("/{path}"));
+        assert_eq!(reply.status, 404, "{path}: {}", reply.text());
+    }
     server.stop();
 }
 
