@@ -4,17 +4,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pronghorn_base::millis;
 use pronghorn_control::{
-    Answer, Ask, Counter, ListenError, Listener, Place, PoolStatus, Refusal, Reset, Served, State,
-    Status, Steerable, Steering, Surroundings, Tell, UnderWay, Worker, WorkersOf, serve,
+    Answer, Ask, ListenError, Listener, Place, Refusal, Reset, Served, State, Status, Steerable,
+    Steering, Surroundings, Tell, serve,
 };
 use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
-use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
-use pronghorn_process::Usage;
-use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, Standing};
+use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -22,11 +20,10 @@ use tokio::time::Instant;
 use crate::VERSION;
 use crate::log_readers::LogReaders;
 use crate::logs::Newest;
+use crate::views::{look_at, newest, pool_status};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
-/// What of a request's line is shown.
-const LONGEST_REQUEST: usize = 500;
 
 /// A server's face to the command line, from before its start to its end. Clones are the same one.
 #[derive(Clone, Debug)]
@@ -313,77 +310,6 @@ fn no_pool(name: &str, all: &[PoolHandle]) -> String {
     )
 }
 
-pub(crate) async fn pool_status(workers: &PoolHandle) -> PoolStatus {
-    let down = match &*workers.standing().borrow() {
-        Standing::Up => None,
-        Standing::Down(why) => Some(why.to_string()),
-    };
-    let stats = workers.stats();
-    let counters = pool::Counter::ALL.iter().map(|&counter| Counter {
-        name: counter.name().to_owned(),
-        count: stats.get(counter),
-    });
-    let mut infos = workers.inspect().await;
-    // Those that leave finish what they have, beside as many new ones.
-    infos.retain(|worker| !matches!(worker.state, SlotState::Draining | SlotState::Stopping));
-    let busy = infos
-        .iter()
-        .filter(|worker| worker.state == SlotState::Busy);
-    PoolStatus {
-        name: workers.name().to_owned(),
-        down,
-        generation: newest(&infos),
-        workers: infos.len() as u64,
-        busy: busy.count() as u64,
-        waiting: stats.waiting() as u64,
-        oldest: stats.oldest_wait().map(millis),
-        counters: counters.filter(|counter| counter.count > 0).collect(),
-    }
-}
-
-pub(crate) async fn look_at(workers: &PoolHandle) -> WorkersOf {
-    let infos = workers.inspect().await;
-    WorkersOf {
-        pool: workers.name().to_owned(),
-        plugin: workers.owner().to_owned(),
-        waiting: workers.stats().waiting() as u64,
-        workers: infos.into_iter().map(shown).collect(),
-    }
-}
-
-fn shown(info: WorkerInfo) -> Worker {
-    let usage = Usage::of(info.pid);
-    let since_1970 = info.started.duration_since(SystemTime::UNIX_EPOCH);
-    Worker {
-        pid: info.pid,
-        slot: info.slot as u64,
-        generation: info.generation,
-        state: state_name(info.state).to_owned(),
-        transport: Some(info.via.name().to_owned()),
-        forked_by: info.forked_by,
-        started: since_1970.map(millis).unwrap_or_default(),
-        executions: info.executions,
-        memory: usage.map_or(0, |usage| usage.memory),
-        cpu: usage.map_or(0, |usage| millis(usage.cpu)),
-        request: info.request.map(|request| UnderWay {
-            what: request.what.chars().take(LONGEST_REQUEST).collect(),
-            age: millis(request.age),
-        }),
-    }
-}
-
-fn state_name(state: SlotState) -> &'static str {
-    match state {
-        SlotState::Empty => "empty",
-        SlotState::Booting => "booting",
-        SlotState::Ready => "ready",
-        SlotState::Busy => "busy",
-        SlotState::Draining => "draining",
-        SlotState::Stopping => "stopping",
-        SlotState::Failed => "failed",
-    }
-}
-
 async fn reset(workers: &PoolHandle) -> Reset {
     let start = Instant::now();
     let failed = workers.reload().await.err();
@@ -399,14 +325,6 @@ async fn reset(workers: &PoolHandle) -> Reset {
         generation,
         failed: failed.map(|why| why.to_string()),
     }
-}
-
-fn newest(infos: &[WorkerInfo]) -> u64 {
-    infos
-        .iter()
-        .map(|worker| worker.generation)
-        .max()
-        .unwrap_or_default()
 }
 
 /// As a signal would: there is one way to stop.

@@ -27,6 +27,7 @@ pub mod settings;
 mod state;
 mod status;
 mod upgrade;
+mod views;
 
 pub use activation::overrides;
 pub use control::{Control, ControlSocket};

@@ -15,8 +15,8 @@ use serde_json::{Value, json as value};
 
 use super::{Known, json};
 use crate::VERSION;
-use crate::control::{look_at, pool_status};
 use crate::reports::{Report, groups};
+use crate::views::{look_at, pool_status};
 
 const SCHEMA: &str = include_str!("openapi.json");
 /// Reports in one answer, the last ones.
