@@ -550,7 +550,9 @@ fn what_another_server_refused_is_refused_in_the_configuration_made_of_its_own()
         "a/../secret/a.php",
     ]) {
         let reply = server.get(&format!("/{path}"));
-        assert_eq!(reply.status, 404, "{path}: {}", reply.text());
+        // Dots that climb are refused before anything is looked for.
+        let expected = if path.contains("..") { 403 } else { 404 };
+        assert_eq!(reply.status, expected, "{path}: {}", reply.text());
     }
     server.stop();
 }
