@@ -103,7 +103,8 @@ impl Follower {
 
     fn interrupt(mut self) {
         let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::INT).expect("it runs");
+        // Ctrl-C is ignored where a shell has put the tests into the background.
+        kill_process(pid, Signal::TERM).expect("it runs");
         self.child.wait().expect("it ends");
     }
 }
