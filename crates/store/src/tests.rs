@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pronghorn_base::lock;
 use redb::StorageBackend;
@@ -39,7 +39,21 @@ impl Folder {
     }
 
     fn open(&self) -> Store {
-        Store::open(&self.0, PLENTY).unwrap()
+        self.open_again(PLENTY).unwrap()
+    }
+
+    /// After an end. A process that another test starts meanwhile has the lock as well, until its
+    /// program runs.
+    fn open_again(&self, limit: u64) -> Result<Store, OpenError> {
+        let since = Instant::now();
+        loop {
+            match Store::open(&self.0, limit) {
+                Err(OpenError::InUse { .. }) if since.elapsed() < Duration::from_secs(10) => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                opened => return opened,
+            }
+        }
     }
 
     fn file(&self) -> PathBuf {
@@ -197,7 +211,7 @@ async fn a_full_store_refuses_what_grows_and_does_the_rest() {
     assert!(!removed.unwrap());
     put(&store, 3, b"value").await.unwrap();
     store.close().await;
-    let store = Store::open(&folder.0, 3 * each).unwrap();
+    let store = folder.open_again(3 * each).unwrap();
     assert!(
         put(&store, 4, b"value").await.is_err(),
         "the size outlives the process"
@@ -216,7 +230,7 @@ async fn a_store_of_a_newer_version_is_left_alone() {
     );
     newer.await.unwrap().unwrap();
     store.close().await;
-    let error = Store::open(&folder.0, PLENTY).unwrap_err();
+    let error = folder.open_again(PLENTY).unwrap_err();
     assert!(matches!(error, OpenError::Newer { found, .. } if found == FORMAT + 1));
     assert!(error.to_string().ends_with("start the newer version again"));
 }
@@ -227,7 +241,7 @@ async fn a_file_that_is_none_of_ours_is_left_alone() {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).unwrap();
         fs::write(folder.file(), content).unwrap();
-        let error = Store::open(&folder.0, PLENTY).unwrap_err();
+        let error = folder.open_again(PLENTY).unwrap_err();
         assert!(matches!(error, OpenError::Broken { .. }), "{error:?}");
         assert_eq!(fs::read(folder.file()).unwrap(), content);
     }
@@ -243,7 +257,7 @@ async fn a_database_of_another_program_is_left_alone() {
     transaction.open_table(table).unwrap().insert(1, 2).unwrap();
     transaction.commit().unwrap();
     drop(theirs);
-    let error = Store::open(&folder.0, PLENTY).unwrap_err();
+    let error = folder.open_again(PLENTY).unwrap_err();
     assert!(
         error
             .to_string()
@@ -264,7 +278,7 @@ async fn a_file_that_is_empty_is_no_new_store() {
     put(&store, 1, b"value").await.unwrap();
     store.close().await;
     fs::write(folder.file(), b"").unwrap();
-    let said = Store::open(&folder.0, PLENTY).unwrap_err().to_string();
+    let said = folder.open_again(PLENTY).unwrap_err().to_string();
     let path = folder.file().display().to_string();
     assert_eq!(
         said,
@@ -285,7 +299,7 @@ async fn a_file_that_is_empty_is_no_new_store() {
 fn what_is_in_the_place_of_the_file_is_named() {
     let folder = Folder::new();
     fs::create_dir_all(folder.file()).unwrap();
-    let said = Store::open(&folder.0, PLENTY).unwrap_err().to_string();
+    let said = folder.open_again(PLENTY).unwrap_err().to_string();
     assert!(
         said.contains("store.redb is broken: it is a directory; put"),
         "{said}"
