@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pronghorn_base::lock;
 use redb::StorageBackend;
@@ -45,15 +45,15 @@ impl Folder {
     /// After an end. A process that another test starts meanwhile has the lock as well, until its
     /// program runs.
     fn open_again(&self, limit: u64) -> Result<Store, OpenError> {
-        let since = Instant::now();
-        loop {
+        for _ in 0..1000 {
             match Store::open(&self.0, limit) {
-                Err(OpenError::InUse { .. }) if since.elapsed() < Duration::from_secs(10) => {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                Err(OpenError::InUse { .. }) => {}
                 opened => return opened,
             }
+            #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
+            std::thread::sleep(Duration::from_millis(5));
         }
+        panic!("the store stays in use");
     }
 
     fn file(&self) -> PathBuf {
