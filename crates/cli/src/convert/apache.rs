@@ -2,7 +2,8 @@
 
 use super::directive::{self, Directive, Fate};
 use super::draft::{
-    ALL_CLOSED, Draft, Site, accepts_rule, is_in, no_scripts, pattern, seconds, size, target,
+    ALL_CLOSED, Draft, Site, accepts_rule, as_it_is, is_in, no_scripts, pattern, seconds, size,
+    target,
 };
 use super::limits::{Refused, forbids, refused};
 use super::tree::{Tree, Value};
@@ -769,13 +770,7 @@ fn redirect(directive: &Directive, draft: &mut Draft) {
         }
         _ => return,
     };
-    let plain: String = from
-        .chars()
-        .flat_map(|c| {
-            let is_plain = c.is_ascii_alphanumeric() || "/_-".contains(c);
-            (!is_plain).then_some('\\').into_iter().chain([c])
-        })
-        .collect();
+    let plain = as_it_is(from);
     let mut rule = Tree::default();
     rule.set("path", format!("^{plain}(.*)$"))
         .set("to", format!("{to}{{1}}"));

@@ -1,7 +1,7 @@
 //! A Caddyfile with `php_server` or `php_fastcgi`: `FrankenPHP`'s, or Caddy's with php-fpm.
 
 use super::directive::{self, Directive};
-use super::draft::{ALL_CLOSED, Draft, Site, is_script, seconds, size};
+use super::draft::{ALL_CLOSED, Draft, Site, as_it_is, is_script, seconds, size};
 use super::limits::limits;
 use super::tree::{Tree, Value};
 
@@ -319,13 +319,7 @@ fn redirect(directive: &Directive, site: &Site, draft: &mut Draft) {
     if to.contains('{') || from.contains('*') || !is_redirect {
         return;
     }
-    let plain: String = from
-        .chars()
-        .flat_map(|c| {
-            let is_plain = c.is_ascii_alphanumeric() || "/_-".contains(c);
-            (!is_plain).then_some('\\').into_iter().chain([c])
-        })
-        .collect();
+    let plain = as_it_is(from);
     let mut rule = Tree::default();
     if let [name, ..] = &site.names[..] {
         rule.set("host", name.as_str());

@@ -877,3 +877,12 @@ pub(super) fn is_script(name: &str) -> bool {
     name.rsplit_once('.')
         .is_some_and(|(_, ending)| ending == "php")
 }
+
+/// A pattern that fits this text alone.
+pub(super) fn as_it_is(text: &str) -> String {
+    let escaped = text.chars().flat_map(|c| {
+        let is_plain = c.is_ascii_alphanumeric() || "/_-".contains(c);
+        (!is_plain).then_some('\\').into_iter().chain([c])
+    });
+    escaped.collect()
+}
