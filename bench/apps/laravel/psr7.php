@@ -23,14 +23,8 @@ require 'Nyholm/Psr7/autoload.php'; // Debian's php-nyholm-psr7
  */
 function psr7_handler(): \Closure
 {
-    $app = require __DIR__ . '/bootstrap.php';
+    $app = require __DIR__ . '/booted.php';
     $kernel = $app->make(Kernel::class);
-    $app->instance('request', Request::create('http://localhost'));
-    $kernel->bootstrap();
-    $settings = require __DIR__ . '/../../../php/laravel/config/pronghorn.php';
-    foreach ($settings['warm'] as $name) {
-        $app->bound($name) && $app->make($name);
-    }
     $sandbox = new Sandbox($app);
     $collects = \get_cfg_var('bench.collect_cycles') === '1';
 
