@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod causes;
 mod duration;
 mod log_throttle;
 mod mutex;
@@ -12,6 +13,7 @@ mod timer;
 use std::pin::Pin;
 
 pub use budget::Budget;
+pub use causes::with_causes;
 pub use duration::{micros, millis};
 pub use log_throttle::LogThrottle;
 pub use mutex::lock;

@@ -1,9 +1,9 @@
 //! `extension install` and `extension status`.
 
-use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use pronghorn_base::with_causes;
 use pronghorn_extension::{
     BuildError, StepError, Toolchain, build, find, folder_to_install, folders, release_of,
 };
@@ -94,7 +94,7 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
         Ok(toolchain) => toolchain,
         Err(error) => {
             let hint = error.hint(version);
-            return failed(&format!("{}\nhint: {hint}", with_reasons(&error)));
+            return failed(&format!("{}\nhint: {hint}", with_causes(&error)));
         }
     };
     if release(version) > NEWEST {
@@ -115,19 +115,9 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
     }
 }
 
-fn with_reasons(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(deeper) = source {
-        _ = write!(text, ": {deeper}"); // a String takes all
-        source = deeper.source();
-    }
-    text
-}
-
 /// Why nothing was built, with what the compiler said and what to type.
 fn unbuilt(error: &BuildError, version: &str) -> String {
-    let mut text = with_reasons(error);
+    let mut text = with_causes(error);
     match error {
         BuildError::Folder(folder, error) => {
             let hint = crate::folders::disk_hint(folder, error);

@@ -157,7 +157,7 @@ impl DriverSettings {
         brokers: &Brokers,
     ) -> Result<Self, String> {
         if !choice.is_built() {
-            return Err(format!("the driver `{}` {NOT_BUILT}", choice.name()));
+            return Err(format!("the driver `{}` {NOT_BUILT}", choice.spelling()));
         }
         let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
         let queue = || text("queue").unwrap_or_else(|| name.to_owned());
@@ -197,11 +197,6 @@ impl DriverChoice {
     fn is_built(self) -> bool {
         self != Self::Kafka || cfg!(feature = "kafka")
     }
-
-    fn name(self) -> &'static str {
-        let known = Self::CHOICES.iter().find(|(_, choice)| *choice == self);
-        known.map_or("", |(name, _)| *name)
-    }
 }
 
 impl PipelineSettings {
@@ -234,10 +229,7 @@ impl PipelineSettings {
                 "no associated driver with the pipeline, pipeline name: {name}"
             ));
         };
-        let known = DriverChoice::CHOICES
-            .iter()
-            .find(|(word, _)| word == driver);
-        let Some((_, choice)) = known else {
+        let Some(choice) = DriverChoice::spelled(driver) else {
             let all: Vec<_> = DriverChoice::CHOICES
                 .iter()
                 .map(|(word, _)| *word)
@@ -247,7 +239,7 @@ impl PipelineSettings {
                 "no such driver, pipeline name: {name}; there are `{all}`"
             ));
         };
-        let driver = DriverSettings::declared(*choice, map, name, brokers)
+        let driver = DriverSettings::declared(choice, map, name, brokers)
             .map_err(|wrong| format!("{wrong}, pipeline name: {name}"))?;
         let priority = match map.get("priority").map(|text| text.trim()) {
             None | Some("" | "0") => PRIORITY,

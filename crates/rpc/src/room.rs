@@ -68,7 +68,7 @@ impl Room {
             return taken;
         }
         let _waiting = Waiting::new(&self.waiting);
-        acquire(&self.free, bytes).await
+        acquire(&self.free, permits(bytes)).await
     }
 
     fn expected(&self, method: &[u8]) -> usize {
@@ -124,7 +124,7 @@ impl OwnRoom {
         if bytes <= SMALL {
             return Taken::default();
         }
-        let own = acquire(&self.free, bytes.min(REPLIES_PER_CONNECTION)).await;
+        let own = acquire(&self.free, permits(bytes.min(REPLIES_PER_CONNECTION))).await;
         let all = self.all.take(bytes.min(self.all.most)).await;
         Taken {
             bytes,
@@ -153,7 +153,7 @@ fn permits(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-async fn acquire(semaphore: &Arc<Semaphore>, bytes: usize) -> OwnedSemaphorePermit {
-    let acquired = semaphore.clone().acquire_many_owned(permits(bytes)).await;
+pub(crate) async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePermit {
+    let acquired = semaphore.clone().acquire_many_owned(permits).await;
     acquired.expect("nobody closes it")
 }

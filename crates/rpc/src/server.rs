@@ -140,9 +140,8 @@ impl Server {
     }
 
     /// Closes the socket and idle connections, and takes no further calls but those that are on
-    /// their way. Those under way are
-    /// answered if they are done by `deadline`, and cut off then; each of these is named in a
-    /// record.
+    /// their way. Those under way are answered if they are done by `deadline`, and cut off then;
+    /// each of these is named in a record.
     pub async fn stop(mut self, deadline: Instant) -> Stopped {
         self.shared.stopping.cancel();
         if timeout_at(deadline, self.accepting.join_next())

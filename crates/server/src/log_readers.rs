@@ -91,14 +91,8 @@ impl Filter {
     fn of(wanted: &LogsWanted) -> Result<Self, Refusal> {
         let level = match &wanted.level {
             None => Level::Debug,
-            Some(name) => {
-                let mut levels = Level::CHOICES.iter();
-                let known = levels.find(|(word, _)| word == name);
-                let (_, level) = known.ok_or_else(|| {
-                    Refusal(format!("there is no level `{}`", name.escape_debug()))
-                })?;
-                *level
-            }
+            Some(name) => Level::spelled(name)
+                .ok_or_else(|| Refusal(format!("there is no level `{}`", name.escape_debug())))?,
         };
         let request = wanted.request.as_ref();
         Ok(Self {

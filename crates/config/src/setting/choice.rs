@@ -8,6 +8,22 @@ use crate::suggest::nearest;
 pub trait Choice: Copy + PartialEq + 'static {
     /// Every spelling; the first of a value is the one that is shown.
     const CHOICES: &'static [(&'static str, Self)];
+
+    /// The value with this spelling, to the letter.
+    fn spelled(text: &str) -> Option<Self> {
+        let mut choices = Self::CHOICES.iter();
+        choices
+            .find(|(spelling, _)| *spelling == text)
+            .map(|(_, value)| *value)
+    }
+
+    /// The spelling that is shown.
+    fn spelling(self) -> &'static str {
+        let mut choices = Self::CHOICES.iter();
+        choices
+            .find(|(_, value)| *value == self)
+            .map_or("", |(spelling, _)| spelling)
+    }
 }
 
 impl<T: Choice> Setting for T {
@@ -45,7 +61,6 @@ impl<T: Choice> Setting for T {
     }
 
     fn show(&self) -> Shown {
-        let spelled = T::CHOICES.iter().find(|(_, value)| value == self);
-        Shown::One(spelled.map_or_else(String::new, |(spelling, _)| (*spelling).to_owned()))
+        Shown::One(self.spelling().to_owned())
     }
 }

@@ -67,14 +67,6 @@ impl Choice for CatchUp {
         &[("none", Self::None), ("one", Self::One), ("all", Self::All)];
 }
 
-impl CatchUp {
-    pub(crate) fn name(self) -> &'static str {
-        let mut choices = Self::CHOICES.iter();
-        let found = choices.find(|(_, choice)| *choice == self);
-        found.map_or("", |(name, _)| name)
-    }
-}
-
 #[derive(Clone, Debug, PartialEq)]
 struct Pattern(When, String);
 

@@ -5,6 +5,7 @@ mod moving;
 mod ours;
 mod waiting;
 
+use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
@@ -13,7 +14,7 @@ use crate::messages::{
     BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
     PushRequest, Pushed, Stats,
 };
-use crate::pipelines::{PipelineError, Pipelines, with_causes};
+use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::Schedules;
 use crate::settings::PipelineSettings;
 

@@ -1,5 +1,6 @@
 //! Methods that RoadRunner does not have, with JSON: what operators see and do.
 
+use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
@@ -9,7 +10,7 @@ use crate::dead::{DeadError, Headline};
 use crate::drivers::Listed;
 use crate::extras;
 use crate::job::{Headers, Job};
-use crate::pipelines::{Pipelines, with_causes};
+use crate::pipelines::Pipelines;
 use crate::recent::Ending;
 
 /// Of a list.

@@ -1,13 +1,14 @@
 //! Ends jobs that have expired while nobody takes them: their pipeline is paused, or has no
 //! workers. Elsewhere they end when their turn comes.
 
+use pronghorn_base::with_causes;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{Pipeline, Pipelines, with_causes};
+use super::{Pipeline, Pipelines};
 use crate::drivers::{Delivery, Settlement};
 use crate::extras::Extras;
 use crate::job::now_ms;

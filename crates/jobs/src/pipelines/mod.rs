@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, with_causes};
 use pronghorn_plugin_api::QueueReport;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
@@ -154,13 +154,6 @@ pub(crate) enum PipelineError {
     Refused(String),
     #[error("pipeline {name} is not ready: {why}")]
     NotReady { name: String, why: String },
-}
-
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_causes(source)),
-        None => error.to_string(),
-    }
 }
 
 impl Pipelines {

@@ -1,8 +1,9 @@
 //! Jobs that are taken away before a worker has them, and those that are told to end.
 
+use pronghorn_base::with_causes;
 use tokio::time::timeout;
 
-use super::{Pipeline, PipelineError, Pipelines, with_causes};
+use super::{Pipeline, PipelineError, Pipelines};
 use crate::extras::Extras;
 use crate::job::Job;
 use crate::results::Dropped;

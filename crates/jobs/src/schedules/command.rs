@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, with_causes};
 use pronghorn_config::{Command, show_duration};
 use pronghorn_process::{Command as Process, Credentials, Exit, Mark, Spawner, Stream};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -83,7 +83,7 @@ impl Surroundings {
         };
         let spawned = self.spawner.spawn(process).await;
         let mut child = spawned.map_err(|error| {
-            let why = crate::pipelines::with_causes(&error);
+            let why = with_causes(&error);
             format!("it can't be started: {why}")
         })?;
         let outputs = [child.stdout.take(), child.stderr.take()];

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_config::Choice as _;
 use pronghorn_store::{LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -188,7 +189,7 @@ impl Schedules {
                 schedule = name,
                 runs,
                 "runs were missed while the server was down; catch_up: {}",
-                catch_up.name()
+                catch_up.spelling()
             );
             let wanted = match catch_up {
                 CatchUp::None => 0,

@@ -1,6 +1,7 @@
 //! The two kinds of worker behind a relay, and what their frames mean.
 
 use bytes::Bytes;
+use pronghorn_base::with_causes;
 use pronghorn_wire::frame::{Flags, Header, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::native::{self, Message};
 use pronghorn_wire::{Codec, DecodeError, Head};
@@ -399,16 +400,4 @@ fn hear_foreign(
         file: false,
         said,
     })
-}
-
-/// An error with all that caused it, on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

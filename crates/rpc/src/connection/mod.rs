@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::Codec;
 use crate::reply::{Caller, Reply};
 use crate::request::{Head, Malformed, Request};
-use crate::room::{OwnRoom, Room, Taken};
+use crate::room::{OwnRoom, Room, Taken, acquire};
 use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 
 /// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it
@@ -379,11 +379,6 @@ impl Broken {
             }
         }
     }
-}
-
-async fn acquire(semaphore: &Arc<Semaphore>, permits: u32) -> OwnedSemaphorePermit {
-    let acquired = semaphore.clone().acquire_many_owned(permits).await;
-    acquired.expect("nobody closes it")
 }
 
 #[cfg(test)]

@@ -19,11 +19,9 @@ pub fn readable(json: &str, colours: bool) -> Option<String> {
     };
     let (level, since) = (take("level")?, take("ts")?.as_u64()?);
     let (logger, message) = (take("logger")?, take("msg")?);
-    let mut levels = Level::CHOICES.iter();
-    let (_, level) = levels.find(|(word, _)| level.as_str() == Some(word))?;
     let record = Record {
         time: SystemTime::UNIX_EPOCH + Duration::from_nanos(since),
-        level: *level,
+        level: Level::spelled(level.as_str()?)?,
         logger: logger.as_str()?,
         content: Content::Kept {
             message: message.as_str()?,
