@@ -129,15 +129,12 @@ pub(crate) fn read(body: &[u8]) -> Answered {
             Verdict::Failed,
             message,
         ),
-        1 => (
+        // In RoadRunner some drivers lose such a job, and others try it for ever.
+        3 if requeue => (settle(Settlement::Nack { delay }), Verdict::Failed, message),
+        1 | 3 => (
             Wish::GiveUp,
             Verdict::Failed,
             message.or_else(|| Some("the handler failed".to_owned())),
-        ),
-        3 => (
-            settle(Settlement::Nack { requeue, delay }),
-            Verdict::Failed,
-            message,
         ),
         4 => (
             settle(Settlement::Requeue { headers, delay }),
@@ -177,9 +174,8 @@ mod tests {
                 delay: Duration::from_secs(seconds),
             })
         };
-        let nack = |requeue, seconds| {
+        let nack = |seconds| {
             Wish::Settle(Settlement::Nack {
-                requeue,
                 delay: Duration::from_secs(seconds),
             })
         };
@@ -204,12 +200,12 @@ mod tests {
             ),
             (
                 r#"{"type":3,"data":{"message":"no","requeue":true,"delay_seconds":2}}"#,
-                nack(true, 2),
+                nack(2),
                 Verdict::Failed,
             ),
             (
                 r#"{"type":3,"data":{"message":"no"}}"#,
-                nack(false, 0),
+                Wish::GiveUp,
                 Verdict::Failed,
             ),
             (

@@ -71,10 +71,23 @@ fn ran(server: &Server) -> String {
 
 /// A job of this name runs so often, and then its pipeline is empty.
 fn runs_so_often(server: &Server, rpc: &mut Rpc, name: &str, runs: usize) {
+    runs_so_often_in(server, rpc, ("mail", "memory"), name, runs);
+}
+
+fn runs_so_often_in(
+    server: &Server,
+    rpc: &mut Rpc,
+    (pipeline, driver): (&str, &str),
+    name: &str,
+    runs: usize,
+) {
     let before = ran(server).lines().count();
-    push(rpc, "mail", name, name, 0);
+    push(rpc, pipeline, name, name, 0);
     wait_until_ran(server, before + runs);
-    wait_until_stat(rpc, r#""driver":"memory","queue":"mail","ready":true"#);
+    wait_until_stat(
+        rpc,
+        &format!(r#""driver":"{driver}","queue":"{pipeline}","ready":true"#),
+    );
     let after = ran(server).lines().count();
     assert_eq!(after - before, runs, "{name}");
 }
@@ -923,14 +936,20 @@ fn php_pushes_by_the_package_for_rpc() {
 #[test]
 fn each_answer_of_a_worker_has_its_effect() {
     let (server, mut rpc) = start(1);
-    for (name, runs) in [
-        ("fail", 1),
-        ("nack", 1),
-        ("requeue", 2),
-        ("throw", 3),
-        ("die", 3),
-    ] {
-        runs_so_often(&server, &mut rpc, name, runs);
+    for pipeline in [("mail", "memory"), ("kept", "embedded")] {
+        for (name, runs, dies) in [
+            ("fail", 1, true),
+            ("nack", 1, true),
+            ("requeue", 2, false),
+            ("throw", 3, true),
+            ("die", 3, true),
+        ] {
+            runs_so_often_in(&server, &mut rpc, pipeline, name, runs);
+            let asked = format!(r#"{{"pipeline":"{}"}}"#, pipeline.0);
+            let letters = rpc.call("jobs.DeadLetters", &asked);
+            let is_there = letters.contains(&format!(r#""id":"{name}""#));
+            assert_eq!(is_there, dies, "{name} of {pipeline:?}: {letters}");
+        }
     }
     let log = server.log();
     for said in [

@@ -303,14 +303,7 @@ impl<R: Runners> Consumer<R> {
             (OutcomeLabel::GivenUp, _) if job.auto_ack => failed,
             (OutcomeLabel::GivenUp, _) => format!("{failed}; the job is a dead letter now"),
             (_, Settlement::Failed { delay }) => format!("{failed}; again {}", in_time(*delay)),
-            (
-                _,
-                Settlement::Requeue { delay, .. }
-                | Settlement::Nack {
-                    delay,
-                    requeue: true,
-                },
-            ) => {
+            (_, Settlement::Requeue { delay, .. } | Settlement::Nack { delay }) => {
                 format!("its handler wants it again {}: {why}", in_time(*delay))
             }
             _ => why.clone(),
@@ -510,7 +503,6 @@ async fn send_back(pipelines: Pipelines, work: Work) {
     let (id, pool) = (&work.delivery.job.id, work.delivery.job.pool());
     tracing::warn!(target: "jobs", id, pool, "there is no such pool: the job is tried again in a minute");
     let settlement = Settlement::Nack {
-        requeue: true,
         delay: WITHOUT_POOL,
     };
     let driver = &work.pipeline.driver;

@@ -28,8 +28,6 @@ const FREE: usize = 8;
 /// What engines do in different ways.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ability {
-    /// A nack without `requeue` loses the job.
-    pub(super) drops_nacked: bool,
     /// All jobs that wait are in the order of their priorities, and not only those it has brought.
     pub(super) sorts: bool,
     /// Several servers can have the pipeline at a time.
@@ -58,7 +56,6 @@ pub(super) struct Ability {
 impl Ability {
     /// Of what this server keeps itself.
     pub(super) const OURS: Self = Self {
-        drops_nacked: false,
         sorts: true,
         is_shared: false,
         most_reserved: usize::MAX,
@@ -102,10 +99,7 @@ fn memory(limit: u64) -> Subject {
     Subject {
         driver: Arc::new(Memory::new(limit, wake.clone())),
         wake,
-        ability: Ability {
-            drops_nacked: true,
-            ..Ability::OURS
-        },
+        ability: Ability::OURS,
         again: None,
         folder: None,
     }
@@ -260,7 +254,6 @@ async fn a_job_that_is_always_given_back_does_not_keep_a_worker_busy() {
     for at_once in [true, true, true, false] {
         let delivery = memory.take(Instant::now()).expect("it is there");
         let nack = Settlement::Nack {
-            requeue: true,
             delay: Duration::ZERO,
         };
         memory.settle(delivery.ticket, nack).await.unwrap();
@@ -300,7 +293,6 @@ const TESTS: &[(&str, Test)] = tests! {
     what_is_released_comes_again_as_it_was,
     a_job_that_fails_is_tried_again_and_its_attempts_are_counted,
     a_nack_that_asks_for_it_brings_the_job_again,
-    a_nack_without_requeue_does_as_the_driver_says,
     a_requeued_job_has_the_new_headers,
     a_paused_pipeline_takes_pushes_and_gives_nothing,
     a_large_payload_passes,
@@ -640,29 +632,12 @@ async fn a_nack_that_asks_for_it_brings_the_job_again(subject: Subject) {
     let delivery = subject.next().await;
     let nacked = Instant::now();
     let nack = Settlement::Nack {
-        requeue: true,
         delay: subject.ability.shortest_delay,
     };
     subject.settle(&delivery, nack).await;
     subject.stat(0, 1, 0).await;
     assert_eq!(subject.ack_next().await, "a");
     assert!(nacked.elapsed() >= subject.ability.shortest_delay);
-}
-
-async fn a_nack_without_requeue_does_as_the_driver_says(subject: Subject) {
-    subject.push([job("a")]).await;
-    let delivery = subject.next().await;
-    let nack = Settlement::Nack {
-        requeue: false,
-        delay: Duration::ZERO,
-    };
-    subject.settle(&delivery, nack).await;
-    if subject.ability.drops_nacked {
-        subject.nothing_comes().await;
-    } else {
-        assert_eq!(subject.ack_next().await, "a");
-    }
-    subject.stat(0, 0, 0).await;
 }
 
 async fn a_requeued_job_has_the_new_headers(subject: Subject) {
@@ -777,7 +752,6 @@ async fn pushes_and_settlements_at_the_same_time_lose_nothing(subject: Subject) 
                             delay: Duration::ZERO,
                         },
                         2 => Settlement::Nack {
-                            requeue: true,
                             delay: Duration::ZERO,
                         },
                         _ => Settlement::Requeue {

@@ -156,7 +156,7 @@ impl Memory {
         let job = state.reserved.remove(&ticket);
         let job = job.ok_or(DriverError::NotReserved)?;
         let size = job.size();
-        match settlement.fate(&job, false) {
+        match settlement.fate(&job) {
             Fate::Done | Fate::Rejected => state.size = state.size.saturating_sub(size),
             Fate::Back => {
                 let job = Arc::unwrap_or_clone(job);

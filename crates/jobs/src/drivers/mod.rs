@@ -231,8 +231,8 @@ pub enum Settlement {
     Failed { delay: Duration },
     /// It is given up: it is not tried again, and is not done.
     Reject,
-    /// The handler does not want it: another may try, or nobody.
-    Nack { requeue: bool, delay: Duration },
+    /// The handler does not want it: another may try.
+    Nack { delay: Duration },
     /// The handler wants it again, with these headers in addition.
     Requeue { headers: Headers, delay: Duration },
 }
@@ -249,9 +249,8 @@ pub(crate) enum Fate {
 }
 
 impl Settlement {
-    /// The same for every driver that keeps its jobs itself. A nack that does not want the job
-    /// again loses it unless `keeps_nacked`.
-    pub(crate) fn fate(self, job: &Job, keeps_nacked: bool) -> Fate {
+    /// The same for every driver that keeps its jobs itself.
+    pub(crate) fn fate(self, job: &Job) -> Fate {
         let again = || Job {
             delay: Duration::ZERO,
             ..job.clone()
@@ -265,15 +264,14 @@ impl Settlement {
                 delay,
                 ..again()
             }),
-            Self::Nack { requeue: false, .. } if !keeps_nacked => Fate::Rejected,
-            Self::Nack { delay, .. } if delay.is_zero() => {
+            Self::Nack { delay } if delay.is_zero() => {
                 // One that is always given back must not keep a worker busy.
                 let (delay, (name, times)) = extras::requeued(&job.headers);
                 let mut job = Job { delay, ..again() };
                 job.headers.insert(name, times);
                 Fate::Again(job)
             }
-            Self::Nack { delay, .. } => Fate::Again(Job { delay, ..again() }),
+            Self::Nack { delay } => Fate::Again(Job { delay, ..again() }),
             Self::Requeue { headers, delay } => {
                 let mut job = Job { delay, ..again() };
                 job.merge(headers);

@@ -117,7 +117,6 @@ async fn certificates_are_shown_and_looked_at(tls: u16, certificates: &Certifica
 fn subject(engine: &Engine, queue: &'static str) -> Subject {
     let settings = pipeline(engine, queue, "guest:guest");
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         counts_delayed: false,

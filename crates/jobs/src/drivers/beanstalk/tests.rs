@@ -30,7 +30,6 @@ fn pipeline(engine: &Engine, tube: &str) -> BeanstalkPipeline {
 fn subject(engine: &Engine, tube: &'static str) -> Subject {
     let settings = pipeline(engine, tube);
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         most_reserved: 50,

@@ -90,11 +90,7 @@ impl Later {
         let settlement = if has_it {
             Settlement::Ack
         } else {
-            let delay = TRY_AGAIN;
-            Settlement::Nack {
-                requeue: true,
-                delay,
-            }
+            Settlement::Nack { delay: TRY_AGAIN }
         };
         let settled = self.store.settle(ticket, settlement).await;
         if settled.is_err() {

@@ -588,7 +588,7 @@ impl<B: Broker> Core<B> {
     async fn settle(&self, ticket: Ticket, settlement: Settlement) -> Result<(), DriverError> {
         let entry = lock(&self.state).reserved(ticket);
         let entry = entry.ok_or(DriverError::NotReserved)?;
-        let step = match settlement.fate(&entry.job, false) {
+        let step = match settlement.fate(&entry.job) {
             Fate::Done => Step::Done,
             Fate::Rejected => Step::Rejected(entry.job.clone()),
             Fate::Again(job) => Step::Again(job),

@@ -417,7 +417,7 @@ impl Shared {
         // It stays reserved until the disk says that it is settled.
         let entry = lock(&self.window).reserved(ticket);
         let entry = entry.ok_or(DriverError::NotReserved)?;
-        let next = match settlement.fate(&entry.job, true) {
+        let next = match settlement.fate(&entry.job) {
             Fate::Done | Fate::Rejected => None,
             Fate::Again(job) => Some(job),
             Fate::Back => {

@@ -96,7 +96,6 @@ fn pipeline(engine: &Engine, topic: &str) -> KafkaPipeline {
 
 fn subject(settings: KafkaPipeline) -> BoxFuture<'static, Subject> {
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         // A partition is one server's, so only some of what is shared can be asked.
         is_shared: false,

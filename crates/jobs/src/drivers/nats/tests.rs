@@ -37,7 +37,6 @@ fn pipeline(engine: &Engine, name: &str, user: &str) -> NatsPipeline {
 fn subject(engine: &Engine, name: &'static str) -> Subject {
     let settings = pipeline(engine, name, "");
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         tells_oldest: false,

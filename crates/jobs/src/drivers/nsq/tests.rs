@@ -40,7 +40,6 @@ fn pipeline(engine: &Engine, http: u16, topic: &str) -> NsqPipeline {
 fn subject(settings: &NsqPipeline) -> Subject {
     let settings = settings.clone();
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         most_reserved: 2000,

@@ -231,7 +231,6 @@ fn pipeline(port: u16, topic: &str) -> PubSubPipeline {
 
 fn subject(settings: PubSubPipeline) -> BoxFuture<'static, Subject> {
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         tells_oldest: false,

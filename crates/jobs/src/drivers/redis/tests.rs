@@ -28,7 +28,6 @@ fn pipeline(engine: &Engine, queue: &str, user: &str) -> RedisPipeline {
 fn subject(engine: &Engine, queue: &'static str) -> Subject {
     let settings = pipeline(engine, queue, "");
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         ..Ability::OURS

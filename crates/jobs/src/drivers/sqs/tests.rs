@@ -43,7 +43,6 @@ fn pipeline(port: u16, queue: &str) -> SqsPipeline {
 
 fn subject(settings: SqsPipeline) -> BoxFuture<'static, Subject> {
     let ability = Ability {
-        drops_nacked: true,
         sorts: false,
         is_shared: true,
         tells_oldest: false,
