@@ -17,6 +17,7 @@ const UNIQUE: &str = "pronghorn-unique";
 const UNIQUE_FOR: &str = "pronghorn-unique-for";
 const UNIQUE_WHILE: &str = "pronghorn-unique-while";
 const RESULT: &str = "pronghorn-result";
+const ATTEMPTS: &str = "pronghorn-attempts";
 /// The batch that it is of.
 pub(crate) const BATCH: &str = "pronghorn-batch";
 /// How often in a row its handler has wanted it again at once.
@@ -27,7 +28,18 @@ const PARTITION: &str = "pronghorn-partition";
 /// Where a job was in Kafka: its topic, its partition and its offset.
 const PLACE: &str = "pronghorn-place";
 
-const KNOWN: [&str; 6] = [DEADLINE, EXPIRES, UNIQUE, UNIQUE_FOR, UNIQUE_WHILE, RESULT];
+const KNOWN: [&str; 7] = [
+    DEADLINE,
+    EXPIRES,
+    UNIQUE,
+    UNIQUE_FOR,
+    UNIQUE_WHILE,
+    RESULT,
+    ATTEMPTS,
+];
+
+/// A framework counts attempts itself, and some of its jobs are tried until a moment comes.
+const MOST_ATTEMPTS: u32 = 1_000_000;
 
 /// Seconds; a year.
 const LONGEST: f64 = 31_536_000.0;
@@ -85,6 +97,11 @@ impl Extras {
 /// When a job that was pushed expires, in milliseconds since 1970.
 pub(crate) fn expires_at(headers: &Headers) -> Option<u64> {
     headers.get(EXPIRES_AT)?.first()?.parse().ok()
+}
+
+/// How often a job is tried whose push has said so, in place of its pipeline's `retry.max`.
+pub(crate) fn attempts(headers: &Headers) -> Option<u32> {
+    counted(headers.get(ATTEMPTS)?.first()?)
 }
 
 /// However old it is by now, it may run.
@@ -179,6 +196,13 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
         };
         match name.as_str() {
             DEADLINE => _ = time()?,
+            ATTEMPTS if counted(value).is_some() => {}
+            ATTEMPTS => {
+                let value = value.escape_debug();
+                return Err(format!(
+                    "the header {name} is `{value}`; accepted: a whole number from 1 to {MOST_ATTEMPTS}"
+                ));
+            }
             EXPIRES => expires = Some(time()?),
             UNIQUE_FOR => period = Some(time()?),
             UNIQUE_WHILE if matches!(value, "queued" | "running") => {
@@ -227,6 +251,11 @@ pub(crate) fn visible(headers: &Headers) -> Cow<'_, Headers> {
 fn ours(headers: &Headers) -> impl Iterator<Item = (&String, &Vec<String>)> {
     let from = headers.range::<str, _>((Bound::Included(PREFIX), Bound::Unbounded));
     from.take_while(|(name, _)| name.starts_with(PREFIX))
+}
+
+fn counted(text: &str) -> Option<u32> {
+    let times = text.parse().ok()?;
+    (1..=MOST_ATTEMPTS).contains(&times).then_some(times)
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -320,6 +349,8 @@ mod tests {
             (EXPIRES, "0", "is `0`"),
             (UNIQUE_FOR, "inf", "is `inf`"),
             (UNIQUE_WHILE, "done", "accepted: `queued`, `running`"),
+            (ATTEMPTS, "0", "accepted: a whole number from 1 to 1000000"),
+            (ATTEMPTS, "2.5", "is `2.5`"),
             ("pronghorn-x", "", "there is no option `pronghorn-x`"),
         ] {
             let refused = accept(&mut job(&[(name, value)]), &Rules::default(), 0);

@@ -7,6 +7,9 @@ use pronghorn_base::lock;
 use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
 use tokio::time::Instant;
 
+use crate::extras;
+use crate::job::Job;
+
 /// Attempts in all. A job that kills its worker costs a new one each time, and what has failed
 /// three times is seldom the network's fault.
 const ATTEMPTS: u32 = 3;
@@ -69,9 +72,14 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How long to wait after so many attempts that failed; None: it is given up.
-    pub(crate) fn after(&self, attempts: u32) -> Option<Duration> {
-        if attempts >= self.max {
+    /// How often this job is tried.
+    pub(crate) fn most(&self, job: &Job) -> u32 {
+        extras::attempts(&job.headers).unwrap_or(self.max)
+    }
+
+    /// How long to wait after so many attempts of `most` that failed; None: it is given up.
+    pub(crate) fn after(&self, attempts: u32, most: u32) -> Option<Duration> {
+        if attempts >= most {
             return None;
         }
         let before = attempts.saturating_sub(1);
@@ -251,7 +259,8 @@ mod tests {
     #[test]
     fn waiting_doubles_and_has_an_end() {
         let mut retry = retry(Backoff::Exponential);
-        let seconds = |retry: &Retry, attempts| retry.after(attempts).map(|it| it.as_secs());
+        let seconds =
+            |retry: &Retry, attempts| retry.after(attempts, retry.max).map(|it| it.as_secs());
         assert_eq!(
             [1, 2, 3, 4].map(|n| seconds(&retry, n)),
             [1, 2, 4, 8].map(Some)
@@ -265,17 +274,29 @@ mod tests {
     fn a_list_says_each_time_and_its_last_is_for_the_rest() {
         let [one, ten] = [1, 10].map(Duration::from_secs);
         let times = retry(Backoff::Times(vec![one, ten]));
-        let delays = [1, 2, 3].map(|attempts| times.after(attempts));
+        let delays = [1, 2, 3].map(|attempts| times.after(attempts, times.max));
         assert_eq!(delays, [one, ten, ten].map(Some));
         let none = retry(Backoff::Times(Vec::new()));
-        assert_eq!(none.after(1), Some(Duration::ZERO));
+        assert_eq!(none.after(1, none.max), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_job_may_say_how_often_it_is_tried() {
+        let retry = retry(Backoff::Exponential);
+        let mut job = Job::default();
+        assert_eq!(retry.most(&job), 5);
+        let header = ("pronghorn-attempts".to_owned(), vec!["9".to_owned()]);
+        job.headers.extend([header]);
+        assert_eq!(retry.most(&job), 9);
+        assert!(retry.after(8, retry.most(&job)).is_some());
+        assert_eq!(retry.after(9, retry.most(&job)), None);
     }
 
     #[test]
     fn jitter_adds_up_to_a_quarter() {
         let retry = Retry::default();
         for _ in 0..100 {
-            let delay = retry.after(1).unwrap().as_secs_f64();
+            let delay = retry.after(1, retry.max).unwrap().as_secs_f64();
             assert!((1.0..=1.25).contains(&delay), "{delay}");
         }
     }

@@ -60,6 +60,29 @@ final class FakeQueue extends Queue
         return \json_decode(\json_encode($handler($job), \JSON_THROW_ON_ERROR), true, flags: \JSON_THROW_ON_ERROR);
     }
 
+    /** All that was pushed and not removed: no handler runs. */
+    public function size(?string $pipeline = null): Size
+    {
+        $jobs = $this->in($pipeline ?? $this->pipeline);
+        $delayed = \count(\array_filter($jobs, static fn (NewJob $job): bool => $job->options->delay > 0));
+
+        return new Size(\count($jobs) - $delayed, $delayed, 0);
+    }
+
+    public function clear(?string $pipeline = null): int
+    {
+        $jobs = $this->in($pipeline ?? $this->pipeline);
+        $this->jobs = \array_diff_key($this->jobs, $jobs);
+
+        return \count($jobs);
+    }
+
+    /** @return array<string, NewJob> */
+    private function in(string $pipeline): array
+    {
+        return \array_filter($this->jobs, static fn (NewJob $job): bool => $job->options->pipeline === $pipeline);
+    }
+
     /**
      * Says what await() gives for jobs of a name.
      *

@@ -22,6 +22,7 @@ final class Options
      *     is done by then; null: until it is done
      * @param bool $result what the handler returns is kept for {@see Queue::await()}
      * @param ?string $id of your own, unique among the jobs that there are; by default a random one
+     * @param ?positive-int $attempts how often it is tried, in place of `retry.max` of its pipeline
      */
     public function __construct(
         public readonly ?string $pipeline = null,
@@ -36,6 +37,7 @@ final class Options
         public readonly ?float $uniqueFor = null,
         public readonly bool $result = false,
         public readonly ?string $id = null,
+        public readonly ?int $attempts = null,
     ) {
     }
 

@@ -107,4 +107,23 @@ abstract class Queue
      * @throws \ValueError when the time-out makes no sense
      */
     abstract public function await(string $id, float $timeout = 30.0, ?callable $progress = null): mixed;
+
+    /**
+     * How many jobs a pipeline has, by what they are at. A broker's server counts its own.
+     *
+     * @param ?string $pipeline by default that of {@see connect()}
+     * @throws RpcError when there is no such pipeline, or its broker does not say
+     * @throws ConnectionLost when the server is gone
+     */
+    abstract public function size(?string $pipeline = null): Size;
+
+    /**
+     * Removes all jobs that wait in a pipeline of the driver `memory` or `embedded`.
+     *
+     * @param ?string $pipeline by default that of {@see connect()}
+     * @return int how many there were
+     * @throws RpcError when the server does not remove them
+     * @throws ConnectionLost when the server is gone
+     */
+    abstract public function clear(?string $pipeline = null): int;
 }

@@ -43,6 +43,7 @@ final class QueueTest extends TestCase
             uniqueFor: 60,
             result: true,
             id: 'mine',
+            attempts: 4,
         );
         self::assertEquals([
             'job' => 'ping',
@@ -57,6 +58,7 @@ final class QueueTest extends TestCase
                 'pronghorn-unique' => ['value' => ['key']],
                 'pronghorn-unique-for' => ['value' => ['60.000']],
                 'pronghorn-result' => ['value' => ['keep']],
+                'pronghorn-attempts' => ['value' => ['4']],
                 'content-type' => ['value' => ['application/json']],
             ],
             'options' => ['pipeline' => 'kept', 'priority' => 3, 'delay' => 5, 'auto_ack' => true],
@@ -67,6 +69,18 @@ final class QueueTest extends TestCase
     {
         $this->expectException(\JsonException::class);
         Queue::fake()->push('ping', \NAN);
+    }
+
+    public function testAFakeCountsAndRemovesWhatWasPushed(): void
+    {
+        $queue = Queue::fake('mail');
+        $queue->push('ping');
+        $queue->later(60, 'ping');
+        $queue->push('ping', '', new Options(pipeline: 'other'));
+        $size = $queue->size();
+        self::assertSame([1, 1, 0, 2], [$size->waiting, $size->delayed, $size->running, $size->total()]);
+        self::assertSame(2, $queue->clear());
+        self::assertSame([0, 1], [$queue->size()->total(), $queue->size('other')->total()]);
     }
 
     public function testAFakeKeepsWhatIsPushed(): void

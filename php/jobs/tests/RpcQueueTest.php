@@ -112,6 +112,23 @@ final class RpcQueueTest extends TestCase
         self::assertSame(500, $this->seen()[0][1]['timeout_ms']);
     }
 
+    public function testJobsAreCountedAndRemoved(): void
+    {
+        $size = $this->queue->size();
+        self::assertSame([3, 2, 1, 4.5], [$size->waiting, $size->delayed, $size->running, $size->oldest]);
+        self::assertSame(6, $size->total());
+        self::assertSame(5, $this->queue->clear());
+        self::assertSame('mail', $this->seen()[1][1]['pipeline']);
+        foreach (['nowhere' => 'no pipeline `nowhere`', 'lost' => 'the broker is away'] as $pipeline => $said) {
+            try {
+                $this->queue->size($pipeline);
+                self::fail();
+            } catch (RpcError $error) {
+                self::assertStringContainsString($said, $error->getMessage());
+            }
+        }
+    }
+
     public function testAnErrorIsTheServersTextAlone(): void
     {
         try {

@@ -83,7 +83,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         Wish::Done(result) => (Settlement::Ack, Some(End::Done(result))),
         Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
-        Wish::Failed { delay } => match retry.after(attempts) {
+        Wish::Failed { delay } => match retry.after(attempts, retry.most(job)) {
             Some(by_rule) => {
                 let delay = delay.unwrap_or(by_rule);
                 (Settlement::Failed { delay }, None)

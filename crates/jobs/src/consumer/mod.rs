@@ -289,7 +289,10 @@ impl<R: Runners> Consumer<R> {
         took: Duration,
     ) {
         let (id, name, pool) = (&job.id, &job.name, &self.pool);
-        let (attempt, most) = (job.attempts.saturating_add(1), pipeline.rules.retry.max);
+        let (attempt, most) = (
+            job.attempts.saturating_add(1),
+            pipeline.rules.retry.most(job),
+        );
         let (pipeline, label) = (&pipeline.name, judged.label());
         let took_ms = pronghorn_base::millis(took);
         let Some(why) = &judged.remark else {

@@ -56,6 +56,7 @@ final class Message
             'pronghorn-unique' => $options->unique,
             'pronghorn-unique-for' => self::seconds($options->uniqueFor),
             'pronghorn-result' => $options->result ? 'keep' : null,
+            'pronghorn-attempts' => $options->attempts === null ? null : (string) $options->attempts,
         ];
 
         return \array_filter($extras, static fn (?string $value): bool => $value !== null);

@@ -8,6 +8,7 @@ use Pronghorn\Jobs\JobFailed;
 use Pronghorn\Jobs\NewJob;
 use Pronghorn\Jobs\NotDone;
 use Pronghorn\Jobs\Queue;
+use Pronghorn\Jobs\Size;
 use Pronghorn\Rpc;
 use Pronghorn\RpcError;
 
@@ -86,6 +87,27 @@ final class RpcQueue extends Queue
             'failed' => throw new JobFailed($answer['error'] ?? 'The job failed.', $answer['trace'] ?? null),
             default => throw new NotDone(self::standing($id, $answer)),
         };
+    }
+
+    public function size(?string $pipeline = null): Size
+    {
+        $pipeline ??= $this->pipeline;
+        foreach ($this->call('jobs.Overview', [])['pipelines'] ?? [] as $row) {
+            if ($row['pipeline'] !== $pipeline) {
+                continue;
+            }
+            if (isset($row['error'])) {
+                throw new RpcError("The jobs of the pipeline `$pipeline` can't be counted: {$row['error']}");
+            }
+
+            return new Size($row['ready'], $row['delayed'], $row['reserved'], $row['oldest'] ?? null);
+        }
+        throw new RpcError("There is no pipeline `$pipeline`: the server has those of its section `jobs.pipelines`.");
+    }
+
+    public function clear(?string $pipeline = null): int
+    {
+        return $this->call('jobs.Clear', ['pipeline' => $pipeline ?? $this->pipeline])['removed'] ?? 0;
     }
 
     /**
