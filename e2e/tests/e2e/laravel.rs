@@ -35,11 +35,26 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
     assert!(pushed.unwrap().success());
     let lines = wait_for("jobs to run", || {
         let text = fs::read_to_string(&ran).unwrap_or_default();
-        (text.lines().count() == 4).then_some(text)
+        (text.lines().count() == 6).then_some(text)
     });
     let mut lines: Vec<_> = lines.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["exits 2", "fails 1", "fails 2", "one 1"]);
+    let expected = [
+        "exits 2",
+        "fails 1",
+        "fails 2",
+        "link one 1",
+        "link two 1",
+        "one 1",
+    ];
+    assert_eq!(lines, expected);
+    // Although the application has no table of failed jobs.
+    let dead = wait_for("the dead letter", || {
+        let dead = server.steer(&["jobs", "dead"]).stdout;
+        dead.contains("Line").then_some(dead)
+    });
+    assert!(dead.contains("on purpose"), "{dead}");
+    assert_eq!(dead.matches("Line").count(), 1, "{dead}");
     assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
     server.stop();
 }

@@ -26,6 +26,8 @@ final class Worker
     private readonly ?OctaneEvents $octane;
     /** A call has begun, and what it leaves was not taken back yet. */
     private bool $isUsed = false;
+    /** It has run a job. */
+    private bool $hasWorked = false;
 
     public function __construct(private readonly Application $app)
     {
@@ -88,13 +90,20 @@ final class Worker
         (new Served())
             ->onRequest($this->answer(...))
             ->onJob($this->work(...))
-            ->onStop(fn () => $this->octane?->stopped())
+            ->onStop($this->stopped(...))
             ->run();
+    }
+
+    private function stopped(): void
+    {
+        $this->octane?->stopped();
+        $this->hasWorked && $this->jobs->stopped();
     }
 
     private function work(Job $job): void
     {
         $this->begin();
+        $this->hasWorked = true;
         try {
             $this->jobs->run($job);
         } finally {

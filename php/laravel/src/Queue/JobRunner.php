@@ -6,8 +6,13 @@ namespace Pronghorn\Laravel\Queue;
 
 use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Queue\Events\JobExceptionOccurred;
 use Illuminate\Queue\Events\JobFailed;
+use Illuminate\Queue\Events\JobTimedOut;
+use Illuminate\Queue\Events\Looping;
+use Illuminate\Queue\Events\WorkerStopping;
 use Illuminate\Queue\WorkerOptions;
+use Pronghorn\DeadlineExceeded;
 use Pronghorn\Job;
 
 /**
@@ -16,26 +21,36 @@ use Pronghorn\Job;
  */
 final class JobRunner
 {
-    private readonly string $connection;
-    private readonly WorkerOptions $options;
+    /** @var non-empty-array<string, array<string, mixed>> those with our driver, by name */
+    private readonly array $connections;
 
     public function __construct(private readonly Application $app)
     {
-        $queues = $app->make('config')->get('queue.connections', []);
-        $ours = \array_filter($queues, static fn (array $queue): bool => ($queue['driver'] ?? null) === 'pronghorn');
-        $this->connection = (string) (\array_key_first($ours) ?? 'pronghorn');
-        $settings = $ours[$this->connection] ?? [];
-        $this->options = new WorkerOptions();
-        $this->options->maxTries = $settings['tries'] ?? 1;
-        $this->options->backoff = $settings['backoff'] ?? 0;
-        $app->make('events')->listen(JobFailed::class, $this->log(...));
+        $all = $app->make('config')->get('queue.connections', []);
+        $ours = \array_filter($all, static fn (array $queue): bool => ($queue['driver'] ?? null) === 'pronghorn');
+        $this->connections = $ours === [] ? ['pronghorn' => []] : $ours;
+        $events = $app->make('events');
+        $events->listen(JobFailed::class, $this->log(...));
+        $events->listen(JobExceptionOccurred::class, $this->timeOut(...));
     }
 
     public function run(Job $asked): void
     {
-        $job = new PronghornJob($this->app, $asked, $this->connection);
+        $connection = $asked->header(PronghornQueue::CONNECTION) ?? '';
+        if (!isset($this->connections[$connection])) {
+            // Pushed by something else than Laravel, or under a name of before.
+            $connection = (string) \array_key_first($this->connections);
+        }
+        $job = new PronghornJob($this->app, $asked, $connection);
+        // Packages write down by it what they have gathered. It can't stop the job: it is here.
+        $this->app->make('events')->dispatch(new Looping($connection, $job->getQueue()));
+        $worker = $this->app->make('queue.worker');
+        if ($this->app->bound('cache.store')) {
+            // Exceptions of a job are counted there, for its `maxExceptions`.
+            $worker->setCache($this->app->make('cache.store'));
+        }
         try {
-            $this->app->make('queue.worker')->process($this->connection, $job, $this->options);
+            $worker->process($connection, $job, $this->options($connection));
         } catch (\Throwable $thrown) {
             // Laravel has decided by now what becomes of the job.
             if (!$job->isReleased() && !$job->hasFailed() && !$job->isDeleted()) {
@@ -45,12 +60,43 @@ final class JobRunner
         }
     }
 
+    /** This process runs no further job. */
+    public function stopped(): void
+    {
+        $this->app->make('events')->dispatch(new WorkerStopping());
+    }
+
+    private function options(string $connection): WorkerOptions
+    {
+        $settings = $this->connections[$connection];
+        $options = new WorkerOptions();
+        $options->maxTries = $settings['tries'] ?? Connector::TRIES;
+        $options->backoff = $settings['backoff'] ?? 0;
+
+        return $options;
+    }
+
     private function log(JobFailed $failed): void
     {
         if ($failed->job instanceof PronghornJob && $this->app->bound('queue.failer')) {
             $job = $failed->job;
             $failer = $this->app->make('queue.failer');
             $failer->log($failed->connectionName, $job->getQueue(), $job->getRawBody(), $failed->exception);
+        }
+    }
+
+    /** Laravel ends its own process at a time-out, and does this before. */
+    private function timeOut(JobExceptionOccurred $thrown): void
+    {
+        $job = $thrown->job;
+        if (!$job instanceof PronghornJob || !$thrown->exception instanceof DeadlineExceeded) {
+            return;
+        }
+        if ($job->shouldFailOnTimeout() && !$job->hasFailed()) {
+            $job->fail($thrown->exception);
+        }
+        if (\class_exists(JobTimedOut::class)) {
+            $this->app->make('events')->dispatch(new JobTimedOut($thrown->connectionName, $job));
         }
     }
 }

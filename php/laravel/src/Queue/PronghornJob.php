@@ -47,9 +47,13 @@ final class PronghornJob extends Job implements JobContract
     /** @param ?\Throwable $e */
     public function fail($e = null): void
     {
-        parent::fail($e);
-        if (!$this->asked->isDecided()) {
-            $this->asked->fail($e ?? '');
+        try {
+            parent::fail($e);
+        } finally {
+            // Also if there is no table of failed jobs, or the job's own failed() throws.
+            if (!$this->asked->isDecided()) {
+                $this->asked->fail($e ?? '');
+            }
         }
     }
 }

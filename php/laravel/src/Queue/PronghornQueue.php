@@ -4,45 +4,103 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel\Queue;
 
+use Illuminate\Contracts\Queue\ClearableQueue;
 use Illuminate\Contracts\Queue\Queue as QueueContract;
+use Illuminate\Queue\Attributes\Delay;
 use Illuminate\Queue\Queue;
+use Illuminate\Support\Str;
+use Pronghorn\Jobs\NewJob;
 use Pronghorn\Jobs\Options;
 use Pronghorn\Jobs\Queue as Jobs;
+use Pronghorn\Jobs\Size;
 
 /** Laravel's queue over the server's: a queue of Laravel is a pipeline of the server. */
-final class PronghornQueue extends Queue implements QueueContract
+final class PronghornQueue extends Queue implements QueueContract, ClearableQueue
 {
-    private ?Jobs $jobs = null;
+    /** The header that names the connection of a job, for an application may have several. */
+    public const CONNECTION = 'x-laravel-connection';
 
-    /** @param \Closure(): Jobs $connect */
+    /** Jobs that one call of the server takes. */
+    private const TOGETHER = 1000;
+    /** Attempts of a job whose end only Laravel knows, by `retryUntil` or because its tries have none. */
+    private const ENDLESS = 1_000_000;
+
+    private ?Jobs $jobs = null;
+    /** @var ?list<NewJob> those of a `bulk()` that is under way */
+    private ?array $together = null;
+
+    /**
+     * @param \Closure(): Jobs $connect
+     * @param int $tries of jobs that don't say it themselves; 0: without an end
+     */
     public function __construct(
         private readonly \Closure $connect,
         private readonly string $pipeline,
         bool $afterCommit = false,
+        private readonly int $tries = Connector::TRIES,
     ) {
         $this->dispatchAfterCommit = $afterCommit;
     }
 
-    /** @param ?string $queue */
-    public function size($queue = null): never
+    /** @param \UnitEnum|string|null $queue */
+    public function size($queue = null): int
     {
-        throw new \LogicException('The server counts its jobs: `pronghorn jobs` shows them.');
+        return $this->count($queue)->total();
+    }
+
+    /** @param \UnitEnum|string|null $queue */
+    public function pendingSize($queue = null): int
+    {
+        return $this->count($queue)->waiting;
+    }
+
+    /** @param \UnitEnum|string|null $queue */
+    public function delayedSize($queue = null): int
+    {
+        return $this->count($queue)->delayed;
+    }
+
+    /** @param \UnitEnum|string|null $queue */
+    public function reservedSize($queue = null): int
+    {
+        return $this->count($queue)->running;
+    }
+
+    /**
+     * @param \UnitEnum|string|null $queue
+     * @return ?int seconds since 1970; null: none waits, or the driver of the pipeline does not tell
+     */
+    public function creationTimeOfOldestPendingJob($queue = null): ?int
+    {
+        $oldest = $this->count($queue)->oldest;
+
+        return $oldest === null ? null : (int) (\microtime(true) - $oldest);
+    }
+
+    /**
+     * Removes the jobs that wait.
+     *
+     * @param \UnitEnum|string|null $queue
+     */
+    public function clear($queue = null): int
+    {
+        return $this->jobs()->clear($this->pipeline($queue));
     }
 
     /**
      * @param \Closure|string|object $job
      * @param mixed $data
-     * @param ?string $queue
-     * @return string the job's ID
+     * @param \UnitEnum|string|null $queue
+     * @return ?string the job's ID; null while a transaction holds it back
      */
-    public function push($job, $data = '', $queue = null): string
+    public function push($job, $data = '', $queue = null): ?string
     {
-        return $this->later(0, $job, $data, $queue);
+        return $this->enqueue(null, $job, $data, $queue);
     }
 
     /**
      * @param string $payload
-     * @param ?string $queue
+     * @param \UnitEnum|string|null $queue
      * @param array<string, mixed> $options
      * @return string the job's ID
      */
@@ -55,19 +113,38 @@ final class PronghornQueue extends Queue implements QueueContract
      * @param \DateTimeInterface|\DateInterval|int $delay
      * @param \Closure|string|object $job
      * @param mixed $data
-     * @param ?string $queue
+     * @param \UnitEnum|string|null $queue
      * @return ?string the job's ID; null while a transaction holds it back
      */
     public function later($delay, $job, $data = '', $queue = null): ?string
     {
-        $payload = $this->createPayload($job, $queue ?? $this->pipeline, $data);
-        $seconds = $this->secondsUntil($delay);
-        $send = fn (string $payload, ?string $queue): string => $this->send($payload, $queue, $seconds);
-
-        return $this->enqueueUsing($job, $payload, $queue, $delay, $send);
+        return $this->enqueue($delay, $job, $data, $queue);
     }
 
-    /** @param ?string $queue */
+    /**
+     * Pushes all of them, or none, but for those that a transaction holds back.
+     *
+     * @param iterable<\Closure|string|object> $jobs
+     * @param mixed $data
+     * @param \UnitEnum|string|null $queue
+     */
+    public function bulk($jobs, $data = '', $queue = null): void
+    {
+        $this->together = [];
+        try {
+            foreach (\is_iterable($jobs) ? $jobs : [$jobs] as $job) {
+                $this->enqueue($this->delayOf($job), $job, $data, $queue);
+            }
+            $together = $this->together;
+        } finally {
+            $this->together = null;
+        }
+        foreach (\array_chunk($together, self::TOGETHER) as $chunk) {
+            $this->jobs()->batch(...$chunk);
+        }
+    }
+
+    /** @param \UnitEnum|string|null $queue */
     public function pop($queue = null): never
     {
         throw new \LogicException(
@@ -76,17 +153,89 @@ final class PronghornQueue extends Queue implements QueueContract
         );
     }
 
-    private function send(string $payload, ?string $queue, int $delay): string
+    /** @param \DateTimeInterface|\DateInterval|int|null $delay */
+    private function enqueue(mixed $delay, mixed $job, mixed $data, mixed $queue): ?string
+    {
+        // From Laravel 12 on, a payload tells its delay.
+        $payload = $this->createPayload($job, $this->pipeline($queue), $data, $delay);
+        // Called at the commit: a number of seconds counts from then on.
+        $send = fn (string $payload, mixed $queue): string
+            => $this->send($payload, $queue, $delay === null ? 0 : $this->secondsUntil($delay));
+
+        return $this->enqueueUsing($job, $payload, $queue, $delay, $send);
+    }
+
+    private function send(string $payload, mixed $queue, int $delay): string
     {
         $said = \json_decode($payload, true);
         $timeout = (float) ($said['timeout'] ?? 0);
         $options = new Options(
-            pipeline: $queue ?? $this->pipeline,
+            pipeline: $this->pipeline($queue),
             delay: \max(0, $delay),
+            headers: [self::CONNECTION => (string) $this->connectionName],
             deadline: $timeout > 0 ? $timeout : null,
+            id: (string) Str::uuid(),
+            attempts: $this->attempts($said),
         );
-        $this->jobs ??= ($this->connect)();
+        $job = new NewJob($said['displayName'] ?? 'laravel', $payload, $options);
+        if ($this->together !== null) {
+            $this->together[] = $job;
 
-        return $this->jobs->push($said['displayName'] ?? 'laravel', $payload, $options);
+            return $options->id;
+        }
+
+        return $this->jobs()->batch($job)[0];
+    }
+
+    /**
+     * Laravel counts tries itself, and has the last word on a job: one whose worker died in its
+     * last try comes once more, to be told that it has failed.
+     *
+     * @param mixed $said the payload
+     */
+    private function attempts(mixed $said): int
+    {
+        $tries = (int) ($said['maxTries'] ?? $this->tries);
+        $isEndless = $tries <= 0 || isset($said['retryUntil']);
+
+        return $isEndless ? self::ENDLESS : \min($tries + 1, self::ENDLESS);
+    }
+
+    /** @return \DateTimeInterface|\DateInterval|int|null */
+    private function delayOf(mixed $job): mixed
+    {
+        if (!\is_object($job) || $job instanceof \Closure) {
+            return null;
+        }
+
+        // From Laravel 13 on an attribute may say it as well.
+        return \class_exists(Delay::class)
+            ? $this->getAttributeValue($job, Delay::class, 'delay')
+            : $job->delay ?? null;
+    }
+
+    /** @param \UnitEnum|string|null $queue */
+    private function pipeline(mixed $queue): string
+    {
+        $name = match (true) {
+            $queue instanceof \BackedEnum => (string) $queue->value,
+            $queue instanceof \UnitEnum => $queue->name,
+            default => (string) $queue,
+        };
+        $name = $name === '' ? $this->pipeline : $name;
+
+        // From Laravel 13 on an application may say that a queue's jobs go to another one.
+        return \method_exists($this, 'resolveQueue') ? $this->resolveQueue($name) : $name;
+    }
+
+    /** @param \UnitEnum|string|null $queue */
+    private function count(mixed $queue): Size
+    {
+        return $this->jobs()->size($this->pipeline($queue));
+    }
+
+    private function jobs(): Jobs
+    {
+        return $this->jobs ??= ($this->connect)();
     }
 }
