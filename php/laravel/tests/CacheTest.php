@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel\Tests;
 
+use Illuminate\Cache\ArrayStore;
 use Illuminate\Cache\CacheServiceProvider;
 use Illuminate\Cache\Repository;
 use Illuminate\Config\Repository as Config;
@@ -15,18 +16,18 @@ use Monolog\Handler\PsrHandler;
 use Monolog\Logger;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\Cache;
-use Pronghorn\Cache\Tests\Support\ArrayStore;
+use Pronghorn\Cache\Tests\Support\ArrayStore as Storage;
 use Pronghorn\Laravel\Cache\PronghornStore;
 use Pronghorn\Laravel\PronghornServiceProvider;
 
 final class CacheTest extends TestCase
 {
-    private ArrayStore $storage;
+    private Storage $storage;
     private Repository $cache;
 
     protected function setUp(): void
     {
-        $this->storage = new ArrayStore();
+        $this->storage = new Storage();
         $this->cache = new Repository(new PronghornStore(fn () => new Cache($this->storage, 'shop:'), 'shop:'));
     }
 
@@ -63,6 +64,38 @@ final class CacheTest extends TestCase
         self::assertFalse($store->touch('nothing', 100));
     }
 
+    public function testItKeepsWhatLaravelsOwnStoreKeeps(): void
+    {
+        $values = [null, false, true, 0, -1, 1.5, '', '0', '12', "\0\xff", [], ['a' => [1]]];
+        $keys = ['1', 2, 'a:b', '{x}', 'a/b\\c', '@(', 'ü', 'a b', \str_repeat('l', 300)];
+        $look = static function (Repository $cache) use ($values, $keys): array {
+            $seen = [$cache->putMany([10 => 'a', '11' => 'b', 'c' => 'd'], 10), $cache->many([10, '11', 'c', 'none'])];
+            foreach ($values as $value) {
+                $seen[] = [$cache->put('value', $value, 10), $cache->get('value', 'default'), $cache->has('value')];
+            }
+            foreach ($keys as $key) {
+                $seen[] = [$cache->put($key, 'kept', 10), $cache->get($key), $cache->forget($key), $cache->get($key)];
+            }
+            foreach ([0, -5, new \DateInterval('PT10S'), new \DateTimeImmutable('-10 seconds'), null] as $time) {
+                $seen[] = [$cache->put('time', 1, 10), $cache->put('time', 2, $time), $cache->get('time')];
+            }
+
+            $seen[] = [$cache->add('added', 1, 0), $cache->pull('c'), $cache->pull('c', 'gone')];
+
+            return [...$seen, $cache->clear()];
+        };
+        self::assertSame($look(new Repository(new ArrayStore(true))), $look($this->cache));
+    }
+
+    public function testWhatIsNoIntegerIsNotCounted(): void
+    {
+        foreach (['7', 1.5, 'text', true] as $value) {
+            $this->cache->put('n', $value, 10);
+            self::assertFalse($this->cache->increment('n'));
+            self::assertSame($value, $this->cache->get('n'));
+        }
+    }
+
     public function testTagsAreClearedTogether(): void
     {
         $this->cache->tags(['people'])->put('ada', 1, 10);
@@ -76,9 +109,13 @@ final class CacheTest extends TestCase
         self::assertTrue($mine->get());
         self::assertFalse($this->cache->lock('import', 10)->get());
         self::assertFalse($this->cache->lock('import', 10)->release());
+        self::assertFalse($this->cache->lock('import', 10)->refresh(20));
+        self::assertTrue($mine->refresh(20));
+        $this->storage->now = 15;
+        self::assertFalse($this->cache->lock('import', 10)->get(), 'its time has begun anew');
         self::assertTrue($this->cache->restoreLock('import', $mine->owner())->release());
         self::assertTrue($this->cache->lock('import', 10)->get(), 'also before its entry has ended');
-        $this->storage->now = 11;
+        $this->storage->now = 26;
         self::assertTrue($this->cache->lock('import')->get());
         self::assertFalse($mine->release());
         $this->cache->lock('import')->forceRelease();

@@ -31,7 +31,7 @@ final class LockEntry
     }
 
     /** Begins the time of its owner anew. */
-    public function renew(string $owner, float $ttl): bool
+    public function renew(string $owner, ?float $ttl): bool
     {
         return $this->store->compareAndSwap($this->key, $owner, $owner, $ttl);
     }

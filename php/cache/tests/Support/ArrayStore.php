@@ -52,7 +52,11 @@ final class ArrayStore implements Store
 
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
-        $sum = $this->get($key, 0) + $by;
+        $before = $this->get($key, 0);
+        if (!is_int($before)) {
+            throw new \ValueError('What is there is no integer, or the sum is too large');
+        }
+        $sum = $before + $by;
         $this->entries[$key] = [$sum, $this->has($key) ? $this->entries[$key][1] : ($ttl ? $this->now + $ttl : null)];
 
         return $sum;

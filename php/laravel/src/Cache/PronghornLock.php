@@ -29,6 +29,18 @@ final class PronghornLock extends Lock
         return $this->entry->give($this->owner);
     }
 
+    /**
+     * Begins its time anew; Laravel 12 asks for it.
+     *
+     * @param ?int $seconds by default those of before; 0: until it is released
+     */
+    public function refresh($seconds = null)
+    {
+        $seconds ??= $this->seconds;
+
+        return $this->entry->renew($this->owner, $seconds > 0 ? (float) $seconds : null);
+    }
+
     public function forceRelease()
     {
         $this->entry->remove();

@@ -7,6 +7,7 @@ namespace Pronghorn\Laravel\Cache;
 use Illuminate\Cache\TaggableStore;
 use Illuminate\Contracts\Cache\LockProvider;
 use Pronghorn\Cache\Cache;
+use Pronghorn\Cache\Store;
 
 /** A storage of the server, for `config/cache.php`. */
 final class PronghornStore extends TaggableStore implements LockProvider
@@ -32,34 +33,45 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function get($key)
     {
-        return \is_array($key) ? $this->many($key) : $this->cache()->get((string) $key);
+        return \is_array($key) ? $this->many($key) : $this->store()->get($this->name($key));
     }
 
     public function many(array $keys)
     {
-        return [...$this->cache()->getMultiple($keys)];
+        $found = $this->store()->many(\array_values(\array_map($this->name(...), $keys)));
+        $values = [];
+        foreach ($keys as $key) {
+            $values[$key] = $found[$this->name($key)] ?? null;
+        }
+
+        return $values;
     }
 
     public function put($key, $value, $seconds)
     {
-        return $this->cache()->set((string) $key, $value, $seconds);
+        return $this->store()->set($this->name($key), $value, (float) $seconds);
     }
 
     public function putMany(array $values, $seconds)
     {
-        return $this->cache()->setMultiple($values, $seconds);
+        $kept = true;
+        foreach ($values as $key => $value) {
+            $kept = $this->put($key, $value, $seconds) && $kept;
+        }
+
+        return $kept;
     }
 
     /** Used by `Cache::add()` in place of a look and a change, between which others come. */
     public function add($key, $value, $seconds)
     {
-        return $this->cache()->add((string) $key, $value, (float) $seconds);
+        return $this->store()->add($this->name($key), $value, (float) $seconds);
     }
 
     public function increment($key, $value = 1)
     {
         try {
-            return $this->cache()->increment((string) $key, (int) $value);
+            return $this->store()->increment($this->name($key), (int) $value);
         } catch (\ValueError) {
             return false; // something else is there
         }
@@ -72,25 +84,28 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function forever($key, $value)
     {
-        return $this->cache()->set((string) $key, $value);
+        return $this->store()->set($this->name($key), $value);
     }
 
     /** Gives what is there more time; Laravel 12 asks for it. */
     public function touch($key, $seconds)
     {
-        $value = $this->cache()->get((string) $key);
+        $name = $this->name($key);
+        $value = $this->store()->get($name);
 
-        return $value !== null && $this->cache()->compareAndSwap((string) $key, $value, $value, (float) $seconds);
+        return $value !== null && $this->store()->compareAndSwap($name, $value, $value, (float) $seconds);
     }
 
     public function forget($key)
     {
-        return $this->cache()->store->delete($this->prefix . $key);
+        return $this->store()->delete($this->name($key));
     }
 
     public function flush()
     {
-        return $this->cache()->clear();
+        $this->store()->clear($this->prefix);
+
+        return true;
     }
 
     public function getPrefix()
@@ -100,7 +115,7 @@ final class PronghornStore extends TaggableStore implements LockProvider
 
     public function lock($name, $seconds = 0, $owner = null)
     {
-        return new PronghornLock($this->cache()->store, $this->prefix . $name, $seconds, $owner);
+        return new PronghornLock($this->store(), $this->name($name), $seconds, $owner);
     }
 
     public function restoreLock($name, $owner)
@@ -108,8 +123,14 @@ final class PronghornStore extends TaggableStore implements LockProvider
         return $this->lock($name, 0, $owner);
     }
 
-    private function cache(): Cache
+    private function name(string|int $key): string
     {
-        return $this->cache ??= ($this->open)();
+        return $this->prefix . $key;
+    }
+
+    /** Laravel takes any key, which PSR-16 does not. */
+    private function store(): Store
+    {
+        return ($this->cache ??= ($this->open)())->store;
     }
 }
