@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use pronghorn_testkit::{Server, Site, wait_for};
@@ -56,6 +57,35 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
     assert!(dead.contains("on purpose"), "{dead}");
     assert_eq!(dead.matches("Line").count(), 1, "{dead}");
     assert_eq!(server.get("/api/hello/you").text(), r#"{"hello":"you"}"#);
+    server.stop();
+}
+
+#[test]
+fn the_configuration_that_is_installed_serves_what_is_linked() {
+    let stub = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../php/laravel/stubs/pronghorn.yaml"
+    );
+    let worker = Site::fixture("foreign/worker.php");
+    let config = fs::read_to_string(stub).expect("it is there");
+    let config = config
+        .replace(
+            "vendor/bin/pronghorn-laravel",
+            &worker.display().to_string(),
+        )
+        .replace("127.0.0.1:8000", "127.0.0.1:0");
+    let site = Site::new()
+        .file("public/robots.txt", "robots")
+        .file("storage/app/public/a.txt", "linked")
+        .file("storage/app/secret.txt", "secret");
+    for (link, to) in [("storage", "app/public"), ("all", "app")] {
+        let link = site.path("public").join(link);
+        symlink(format!("../storage/{to}"), link).expect("a link can be made");
+    }
+    let server = Server::start(site.config(&config));
+    assert_eq!(server.get("/robots.txt").text(), "robots");
+    assert_eq!(server.get("/storage/a.txt").text(), "linked");
+    assert!(!server.get("/all/secret.txt").text().contains("secret"));
     server.stop();
 }
 

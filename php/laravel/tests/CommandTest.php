@@ -34,8 +34,10 @@ final class CommandTest extends TestCase
 
     protected function tearDown(): void
     {
-        array_map('unlink', glob("$this->folder/*"));
-        rmdir($this->folder);
+        array_map('unlink', array_filter(glob("$this->folder/*"), 'is_file'));
+        foreach (['storage/app/public', 'storage/app', 'storage', ''] as $folder) {
+            @rmdir("$this->folder/$folder");
+        }
         putenv('PRONGHORN_BINARY');
     }
 
@@ -44,6 +46,7 @@ final class CommandTest extends TestCase
         [$code, $said] = $this->call(new InstallCommand());
         self::assertSame(0, $code, $said);
         self::assertStringContainsString('pronghorn-laravel', file_get_contents("$this->folder/pronghorn.yaml"));
+        self::assertDirectoryExists("$this->folder/storage/app/public", 'the server wants it');
 
         file_put_contents("$this->folder/pronghorn.yaml", 'mine');
         [$code, $said] = $this->call(new InstallCommand());

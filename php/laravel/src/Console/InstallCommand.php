@@ -20,6 +20,13 @@ final class InstallCommand extends Command
 
             return self::SUCCESS;
         }
+        // The server does not start without a directory that its configuration names.
+        $uploads = $this->laravel->basePath('storage/app/public');
+        if (!\is_dir($uploads) && !@\mkdir($uploads, 0755, true)) {
+            $this->error("$uploads can't be made: " . (\error_get_last()['message'] ?? 'unknown reason'));
+
+            return self::FAILURE;
+        }
         if (!@\copy(__DIR__ . '/../../stubs/pronghorn.yaml', $file)) {
             $this->error("$file can't be written: " . (\error_get_last()['message'] ?? 'unknown reason'));
 
