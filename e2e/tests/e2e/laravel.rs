@@ -160,9 +160,18 @@ fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
             dumped.contains("sf-dump-str") && dumped.contains("the page"),
             "{dumped}"
         );
+        // Each page has the styles and the script of its own.
+        for _ in 0..2 {
+            let page = server.get("/dump").text();
+            let is_whole = page.starts_with("<script>") && page.ends_with("<p>the page</p>");
+            assert!(is_whole && page.contains("the dump"), "{page}");
+        }
+        assert_eq!(server.get("/cache/once").text(), "later", "without a dump");
         server.get("/cache/log");
         server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
-        assert!(!server.log().contains("Not this."));
+        for not in ["Not this.", "the dump"] {
+            assert!(!server.log().contains(not), "{not}");
+        }
         server.stop();
     }
 }

@@ -50,6 +50,26 @@ fn a_kernel_is_kept_and_its_services_are_reset() {
     server.stop();
 }
 
+/// Each page has the styles and the script of its own.
+#[test]
+fn what_is_dumped_is_in_the_page() {
+    extension(); // or each `dd()` ends its worker
+    let server = start("{}");
+    for _ in 0..2 {
+        let page = server.get("/dump").text();
+        let is_whole = page.starts_with("<script>") && page.ends_with("<p>the page</p>");
+        assert!(is_whole && page.contains("the dump"), "{page}");
+        let page = server.get("/dd").text();
+        assert!(
+            page.starts_with("<script>") && page.contains("the dump"),
+            "{page}"
+        );
+    }
+    assert!(server.get("/").text().ends_with("goods"));
+    assert!(!server.log().contains("the dump"), "{}", server.log());
+    server.stop();
+}
+
 /// The count is of a service that nobody resets, the goods are of one that Symfony does.
 #[test]
 fn a_kernel_has_answered_before_its_workers_are_forked() {

@@ -14,3 +14,4 @@ require __DIR__ . '/../../worker/tests/bootstrap.php';
 
 // Distributions put it below a folder of include_path.
 require_once 'Symfony/Component/HttpFoundation/autoload.php';
+require_once 'Symfony/Component/VarDumper/autoload.php';

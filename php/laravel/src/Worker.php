@@ -7,8 +7,10 @@ namespace Pronghorn\Laravel;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Contracts\Foundation\CachesConfiguration;
 use Illuminate\Contracts\Http\Kernel;
+use Illuminate\Foundation\Http\HtmlDumper;
 use Illuminate\Http\Request;
 use Illuminate\Http\UploadedFile;
+use Pronghorn\HttpFoundation\Dumps;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Job;
 use Pronghorn\Laravel\Queue\JobRunner;
@@ -31,7 +33,7 @@ final class Worker
 
     public function __construct(private readonly Application $app)
     {
-        // `dd()` and `dump()` go into the page, and not to a terminal that nobody sees.
+        // Or Laravel has `dd()` and `dump()` write for a terminal.
         $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->kernel = $app->make(Kernel::class);
         // Services that are made at the boot may want one.
@@ -48,6 +50,9 @@ final class Worker
         }
         $this->jobs = new JobRunner($app);
         $this->octane = OctaneEvents::of($app);
+        Dumps::listen(\class_exists(HtmlDumper::class)
+            ? static fn () => HtmlDumper::register($app->basePath(), $app->make('config')->get('view.compiled'))
+            : null);
         // What its listeners do now is part of the boot.
         $this->octane?->started();
         $this->sandbox = new Sandbox($app, $settings['reset'], $settings['keep_connections']);

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Symfony;
 
+use Pronghorn\HttpFoundation\Dumps;
 use Pronghorn\HttpFoundation\Foundation;
 use Pronghorn\Job;
 use Pronghorn\Request as Asked;
@@ -76,8 +77,6 @@ final class Runner implements RunnerInterface
 
     public function run(): int
     {
-        // `dd()` and `dump()` go into the page, and not to a terminal that nobody sees.
-        $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->boot();
         // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
         $worker = (new Worker())->withoutGlobals()->onRequest($this->answer(...));
@@ -195,6 +194,7 @@ final class Runner implements RunnerInterface
             );
         }
         $this->calls = 0;
+        Dumps::forget();
         $this->kernel->reboot(null);
         $this->listen();
     }
@@ -209,6 +209,8 @@ final class Runner implements RunnerInterface
 
     private function listen(): void
     {
+        // A bundle may have given VarDumper a handler of the kernel that has booted.
+        Dumps::listen();
         $dispatcher = $this->container()?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
         if (!$dispatcher instanceof EventDispatcherInterface) {
             return;
