@@ -30,7 +30,7 @@ final class Sandbox
      */
     public function __construct(
         private readonly Application $app,
-        array $reset = [],
+        private readonly array $reset = [],
         private readonly bool $keepsConnections = true,
     ) {
         $services = (fn (): array => $this->instances)->call($app);
@@ -44,6 +44,12 @@ final class Sandbox
         };
         $services = \array_filter($services, $goesBack, \ARRAY_FILTER_USE_BOTH);
         $this->booted = Snapshot::of($app, ...\array_values($services));
+    }
+
+    /** Of the application as it is by now. */
+    public function again(): self
+    {
+        return new self($this->app, $this->reset, $this->keepsConnections);
     }
 
     /**

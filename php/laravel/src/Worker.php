@@ -23,7 +23,7 @@ use Symfony\Component\HttpFoundation\Response;
 final class Worker
 {
     private readonly Kernel $kernel;
-    private readonly Sandbox $sandbox;
+    private Sandbox $sandbox;
     private readonly JobRunner $jobs;
     private readonly ?OctaneEvents $octane;
     /** A call has begun, and what it leaves was not taken back yet. */
@@ -95,8 +95,29 @@ final class Worker
         (new Served())
             ->onRequest($this->answer(...))
             ->onJob($this->work(...))
+            ->beforeFork($this->beforeFork(...))
             ->onStop($this->stopped(...))
             ->run();
+    }
+
+    /** What the boot, and pages of `warmup`, have opened. */
+    private function beforeFork(): void
+    {
+        $this->isUsed && $this->restore();
+        if ($this->app->resolved('db')) {
+            $databases = $this->app->make('db');
+            foreach ($databases->getConnections() as $name => $connection) {
+                // One in memory is a copy in each worker.
+                $connection->getConfig('database') === ':memory:' || $databases->purge($name);
+            }
+        }
+        if ($this->app->resolved('redis')) {
+            $redis = $this->app->make('redis');
+            \array_map($redis->purge(...), \array_keys($redis->connections() ?? []));
+        }
+        $this->app->make('events')->dispatch(new BeforeFork());
+        // The boot has none of them any more.
+        $this->sandbox = $this->sandbox->again();
     }
 
     private function stopped(): void

@@ -65,6 +65,14 @@ final class Connections
         $this->used = \hrtime(true);
     }
 
+    /** Before workers are forked, which can't share one; one in memory is a copy in each. */
+    public function close(?ContainerInterface $container): void
+    {
+        foreach (self::opened($container) as $connection) {
+            ($connection->getParams()['memory'] ?? false) || $connection->close();
+        }
+    }
+
     /** @return list<Connection> */
     private static function opened(?ContainerInterface $container): array
     {

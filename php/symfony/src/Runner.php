@@ -83,9 +83,18 @@ final class Runner implements RunnerInterface
         if ($this->jobs() !== null) {
             $worker->onJob($this->work(...));
         }
+        $worker->beforeFork($this->beforeFork(...));
         $worker->run();
 
         return 0;
+    }
+
+    /** What the boot, and pages of `warmup`, have opened. */
+    private function beforeFork(): void
+    {
+        $this->isUsed && $this->renew();
+        $this->connections->close($this->container());
+        $this->dispatcher()?->dispatch(new BeforeFork());
     }
 
     /** There is one where the application has the bundle and messenger. */
@@ -100,6 +109,13 @@ final class Runner implements RunnerInterface
     private function container(): ?ContainerInterface
     {
         return $this->kernel instanceof KernelInterface ? $this->kernel->getContainer() : null;
+    }
+
+    private function dispatcher(): ?EventDispatcherInterface
+    {
+        $dispatcher = $this->container()?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
+
+        return $dispatcher instanceof EventDispatcherInterface ? $dispatcher : null;
     }
 
     private function answer(Asked $asked): Reply
@@ -211,8 +227,8 @@ final class Runner implements RunnerInterface
     {
         // A bundle may have given VarDumper a handler of the kernel that has booted.
         Dumps::listen();
-        $dispatcher = $this->container()?->get('event_dispatcher', ContainerInterface::NULL_ON_INVALID_REFERENCE);
-        if (!$dispatcher instanceof EventDispatcherInterface) {
+        $dispatcher = $this->dispatcher();
+        if ($dispatcher === null) {
             return;
         }
         // Symfony 5.4 echoes a streamed response while the kernel still handles the request; here

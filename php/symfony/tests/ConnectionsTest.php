@@ -119,12 +119,31 @@ final class ConnectionsTest extends TestCase
         $connections->revive(self::container($lost));
     }
 
+    public function testBeforeAForkWhatProcessesShareIsClosed(): void
+    {
+        $file = \tempnam(\sys_get_temp_dir(), 'connections-');
+        try {
+            $shared = DriverManager::getConnection(['driver' => 'pdo_sqlite', 'path' => $file]);
+            $shared->executeStatement('CREATE TABLE goods (name TEXT)');
+            (new Connections())->close(self::container($shared));
+            self::assertFalse($shared->isConnected());
+            self::assertSame(0, (int) $shared->fetchOne('SELECT COUNT(*) FROM goods'), 'it is opened anew');
+        } finally {
+            \unlink($file);
+        }
+        $own = DriverManager::getConnection(['driver' => 'pdo_sqlite', 'memory' => true]);
+        $own->executeStatement('CREATE TABLE goods (name TEXT)');
+        (new Connections())->close(self::container($own));
+        self::assertSame(0, (int) $own->fetchOne('SELECT COUNT(*) FROM goods'), 'each process has a copy');
+    }
+
     public function testWithoutDoctrineThereIsNothingToDo(): void
     {
         $connections = new Connections();
         $connections->settle(new Container());
         $connections->settle(null);
         $connections->revive(null);
+        $connections->close(null);
         $this->addToAssertionCount(1);
     }
 }
