@@ -13,9 +13,14 @@ return [
         'router', 'routes', 'session', 'translator', 'url', 'view',
     ],
 
-    // Services of the boot that go back, after each request, to where they were then: names in the
-    // container, or beginnings of class names. Laravel's own and those of App\ always do.
+    // What goes back, after each request, to where it was at the boot: services by their names in
+    // the container, or by beginnings of class names, which stand for static properties as well.
+    // Laravel's own and those of App\ always do.
     'reset' => [],
+
+    // Classes whose static properties stay, by beginnings of their names: caches of App\ that are
+    // the same for all visitors.
+    'keep_statics' => [],
 
     // Connections to databases stay open from request to request; `false` closes them.
     'keep_connections' => true,

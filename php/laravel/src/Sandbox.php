@@ -7,6 +7,7 @@ namespace Pronghorn\Laravel;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Support\Facades\Facade;
 use Pronghorn\Snapshot;
+use Pronghorn\Statics;
 
 /**
  * Takes an application that has answered a request back to where it was when it had booted.
@@ -14,24 +15,37 @@ use Pronghorn\Snapshot;
  * The container and every service of Laravel and of the application that it held at the boot get
  * their properties back: what a request resolved, bound, registered, queued or cached is gone, and
  * so are its user, session, cookies, configuration, locale, shared data of views, and macros of
- * the URL. Services that a request made are made anew by the next one. What lies deeper, and that a
- * request is known to change, is set back by name.
+ * the URL. So do static properties of these classes: models boot anew, with their scopes and
+ * listeners, for the listeners of before are gone. Services that a request made are made anew by
+ * the next one. What lies deeper, and that a request is known to change, is set back by name.
  */
 final class Sandbox
 {
     /** Classes whose services go back, by the beginning of their names. */
     private const OWN = ['Illuminate\\', 'App\\'];
+    /**
+     * Classes whose static properties go back, beside these: of what Laravel stands on, those that
+     * keep a switch for all that follows, such as the time that it is, and trusted proxies.
+     */
+    private const SWITCHES = [
+        'Carbon\\', 'Laravel\\', 'Ramsey\\Uuid\\', 'Symfony\\Component\\HttpFoundation\\',
+        'Symfony\\Component\\Mime\\', 'Symfony\\Component\\VarDumper\\',
+    ];
 
     private readonly Snapshot $booted;
+    private readonly Statics $statics;
 
     /**
-     * @param list<string> $reset more services that go back: names in the container, or beginnings
-     *     of class names
+     * @param list<string> $reset more that goes back: names in the container, or beginnings of class
+     *     names
+     * @param list<string> $keepStatics beginnings of the names of classes whose static properties
+     *     stay
      */
     public function __construct(
         private readonly Application $app,
         private readonly array $reset = [],
         private readonly bool $keepsConnections = true,
+        private readonly array $keepStatics = [],
     ) {
         $services = (fn (): array => $this->instances)->call($app);
         $goesBack = static function (mixed $service, string $name) use ($reset): bool {
@@ -43,13 +57,17 @@ final class Sandbox
             return \in_array($name, $reset, true) || \array_filter([...self::OWN, ...$reset], $begins) !== [];
         };
         $services = \array_filter($services, $goesBack, \ARRAY_FILTER_USE_BOTH);
-        $this->booted = Snapshot::of($app, ...\array_values($services));
+        $this->statics = Statics::of([...self::OWN, ...self::SWITCHES, ...$reset], $keepStatics);
+        // Carbon has its clock for tests in an object.
+        $objects = \array_filter($this->statics->objects(), static fn (object $object): bool
+            => !$object instanceof \Closure && \str_starts_with($object::class, 'Carbon\\'));
+        $this->booted = Snapshot::of($app, ...\array_values($services), ...\array_values($objects));
     }
 
     /** Of the application as it is by now. */
     public function again(): self
     {
-        return new self($this->app, $this->reset, $this->keepsConnections);
+        return new self($this->app, $this->reset, $this->keepsConnections, $this->keepStatics);
     }
 
     /**
@@ -63,6 +81,7 @@ final class Sandbox
             $this->databases();
             $this->log();
             $this->booted->restore();
+            $this->statics->restore();
             Facade::clearResolvedInstances();
         } catch (\Throwable $failed) {
             \error_log("The application can't be taken back, so this process ends: $failed");

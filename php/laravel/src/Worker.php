@@ -55,7 +55,12 @@ final class Worker
             : null);
         // What its listeners do now is part of the boot.
         $this->octane?->started();
-        $this->sandbox = new Sandbox($app, $settings['reset'], $settings['keep_connections']);
+        $this->sandbox = new Sandbox(
+            $app,
+            $settings['reset'],
+            $settings['keep_connections'],
+            $settings['keep_statics'],
+        );
     }
 
     /** `config:cache` writes paths down, and a copy of the folder has them, too. */

@@ -1,0 +1,48 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn;
+
+use Pronghorn\Internal\StaticProperties;
+
+/**
+ * Static properties of classes as they are now, to take them back there after each call: what a
+ * framework keeps of a request outside of its container, such as macros and the clock of tests.
+ *
+ * A class that is loaded later goes back to what its properties are declared with, as if it were
+ * loaded by the next call. Nothing deeper: an object in a property is the same object again, as it
+ * is by then; {@see objects()} gives those for a {@see Snapshot}. Static variables of functions
+ * stay, and a typed property that had no value keeps the one that it got.
+ */
+final class Statics
+{
+    private function __construct(private readonly StaticProperties $properties)
+    {
+    }
+
+    /**
+     * @param list<string> $of beginnings of the names of classes
+     * @param list<string> $without beginnings of those among them that stay as they are
+     */
+    public static function of(array $of, array $without = []): self
+    {
+        return new self(new StaticProperties($of, $without));
+    }
+
+    /**
+     * The objects in them, as they were kept.
+     *
+     * @return list<object>
+     */
+    public function objects(): array
+    {
+        return $this->properties->objects();
+    }
+
+    /** Any number of times. A destructor of what goes that throws does so here. */
+    public function restore(): void
+    {
+        $this->properties->restore();
+    }
+}
