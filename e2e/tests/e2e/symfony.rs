@@ -6,6 +6,7 @@ use std::process::Command;
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
+use crate::apps::Browser;
 use crate::ring::extension;
 use crate::wordpress;
 
@@ -48,6 +49,53 @@ fn a_kernel_is_kept_and_its_services_are_reset() {
     let part = client.response();
     assert_eq!((part.status, part.text().as_str()), (206, "php"));
     server.stop();
+}
+
+/// A worker of the application that tells what it finds.
+fn start_state(sessions: &str) -> Server {
+    extension(); // or nothing sets PHP's own state back
+    let site = Site::new();
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{DATA: '{}', SESSIONS: {sessions}}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n",
+        Site::fixture("symfony-state.php").display(),
+        site.path("data").display(),
+    );
+    Server::start(site.config(&config))
+}
+
+#[test]
+fn what_a_request_leaves_in_php_and_in_symfony_is_gone() {
+    let server = start_state("factory");
+    let workers = server.workers();
+    let before = server.get("/state");
+    for (path, status) in [("/change", 200), ("/throw", 500), ("/exit", 200)] {
+        for _ in 0..2 {
+            assert_eq!(server.get(path).status, status, "{path}");
+            let after = server.get("/state");
+            assert_eq!(after.text(), before.text(), "after {path}");
+            assert_eq!(after.header("x-of-a-visitor"), None, "after {path}");
+        }
+    }
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
+/// Symfony 5.4 sets PHP up for sessions once, whichever way they are made.
+#[test]
+fn sessions_are_their_visitors_in_each_request() {
+    for sessions in ["factory", "service"] {
+        let server = start_state(sessions);
+        let mut visitors = [Browser::new(&server), Browser::new(&server)];
+        for visit in 1..=3 {
+            for visitor in &mut visitors {
+                assert_eq!(visitor.get("/visit").text(), format!("VISITS {visit}"));
+            }
+            // The kernel boots anew behind it.
+            server.get("/exit");
+        }
+        server.stop();
+    }
 }
 
 /// Each page has the styles and the script of its own.

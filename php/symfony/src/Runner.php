@@ -16,9 +16,12 @@ use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\Event\ExceptionEvent;
+use Symfony\Component\HttpKernel\Event\RequestEvent;
+use Symfony\Component\HttpKernel\EventListener\AbstractSessionListener;
 use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
 use Symfony\Component\HttpKernel\Exception\HttpExceptionInterface;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\Kernel;
 use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\RebootableInterface;
@@ -36,12 +39,18 @@ final class Runner implements RunnerInterface
 {
     /** The service that runs messages of messenger; public, because a worker asks for it. */
     public const JOBS = 'pronghorn.jobs';
+    /** The service that resets globals of Twig; public, because it has to be made at the boot. */
+    public const TWIG = 'pronghorn.twig';
 
     public const NEVER = 'never';
     /** After an exception that the application did not mean as an answer. */
     public const ON_EXCEPTION = 'exception';
 
+    /** The version from which on Symfony sets PHP up for each session. */
+    private const OWN_SESSIONS = 6;
+
     private readonly Connections $connections;
+    private ?Kept $kept = null;
     private int $calls = 0;
     private bool $isDoubtful = false;
     /** A call has begun, and what it leaves was not taken back yet. */
@@ -78,8 +87,8 @@ final class Runner implements RunnerInterface
     public function run(): int
     {
         $this->boot();
-        // Symfony 5.4 sets up sessions in PHP once, in the call that uses the first one.
-        $worker = (new Worker())->withoutGlobals()->onRequest($this->answer(...));
+        $this->kept ??= new Kept(null, null);
+        $worker = (new Worker())->onRequest($this->answer(...));
         if ($this->jobs() !== null) {
             $worker->onJob($this->work(...));
         }
@@ -177,6 +186,7 @@ final class Runner implements RunnerInterface
     {
         $this->calls++;
         try {
+            $this->kept?->restore();
             $this->connections->settle($this->container());
             $this->isDoubtful && $this->connections->doubt();
             if ($this->isInside || $this->isDue()) {
@@ -220,6 +230,7 @@ final class Runner implements RunnerInterface
         if ($this->kernel instanceof KernelInterface) {
             $this->kernel->boot();
             $this->listen();
+            $this->setUpSessions();
         }
     }
 
@@ -241,5 +252,25 @@ final class Runner implements RunnerInterface
         $dispatcher->addListener(KernelEvents::EXCEPTION, function (ExceptionEvent $event): void {
             $this->isDoubtful = $this->isDoubtful || !$event->getThrowable() instanceof HttpExceptionInterface;
         });
+        $this->container()?->get(self::TWIG, ContainerInterface::NULL_ON_INVALID_REFERENCE);
+        $this->kept = new Kept($this->container(), $dispatcher);
+    }
+
+    /**
+     * Symfony 5.4 sets PHP up for sessions once, in the request that uses the first one. As part of
+     * the boot it holds for all of them: PHP's own state goes back there.
+     */
+    private function setUpSessions(): void
+    {
+        if (Kernel::MAJOR_VERSION >= self::OWN_SESSIONS) {
+            return;
+        }
+        $event = new RequestEvent($this->kernel, new Request(), HttpKernelInterface::MAIN_REQUEST);
+        foreach ($this->dispatcher()?->getListeners(KernelEvents::REQUEST) ?? [] as $listener) {
+            if (\is_array($listener) && $listener[0] instanceof AbstractSessionListener) {
+                $listener($event);
+                $event->getRequest()->hasSession() && $event->getRequest()->getSession();
+            }
+        }
     }
 }
