@@ -24,6 +24,7 @@
 #include "leftovers.h"
 #include "opcache.h"
 #include "pending.h"
+#include "printed.h"
 #include "properties.h"
 #include "release.h"
 #include "reply.h"
@@ -33,7 +34,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 14
+#define PRONGHORN_API 15
 
 #include "pronghorn_arginfo.h"
 
@@ -52,9 +53,12 @@ static struct {
 	/* The static property that holds the call under way. */
 	zval *current;
 } property_offsets;
-/* Of an exchange: no byte of its reply was sent, or all. */
+/* Of an exchange: no byte of its reply was sent, its head, or all. */
 #define FRESH 0
+#define STREAMING 1
 #define DONE 2
+/* Where the output of calls is kept; NULL: no loop has said so. */
+static zend_object *kept_output;
 
 /* Sends what a handler returned, where that takes no more than sending. */
 typedef bool answer_function(zend_object *exchange, const zval *result);
@@ -289,8 +293,17 @@ static bool fits(const zval *output, const zval *response)
 	const char *missing = find_properties(exchange_templates[HTTP]->ce, Z_OBJCE_P(output), Z_OBJCE_P(response));
 	if (missing != NULL) {
 		zend_value_error("The classes of the package have no property $%s", missing);
+		return false;
 	}
-	return missing == NULL;
+	if (kept_output != Z_OBJ_P(output)) {
+		zend_object *before = kept_output;
+		kept_output = Z_OBJ_P(output);
+		GC_ADDREF(kept_output);
+		if (before != NULL) {
+			OBJ_RELEASE(before);
+		}
+	}
+	return true;
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
@@ -407,24 +420,50 @@ static void end_deadline(const native_envelope *reply)
 	deadline_ends(reply->flags & NATIVE_BUSY ? reply->call : 0);
 }
 
+/* What the end of a call has printed goes behind the body. NULL: nothing does. */
+static zend_string *with_end(const native_envelope *envelope, const zend_string *body)
+{
+	if (EXPECTED(!printed_any())) {
+		return NULL;
+	}
+	zend_string *end = printed_take_all();
+	if (end != NULL && envelope->flags & NATIVE_BODY_FILE) {
+		/* The body is a path, and the server sends the file. */
+		printed_drop(ZSTR_LEN(end));
+		zend_string_release(end);
+		return NULL;
+	}
+	if (end == NULL) {
+		return NULL;
+	}
+	zend_string *whole = zend_string_concat2(ZSTR_VAL(body), ZSTR_LEN(body), ZSTR_VAL(end), ZSTR_LEN(end));
+	zend_string_release(end);
+	return whole;
+}
+
 static bool send_reply(native_envelope envelope, zend_array *headers, zend_string *body, bool more)
 {
 	envelope.kind = NATIVE_REPLY;
 	const bool is_request = requests_under_way();
+	zend_string *whole = NULL;
 	if (is_request) {
 		if (!more) {
 			requests_finish();
+			whole = with_end(&envelope, body);
 		}
-		headers = requests_head(&envelope.small, headers);
+		headers = requests_head(&envelope.small, headers, whole == NULL);
 	}
 	if (!more) {
 		end_deadline(&envelope);
 	}
 	native_fields fields;
-	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, body, more);
+	bool sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, whole == NULL ? body : whole, more);
 	native_release_fields(&fields);
 	if (is_request) {
 		zend_array_release(headers);
+	}
+	if (whole != NULL) {
+		zend_string_release(whole);
 	}
 	return sent;
 }
@@ -484,6 +523,54 @@ static uint32_t number_of(zend_object *exchange)
 	return (uint32_t) Z_LVAL_P(OBJ_PROP(exchange, slots.id));
 }
 
+/* Whether nothing was printed, and the buffers are as they were. */
+static bool is_silent(void)
+{
+	return Z_TYPE_P(OBJ_PROP(kept_output, property_offsets.open)) == IS_TRUE && Z_TYPE_P(OBJ_PROP(kept_output, property_offsets.spilled)) == IS_FALSE
+		&& zend_stack_count(&OG(handlers)) == Z_LVAL_P(OBJ_PROP(kept_output, property_offsets.level))
+		&& OG(active) != NULL && OG(active)->buffer.used == 0;
+}
+
+/* The exchange of the request under way; NULL: there is none. */
+static zend_object *current_request(void)
+{
+	const zval *current = property_offsets.current;
+	if (current == NULL) {
+		return NULL;
+	}
+	ZVAL_DEREF(current);
+	return Z_TYPE_P(current) == IS_OBJECT && Z_OBJCE_P(current) == exchange_templates[HTTP]->ce ? Z_OBJ_P(current) : NULL;
+}
+
+/* Between two calls, and in a forked child, nobody waits for output, which may be a visitor's. */
+static enum printed_place place_of_output(uint32_t *call)
+{
+	if (!has_channel()) {
+		return PRINTED_LATE;
+	}
+	zend_object *exchange = current_request();
+	if (exchange == NULL) {
+		return property_offsets.current != NULL && Z_TYPE_P(property_offsets.current) == IS_OBJECT ? PRINTED_LOG : PRINTED_LATE;
+	}
+	*call = number_of(exchange);
+	switch (Z_LVAL_P(OBJ_PROP(exchange, property_offsets.state))) {
+		case FRESH:
+			return PRINTED_REPLY;
+		case STREAMING:
+			return PRINTED_STREAM;
+		default:
+			return PRINTED_LATE;
+	}
+}
+
+static void note_begun(void)
+{
+	zend_object *exchange = current_request();
+	if (exchange != NULL && Z_LVAL_P(OBJ_PROP(exchange, property_offsets.state)) == FRESH) {
+		ZVAL_LONG(OBJ_PROP(exchange, property_offsets.state), STREAMING);
+	}
+}
+
 static bool has_deferred(zend_object *exchange)
 {
 	const zval *deferred = OBJ_PROP(exchange, property_offsets.deferred);
@@ -523,7 +610,7 @@ static bool answers_raw(zend_object *exchange, const zval *result)
 
 static bool answers_request(zend_object *exchange, const zval *result)
 {
-	if (!is_fresh(exchange) || Z_TYPE_P(OBJ_PROP(exchange, property_offsets.body)) != IS_NULL) {
+	if (!is_fresh(exchange) || Z_TYPE_P(OBJ_PROP(exchange, property_offsets.body)) != IS_NULL || !is_silent()) {
 		return false;
 	}
 	zend_long status = 200;
@@ -764,15 +851,6 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 	}
 }
 
-/* Whether nothing was echoed, and the buffers are as they were. */
-static bool is_silent(zend_object *output)
-{
-	zval length;
-	return Z_TYPE_P(OBJ_PROP(output, property_offsets.open)) == IS_TRUE && Z_TYPE_P(OBJ_PROP(output, property_offsets.spilled)) == IS_FALSE
-		&& php_output_get_level() == Z_LVAL_P(OBJ_PROP(output, property_offsets.level))
-		&& php_output_get_length(&length) == SUCCESS && Z_LVAL(length) == 0;
-}
-
 static void assign_property(zval *place, zend_object *object)
 {
 	zval before;
@@ -802,9 +880,22 @@ static enum call_outcome answer(callback *handler, zend_object *exchange, zval *
 }
 
 /* Whether there is something to do after a call that PHP code does. */
-static bool has_more(zend_object *output)
+static bool has_more(void)
 {
-	return (!requests_are_front() && (!is_silent(output) || (!requests_on() && leftovers_any()))) || leaks_due();
+	return (!requests_are_front() && (!is_silent() || (!requests_on() && leftovers_any()))) || leaks_due();
+}
+
+/* What the end of a call has printed, such as a destructor; or what was printed since that, such as
+ * by the handler of a signal. */
+static void settle_output(zend_object *exchange)
+{
+	zval of;
+	if (exchange == NULL) {
+		ZVAL_NULL(&of);
+	} else {
+		ZVAL_OBJ(&of, exchange);
+	}
+	zend_call_method(kept_output, kept_output->ce, NULL, ZEND_STRL("settle"), NULL, 1, &of, NULL);
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
@@ -833,6 +924,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		if (handler == NULL || !ZEND_FCI_INITIALIZED(handler->call)) {
 			RETURN_COPY_VALUE(&next);
 		}
+		if (UNEXPECTED(OG(active) != NULL && OG(active)->buffer.used > 0)) {
+			settle_output(NULL);
+		}
 		assign_property(property_offsets.current, Z_OBJ(next));
 		enum call_outcome outcome = answer(handler, Z_OBJ(next), &value);
 		if (outcome == ANSWERED && has_deferred(Z_OBJ(next))) {
@@ -842,7 +936,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (outcome != ANSWERED || has_more(Z_OBJ_P(output))) {
+		if (outcome != ANSWERED || has_more()) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
 			add_next_index_long(return_value, outcome);
@@ -851,6 +945,9 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		}
 		/* What belongs to a call is gone before the wait for the next one begins. */
 		requests_end();
+		if (UNEXPECTED(printed_has_late())) {
+			settle_output(Z_OBJ(next));
+		}
 		assign_property(property_offsets.current, NULL);
 		assign_property(OBJ_PROP(Z_OBJ(next), property_offsets.face), NULL);
 		/* The call's face may be kept by the application, and with it the exchange. */
@@ -885,11 +982,18 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_message)
 		.kind = (uint8_t) kind, .flags = (uint8_t) flags, .call = (uint32_t) call,
 		.small = kind == NATIVE_FREE ? deadline_rest((uint32_t) call) : (uint16_t) small,
 	};
+	zend_string *whole = NULL;
 	if (!more && (kind == NATIVE_REPLY || kind == NATIVE_CHUNK || kind == NATIVE_ERROR)) {
-		requests_finish();
+		if (requests_under_way()) {
+			requests_finish();
+			whole = kind == NATIVE_CHUNK ? with_end(&envelope, body) : NULL;
+		}
 		end_deadline(&envelope);
 	}
-	RETURN_BOOL(send_message(&envelope, NULL, context, body, more));
+	RETVAL_BOOL(send_message(&envelope, NULL, context, whole == NULL ? body : whole, more));
+	if (whole != NULL) {
+		zend_string_release(whole);
+	}
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_ask)
@@ -1076,6 +1180,46 @@ static bool knows_exchange(const zend_object *exchange)
 	return true;
 }
 
+ZEND_FUNCTION(Pronghorn_Internal_printed_watch)
+{
+	zval *output, *response;
+
+	ZEND_PARSE_PARAMETERS_START(2, 2)
+		Z_PARAM_OBJECT(output)
+		Z_PARAM_OBJECT(response)
+	ZEND_PARSE_PARAMETERS_END();
+
+	if (!is_attached() || !fits(output, response)) {
+		RETURN_THROWS();
+	}
+	printed_take_over(place_of_output, note_begun);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_printed_look_away)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	printed_give_back();
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_printed_take)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	zend_string *taken = printed_take();
+	if (taken == NULL) {
+		RETURN_EMPTY_STRING();
+	}
+	RETURN_STR(taken);
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_printed_settle)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	RETURN_LONG((zend_long) printed_settle());
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
 {
 	bool front;
@@ -1251,7 +1395,13 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		chunks_let_go();
 	}
 	requests_give_back();
+	printed_give_back();
+	if (kept_output != NULL) {
+		OBJ_RELEASE(kept_output);
+		kept_output = NULL;
+	}
 	property_offsets.response = NULL;
+	property_offsets.current = NULL;
 	exit_forget();
 	leftovers_forget();
 	leaks_forget();

@@ -164,6 +164,35 @@ namespace Pronghorn\Internal {
     }
 
     /**
+     * From now on what is printed past all output buffers while a request is answered belongs to
+     * its reply.
+     *
+     * @param object $output as for ring_serve
+     * @param object $response as for ring_serve
+     */
+    function printed_watch(object $output, object $response): void
+    {
+    }
+
+    /** It goes where PHP's command line writes it. */
+    function printed_look_away(): void
+    {
+    }
+
+    /**
+     * What was printed past all output buffers, and the client has not. Once it is too much to be
+     * kept, or it was flushed, the exchange is one of a reply that has begun.
+     */
+    function printed_take(): string
+    {
+    }
+
+    /** The call is over: how many bytes were printed behind its reply, and dropped. */
+    function printed_settle(): int
+    {
+    }
+
+    /**
      * Makes calls of this process requests of PHP's own, and what is there now is there again after
      * each.
      *

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: aef4f9e470790804458f843d3ae281312c74c475 */
+ * Stub hash: 930332c640abab0f7e89e96e3418ae7d79983991 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -78,6 +78,20 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_places_seen, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_watch, 0, 2, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, output, IS_OBJECT, 0)
+	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_look_away, 0, 0, IS_VOID, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_take, 0, 0, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_settle, 0, 0, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_requests_take_over, 0, 4, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, front, _IS_BOOL, 0)
 	ZEND_ARG_TYPE_INFO(0, form, IS_CALLABLE, 0)
@@ -109,8 +123,7 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_serve
 	ZEND_ARG_TYPE_INFO(0, handler, IS_CALLABLE, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_end, 0, 0, IS_VOID, 0)
-ZEND_END_ARG_INFO()
+#define arginfo_Pronghorn_Internal_request_end arginfo_Pronghorn_Internal_printed_look_away
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_request_last, 0, 1, _IS_BOOL, 0)
 	ZEND_ARG_TYPE_INFO(0, tell, IS_CALLABLE, 0)
@@ -198,6 +211,10 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_write);
 ZEND_FUNCTION(Pronghorn_Internal_native_headers);
 ZEND_FUNCTION(Pronghorn_Internal_until_exit);
 ZEND_FUNCTION(Pronghorn_Internal_places_seen);
+ZEND_FUNCTION(Pronghorn_Internal_printed_watch);
+ZEND_FUNCTION(Pronghorn_Internal_printed_look_away);
+ZEND_FUNCTION(Pronghorn_Internal_printed_take);
+ZEND_FUNCTION(Pronghorn_Internal_printed_settle);
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
 ZEND_FUNCTION(Pronghorn_Internal_reset_after);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch);
@@ -235,6 +252,10 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", native_headers, Pronghorn_Internal_native_headers, arginfo_Pronghorn_Internal_native_headers)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", until_exit, Pronghorn_Internal_until_exit, arginfo_Pronghorn_Internal_until_exit)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", places_seen, Pronghorn_Internal_places_seen, arginfo_Pronghorn_Internal_places_seen)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_watch, Pronghorn_Internal_printed_watch, arginfo_Pronghorn_Internal_printed_watch)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_look_away, Pronghorn_Internal_printed_look_away, arginfo_Pronghorn_Internal_printed_look_away)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_take, Pronghorn_Internal_printed_take, arginfo_Pronghorn_Internal_printed_take)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_settle, Pronghorn_Internal_printed_settle, arginfo_Pronghorn_Internal_printed_settle)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_after, Pronghorn_Internal_reset_after, arginfo_Pronghorn_Internal_reset_after)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_watch, Pronghorn_Internal_leaks_watch, arginfo_Pronghorn_Internal_leaks_watch)

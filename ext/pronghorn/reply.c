@@ -109,6 +109,17 @@ void reply_begin(uint32_t call)
 	reply.body.used = 0;
 }
 
+void reply_begin_once(uint32_t call, bool has_begun)
+{
+	if (reply.call != call) {
+		reply_begin(call);
+	}
+	if (has_begun && !reply.begun) {
+		reply.begun = true;
+		reply.status = 200;
+	}
+}
+
 void reply_keep_whole(void)
 {
 	reply.kept = KEPT_IN_DEVELOPMENT;
@@ -226,4 +237,16 @@ bool reply_has_ended(void)
 bool reply_has_body(void)
 {
 	return reply.body.used > 0;
+}
+
+const char *reply_take(size_t *length)
+{
+	*length = reply.body.used;
+	reply.body.used = 0;
+	return reply.body.bytes;
+}
+
+void reply_forget(void)
+{
+	reply.call = 0;
 }

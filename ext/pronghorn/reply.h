@@ -24,6 +24,9 @@ void buffer_clear(buffer_t *buffer);
 /* The reply to this call. What was not sent of another one is forgotten. */
 void reply_begin(uint32_t call);
 
+/* The same, if it is not this one already. `has_begun`: somebody else has sent its head. */
+void reply_begin_once(uint32_t call, bool has_begun);
+
 /* A page is sent as a whole, unless it is very long or PHP flushes it. */
 void reply_keep_whole(void);
 
@@ -53,5 +56,11 @@ bool reply_has_ended(void);
 
 /* Whether some of its body waits to be sent. */
 bool reply_has_body(void);
+
+/* No call has this one any more. */
+void reply_forget(void);
+
+/* That part of it, which somebody else sends. Valid until more is written. */
+const char *reply_take(size_t *length);
 
 #endif

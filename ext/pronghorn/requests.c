@@ -21,6 +21,7 @@
 #include "channel.h"
 #include "head.h"
 #include "leftovers.h"
+#include "printed.h"
 #include "reply.h"
 #include "reset.h"
 #include "session.h"
@@ -60,6 +61,11 @@ bool requests_under_way(void)
 bool requests_are_front(void)
 {
 	return style == FRONT;
+}
+
+bool requests_are_finished(void)
+{
+	return call.is_finished;
 }
 
 /* ---- Its request ---- */
@@ -750,10 +756,7 @@ static void begin_session(void)
 static size_t write_output(const char *text, size_t length)
 {
 	if (call.request == NULL || reply_has_ended()) {
-		/* Nobody's reply. */
-		ssize_t written = write(STDERR_FILENO, text, length);
-		(void) written;
-		return length;
+		return printed_write(text, length);
 	}
 	if (!reply_write(text, length)) {
 		PG(connection_status) = PHP_CONNECTION_ABORTED;
@@ -821,18 +824,36 @@ static void add_header(zend_array *into, zend_array *returned, const sapi_header
 	add_next_index_stringl(there, value, length);
 }
 
-zend_array *requests_head(uint16_t *status, zend_array *headers)
+static zend_array *without_length(zend_array *headers)
+{
+	zend_array *rest = zend_new_array(zend_hash_num_elements(headers));
+	zend_string *name;
+	zend_ulong number;
+	zval *value;
+	ZEND_HASH_FOREACH_KEY_VAL(headers, number, name, value) {
+		if (name == NULL) {
+			Z_TRY_ADDREF_P(value);
+			zend_hash_index_add_new(rest, number, value);
+		} else if (!zend_string_equals_literal_ci(name, "Content-Length")) {
+			Z_TRY_ADDREF_P(value);
+			zend_hash_add_new(rest, name, value);
+		}
+	} ZEND_HASH_FOREACH_END();
+	return rest;
+}
+
+zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length)
 {
 	sapi_headers_struct *of_php = &SG(sapi_headers);
 	if (*status == 200 && of_php->http_response_code >= 200) {
 		*status = (uint16_t) of_php->http_response_code;
 	}
 	SG(headers_sent) = 1;
-	if (EXPECTED(zend_llist_count(&of_php->headers) == 0)) {
+	if (EXPECTED(zend_llist_count(&of_php->headers) == 0 && has_length)) {
 		GC_TRY_ADDREF(headers);
 		return headers;
 	}
-	zend_array *all = zend_array_dup(headers);
+	zend_array *all = has_length ? zend_array_dup(headers) : without_length(headers);
 	zend_llist_position at;
 	for (sapi_header_struct *field = zend_llist_get_first_ex(&of_php->headers, &at); field != NULL;
 		field = zend_llist_get_next_ex(&of_php->headers, &at)) {

@@ -24,6 +24,9 @@ bool requests_on(void);
 bool requests_under_way(void);
 bool requests_are_front(void);
 
+/* Whether the functions for the end of the call have run. */
+bool requests_are_finished(void);
+
 /* The call whose exchange this is begins; its request and where its body is asked for, if it did
  * not come with it. */
 void requests_begin(zend_object *request, zend_object *body);
@@ -32,8 +35,9 @@ void requests_begin(zend_object *request, zend_object *body);
  * session is written. Once for a call. */
 void requests_finish(void);
 
-/* Status and headers of a reply with what PHP was told of them. The caller releases the headers. */
-zend_array *requests_head(uint16_t *status, zend_array *headers);
+/* Status and headers of a reply with what PHP was told of them. The caller releases the headers.
+ * `has_length`: the length that they name is that of the body. */
+zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length);
 
 /* What PHP's output is, is the reply: ends it. False: it had ended. */
 bool requests_reply(uint8_t flags);

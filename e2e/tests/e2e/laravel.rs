@@ -248,16 +248,19 @@ fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor
 }
 
 #[test]
-fn what_is_printed_before_the_response_is_logged_and_the_response_is_whole() {
+fn what_is_printed_stands_before_the_response() {
     for transport in ["ring", "relay"] {
         if transport == "ring" {
             extension();
         }
         let server = one_worker("laravel-ends.php", transport);
         let reply = server.get("/early");
-        assert_eq!((reply.status, reply.text().as_str()), (201, "the page"));
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (201, "printed earlythe page")
+        );
         assert_eq!(reply.header("x-laravel"), Some("1"));
-        server.logged(&["printed early"]);
+        assert!(!server.log().contains("printed early"));
         // Of PHP's own headers the extension alone knows.
         if transport == "ring" {
             assert_eq!(reply.header("x-php"), Some("1"));

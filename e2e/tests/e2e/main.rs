@@ -55,6 +55,7 @@ mod own_service;
 mod php_extensions;
 mod php_fpm;
 mod php_messages;
+mod printed;
 mod proxy_protocol;
 mod reload;
 mod replies;

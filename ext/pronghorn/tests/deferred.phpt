@@ -54,7 +54,7 @@ $works = [
     '/late' => [fn () => throw new LogicException('thrown'), fn () => $say('never')],
     '/missing' => ['missing', fn () => $say('next')],
 ];
-$output = new Output(STDERR);
+$output = new Output(STDERR, true);
 $output->start();
 $function = function (Request $request) use ($works, $say) {
     $say("$request->path:");

@@ -48,7 +48,7 @@ $show(function (Request $request) { $_COOKIE['late'] = new class { public functi
 $show(fn (Request $request) => json_encode([session_id(), isset($_SESSION), $_COOKIE]));
 $show(function (Request $request) { $all = &$_GET; $all['a'] = 'by reference'; $GLOBALS['kept'] = &$_POST; $_POST['b'] = 1; unset($_COOKIE); return 'changed'; });
 $show(fn (Request $request) => json_encode([$_GET, $_POST, $_COOKIE]));
-$show(function (Request $request) { Pronghorn\Call::current()->defer(function () { echo json_encode($_GET), "\n"; register_shutdown_function(function () { echo "at the end\n"; }); }); return 'deferred'; }, ['uri' => 'http://a/?a=1']);
+$show(function (Request $request) { Pronghorn\Call::current()->defer(function () { fwrite(STDOUT, json_encode($_GET) . "\n"); echo 'of a visitor'; register_shutdown_function(function () { fwrite(STDOUT, "at the end\n"); echo 'of another'; }); }); return 'deferred'; }, ['uri' => 'http://a/?a=1']);
 $show(function (Request $request) {
     Pronghorn\Call::current()->defer(function () { exit; });
     Pronghorn\Call::current()->defer(function () { fwrite(STDOUT, "after an exit\n"); });
@@ -61,8 +61,8 @@ reply 200 plain
 reply 404 [X-A: 1] [X-A: 2] [Set-Cookie: a=b] string
 reply 201 [x-a: kept] [Set-Cookie: c=d] [Set-Cookie: a=b] [x-b: 2] made
 reply 302 [Content-Type: application/json] [Location: /] ["json"]
-true
-reply 200 [X-A: 1] first | chunk 0 second | chunk 0
+reply 200 [X-A: 1] first | chunk 0 true
+second | chunk 0
 reply 302 [Location: /login]
 reply 200 [X-A: 1] echoed
 error 0
@@ -75,19 +75,20 @@ reply 200 set at the end
 reply 200 20 | chunk 0
 reply 200 22
 reply 200 ["",false,true]
-
+reply 200 [Content-type: text/html; charset=UTF-8] served
 Warning: Uncaught Exception: the disk is full in %s:%d
 Stack trace:
 %a
   thrown in %s on line %d
-reply 200 served
 reply 200 23
 reply 200 late
 reply 200 ["",false,[]]
 reply 200 changed
 reply 200 [[],[],[]]
 {"a":"1"}
+pronghorn: GET / has printed 12 bytes after its reply, which nobody gets. hint: error_log() and Pronghorn\Log write to the log
 at the end
+pronghorn: GET / has printed 10 bytes after its reply, which nobody gets. hint: error_log() and Pronghorn\Log write to the log
 reply 200 deferred | free 0
 after an exit
 reply 200 [Content-Type: application/json] ["done by the loop"] | free 0

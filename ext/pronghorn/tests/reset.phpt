@@ -152,7 +152,8 @@ $ask = function () use ($worker): array {
     return json_decode($worker->answer(fn (Request $request) => json_encode(state()))[0]->body, true);
 };
 $boot = $ask();
-echo json_encode(array_intersect_key($boot, ['ini' => 0, 'time limit' => 0])), ' ', $boot['time zone'], ' ', $boot['environment'], ' ', json_encode($boot['error handler']), "\n";
+$tell = fn (string ...$words) => fwrite(STDOUT, implode($words) . "\n");
+$tell(json_encode(array_intersect_key($boot, ['ini' => 0, 'time limit' => 0])), ' ', $boot['time zone'], ' ', $boot['environment'], ' ', json_encode($boot['error handler']));
 foreach ($changes as $name => $change) {
     $worker->answer(function (Request $request) use ($change, $name) {
         $change();
@@ -161,7 +162,7 @@ foreach ($changes as $name => $change) {
     });
     foreach ($ask() as $of => $state) {
         if ($state !== $boot[$of]) {
-            echo "$name leaves $of: ", json_encode($state), ' and not ', json_encode($boot[$of]), "\n";
+            $tell("$name leaves $of: ", json_encode($state), ' and not ', json_encode($boot[$of]));
         }
     }
 }
@@ -172,7 +173,7 @@ for ($i = 0; $i < 3; $i++) {
     $worker->answer(function (Request $request) { mt_srand(5); return ''; });
     $draws[] = $worker->answer(fn (Request $request) => (string) mt_rand())[0]->body;
 }
-echo count(array_unique($draws)), " draws\n";
+$tell((string) count(array_unique($draws)), ' draws');
 
 // All of it, a thousand times, and the memory stays where it was.
 $everything = function (Request $request) use ($changes) {
@@ -190,11 +191,11 @@ for ($i = 0; $i < 1000; $i++) {
     }
 }
 $grown = memory_get_usage() - $memory;
-echo $grown < 4096 * 16 ? 'no growth' : "$grown bytes more", "\n";
+$tell($grown < 4096 * 16 ? 'no growth' : "$grown bytes more");
 foreach ($ask() as $of => $state) {
-    $state === $boot[$of] || print("a thousand calls leave $of: " . json_encode($state) . "\n");
+    $state === $boot[$of] || $tell("a thousand calls leave $of: ", json_encode($state));
 }
-echo json_encode([getenv('BOOT'), ini_get('precision'), date_default_timezone_get()]), "\n";
+$tell(json_encode([getenv('BOOT'), ini_get('precision'), date_default_timezone_get()]));
 ?>
 --EXPECT--
 {"ini":"10512M1PHPSESSID.:\/usr\/share\/php","time limit":"0"} Europe/Paris 1/false true

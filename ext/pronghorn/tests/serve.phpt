@@ -67,7 +67,7 @@ $answers = [
         return get_debug_type(Exchange::$current->handler) . ' ' . Exchange::$current->id;
     },
 ];
-$output = new Output(STDERR);
+$output = new Output(STDERR, true);
 $output->start();
 $messages = new Messages([]);
 $how = ['answered', 'returned', 'threw', 'exited'];
@@ -115,8 +115,8 @@ try {
 /stringable: returned Pronghorn\Response
 /object-header: returned Pronghorn\Response
 /array: returned {"a":1}
-/echo: answered null; reply 200 [] text
-/buffer: answered null; reply 200 [] text
+/echo: returned "text"
+/buffer: returned "text"
 /deferred: reply 200 [] text; free 0 [] 
 /deferred-array: returned {"a":1}
 /deferred-reference: returned "text"

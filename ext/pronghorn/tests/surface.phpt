@@ -42,6 +42,10 @@ Pronghorn\Internal\ring_write(string $bytes): bool
 Pronghorn\Internal\native_headers(?string $fields, string $host, int $count): ?array
 Pronghorn\Internal\until_exit(callable $function, mixed ...$arguments): ?array
 Pronghorn\Internal\places_seen(): array
+Pronghorn\Internal\printed_watch(object $output, object $response): void
+Pronghorn\Internal\printed_look_away(): void
+Pronghorn\Internal\printed_take(): string
+Pronghorn\Internal\printed_settle(): int
 Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
 Pronghorn\Internal\reset_after(callable $function): void
 Pronghorn\Internal\leaks_watch(int $every, bool $settings): void
@@ -53,6 +57,6 @@ Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
-int(14)
+int(15)
 bool(true)
 Shared memory => not attached

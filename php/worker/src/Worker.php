@@ -39,8 +39,8 @@ final class Worker
      * `Psr\Http\Message\ServerRequestInterface` or `Pronghorn\Request`.
      *
      * It returns a string, an iterable of strings (each is sent at once), an array (sent as JSON),
-     * a {@see Response} or a PSR-7 response. What it throws becomes a 500, and the worker goes on;
-     * what it echoes goes to the log.
+     * a {@see Response} or a PSR-7 response. What it prints comes before that. What it throws
+     * becomes a 500, and the worker goes on.
      */
     public function onRequest(callable|RequestHandlerInterface $handler): static
     {

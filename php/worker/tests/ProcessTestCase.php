@@ -77,6 +77,19 @@ abstract class ProcessTestCase extends TestCase
         yield 'a function declared twice' => ['/fatal', $twice];
     }
 
+    public function testAnEchoTooLongToKeepIsSentAsItComes(): void
+    {
+        $worker = $this->start();
+        $worker->request(['uri' => 'http://h/too-much-exit']);
+        $reply = $worker->reply();
+
+        self::assertSame(['reply', 200], [$reply[0]->kind, $reply[0]->number]);
+        self::assertSame(6 * 1024 * 1024, strlen(implode('', array_column($reply, 'body'))));
+        $worker->hangUp();
+        $worker->wait();
+        self::assertStringNotContainsString('xxx', $worker->output());
+    }
+
     public function testAWorkerAnswersRawCallsUntilItIsStopped(): void
     {
         $worker = $this->start();

@@ -46,7 +46,6 @@ final class RingProcessTest extends ProcessTestCase
         yield 'what was returned' => ['/returned-exit', [['reply', 418, 0, 'and echoed']]];
         yield 'what was streamed' => ['/stream-exit', [['reply', 200, 0, 'a'], ['chunk', 0, 0, '']]];
         yield 'nothing' => ['/silent-exit', [['error', 0, 0, '']]];
-        yield 'too much to keep' => ['/too-much-exit', [['error', 0, 0, '']]];
         yield 'deferred work' => ['/defer-exit', [['reply', 200, Native::BUSY, 'before'], ['free', 0, 0, '']]];
         yield 'nothing, with deferred work' => ['/exit-defer', [['error', 0, Native::BUSY, ''], ['free', 0, 0, '']]];
     }

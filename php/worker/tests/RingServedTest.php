@@ -20,6 +20,6 @@ final class RingServedTest extends RingTest
         // Noticed when all requests are taken.
         $this->server->hangUp();
 
-        return new Loop($this->transport, new Output($this->log), new Messages([]), survivesExit: true);
+        return new Loop($this->transport, new Output($this->log, native: true), new Messages([]), survivesExit: true);
     }
 }

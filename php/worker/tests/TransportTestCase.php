@@ -782,7 +782,7 @@ abstract class TransportTestCase extends TestCase
         Call::current();
     }
 
-    public function testWhatIsEchoedGoesToTheLogInWholeLines(): void
+    public function testWhatIsPrintedComesBeforeWhatIsReturned(): void
     {
         $this->server->request(['call' => 1]);
         $this->server->request(['call' => 2]);
@@ -799,8 +799,74 @@ abstract class TransportTestCase extends TestCase
             return 'b';
         });
 
-        self::assertSame(['a', 'b'], array_column($received, 'body'));
-        self::assertSame("one two\nthree\n", $this->log());
+        self::assertSame(['one twoa', "three\nb"], array_column($received, 'body'));
+        self::assertSame('', $this->log());
+    }
+
+    public function testTheLengthOfAReplyIsNotThatOfWhatWasReturned(): void
+    {
+        $this->server->request();
+        [$reply] = $this->serve(function (Request $request): Response {
+            echo 'printed ';
+
+            return new Response('made', 201, ['content-length' => '4', 'X-A' => '1']);
+        });
+
+        self::assertSame(['printed made', 201], [$reply->body, $reply->number]);
+        self::assertSame([['X-A', '1']], $reply->headers);
+    }
+
+    public function testWhatAStreamPrintsStandsWhereItWasPrinted(): void
+    {
+        $this->server->request(['call' => 1]);
+        $this->server->request(['call' => 2]);
+        $pieces = $this->serve(function (Request $request): Response {
+            echo '0';
+            $write = function (\Closure $send): void {
+                $send('1');
+                echo '2';
+                $send('3');
+                echo '4';
+            };
+
+            return Call::current()->id === 1 ? new Response(body: (function () use ($write): iterable {
+                yield '1';
+                echo '2';
+                yield '3';
+                echo '4';
+            })()) : Response::stream($write);
+        });
+
+        self::assertSame('01234' . '01234', implode('', array_column($pieces, 'body')));
+        self::assertSame('', $this->log());
+    }
+
+    public function testWhatIsPrintedBehindAReplyIsCountedAndNotLogged(): void
+    {
+        $this->server->request(['uri' => 'http://h/a?secret=1']);
+        [$reply] = $this->serve(function (Request $request): string {
+            Call::current()->defer(function (): void {
+                echo 'of a visitor';
+            });
+
+            return 'made';
+        });
+
+        self::assertSame('made', $reply->body);
+        self::assertStringContainsString('GET /a has printed 12 bytes after its reply', $this->log());
+        self::assertStringNotContainsString('visitor', $this->log());
+    }
+
+    public function testWhatAHandlerHasPrintedThatThrowsIsNowhere(): void
+    {
+        $this->server->request();
+        [$error] = $this->serve(function (Request $request): string {
+            echo 'of a visitor';
+            throw new \LogicException('thrown');
+        });
+
+        self::assertSame('error', $error->kind);
+        self::assertSame('', $this->log());
     }
 
     public function testOutputSurvivesAnApplicationThatClosesAllBuffers(): void
@@ -808,7 +874,7 @@ abstract class TransportTestCase extends TestCase
         $level = ob_get_level();
         $this->server->request(['call' => 1]);
         $this->server->request(['call' => 2]);
-        $this->serve(function (Request $request) use ($level): string {
+        $received = $this->serve(function (Request $request) use ($level): string {
             echo 'call ' . Call::current()->id;
             while (ob_get_level() > $level) {
                 ob_end_flush();
@@ -819,18 +885,19 @@ abstract class TransportTestCase extends TestCase
             return '';
         });
 
-        self::assertSame("call 1\ncall 2\n", $this->log());
+        self::assertSame(['call 1', 'call 2'], array_column($received, 'body'));
+        self::assertSame('', $this->log());
         self::assertSame($level, ob_get_level());
     }
 
     public function testOutputDoesNotPileUp(): void
     {
-        $this->server->request(['call' => 1]);
-        $this->server->request(['call' => 2]);
+        $this->server->raw('1');
+        $this->server->raw('2');
         $memory = 0;
         $level = ob_get_level();
-        $this->serve(function (Request $request) use (&$memory, $level): string {
-            if (Call::current()->id === 1) {
+        $this->serveRaw(function (string $payload) use (&$memory, $level): string {
+            if ($payload === '1') {
                 // Not even when the application puts a buffer of its own in the place of ours.
                 while (ob_get_level() > $level) {
                     ob_end_clean();

@@ -55,7 +55,10 @@ final class Boot
         $answers = $relay->announce($kinds);
         $transport = $ring ?? $relay;
         WorkerChannel::$current = $answers ? new AskedServer($transport, (int) \getmypid()) : null;
-        $output = new Output(\fopen('php://stderr', 'w'));
+        // Those of the boot: what a visitor's call prints into one would wait for another one's.
+        while (\ob_get_level() > 0 && @\ob_end_flush()) {
+        }
+        $output = new Output(\fopen('php://stderr', 'w'), $ring !== null);
         LastWords::prepare($output);
 
         return new Loop($transport, $output, $messages, survivesExit: $ring !== null);

@@ -66,10 +66,11 @@ abstract class Exchange
     /**
      * The handler has called `exit()` before a byte of the reply was sent.
      *
+     * @param string $printed by then, for a request
      * @param int $flags of the reply's end
      * @return bool whether there was something to send as the reply
      */
-    abstract public function endByExit(Output $output, int $flags): bool;
+    abstract public function endByExit(string $printed, int $flags): bool;
 
     public function call(): Call
     {

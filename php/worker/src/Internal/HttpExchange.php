@@ -45,15 +45,14 @@ final class HttpExchange extends Exchange
         $this->body?->close();
     }
 
-    public function endByExit(Output $output, int $flags): bool
+    public function endByExit(string $printed, int $flags): bool
     {
-        $echoed = $output->take();
         // The extension adds to the reply what PHP was told of it.
-        if ($this->head === null && $echoed === '' && \headers_list() === [] && \http_response_code() < 201) {
+        if ($this->head === null && $printed === '' && \headers_list() === [] && \http_response_code() < 201) {
             return false;
         }
         [$status, $headers] = $this->head ?? [200, []];
-        $this->transport->reply($this->id, $status, $headers, $echoed, $flags);
+        $this->transport->reply($this->id, $status, $headers, $printed, $flags);
 
         return true;
     }

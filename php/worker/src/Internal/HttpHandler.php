@@ -98,13 +98,7 @@ final class HttpHandler extends Handler
     {
         $request = $this->wantsPsr ? $this->messages->request($exchange) : $exchange->request;
         $result = ($this->function)($request);
-        if (\is_string($result) && $exchange->deferred === [] && $exchange->body === null) {
-            // As Sender does, without three calls of functions.
-            $exchange->transport->reply($exchange->id, 200, [], $result);
-            $exchange->state = Exchange::DONE;
-        } else {
-            Sender::send($exchange, $result);
-        }
+        Sender::send($exchange, $result);
     }
 
     /** @param HttpExchange $exchange */

@@ -42,7 +42,7 @@ final class JobExchange extends Exchange
     }
 
     /** A job that ends its worker's call is not done. */
-    public function endByExit(Output $output, int $flags): bool
+    public function endByExit(string $printed, int $flags): bool
     {
         return false;
     }

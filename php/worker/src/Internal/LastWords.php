@@ -55,7 +55,7 @@ final class LastWords
         } catch (\Throwable) {
             // The server is gone as well.
         }
-        $this->output->stop();
+        $exchange instanceof HttpExchange ? $this->output->finish($exchange) : $this->output->stop();
     }
 
     /** Whether what a front controller has printed by now, or prints at its end, was sent. */
@@ -76,6 +76,8 @@ final class LastWords
 
     private function fail(Exchange $exchange, Failure $failure): void
     {
+        // Of a page that failed.
+        $exchange instanceof HttpExchange && $this->output->take();
         if ($exchange->state === Exchange::DONE) {
             // Of what was deferred: the client has its reply, and the server is to know.
             $exchange->transport->remark($failure);
@@ -95,9 +97,10 @@ final class LastWords
         if ($exchange->deferred !== []) {
             $flags |= Native::BUSY;
         }
+        $printed = $exchange instanceof HttpExchange && $exchange->state !== Exchange::DONE ? $output->take() : '';
         if ($exchange->state === Exchange::STREAMING) {
-            $exchange->transport->chunk($exchange->id, '', $flags);
-        } elseif ($exchange->state === Exchange::FRESH && !$exchange->endByExit($output, $flags)) {
+            $exchange->transport->chunk($exchange->id, $printed, $flags);
+        } elseif ($exchange->state === Exchange::FRESH && !$exchange->endByExit($printed, $flags)) {
             $exchange->transport->error($exchange->id, self::silent($exchange, $place), $flags);
         }
         $exchange->state = Exchange::DONE;

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
+use Pronghorn\Response;
 use Psr\Http\Message\ServerRequestInterface;
 
 /** Takes call after call from a transport and sends what becomes of it. */
@@ -87,11 +88,15 @@ final class Loop
             return;
         }
         $this->hasBegun = true;
+        $this->output->flush();
         if ($this->transport instanceof Ring && Requests::areWanted()) {
             Requests::takeOver($front, $this->output);
         } elseif ($front) {
             throw new BadWorker('A handler without a parameter takes the shared memory, which could not be attached.');
         } else {
+            if ($this->survivesExit) {
+                \Pronghorn\Internal\printed_watch($this->output, new Response());
+            }
             $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit);
         }
         if ($this->survivesExit) {
@@ -151,6 +156,9 @@ final class Loop
     public function stop(): void
     {
         $this->output->stop();
+        if ($this->survivesExit) {
+            \Pronghorn\Internal\printed_look_away();
+        }
     }
 
     /** @param array<value-of<Kind>, Handler> $handlers */
@@ -215,6 +223,8 @@ final class Loop
     {
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
         $exchange->beginReply();
+        // Of a page that failed.
+        $exchange instanceof HttpExchange && $this->output->take();
         $exchange->transport->error($exchange->id, Failure::of($thrown), $flags);
         $exchange->state = Exchange::DONE;
     }
@@ -262,13 +272,13 @@ final class Loop
     private function settle(?Exchange $exchange): void
     {
         // Also before, because what a call has left in buffers may be printed now.
-        $this->output->settle();
+        $this->output->settle($exchange);
         if ($this->leftovers === null) {
             \Pronghorn\Internal\request_end();
         } else {
             $this->isSpoiled = !$this->leftovers->clear($exchange);
         }
-        $this->output->settle();
+        $this->output->settle($exchange);
     }
 
     private function defer(Exchange $exchange): void

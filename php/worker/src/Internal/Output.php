@@ -5,31 +5,42 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What the application echoes while it answers a call. It is kept until the call is over, because
- * it is the reply if the handler ends with `exit`; else it goes to the log, in whole lines.
+ * What the application prints while it answers a call. Of a request it is part of the reply, before
+ * what the handler returns; what comes behind the reply is dropped, because it may be a visitor's.
+ * Of other calls it goes to the log, in whole lines.
  */
 final class Output
 {
-    /**
-     * Bytes that are kept. More goes to the log at once: a worker that echoes for hours must not
-     * grow.
-     */
+    /** Bytes that are kept. More is sent at once: a worker that prints for hours must not grow. */
     private const LIMIT = 4 * 1024 * 1024;
+
+    /** That of this process. */
+    private static ?self $current = null;
 
     /** @var resource */
     private $log;
     private int $level = 0;
     /** Whether our buffer is there: the application may close it as any other. */
     private bool $open = false;
-    /** Part of this call's output is in the log already. */
+    /** Part of what was printed has left our buffer. */
     private bool $spilled = false;
-    /** What is echoed is not kept here any more. */
+    /** That part, where the extension does not get it. */
+    private string $past = '';
+    /** Bytes that were printed behind a reply, without the extension. */
+    private int $late = 0;
+    /** What is printed is not kept here any more. */
     private bool $released = false;
+    /** The process ends because of a request. */
+    private bool $isOver = false;
 
-    /** @param resource $log where the server reads lines for its log, e.g. stderr */
-    public function __construct($log)
+    /**
+     * @param resource $log where the server reads lines for its log, e.g. stderr
+     * @param bool $native whether the extension has what is printed past all buffers
+     */
+    public function __construct($log, private readonly bool $native = false)
     {
         $this->log = $log;
+        self::$current = $this;
     }
 
     public function start(): void
@@ -41,16 +52,47 @@ final class Output
     }
 
     /**
-     * After a call: what was echoed goes to the log, and buffers that were left open are closed.
+     * What the request under way has printed by now and the client has not, in a process that
+     * answers any.
+     *
+     * @param bool $whole also what is in buffers that the application has left open; else nothing
+     *     is taken while one is open, for that may be read by the application
      */
-    public function settle(): void
+    public static function ofRequest(bool $whole): string
     {
-        if ($this->released) {
-            return;
+        $output = self::$current;
+        if ($output === null || $output->isSilent() || (!$whole && \ob_get_level() > $output->level)) {
+            return '';
         }
-        if (!$this->open || \ob_get_level() !== $this->level || \ob_get_length() !== 0 || $this->spilled) {
-            $this->stop();
-            $this->start();
+
+        return $output->take();
+    }
+
+    /** Before the first call: what the boot has printed goes to the log. */
+    public function flush(): void
+    {
+        $this->write($this->isSilent() ? '' : $this->take());
+    }
+
+    /**
+     * After a call, or between two: what was printed and is in no reply is dropped, and told by its
+     * length. Of a call that is no request it goes to the log. Buffers that were left open are
+     * closed.
+     */
+    public function settle(?Exchange $exchange): void
+    {
+        $rest = $this->isSilent() ? '' : $this->take();
+        if ($exchange === null || $exchange instanceof HttpExchange) {
+            $this->late += \strlen($rest);
+        } else {
+            $this->write($rest);
+        }
+        $late = $this->late + ($this->native ? \Pronghorn\Internal\printed_settle() : 0);
+        $this->late = 0;
+        if ($late > 0) {
+            $call = $exchange?->describe() ?? 'a call that is over';
+            $this->write("pronghorn: $call has printed $late bytes after its reply, which nobody gets."
+                . ' hint: error_log() and Pronghorn\Log write to the log');
         }
     }
 
@@ -61,30 +103,51 @@ final class Output
         $this->released = true;
     }
 
+    /** Ends with what was printed outside of calls. */
     public function stop(): void
     {
-        $this->write($this->take());
+        if ($this->released) {
+            return;
+        }
+        $this->flush();
+        self::$current = null;
+        if ($this->open && \ob_get_level() === $this->level) {
+            \ob_end_clean();
+        }
     }
 
-    /**
-     * Everything echoed since the call began; empty when part of it went to the log. Closes the
-     * buffer.
-     */
+    /** A request has ended this process, which may print more of it. */
+    public function finish(HttpExchange $exchange): void
+    {
+        $this->settle($exchange);
+        $this->isOver = true;
+    }
+
+    /** All that was printed and the client has not. Closes the buffers above ours. */
     public function take(): string
     {
         if ($this->released) {
             return '';
         }
-        // What the application left open flows into ours; into stdout, if it closed ours.
-        while (\ob_get_level() > $this->level - ($this->open ? 0 : 1) && @\ob_end_flush()) {
+        $lowest = $this->open ? $this->level : $this->level - 1;
+        // What the application left open flows into ours.
+        while (\ob_get_level() > \max($lowest, $this->level) && @\ob_end_flush()) {
         }
-        if (!$this->open || \ob_get_level() !== $this->level) {
-            return '';
+        if (!$this->open) {
+            // Into what it closed, else.
+            $this->past .= \ob_get_level() > $lowest ? (string) \ob_get_clean() : '';
         }
-        $echoed = $this->spilled ? '' : (string) \ob_get_contents();
-        $this->spilled ? \ob_end_flush() : \ob_end_clean();
+        $printed = ($this->native ? \Pronghorn\Internal\printed_take() : '') . $this->past;
+        $this->past = '';
+        if ($this->open && \ob_get_level() === $this->level) {
+            $printed .= (string) \ob_get_contents();
+            \ob_clean();
+            $this->spilled = false;
+        } else {
+            $this->start();
+        }
 
-        return $echoed;
+        return $printed;
     }
 
     /** Lines for the log. */
@@ -95,6 +158,13 @@ final class Output
         }
     }
 
+    /** Whether nothing was printed, and the buffers are as they were. */
+    private function isSilent(): bool
+    {
+        return $this->released
+            || ($this->open && !$this->spilled && \ob_get_level() === $this->level && \ob_get_length() === 0);
+    }
+
     /**
      * Called by PHP with what leaves the buffer: by its size, by flush(), or because it is closed.
      */
@@ -103,9 +173,31 @@ final class Output
         if ($phase & \PHP_OUTPUT_HANDLER_FINAL) {
             $this->open = false;
         }
-        if (!($phase & \PHP_OUTPUT_HANDLER_CLEAN) && $text !== '') {
-            $this->spilled = true;
+        if ($phase & \PHP_OUTPUT_HANDLER_CLEAN || $text === '') {
+            return '';
+        }
+        if ($this->isOver) {
+            return '';
+        }
+        $this->spilled = true;
+        $exchange = Exchange::$current;
+        if (!$exchange instanceof HttpExchange) {
             $this->write($text);
+
+            return '';
+        }
+        if ($this->native && $this->level === 1) {
+            return $text;
+        }
+        if ($exchange->state === Exchange::DONE) {
+            $this->late += \strlen($text);
+
+            return '';
+        }
+        $this->past .= $text;
+        if (\strlen($this->past) > self::LIMIT) {
+            Sender::printed($exchange, $this->past);
+            $this->past = '';
         }
 
         return '';

@@ -38,7 +38,7 @@ final class RawExchange extends Exchange
     }
 
     /** What is echoed is text for the log: no reply of such a call is made of it. */
-    public function endByExit(Output $output, int $flags): bool
+    public function endByExit(string $printed, int $flags): bool
     {
         return false;
     }

@@ -42,10 +42,12 @@ final class Requests
     /** What PHP has now is there again after each call. */
     public static function takeOver(bool $front, Output $output): void
     {
+        $response = new Response();
+        \Pronghorn\Internal\printed_watch($output, $response);
         if ($front) {
             $output->release();
         }
-        \Pronghorn\Internal\requests_take_over($front, self::form(...), $output, new Response());
+        \Pronghorn\Internal\requests_take_over($front, self::form(...), $output, $response);
     }
 
     /** @return array{array<mixed>, array<mixed>, list<string>} `$_POST`, `$_FILES`, paths */

@@ -163,9 +163,60 @@ final class Sender
         if ($exchange->deferred !== []) {
             $flags |= Native::BUSY;
         }
+        $printed = Output::ofRequest(whole: true);
         $exchange->beginReply();
-        $exchange->transport->reply($exchange->id, $status, $headers, $body, $flags);
+        if ($printed !== '' || $exchange->state === Exchange::STREAMING) {
+            self::behind($printed, $exchange, $status, $headers, $body, $flags);
+        } else {
+            $exchange->transport->reply($exchange->id, $status, $headers, $body, $flags);
+        }
         $exchange->state = Exchange::DONE;
+    }
+
+    /**
+     * A reply behind what was printed before it, of which the client may have some, and the head.
+     *
+     * @param array<array-key, string|list<string>> $headers
+     */
+    private static function behind(
+        string $printed,
+        HttpExchange $exchange,
+        int $status,
+        array $headers,
+        string $body,
+        int $flags,
+    ): void {
+        if ($flags & Native::BODY_FILE) {
+            throw new BadResponse("A file can't be sent behind what was printed. hint: print nothing before it");
+        }
+        if ($exchange->state === Exchange::STREAMING) {
+            $exchange->transport->chunk($exchange->id, $printed . $body, $flags);
+        } else {
+            $headers = self::withoutLength($headers);
+            $exchange->transport->reply($exchange->id, $status, $headers, $printed . $body, $flags);
+        }
+    }
+
+    /**
+     * What they say of it was said of another body.
+     *
+     * @param array<array-key, string|list<string>> $headers
+     * @return array<array-key, string|list<string>>
+     */
+    private static function withoutLength(array $headers): array
+    {
+        return \array_filter(
+            $headers,
+            static fn (int|string $name): bool => \strcasecmp((string) $name, 'Content-Length') !== 0,
+            \ARRAY_FILTER_USE_KEY,
+        );
+    }
+
+    /** Sends what a handler prints, which is too much to be kept until it returns. */
+    public static function printed(HttpExchange $exchange, string $piece): void
+    {
+        $exchange->head ??= [200, []];
+        self::put($exchange, $piece);
     }
 
     /**
@@ -195,32 +246,42 @@ final class Sender
     private static function written(HttpExchange $exchange, Response $response, WrittenBody $body): void
     {
         $exchange->head = [$response->status, $response->headers];
+        // Now, because the function may call ours from the inside of an output buffer.
+        $printed = Output::ofRequest(whole: false);
+        if ($printed !== '') {
+            $exchange->head[1] = self::withoutLength($exchange->head[1]);
+        }
         try {
-            ($body->write)(static function (string $piece) use ($exchange): void {
+            ($body->write)(static function (string $piece) use ($exchange, &$printed): void {
                 if ($exchange->isGone()) {
                     throw new ClientGone('The client left before the reply was complete.');
                 }
-                self::piece($exchange, $piece);
+                self::piece($exchange, $printed . $piece);
+                $printed = '';
             });
         } catch (ClientGone) {
             // There is nobody to tell.
         }
-        self::end($exchange);
+        self::whole($exchange, $exchange->head[0], $exchange->head[1], $printed);
     }
 
     /** All pieces are sent. */
     private static function end(HttpExchange $exchange): void
     {
-        if ($exchange->state === Exchange::FRESH) {
-            self::whole($exchange, $exchange->head[0], $exchange->head[1], '');
-
-            return;
-        }
-        $exchange->transport->chunk($exchange->id, '', $exchange->deferred === [] ? 0 : Native::BUSY);
-        $exchange->state = Exchange::DONE;
+        self::whole($exchange, $exchange->head[0], $exchange->head[1], '');
     }
 
     private static function piece(HttpExchange $exchange, string $piece): void
+    {
+        $printed = Output::ofRequest(whole: false);
+        if ($printed !== '') {
+            $piece = $printed . $piece;
+            $exchange->head[1] = self::withoutLength($exchange->head[1]);
+        }
+        self::put($exchange, $piece);
+    }
+
+    private static function put(HttpExchange $exchange, string $piece): void
     {
         if ($exchange->state === Exchange::FRESH) {
             self::head($exchange, $piece);

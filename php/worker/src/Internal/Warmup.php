@@ -66,7 +66,7 @@ final class Warmup
         $leftovers->clear($exchange);
         Exchange::$current = null;
         $exchange->close();
-        $output->settle();
+        $output->settle($exchange);
 
         return match (true) {
             $thrown !== null => (string) $thrown,

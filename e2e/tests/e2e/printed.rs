@@ -1,0 +1,131 @@
+//! What a script prints is its reply, by whichever way and in whichever mode; what belongs to no
+//! reply is dropped, and its bytes stand in no log.
+
+use pronghorn_testkit::{Server, Site};
+
+use crate::ring::extension;
+
+/// Ways to print a download: `a,b` is the reply. The log must never have it.
+const WAYS: &str = r#"<?php
+    function download(string $way): void
+    {
+        header('Content-Type: text/csv');
+        switch ($way) {
+            case 'buffered': echo "a,b\n"; break;
+            case 'past the buffers': while (ob_get_level() > 0) { ob_end_clean(); } echo "a,b\n"; break;
+            case 'past them once': @ob_end_clean(); echo "a,b\n"; break;
+            case 'by a stream':
+                @ob_end_clean();
+                $file = fopen('php://output', 'w');
+                fputcsv($file, ['a', 'b']);
+                fclose($file);
+                break;
+            case 'flushed': @ob_end_flush(); echo "a,"; flush(); echo "b\n"; flush(); break;
+            case 'flushed before': @ob_clean(); flush(); echo "a,b\n"; break;
+            case 'a file':
+                while (ob_get_level() > 0) { ob_end_clean(); }
+                file_put_contents('printed.csv', "a,b\n");
+                header('Content-Length: 4');
+                readfile('printed.csv');
+                flush();
+                break;
+            case 'in other buffers': ob_start(); echo 'a,'; ob_start(); echo "b\n"; break;
+            case 'in a buffer of its own': @ob_end_clean(); ob_start(); echo "a,b\n"; break;
+            case 'past an outer one': echo 'a,'; @ob_end_flush(); ob_start(); echo "b\n"; break;
+            case 'at once': ob_implicit_flush(true); @ob_end_clean(); echo 'a,'; echo "b\n"; break;
+            case 'at the end': register_shutdown_function(static function (): void { echo "a,b\n"; }); break;
+            case 'at the end, past the buffers':
+                register_shutdown_function(static function (): void { while (ob_get_level() > 0) { ob_end_clean(); } echo "a,b\n"; });
+                break;
+            case 'by a callback': ob_start(static fn (string $text): string => strtolower($text)); echo "A,B\n"; break;
+        }
+    }
+"#;
+
+fn ways() -> impl Iterator<Item = &'static str> {
+    WAYS.lines().filter_map(|line| {
+        let name = line.trim_start().strip_prefix("case '")?;
+        name.split('\'').next()
+    })
+}
+
+fn handler() -> String {
+    Site::sdk_worker(
+        "require_once 'ways.php'; download($request->query()['way']); isset($request->query()['return']) || exit; return '';",
+    )
+}
+
+fn front() -> String {
+    Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () { require 'public/index.php'; }",
+    )
+}
+
+fn serve(worker: &str, pool: &str) -> Server {
+    extension();
+    let site = Site::new()
+        .file("worker.php", worker)
+        .file("ways.php", WAYS)
+        .file(
+            "public/index.php",
+            "<?php require_once __DIR__ . '/../ways.php'; download($_GET['way']); if (!isset($_GET['return'])) { exit; }",
+        )
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: debug}}\nhttp:\n  \
+             address: '127.0.0.1:0'\n  pool: {{num_workers: 1, {pool}}}\n"
+        ));
+    Server::start(site)
+}
+
+fn each_way_is_the_reply(worker: &str, pool: &str, but: &[&str]) {
+    let server = serve(worker, pool);
+    for way in ways().filter(|way| !but.contains(way)) {
+        for end in ["", "&return=1"] {
+            let reply = server.get(&format!("/?way={}{end}", way.replace(' ', "%20")));
+            assert_eq!(
+                (reply.status, reply.text().as_str()),
+                (200, "a,b\n"),
+                "{way}{end}"
+            );
+        }
+    }
+    let log = server.log();
+    for line in log.lines().filter(|line| !line.contains("way=")) {
+        assert!(!line.contains("a,") && !line.contains("b\\n"), "{line}");
+    }
+    server.stop();
+}
+
+#[test]
+fn what_a_handler_prints_is_the_reply() {
+    each_way_is_the_reply(&handler(), "", &[]);
+}
+
+#[test]
+fn what_a_forked_handler_prints_is_the_reply() {
+    each_way_is_the_reply(&handler(), "spawn: fork", &[]);
+}
+
+/// Functions for the end belong to the worker there, and not to a call.
+#[test]
+fn what_a_handler_without_globals_prints_is_the_reply() {
+    let ends = ["at the end", "at the end, past the buffers"];
+    each_way_is_the_reply(&handler(), "globals: false", &ends);
+}
+
+#[test]
+fn what_a_front_controller_prints_is_the_reply() {
+    each_way_is_the_reply(&front(), "", &[]);
+}
+
+#[test]
+fn what_a_forked_front_controller_prints_is_the_reply() {
+    each_way_is_the_reply(&front(), "spawn: fork", &[]);
+}
+
+#[test]
+fn what_a_script_prints_is_the_reply() {
+    each_way_is_the_reply("", "mode: classic, root: public", &[]);
+    each_way_is_the_reply("", "mode: fastcgi, root: public", &[]);
+}
