@@ -7,8 +7,8 @@ namespace Pronghorn\HttpFoundation;
 use Symfony\Component\VarDumper\VarDumper;
 
 /**
- * What `dump()` writes while a request is handled, for the page: for PHP a worker is a program at a
- * terminal, and nobody would see it there.
+ * `dump()` writes for pages: for PHP a worker is a program at a terminal. What is printed stands in
+ * the reply, and each page needs the styles and the script of VarDumper, which it writes once.
  */
 final class Dumps
 {
@@ -21,7 +21,6 @@ final class Dumps
     private static mixed $theirs = null;
     /** The framework's, where the application has none. */
     private static ?\Closure $register = null;
-    private static bool $isSeen = false;
 
     /**
      * After the boot of an application. A format that VAR_DUMPER_FORMAT names, such as `server`,
@@ -50,42 +49,17 @@ final class Dumps
         }
     }
 
-    /**
-     * The result of a function that handles a request, and what it has printed if it has dumped
-     * something. Else what it prints goes where it went before.
-     *
-     * @template T
-     * @param \Closure(): T $handle
-     * @return array{T, string}
-     */
-    public static function of(\Closure $handle): array
+    /** Before a request, whose first dump is one of its page. */
+    public static function begin(): void
     {
-        if (self::$handler === null) {
-            return [$handle(), ''];
+        if (self::$handler !== null) {
+            VarDumper::setHandler(self::$handler);
         }
-        self::$isSeen = false;
-        VarDumper::setHandler(self::$handler);
-        $level = \ob_get_level();
-        // An `exit` leaves it open, so that what was dumped by then is the reply.
-        \ob_start();
-        $result = $handle();
-        while (\ob_get_level() > $level + 1 && @\ob_end_flush()) {
-        }
-        if (\ob_get_level() !== $level + 1) {
-            return [$result, '']; // the application has closed it
-        }
-        if (self::$isSeen) {
-            return [$result, (string) \ob_get_clean()];
-        }
-        \ob_end_flush();
-
-        return [$result, ''];
     }
 
     /** The first dump of a request: its page gets the styles and the script of VarDumper once. */
     private static function first(mixed $value, ?string $label = null): mixed
     {
-        self::$isSeen = true;
         VarDumper::setHandler(self::$theirs);
         if (self::$theirs === null && self::$register !== null) {
             (self::$register)();

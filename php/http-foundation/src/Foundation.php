@@ -77,27 +77,20 @@ final class Foundation
                 $renew();
             }
         });
-        [$response, $dumped] = Dumps::of(static fn (): Response => $handle($request));
+        Dumps::begin();
+        $response = $handle($request);
 
-        return self::reply($response, $dumped);
+        return self::reply($response);
     }
 
     /**
      * The reply that the server sends. A file is sent by the server, in the parts that the client
      * asked for; what a response echoes by a function is sent as it comes.
-     *
-     * @param string $before goes before a content that is a text, and else into the log
      */
-    public static function reply(Response $response, string $before = ''): Reply
+    public static function reply(Response $response): Reply
     {
         $headers = self::headers($response);
         $status = $response->getStatusCode();
-        if ($before !== '' && \is_string($response->getContent()) && !$response->isEmpty()) {
-            unset($headers['content-length']);
-
-            return new Reply($before . $response->getContent(), $status, \array_column($headers, 1, 0));
-        }
-        echo $before;
         if ($response instanceof BinaryFileResponse && self::canBeSent($response)) {
             // Which part the client asked for is seen by the server once more.
             $headers = \array_diff_key($headers, ['content-range' => 0, 'content-length' => 0, 'accept-ranges' => 0]);

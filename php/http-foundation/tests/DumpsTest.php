@@ -16,42 +16,18 @@ final class DumpsTest extends TestCase
         VarDumper::setHandler(null);
     }
 
-    public function testWhatIsPrintedIsForThePageOnlyWithADump(): void
+    public function testEachPageHasTheStylesAndTheScriptOnce(): void
     {
         Dumps::listen();
-        $this->expectOutputString('beside the page');
         for ($request = 1; $request <= 2; $request++) {
-            [$result, $printed] = Dumps::of(static function (): string {
-                echo 'before';
-                VarDumper::dump('the value');
-
-                return 'the page';
-            });
-            self::assertSame('the page', $result);
-            self::assertMatchesRegularExpression('~^before<script>.*</script>.*the value~s', $printed);
+            Dumps::begin();
+            \ob_start();
+            VarDumper::dump('the first');
+            VarDumper::dump('the second');
+            $page = (string) \ob_get_clean();
+            self::assertMatchesRegularExpression('~^<script>.*</script>.*the first.*the second~s', $page);
+            self::assertSame(1, \substr_count($page, 'Sfdump = window.Sfdump'));
         }
-        $printed = Dumps::of(static function (): void {
-            echo 'beside the page';
-        })[1];
-        self::assertSame('', $printed);
-    }
-
-    public function testBuffersAreTheApplications(): void
-    {
-        Dumps::listen();
-        $this->expectOutputString('a download');
-        $level = \ob_get_level();
-        [, $printed] = Dumps::of(static function (): void {
-            \ob_start(static fn (string $text): string => \strtoupper($text));
-            VarDumper::dump('left open');
-        });
-        self::assertStringContainsString('LEFT OPEN', $printed);
-        [, $printed] = Dumps::of(static function (): void {
-            VarDumper::dump('dropped');
-            \ob_end_clean();
-            echo 'a download';
-        });
-        self::assertSame(['', $level], [$printed, \ob_get_level()]);
     }
 
     public function testAHandlerOfTheApplicationIsTold(): void
@@ -62,10 +38,9 @@ final class DumpsTest extends TestCase
         });
         Dumps::listen(static fn () => self::fail('there is one'));
         for ($request = 1; $request <= 2; $request++) {
-            Dumps::of(static function (): void {
-                VarDumper::dump('a');
-                VarDumper::dump('b');
-            });
+            Dumps::begin();
+            VarDumper::dump('a');
+            VarDumper::dump('b');
         }
         self::assertSame(['a', 'b', 'a', 'b'], $told);
     }
