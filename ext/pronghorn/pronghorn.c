@@ -26,6 +26,7 @@
 #include "pending.h"
 #include "printed.h"
 #include "properties.h"
+#include "statics.h"
 #include "release.h"
 #include "reply.h"
 #include "requests.h"
@@ -1366,6 +1367,7 @@ static PHP_MINIT_FUNCTION(pronghorn)
 	session_close_startup();
 	cache_startup(register_class_Pronghorn_Cache_SharedMemory(register_class_Pronghorn_Cache_Store()));
 	properties_startup(register_class_Pronghorn_Internal_NativeProperties());
+	statics_startup(register_class_Pronghorn_Internal_NativeStatics());
 	if (!classic_is_on()) {
 		booted_startup();
 	}

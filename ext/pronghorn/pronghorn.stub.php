@@ -287,6 +287,31 @@ namespace Pronghorn\Internal {
         {
         }
     }
+
+    /**
+     * What {@see StaticProperties} is without this extension.
+     *
+     * @not-serializable
+     * @strict-properties
+     */
+    final class NativeStatics
+    {
+        /**
+         * @param list<string> $of
+         * @param list<string> $without
+         */
+        public function __construct(array $of, array $without)
+        {
+        }
+
+        public function objects(): array
+        {
+        }
+
+        public function restore(): void
+        {
+        }
+    }
 }
 
 namespace Pronghorn\Cache {

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 930332c640abab0f7e89e96e3418ae7d79983991 */
+ * Stub hash: d94550844908618c34d3cc7d328f71478ee5c69d */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -136,6 +136,16 @@ ZEND_END_ARG_INFO()
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties_restore, 0, 0, IS_VOID, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeStatics___construct, 0, 0, 2)
+	ZEND_ARG_TYPE_INFO(0, of, IS_ARRAY, 0)
+	ZEND_ARG_TYPE_INFO(0, without, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeStatics_objects, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+#define arginfo_class_Pronghorn_Internal_NativeStatics_restore arginfo_class_Pronghorn_Internal_NativeProperties_restore
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_Store_get, 0, 1, IS_MIXED, 0)
 	ZEND_ARG_TYPE_INFO(0, key, IS_STRING, 0)
 	ZEND_ARG_TYPE_INFO_WITH_DEFAULT_VALUE(0, default, IS_MIXED, 0, "null")
@@ -226,6 +236,9 @@ ZEND_FUNCTION(Pronghorn_Internal_request_end);
 ZEND_FUNCTION(Pronghorn_Internal_request_last);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, __construct);
 ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore);
+ZEND_METHOD(Pronghorn_Internal_NativeStatics, __construct);
+ZEND_METHOD(Pronghorn_Internal_NativeStatics, objects);
+ZEND_METHOD(Pronghorn_Internal_NativeStatics, restore);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, __construct);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, open);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, get);
@@ -281,6 +294,14 @@ static const zend_function_entry class_Pronghorn_Internal_NativeProperties_metho
 };
 
 
+static const zend_function_entry class_Pronghorn_Internal_NativeStatics_methods[] = {
+	ZEND_ME(Pronghorn_Internal_NativeStatics, __construct, arginfo_class_Pronghorn_Internal_NativeStatics___construct, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Internal_NativeStatics, objects, arginfo_class_Pronghorn_Internal_NativeStatics_objects, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Internal_NativeStatics, restore, arginfo_class_Pronghorn_Internal_NativeStatics_restore, ZEND_ACC_PUBLIC)
+	ZEND_FE_END
+};
+
+
 static const zend_function_entry class_Pronghorn_Cache_Store_methods[] = {
 	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, get, arginfo_class_Pronghorn_Cache_Store_get, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
 	ZEND_ABSTRACT_ME_WITH_FLAGS(Pronghorn_Cache_Store, many, arginfo_class_Pronghorn_Cache_Store_many, ZEND_ACC_PUBLIC|ZEND_ACC_ABSTRACT)
@@ -329,6 +350,17 @@ static zend_class_entry *register_class_Pronghorn_Internal_NativeProperties(void
 	zend_class_entry ce, *class_entry;
 
 	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Internal", "NativeProperties", class_Pronghorn_Internal_NativeProperties_methods);
+	class_entry = zend_register_internal_class_ex(&ce, NULL);
+	class_entry->ce_flags |= ZEND_ACC_FINAL|ZEND_ACC_NO_DYNAMIC_PROPERTIES|ZEND_ACC_NOT_SERIALIZABLE;
+
+	return class_entry;
+}
+
+static zend_class_entry *register_class_Pronghorn_Internal_NativeStatics(void)
+{
+	zend_class_entry ce, *class_entry;
+
+	INIT_NS_CLASS_ENTRY(ce, "Pronghorn\\Internal", "NativeStatics", class_Pronghorn_Internal_NativeStatics_methods);
 	class_entry = zend_register_internal_class_ex(&ce, NULL);
 	class_entry->ce_flags |= ZEND_ACC_FINAL|ZEND_ACC_NO_DYNAMIC_PROPERTIES|ZEND_ACC_NOT_SERIALIZABLE;
 

@@ -18,8 +18,10 @@ function signature(ReflectionFunctionAbstract $function): string
 foreach (get_extension_funcs('pronghorn') as $name) {
     echo signature(new ReflectionFunction($name));
 }
-foreach ((new ReflectionClass(Pronghorn\Internal\NativeProperties::class))->getMethods() as $method) {
-    echo $method->class, '::', signature($method);
+foreach ([Pronghorn\Internal\NativeProperties::class, Pronghorn\Internal\NativeStatics::class] as $class) {
+    foreach ((new ReflectionClass($class))->getMethods() as $method) {
+        echo $method->class, '::', signature($method);
+    }
 }
 var_dump(Pronghorn\Internal\EXTENSION_API);
 var_dump(is_subclass_of(Pronghorn\DeadlineExceeded::class, Error::class));
@@ -57,6 +59,9 @@ Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
 Pronghorn\Internal\NativeProperties::restore(): void
+Pronghorn\Internal\NativeStatics::__construct(array $of, array $without)
+Pronghorn\Internal\NativeStatics::objects(): array
+Pronghorn\Internal\NativeStatics::restore(): void
 int(15)
 bool(true)
 Shared memory => not attached

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn;
 
+use Pronghorn\Internal\NativeStatics;
 use Pronghorn\Internal\StaticProperties;
 
 /**
@@ -13,11 +14,11 @@ use Pronghorn\Internal\StaticProperties;
  * A class that is loaded later goes back to what its properties are declared with, as if it were
  * loaded by the next call. Nothing deeper: an object in a property is the same object again, as it
  * is by then; {@see objects()} gives those for a {@see Snapshot}. Static variables of functions
- * stay, and a typed property that had no value keeps the one that it got.
+ * stay. A typed property that had no value is without one again with the extension alone.
  */
 final class Statics
 {
-    private function __construct(private readonly StaticProperties $properties)
+    private function __construct(private readonly NativeStatics|StaticProperties $properties)
     {
     }
 
@@ -27,7 +28,9 @@ final class Statics
      */
     public static function of(array $of, array $without = []): self
     {
-        return new self(new StaticProperties($of, $without));
+        return new self(\class_exists(NativeStatics::class, false)
+            ? new NativeStatics($of, $without)
+            : new StaticProperties($of, $without));
     }
 
     /**

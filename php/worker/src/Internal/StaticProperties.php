@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Pronghorn\Internal;
 
-/** What static properties were, for {@see \Pronghorn\Statics}. */
+/**
+ * What static properties were, for {@see \Pronghorn\Statics}. The extension has the same, and looks
+ * at what has changed alone.
+ */
 final class StaticProperties
 {
     /** @var array<string, int> classes that were looked at, by name */
