@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
+.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -96,6 +96,12 @@ compat-frameworks: ## Run applications of Mezzio, Yii and CodeIgniter in DIR=…
 	scripts/build-extension
 	cargo build --bin pronghorn
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test frameworks
+
+compat-suites: ## Run Symfony's own tests of caches and locks, in DIR=…, over a storage (docs/reference/compatibility.md)
+	@scripts/need build php
+	@test -d "$(DIR)" || { echo "DIR names the directory with Symfony's tests: see docs/reference/compatibility.md" >&2; exit 1; }
+	cargo build --bin pronghorn
+	scripts/compat-suites "$(DIR)"
 
 bench: tuned ## Measure beside nginx, php-fpm and Apache in ten minutes; BENCH="--rounds 5" passes options
 	@scripts/need php apps bench
