@@ -213,17 +213,36 @@ final class QueueOptionsTest extends TestCase
         self::assertStringContainsString('attempted too many times', Task::$seen[0]);
     }
 
-    public function testATimeOutIsTheServersDeadline(): void
+    public function testATimeOutIsAFailedTry(): void
     {
-        Task::$does = ['a' => static fn () => throw new DeadlineExceeded('10 s')];
+        Task::$does = ['a' => static function (): void {
+            // The alarm comes in the middle of it.
+            for ($until = \hrtime(true) + 5e9; \hrtime(true) < $until;) {
+                \usleep(1000); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- as a slow job
+            }
+        }];
         $task = new Task('a');
-        [$task->tries, $task->timeout] = [2, 10];
+        [$task->tries, $task->timeout] = [2, 1];
         $this->queue->push($task);
         $task->failOnTimeout = true;
         $this->queue->push($task);
-        self::assertSame([10.0, 10.0], \array_column(\array_column($this->pushed->pushed(), 'options'), 'deadline'));
+        // Which is later than Laravel's own.
+        self::assertSame([6.0, 6.0], \array_column(\array_column($this->pushed->pushed(), 'options'), 'deadline'));
         $this->drain();
         self::assertSame(['again in 0 s', 'given up', 'given up'], $this->outcomes);
+        self::assertSame(['a', 'a', 'a failed: ' . Task::class . ' has timed out.'], \array_slice(Task::$seen, 0, 3));
+    }
+
+    public function testAtTheServersDeadlineTheServerDecides(): void
+    {
+        Task::$does = ['a' => static fn () => throw new DeadlineExceeded('10 s')];
+        $task = new Task('a');
+        $task->tries = 1;
+        $this->queue->push($task);
+        [$job] = $this->pushed->pushed();
+        self::assertSame(Native::JOB_DONE, $this->attempt($job, 1)->outcome()[0], 'nobody hears it');
+        self::assertSame(Native::JOB_FAILED, $this->attempt($job, 2)->outcome()[0]);
+        self::assertCount(2, Task::$seen, 'it has failed once');
     }
 
     public function testAUniqueJobIsPushedOnceUntilItIsDone(): void

@@ -61,7 +61,7 @@ final class QueueTest extends TestCase
         $options = array_column($pushed, 'options');
         self::assertSame(['mail', 'slow', 'mail'], array_column($options, 'pipeline'));
         self::assertSame([0, 60, 0], array_column($options, 'delay'));
-        self::assertSame([30.0, 30.0, null], array_column($options, 'deadline'));
+        self::assertSame([35.0, 35.0, null], array_column($options, 'deadline'));
     }
 
     public function testAJobIsRun(): void

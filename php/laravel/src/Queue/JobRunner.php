@@ -12,7 +12,6 @@ use Illuminate\Queue\Events\JobTimedOut;
 use Illuminate\Queue\Events\Looping;
 use Illuminate\Queue\Events\WorkerStopping;
 use Illuminate\Queue\WorkerOptions;
-use Pronghorn\DeadlineExceeded;
 use Pronghorn\Job;
 
 /**
@@ -50,7 +49,11 @@ final class JobRunner
             $worker->setCache($this->app->make('cache.store'));
         }
         try {
-            $worker->process($connection, $job, $this->options($connection));
+            self::limited(
+                (int) $job->timeout(),
+                $job->resolveName(),
+                fn () => $worker->process($connection, $job, $this->options($connection)),
+            );
         } catch (\Throwable $thrown) {
             // Laravel has decided by now what becomes of the job.
             if (!$job->isReleased() && !$job->hasFailed() && !$job->isDeleted()) {
@@ -64,6 +67,33 @@ final class JobRunner
     public function stopped(): void
     {
         $this->app->make('events')->dispatch(new WorkerStopping());
+    }
+
+    /**
+     * Laravel hears of a time-out before the server does, and says what becomes of the job. Where
+     * PHP has no alarms, the server alone ends an attempt that takes too long.
+     *
+     * @param int $seconds 0: without a limit
+     * @param \Closure(): mixed $function
+     */
+    private static function limited(int $seconds, string $name, \Closure $function): void
+    {
+        if ($seconds <= 0 || !\function_exists('pcntl_alarm')) {
+            $function();
+
+            return;
+        }
+        $wasAsync = \pcntl_async_signals(true);
+        $before = \pcntl_signal_get_handler(\SIGALRM);
+        \pcntl_signal(\SIGALRM, static fn () => throw new TimeExceeded("$name has timed out."));
+        \pcntl_alarm($seconds);
+        try {
+            $function();
+        } finally {
+            \pcntl_alarm(0);
+            \pcntl_signal(\SIGALRM, $before);
+            \pcntl_async_signals($wasAsync);
+        }
     }
 
     private function options(string $connection): WorkerOptions
@@ -89,7 +119,7 @@ final class JobRunner
     private function timeOut(JobExceptionOccurred $thrown): void
     {
         $job = $thrown->job;
-        if (!$job instanceof PronghornJob || !$thrown->exception instanceof DeadlineExceeded) {
+        if (!$job instanceof PronghornJob || !$thrown->exception instanceof TimeExceeded) {
             return;
         }
         if ($job->shouldFailOnTimeout() && !$job->hasFailed()) {

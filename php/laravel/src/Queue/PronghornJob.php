@@ -7,6 +7,7 @@ namespace Pronghorn\Laravel\Queue;
 use Illuminate\Container\Container;
 use Illuminate\Contracts\Queue\Job as JobContract;
 use Illuminate\Queue\Jobs\Job;
+use Pronghorn\DeadlineExceeded;
 use Pronghorn\Job as Asked;
 
 /** A job that the server has brought, as Laravel knows it. */
@@ -32,6 +33,16 @@ final class PronghornJob extends Job implements JobContract
     public function attempts(): int
     {
         return $this->asked->attempt;
+    }
+
+    public function fire(): void
+    {
+        try {
+            parent::fire();
+        } catch (DeadlineExceeded) {
+            // The server has counted the attempt, and brings the job again if it has another one.
+            $this->released = true;
+        }
     }
 
     /** @param int $delay seconds */

@@ -22,6 +22,8 @@ final class PronghornQueue extends Queue implements QueueContract, ClearableQueu
 
     /** Jobs that one call of the server takes. */
     private const TOGETHER = 1000;
+    /** Seconds after a job's time-out, for what Laravel does then, until the server ends its worker. */
+    private const GRACE = 5.0;
     /** Attempts of a job whose end only Laravel knows, by `retryUntil` or because its tries have none. */
     private const ENDLESS = 1_000_000;
 
@@ -173,7 +175,7 @@ final class PronghornQueue extends Queue implements QueueContract, ClearableQueu
             pipeline: $this->pipeline($queue),
             delay: \max(0, $delay),
             headers: [self::CONNECTION => (string) $this->connectionName],
-            deadline: $timeout > 0 ? $timeout : null,
+            deadline: $timeout > 0 ? $timeout + self::GRACE : null,
             id: (string) Str::uuid(),
             attempts: $this->attempts($said),
         );
