@@ -24,6 +24,7 @@ use Symfony\Component\Messenger\Stamp\BusNameStamp;
 use Symfony\Component\Messenger\Stamp\DelayStamp;
 use Symfony\Component\Messenger\Stamp\ReceivedStamp;
 use Symfony\Component\Messenger\Stamp\TransportMessageIdStamp;
+use Symfony\Component\Messenger\Transport\Receiver\MessageCountAwareInterface;
 use Symfony\Component\Messenger\Transport\Serialization\PhpSerializer;
 
 final class MessengerTest extends TestCase
@@ -51,6 +52,14 @@ final class MessengerTest extends TestCase
         self::assertEquals($message, $envelope->getMessage());
         self::assertSame('b', $envelope->last(BusNameStamp::class)->getBusName());
         self::assertSame('7', $envelope->last(TransportMessageIdStamp::class)->getId());
+    }
+
+    public function testWhatWaitsIsCounted(): void
+    {
+        $this->transport->send(new Envelope(new \ArrayObject()));
+        $this->transport->send(new Envelope(new \ArrayObject(), [new DelayStamp(5000)]));
+        self::assertInstanceOf(MessageCountAwareInterface::class, $this->transport);
+        self::assertSame(2, $this->transport->getMessageCount());
     }
 
     public function testAJobIsHandled(): void

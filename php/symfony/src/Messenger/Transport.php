@@ -12,6 +12,7 @@ use Symfony\Component\Messenger\Envelope;
 use Symfony\Component\Messenger\Exception\TransportException;
 use Symfony\Component\Messenger\Stamp\DelayStamp;
 use Symfony\Component\Messenger\Stamp\TransportMessageIdStamp;
+use Symfony\Component\Messenger\Transport\Receiver\MessageCountAwareInterface;
 use Symfony\Component\Messenger\Transport\Serialization\SerializerInterface;
 use Symfony\Component\Messenger\Transport\TransportInterface;
 
@@ -19,7 +20,7 @@ use Symfony\Component\Messenger\Transport\TransportInterface;
  * Sends messages as jobs of a pipeline. They are not fetched: the server brings them to its
  * workers, where {@see JobRunner} gives them to their handlers.
  */
-final class Transport implements TransportInterface
+final class Transport implements TransportInterface, MessageCountAwareInterface
 {
     /** The header of a job that names the transport, for one pipeline may have several. */
     public const NAME = 'x-pronghorn-transport';
@@ -40,8 +41,7 @@ final class Transport implements TransportInterface
         $encoded = $this->serializer->encode($envelope);
         $delay = $envelope->last(DelayStamp::class)?->getDelay() ?? 0;
         try {
-            $this->queue ??= ($this->connect)();
-            $id = $this->queue->push($envelope->getMessage()::class, $encoded['body'], new Options(
+            $id = $this->queue()->push($envelope->getMessage()::class, $encoded['body'], new Options(
                 pipeline: $this->pipeline,
                 delay: (int) \ceil(\max(0, $delay) / 1000),
                 headers: [self::NAME => $this->name] + \array_map('strval', $encoded['headers'] ?? []),
@@ -51,6 +51,18 @@ final class Transport implements TransportInterface
         }
 
         return $envelope->with(new TransportMessageIdStamp($id));
+    }
+
+    /** Those that wait in the pipeline, for `messenger:stats`. */
+    public function getMessageCount(): int
+    {
+        try {
+            $size = $this->queue()->size();
+        } catch (Exception $failed) {
+            throw new TransportException($failed->getMessage(), 0, $failed);
+        }
+
+        return $size->waiting + $size->delayed;
     }
 
     /** The message that a job is. */
@@ -79,5 +91,10 @@ final class Transport implements TransportInterface
     public function reject(Envelope $envelope): void
     {
         $this->get();
+    }
+
+    private function queue(): Queue
+    {
+        return $this->queue ??= ($this->connect)();
     }
 }
