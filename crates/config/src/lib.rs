@@ -63,8 +63,8 @@ pub use place::{Origin, Place};
 pub use reference::{Reference, describe, describe_with};
 pub use resolve::{Change, Difference, Effective, Resolved};
 pub use setting::{
-    Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Setting, Shown, Size, Subnet, Wrong,
-    show_duration,
+    Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shown, Size, Subnet,
+    Wrong, show_duration,
 };
 pub use suggest::nearest;
 pub use table::{Section, Table};

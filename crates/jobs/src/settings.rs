@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Era, Section as _, Size, Table};
+use pronghorn_config::{Choice, Era, Seconds, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::brokers::{amqp, is_tube, kafka, nats, nsq, pub_sub, sqs};
@@ -23,9 +23,9 @@ pub(crate) const PRIORITY: i64 = 10;
 /// Of one pipeline in memory. A million small jobs fit, and most machines have it to spare.
 const MAX_SIZE: Size = Size::megabytes(512);
 
-/// Seconds, as RoadRunner's: an engine that does not answer by then is away.
-const TIMEOUT: u32 = 60;
-const LONGEST_TIMEOUT: u32 = 3600;
+/// As RoadRunner's: an engine that does not answer by then is away.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Each has a place in memory, and consumers look at all of them.
 pub(crate) const MOST_PIPELINES: usize = 1000;
@@ -280,11 +280,11 @@ impl JobsSettings {
         let timeout = t
             .key(
                 "timeout",
-                "Seconds that a driver may take for a push or another step.",
+                "How long a driver may take for a push or another step.",
             )
             .zero_is_default()
-            .range(1..=LONGEST_TIMEOUT)
-            .default(TIMEOUT);
+            .range(Seconds(Duration::from_secs(1))..=Seconds(LONGEST_TIMEOUT))
+            .default(Seconds(TIMEOUT));
         t.no_effect(
             "pipeline_size",
             "a job is taken out of its pipeline when a worker is free for it, and not before",
@@ -363,7 +363,7 @@ impl JobsSettings {
         Self {
             pools,
             num_pollers,
-            timeout: Duration::from_secs(timeout.into()),
+            timeout: timeout.0,
             consume,
             brokers,
             pipelines: pipelines

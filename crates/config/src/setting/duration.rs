@@ -50,6 +50,35 @@ impl Setting for Duration {
     }
 }
 
+/// A duration that RoadRunner, or its documentation, writes as a bare number of seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub struct Seconds(pub Duration);
+
+impl Setting for Seconds {
+    fn example() -> String {
+        Duration::example()
+    }
+
+    fn accepts() -> String {
+        format!("{}, or a number of seconds", Duration::accepts())
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        match text(node)?.parse::<u32>() {
+            Ok(seconds) => Ok(Self(Duration::from_secs(seconds.into()))),
+            Err(_) => Duration::read(node).map(Self),
+        }
+    }
+
+    fn show(&self) -> Shown {
+        self.0.show()
+    }
+
+    fn is_zero(&self) -> bool {
+        Setting::is_zero(&self.0)
+    }
+}
+
 /// As it is written in a configuration, in as few units as are exact: `1m30s`, `1500ms`, `0`.
 pub fn show_duration(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
@@ -184,6 +213,17 @@ mod tests {
         assert_eq!(read::<Duration>("3µs"), Ok(Duration::from_micros(3)));
         assert_eq!(read::<Duration>("1us7ns"), Ok(Duration::from_nanos(1007)));
         assert_eq!(show_duration(Duration::from_nanos(1007)), "1007ns");
+    }
+
+    #[test]
+    fn seconds_may_have_no_unit_where_roadrunner_writes_none() {
+        for (text, seconds) in [("30", 30), ("30s", 30), ("1m30s", 90), ("0", 0)] {
+            let read = read::<Seconds>(text).expect(text);
+            assert_eq!(read, Seconds(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["-1", "1.5", "5 s", "soon"] {
+            assert!(read::<Seconds>(text).is_err(), "{text}");
+        }
     }
 
     #[test]

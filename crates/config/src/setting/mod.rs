@@ -15,7 +15,7 @@ mod size;
 pub use address::{Address, Endpoint, Listen, Subnet};
 pub use choice::Choice;
 pub use command::Command;
-pub use duration::show_duration;
+pub use duration::{Seconds, show_duration};
 pub use pairs::{Pair, Pairs};
 pub use size::Size;
 

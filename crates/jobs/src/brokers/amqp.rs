@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pronghorn_config::{Era, Pairs, Table};
 
-use super::{BrokerAddress, BrokerTls, Brokers, address};
+use super::{BrokerAddress, BrokerTls, Brokers, address, object_of};
 
 const AMQP: &str = "amqp://guest:guest@127.0.0.1:5672/";
 /// The connection of a file that has one, and the one that is meant when none is named.
@@ -280,14 +280,10 @@ impl AmqpPipeline {
             auto_delete: yes(FLAT.exchange_auto_delete, false),
             declare: yes(FLAT.exchange_declare, true),
         };
-        let headers: BTreeMap<String, serde_json::Value> = match text(FLAT.headers) {
+        let headers = match text(FLAT.headers) {
             None => BTreeMap::new(),
-            Some(json) => serde_json::from_str(&json)
-                .map_err(|_| format!("`{}` is no JSON object of values", FLAT.headers))?,
-        };
-        let plain = |value: serde_json::Value| match value {
-            serde_json::Value::String(text) => text,
-            other => other.to_string(),
+            Some(json) => object_of(&json)
+                .ok_or_else(|| format!("`{}` is no JSON object of values", FLAT.headers))?,
         };
         let queue = AmqpQueue {
             name: text("queue"),
@@ -296,10 +292,7 @@ impl AmqpPipeline {
             auto_delete: yes(FLAT.queue_auto_delete, false),
             exclusive: yes("exclusive", false),
             delete_on_stop: yes(FLAT.delete_on_stop, false),
-            headers: headers
-                .into_iter()
-                .map(|(name, value)| (name, plain(value)))
-                .collect(),
+            headers,
             consumer_id: text("consumer_id").unwrap_or_default(),
             declare: yes(FLAT.queue_declare, true),
         };

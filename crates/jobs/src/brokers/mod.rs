@@ -9,6 +9,7 @@ pub(crate) mod pub_sub;
 pub(crate) mod sqs;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -73,6 +74,20 @@ impl Brokers {
             sqs: sqs::server(t),
         }
     }
+}
+
+/// A JSON object of plain values, as PHP declares one: its empty array is one as well.
+fn object_of(json: &str) -> Option<BTreeMap<String, String>> {
+    if json == "[]" {
+        return Some(BTreeMap::new());
+    }
+    let map: BTreeMap<String, serde_json::Value> = serde_json::from_str(json).ok()?;
+    let plain = |value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let plain = map.into_iter().map(|(name, value)| (name, plain(value)));
+    Some(plain.collect())
 }
 
 /// Which Redis a pipeline is in, and where there.
@@ -219,6 +234,21 @@ pub(crate) mod tests {
         let nothing = load(&Input::from_text("p.yaml", ""));
         let resolved = nothing.resolve_with(Severity::Error, Brokers::read);
         resolved.settings().clone()
+    }
+
+    #[test]
+    fn an_empty_array_of_php_is_an_object_without_values() {
+        let declared = |headers: &str| {
+            let map = [("queue_headers".to_owned(), headers.to_owned())];
+            let read = AmqpPipeline::declared(&map.into(), "p", &brokers())?;
+            Ok::<_, String>(read.queue.headers)
+        };
+        assert_eq!(declared("[]"), Ok(BTreeMap::new()));
+        let headers = declared(r#"{"x-queue-type":"quorum","x-max-length":5}"#).unwrap();
+        assert_eq!(headers["x-queue-type"], "quorum");
+        assert_eq!(headers["x-max-length"], "5");
+        let refused = declared("[1]").unwrap_err();
+        assert_eq!(refused, "`queue_headers` is no JSON object of values");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pronghorn_config::Table;
+use pronghorn_config::{Seconds, Table};
 
 use super::{BrokerAddress, BrokerTls, address_or};
 
@@ -85,13 +85,14 @@ pub(crate) fn read(t: &mut Table<'_>, server: &NatsServer) -> NatsPipeline {
             )
             .default(false),
         ack_wait: t
-            .key(
+            .key::<Seconds>(
                 "ack_wait",
                 "How long a server may be silent before its jobs go to the others.",
             )
             .zero_is_default()
-            .range(ACK_WAIT_RANGE)
-            .default(ACK_WAIT),
+            .range(Seconds(*ACK_WAIT_RANGE.start())..=Seconds(*ACK_WAIT_RANGE.end()))
+            .default(Seconds(ACK_WAIT))
+            .0,
     };
     if !is_subject(&pipeline.subject) {
         let hint = "write words with dots between them, as `orders.mail`";

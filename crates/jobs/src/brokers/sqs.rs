@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use pronghorn_config::{Pairs, Table};
 
+use super::object_of;
+
 /// As RoadRunner's.
 const QUEUE: &str = "default";
 /// SQS names no shorter wait that saves a request, and a stop waits for it.
@@ -190,7 +192,7 @@ impl SqsPipeline {
         let object = |key: &str| match text(key) {
             None => Ok(BTreeMap::new()),
             Some(json) => {
-                values(&json).ok_or_else(|| format!("`{key}` is no JSON object of values"))
+                object_of(&json).ok_or_else(|| format!("`{key}` is no JSON object of values"))
             }
         };
         let queue = text("queue").unwrap_or_else(|| QUEUE.to_owned());
@@ -218,20 +220,6 @@ impl SqsPipeline {
             tags: object("tags")?,
         })
     }
-}
-
-fn values(json: &str) -> Option<BTreeMap<String, String>> {
-    // An empty array of PHP.
-    if json == "[]" {
-        return Some(BTreeMap::new());
-    }
-    let map: BTreeMap<String, serde_json::Value> = serde_json::from_str(json).ok()?;
-    let plain = |value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    let plain = map.into_iter().map(|(name, value)| (name, plain(value)));
-    Some(plain.collect())
 }
 
 #[cfg(test)]

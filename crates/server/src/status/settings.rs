@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use pronghorn_config::{Address, Section, Table};
+use pronghorn_config::{Address, Seconds, Section, Table};
 
 /// Where RoadRunner's documentation has its health checks, this machine only.
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 2114;
 /// The status of a health check that fails, as RoadRunner's.
 pub(crate) const UNAVAILABLE: u16 = 503;
-/// Seconds, as RoadRunner's.
-const CHECK_TIMEOUT: u16 = 60;
+/// As RoadRunner's.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Health checks over HTTP.
 #[derive(Clone, Debug)]
@@ -39,16 +39,15 @@ impl Section for StatusSettings {
                     "Where to listen for `/health` and `/livez`, `/ready` and `/readyz`, `/jobs`.",
                 )
                 .default(address),
-            check_timeout: Duration::from_secs(
-                t.key(
+            check_timeout: t
+                .key::<Seconds>(
                     "check_timeout",
-                    "Seconds that a client may take to send its request.",
+                    "How long a client may take to send its request.",
                 )
                 .zero_is_default()
-                .range(1..=3600)
-                .default(CHECK_TIMEOUT)
-                .into(),
-            ),
+                .range(Seconds(Duration::from_secs(1))..=Seconds(Duration::from_hours(1)))
+                .default(Seconds(CHECK_TIMEOUT))
+                .0,
             unavailable_status_code: t
                 .key(
                     "unavailable_status_code",
