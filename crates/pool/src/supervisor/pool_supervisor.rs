@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, Replacements};
 use super::slot_supervisor::{MemberId, News, Phase, Renewal, SlotSupervisor};
 use super::wear::{Life, Wear};
 use super::{LaunchError, Launcher, NotResized, Plan, scaling};
@@ -26,6 +26,9 @@ const NEWS: usize = 64;
 const WATCHDOG: Duration = Duration::from_secs(1);
 /// Of the workers, those that may be replaced at a time.
 const REPLACED_AT_ONCE: usize = 4;
+/// A pool without a worker for so long is a matter for its operator: a worker that dies of a call
+/// is replaced sooner, as long as the application boots in such a time.
+const BARE: Duration = Duration::from_secs(3);
 /// How long killed workers are waited for. The kernel ends them at once, unless one hangs in it.
 const AFTER_KILL: Duration = Duration::from_secs(2);
 
@@ -62,6 +65,7 @@ pub(super) struct PoolSupervisor {
     launcher: Arc<dyn Launcher>,
     plan: Plan,
     boots: Arc<Semaphore>,
+    replacements: Arc<Replacements>,
     /// The one that works.
     generation: u64,
     /// How many members of it there should be.
@@ -78,6 +82,8 @@ pub(super) struct PoolSupervisor {
     replacing: Pacing,
     growing: Pacing,
     looked_at_wear: Instant,
+    /// No worker takes calls.
+    bare: Option<Bare>,
     stop: Option<Stop>,
     killed: usize,
     troubles: watch::Sender<Option<Arc<str>>>,
@@ -142,6 +148,12 @@ struct Addition {
 
 struct Stop {
     done: oneshot::Sender<usize>,
+}
+
+/// A time without a worker that takes calls.
+struct Bare {
+    since: Instant,
+    is_told: bool,
 }
 
 /// Keeps what fails from being tried again at once.
@@ -211,6 +223,7 @@ impl PoolSupervisor {
             pool,
             launcher,
             boots: Arc::new(Semaphore::new(plan.at_once.max(1))),
+            replacements: Arc::new(Replacements::new(Instant::now())),
             generation: 0,
             size: plan.workers.max(1),
             plan,
@@ -225,6 +238,7 @@ impl PoolSupervisor {
             replacing: Pacing::default(),
             growing: Pacing::default(),
             looked_at_wear: Instant::now(),
+            bare: None,
             stop: None,
             killed: 0,
             troubles,
@@ -359,6 +373,31 @@ impl PoolSupervisor {
         }
         if self.members.values().any(Member::is_in) {
             self.troubles.send_if_modified(|why| why.take().is_some());
+            if let Some(Bare {
+                since,
+                is_told: true,
+            }) = self.bare.take()
+            {
+                let seconds = (now - since).as_secs();
+                tracing::info!(target: "server", pool = self.pool.name(), seconds, "the pool has workers again");
+            }
+        } else if self.generation > 0 {
+            self.bare.get_or_insert(Bare {
+                since: now,
+                is_told: false,
+            });
+        }
+    }
+
+    /// Once for each time without workers.
+    fn tell_of_bareness(&mut self, now: Instant) {
+        let Some(bare) = &mut self.bare else {
+            return;
+        };
+        if !bare.is_told && now - bare.since >= BARE {
+            bare.is_told = true;
+            let (pool, seconds) = (self.pool.name(), BARE.as_secs());
+            tracing::error!(target: "server", pool, "the pool has had no worker for {seconds} s: each one has died or does not come up; the records before this one say of what");
         }
     }
 
@@ -713,6 +752,7 @@ impl PoolSupervisor {
             pool: self.pool.clone(),
             launcher: self.launcher.clone(),
             boots: self.boots.clone(),
+            replacements: self.replacements.clone(),
             phases,
             news: self.news_sender.clone(),
         };
@@ -742,6 +782,7 @@ impl PoolSupervisor {
             self.grow(waiting);
         }
         let now = Instant::now();
+        self.tell_of_bareness(now);
         if now >= self.looked_at_wear + self.plan.limits.watch_tick {
             self.looked_at_wear = now;
             self.look_at_wear(now).await;

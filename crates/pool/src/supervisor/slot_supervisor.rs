@@ -9,7 +9,7 @@ use pronghorn_ring::StackLayout;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::backoff::Backoff;
+use super::backoff::{Backoff, Replacements};
 use super::{LaunchError, Launched, Launcher, Watched};
 use crate::call::Look;
 use crate::contract::UnderWay;
@@ -20,7 +20,7 @@ use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::{Entry, Via};
 use crate::stats::Counter;
 
-/// A worker that lived this long came up: if it dies, its successor is started at once.
+/// A worker that dies sooner, and never had a call, is as good as one that did not come up.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// A slot supervisor's number in its pool supervisor; never used again.
@@ -69,6 +69,16 @@ pub(super) enum Renewal {
     Crashes,
 }
 
+/// How a worker that was up has ended.
+enum End {
+    /// It was told to, or wished to.
+    Expected,
+    /// By surprise, with a call or after some.
+    AtWork,
+    /// By surprise, and it never had a call.
+    Idle,
+}
+
 pub(super) struct SlotSupervisor {
     pub(super) id: MemberId,
     pub(super) slot: SlotId,
@@ -76,6 +86,7 @@ pub(super) struct SlotSupervisor {
     pub(super) pool: Pool,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) boots: Arc<Semaphore>,
+    pub(super) replacements: Arc<Replacements>,
     pub(super) phases: watch::Receiver<Phase>,
     pub(super) news: mpsc::Sender<(MemberId, News)>,
 }
@@ -85,6 +96,7 @@ impl SlotSupervisor {
         let mut been_up = false;
         let mut backoff = Backoff::default();
         while *self.phases.borrow() <= Phase::Kept {
+            let mut pause = Duration::ZERO;
             match self.boot().await {
                 Ok(launched) => {
                     self.tell(News::Up).await;
@@ -94,10 +106,17 @@ impl SlotSupervisor {
                     }
                     been_up = true;
                     let up = Instant::now();
-                    let expected = self.live(launched).await;
+                    let end = self.live(launched).await;
                     self.tell(News::Ended).await;
-                    if expected || up.elapsed() >= SETTLED {
-                        backoff = Backoff::default();
+                    let now = Instant::now();
+                    match end {
+                        End::Expected => backoff = Backoff::default(),
+                        _ if now - up >= SETTLED => backoff = Backoff::default(),
+                        End::AtWork => {
+                            backoff = Backoff::default();
+                            pause = self.replacements.next(self.pool.name(), now);
+                        }
+                        End::Idle => {}
                     }
                 }
                 Err(None) => {}
@@ -120,7 +139,7 @@ impl SlotSupervisor {
                     }
                 }
             }
-            let pause = backoff.next();
+            let pause = pause.max(backoff.next());
             tokio::select! {
                 biased;
                 () = reached(&mut self.phases, Phase::Stopped) => {}
@@ -153,8 +172,8 @@ impl SlotSupervisor {
         }
     }
 
-    /// From a worker's first call to the end of its process. True when that end was no surprise.
-    async fn live(&self, launched: Launched) -> bool {
+    /// From a worker's first call to the end of its process.
+    async fn live(&self, launched: Launched) -> End {
         let Launched {
             mut process,
             via,
@@ -231,6 +250,7 @@ impl SlotSupervisor {
                 }
             }
         };
+        let has_worked = connection.worker.executions() > 0;
         connection.end(exit);
         self.pool.stats().ended_after(process.cpu());
         let mut died_with = None;
@@ -270,14 +290,14 @@ impl SlotSupervisor {
                 | Report::HungUp { .. } => {}
             }
         }
-        let expected = expected && died_with.is_none();
-        if !expected {
-            self.report_crash(exit, process.as_ref(), died_with);
-            if self.launcher.died(exit) {
-                self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
-            }
+        if expected && died_with.is_none() {
+            return End::Expected;
         }
-        expected
+        self.report_crash(exit, process.as_ref(), died_with);
+        if self.launcher.died(exit) {
+            self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
+        }
+        if has_worked { End::AtWork } else { End::Idle }
     }
 
     /// Says what a transport reports and starts what has to follow. True when the worker's end is

@@ -1,5 +1,6 @@
 //! Pool and supervisor with workers that exist only here, under a paused clock.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ enum Manner {
     Slow(Duration),
     /// Dies with every call.
     Dies,
+    /// Ends as soon as it is up.
+    Ends,
     /// Asks to be replaced instead of answering.
     Declines,
     /// Answers that it ends, and has ended before that is read.
@@ -133,6 +136,7 @@ impl Watched for FakeProcess {
 
 struct FakeWorker {
     inbox: mpsc::Sender<Told>,
+    executions: Arc<AtomicU64>,
 }
 
 enum Told {
@@ -150,7 +154,7 @@ impl Transport for FakeWorker {
     }
 
     fn executions(&self) -> u64 {
-        0
+        self.executions.load(Relaxed)
     }
 
     fn ask(&self, _: oneshot::Sender<Option<UnderWay>>) {}
@@ -164,10 +168,14 @@ impl FakeWorker {
         end: watch::Sender<Option<Exit>>,
     ) -> Arc<dyn Transport> {
         let (inbox, told) = mpsc::channel(8);
-        let worker: Arc<dyn Transport> = Arc::new(Self { inbox });
+        let executions = Arc::new(AtomicU64::new(0));
+        let worker: Arc<dyn Transport> = Arc::new(Self {
+            inbox,
+            executions: executions.clone(),
+        });
         tokio::runtime::Handle::current().spawn(work(
             slot_handle,
-            worker.clone(),
+            (worker.clone(), executions),
             manner,
             obeys,
             end,
@@ -179,13 +187,16 @@ impl FakeWorker {
 
 async fn work(
     slot_handle: SlotHandle,
-    worker: Arc<dyn Transport>,
+    (worker, executions): (Arc<dyn Transport>, Arc<AtomicU64>),
     manner: Manner,
     obeys: bool,
     end: watch::Sender<Option<Exit>>,
     mut told: mpsc::Receiver<Told>,
 ) {
     let mut next = slot_handle.enter(worker);
+    if manner == Manner::Ends {
+        end.send_replace(Some(Exit::Code(0)));
+    }
     loop {
         let call = match next {
             Next::Run(call) => call,
@@ -207,8 +218,9 @@ async fn work(
                 return slot_handle.leave();
             }
         };
+        executions.fetch_add(1, Relaxed);
         next = match manner {
-            Manner::Quick => answer(&slot_handle, call),
+            Manner::Quick | Manner::Ends => answer(&slot_handle, call),
             Manner::Slow(time) => tokio::select! {
                 () = sleep(time) => answer(&slot_handle, call),
                 Some(Told::Order(Order::Ended(exit))) = told.recv() => {
@@ -588,6 +600,32 @@ async fn a_pool_that_was_up_tries_for_ever_and_refuses_meanwhile() {
             .unwrap(),
         "/up"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_of_its_call_is_replaced_at_once() {
+    let fakes = Fakes::new(Manner::Dies);
+    let (pool, _supervised) = started(&fakes, 1, 100).await;
+    let start = Instant::now();
+    for number in 0..90 {
+        let mut deadly = call(&pool, TestPayload::unrepeatable("/"));
+        let died = body(&mut deadly).await;
+        assert!(
+            matches!(died, Err(CallError::Worker(_))),
+            "{number}: {died:?}"
+        );
+    }
+    // A boot takes 10 ms.
+    assert!(start.elapsed() < seconds(1), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ends_before_its_first_call_is_tried_less_and_less_often() {
+    let fakes = Fakes::new(Manner::Ends);
+    let (_pool, _supervised) = started(&fakes, 1, 100).await;
+    sleep(seconds(60)).await;
+    let booted = *fakes.booted.lock().unwrap();
+    assert!((8..=16).contains(&booted), "{booted}");
 }
 
 #[tokio::test(start_paused = true)]
