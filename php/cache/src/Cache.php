@@ -4,6 +4,9 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Computing;
+use Pronghorn\Cache\Internal\Fresh;
+use Pronghorn\Cache\Internal\Pairs;
 use Pronghorn\Cache\Internal\Tags;
 use Psr\SimpleCache\CacheInterface;
 
@@ -17,11 +20,22 @@ final class Cache implements CacheInterface
     public const COMPUTING = 30.0;
     /** Seconds between two looks at what another worker computes. */
     private const LOOK = 0.002;
+    /** Looks after which it is looked whether that worker is still there. */
+    private const LOOKS_AT_OWNER = 10;
+    /** Of PSR-16, for extensions of keys that were never made. */
+    private const RESERVED = '{}()/\\@:';
 
     private readonly Tags $tags;
 
-    public function __construct(public readonly Store $store, private readonly string $prefix = '')
-    {
+    /**
+     * @param bool $strict what PSR-16 does not allow is a mistake: a key with one of its reserved
+     *     signs, `{}()/\@:`, and a time to live with a fraction
+     */
+    public function __construct(
+        public readonly Store $store,
+        private readonly string $prefix = '',
+        private readonly bool $strict = false,
+    ) {
         $this->tags = new Tags($store, $prefix);
     }
 
@@ -29,25 +43,32 @@ final class Cache implements CacheInterface
      * The storage of this name: in shared memory where this process has mapped it, else over RPC.
      *
      * @param string $prefix before all keys of this cache
+     * @param bool $strict what PSR-16 does not allow is a mistake: a key with one of its reserved
+     *     signs, `{}()/\@:`, and a time to live with a fraction
      * @throws \Pronghorn\ConnectionLost when it has to be RPC, and nobody listens
      */
-    public static function open(string $storage, string $prefix = ''): self
+    public static function open(string $storage, string $prefix = '', bool $strict = false): self
     {
         $mapped = \class_exists(SharedMemory::class, false) ? SharedMemory::open($storage) : null;
 
-        return new self($mapped ?? new Rpc(\Pronghorn\Rpc::connect(), $storage), $prefix);
+        return new self($mapped ?? new Rpc(\Pronghorn\Rpc::connect(), $storage), $prefix, $strict);
     }
 
     public function get($key, $default = null): mixed
     {
         $kept = $this->store->get($this->name($key), $default);
+        if (!\is_array($kept)) {
+            return $kept;
+        }
+        $found = Tags::isTagged($kept) ? $this->tags->unwrap([$kept]) : [$kept];
+        $fresh = $found === [] ? [] : Fresh::of($found[0]);
 
-        return Tags::isTagged($kept) ? $this->tags->unwrap([$kept])[0] ?? $default : $kept;
+        return $fresh === [] ? $default : $fresh[0];
     }
 
     public function set($key, $value, $ttl = null): bool
     {
-        return $this->store->set($this->name($key), $value, self::seconds($ttl));
+        return $this->store->set($this->name($key), $value, $this->seconds($ttl));
     }
 
     /**
@@ -84,7 +105,9 @@ final class Cache implements CacheInterface
 
     public function has($key): bool
     {
-        return $this->tags->unwrap($this->store->many([$this->name($key)])) !== [];
+        $kept = $this->kept($this->name($key));
+
+        return $kept !== [] && Fresh::of($kept[0]) !== [];
     }
 
     /** Removes what this cache's prefix begins; without one, all of the storage. */
@@ -103,28 +126,35 @@ final class Cache implements CacheInterface
 
     /**
      * @param iterable<string> $keys
-     * @return iterable<string, mixed>
+     * @return iterable<string, mixed> an array, unless it would make an integer of a key
      */
     public function getMultiple($keys, $default = null): iterable
     {
         $names = [];
         foreach (self::each($keys) as $key) {
-            $names[(string) $key] = $this->name((string) $key);
+            $names[$key] = $this->name($key);
         }
         $found = $this->tags->unwrap($this->store->many(\array_values($names)));
+        $found = \array_filter(\array_map(Fresh::of(...), $found));
 
-        return \array_map(
-            static fn (string $name): mixed => \array_key_exists($name, $found) ? $found[$name] : $default,
+        return Pairs::of(\array_map(
+            static fn (string $name): mixed => isset($found[$name]) ? $found[$name][0] : $default,
             $names,
-        );
+        ));
     }
 
     /** @param iterable<string, mixed> $values */
     public function setMultiple($values, $ttl = null): bool
     {
-        $kept = true;
+        $seconds = $this->seconds($ttl);
+        $named = [];
         foreach (self::each($values) as $key => $value) {
-            $kept = $this->set((string) $key, $value, $ttl) && $kept;
+            // An array makes an integer of a number.
+            $named[$this->name(\is_int($key) ? (string) $key : $key)] = $value;
+        }
+        $kept = true;
+        foreach ($named as $name => $value) {
+            $kept = $this->store->set((string) $name, $value, $seconds) && $kept;
         }
 
         return $kept;
@@ -133,9 +163,11 @@ final class Cache implements CacheInterface
     /** @param iterable<string> $keys */
     public function deleteMultiple($keys): bool
     {
+        $names = [];
         foreach (self::each($keys) as $key) {
-            $this->delete((string) $key);
+            $names[] = $this->name($key);
         }
+        \array_map($this->store->delete(...), $names);
 
         return true;
     }
@@ -162,8 +194,10 @@ final class Cache implements CacheInterface
      * The value of the key, computed when it is not there: by one worker, while the others wait for
      * it, or are given the value of before for `$stale` seconds more.
      *
-     * What the function throws is thrown here, and nothing is kept. A worker that dies while it
-     * computes holds the others up for {@see COMPUTING} seconds at most.
+     * What the function throws is thrown here, and nothing is kept. In the place of a worker that
+     * dies while it computes, one of those who wait goes on: at once where they are on the same
+     * machine and `/proc` can be read, else after {@see COMPUTING} seconds. A function that asks for
+     * its own key computes it.
      *
      * @template T
      * @param float $ttl seconds for which the value is fresh, above 0
@@ -183,33 +217,40 @@ final class Cache implements CacheInterface
             throw new \ValueError('A value is fresh for more than 0 seconds, and stale for 0 or more.');
         }
         $name = $this->name($key);
-        // What is kept says until when it is fresh, so that a value of null is one as well.
-        $kept = $this->kept($name);
+        $computing = null;
         $since = \hrtime(true);
-        while (!\is_array($kept) || \count($kept) !== 2 || $kept[1] <= \microtime(true)) {
-            if ($this->store->add("$name\0computing", 1, self::COMPUTING)) {
-                return $this->compute($name, $ttl, $compute, $stale, $tags);
+        for ($looks = 0;; $looks++) {
+            $kept = $this->kept($name);
+            $fresh = $kept === [] ? [] : Fresh::of($kept[0]);
+            if ($fresh !== []) {
+                return $fresh[0];
             }
-            if (\is_array($kept) && \count($kept) === 2) {
-                return $kept[0];
+            $computing ??= new Computing($this->store, $name, self::COMPUTING);
+            $looksAtOwner = $looks % self::LOOKS_AT_OWNER === 0;
+            if ($computing->take() || ($looksAtOwner && $computing->inherit())) {
+                return $this->compute($name, $ttl, $compute, $stale, $tags, $computing);
             }
-            if (\hrtime(true) - $since >= self::COMPUTING * 1e9) {
-                // Whoever holds the place takes longer than that: it is not waited for any more.
-                return $compute();
+            if ($kept !== []) {
+                return Fresh::stale($kept[0]);
+            }
+            if ($looksAtOwner && $computing->isOfThisProcess()) {
+                return $compute(); // it would wait for itself
+            }
+            if (\hrtime(true) - $since >= 2 * self::COMPUTING * 1e9) {
+                return $compute(); // two have taken too long, and a third is not waited for
             }
             \usleep((int) (self::LOOK * 1e6)); // phpcs:ignore Generic.PHP.ForbiddenFunctions -- it waits
-            $kept = $this->kept($name);
         }
-
-        return $kept[0];
     }
 
-    /** What is there, if its tags hold. */
-    private function kept(string $name): mixed
+    /**
+     * What is there, if its tags hold, in a list.
+     *
+     * @return list<mixed>
+     */
+    private function kept(string $name): array
     {
-        $kept = $this->store->get($name);
-
-        return Tags::isTagged($kept) ? $this->tags->unwrap([$kept])[0] ?? null : $kept;
+        return \array_values($this->tags->unwrap($this->store->many([$name])));
     }
 
     /** @param iterable<string> $tags */
@@ -219,21 +260,23 @@ final class Cache implements CacheInterface
         callable $compute,
         float $stale,
         iterable $tags,
+        Computing $computing,
     ): mixed {
         try {
             // Another one may have been done between the look and the place.
             $kept = $this->kept($name);
-            if (\is_array($kept) && \count($kept) === 2 && $kept[1] > \microtime(true)) {
-                return $kept[0];
+            $fresh = $kept === [] ? [] : Fresh::of($kept[0]);
+            if ($fresh !== []) {
+                return $fresh[0];
             }
             $numbers = $this->tags->numbers($tags);
             $value = $compute();
-            $kept = Tags::wrap([$value, \microtime(true) + $ttl], $numbers);
+            $kept = Tags::wrap(Fresh::wrap($value, \microtime(true) + $ttl), $numbers);
             $this->store->set($name, $kept, $ttl + $stale);
 
             return $value;
         } finally {
-            $this->store->delete("$name\0computing");
+            $computing->give();
         }
     }
 
@@ -243,18 +286,22 @@ final class Cache implements CacheInterface
         if (!\is_string($key) || $key === '') {
             throw new InvalidKey('A key is a string with at least one byte.');
         }
+        if ($this->strict && \strpbrk($key, self::RESERVED) !== false) {
+            throw new InvalidKey('A key has none of the signs ' . self::RESERVED . ' in PSR-16.');
+        }
 
         return $this->prefix . $key;
     }
 
-    private static function seconds(mixed $ttl): ?float
+    /** @throws InvalidKey */
+    private function seconds(mixed $ttl): ?float
     {
         if ($ttl instanceof \DateInterval) {
             $now = new \DateTimeImmutable();
 
             return (float) ($now->add($ttl)->getTimestamp() - $now->getTimestamp());
         }
-        if ($ttl !== null && !\is_int($ttl) && !\is_float($ttl)) {
+        if ($ttl !== null && !\is_int($ttl) && ($this->strict || !\is_float($ttl))) {
             throw new InvalidKey('A time to live is seconds, a DateInterval or null.');
         }
 

@@ -10,8 +10,9 @@ use Pronghorn\Cache\Internal\LockEntry;
  * A lock that all workers share, by an entry of a storage. It ends by itself, so that the death of
  * its owner holds nobody up for long.
  *
- * Each acquisition has a fencing token, which is larger than that of any before: whoever writes
- * somewhere else takes it along, and what has seen a larger one refuses it.
+ * Each acquisition has a fencing token, which is larger than that of any before, also after the
+ * storage was cleared: whoever writes somewhere else takes it along, and what has seen a larger one
+ * refuses it. It is a number of microseconds since 1970, or more.
  */
 final class Lock
 {
@@ -86,9 +87,29 @@ final class Lock
         if (!$this->entry->take($mine, $this->ttl)) {
             return false;
         }
-        $this->held = $mine;
-        $this->token = $this->store->increment("lock-token\0$this->name");
+        $token = $this->nextToken();
+        // The token counts with the entry that names it: whoever was stopped until another one had
+        // the lock has none.
+        if (!$this->entry->hand($mine, "$mine $token", $this->ttl)) {
+            return false;
+        }
+        $this->held = "$mine $token";
+        $this->token = $token;
 
         return true;
+    }
+
+    /**
+     * By the clock, so that tokens grow although the storage was cleared or the server restarted;
+     * by the last one, so that they grow although the clock was set back. The owner alone asks.
+     */
+    private function nextToken(): int
+    {
+        $key = "lock-token\0$this->name";
+        $last = (int) $this->store->get($key, 0);
+        $token = \max((int) (\microtime(true) * 1e6), $last + 1);
+        $this->store->set($key, $token); // without room it is not kept, and the clock goes on
+
+        return $token;
     }
 }

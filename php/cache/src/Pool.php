@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache;
 
+use Pronghorn\Cache\Internal\Fresh;
+use Pronghorn\Cache\Internal\Pairs;
 use Pronghorn\Cache\Internal\Tags;
 use Psr\Cache\CacheItemInterface;
 use Psr\Cache\CacheItemPoolInterface;
@@ -42,27 +44,37 @@ final class Pool implements CacheItemPoolInterface
 
     public function getItem($key): Item
     {
-        return $this->getItems([$key])[$key];
+        return $this->items([$key])[$key];
     }
 
     /**
      * @param list<string> $keys
-     * @return array<string, Item> by key
+     * @return iterable<string, Item> by key; an array, unless it would make an integer of one
      */
-    public function getItems(array $keys = []): array
+    public function getItems(array $keys = []): iterable
+    {
+        return Pairs::of($this->items($keys));
+    }
+
+    /**
+     * @param list<mixed> $keys
+     * @return array<Item> by key
+     */
+    private function items(array $keys): array
     {
         $names = [];
         foreach ($keys as $key) {
             $names[$key] = $this->name($key);
         }
         $found = $this->store->many(\array_values(\array_diff_key($names, $this->deferred)));
-        $found = $this->tags->unwrap($found);
+        // What `Cache::remember()` has kept is read by both.
+        $found = \array_filter(\array_map(Fresh::of(...), $this->tags->unwrap($found)));
         $items = [];
         foreach ($names as $key => $name) {
             $key = (string) $key;
             $items[$key] = match (true) {
                 isset($this->deferred[$key]) => $this->ofDeferred($key),
-                \array_key_exists($name, $found) => new Item($key, $found[$name], true),
+                isset($found[$name]) => new Item($key, $found[$name][0], true),
                 default => new Item($key),
             };
         }

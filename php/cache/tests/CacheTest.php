@@ -6,7 +6,9 @@ namespace Pronghorn\Cache\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\Cache;
+use Pronghorn\Cache\Internal\Computing;
 use Pronghorn\Cache\InvalidKey;
+use Pronghorn\Cache\Pool;
 use Pronghorn\Cache\Tests\Support\ArrayStore;
 
 final class CacheTest extends TestCase
@@ -27,10 +29,12 @@ final class CacheTest extends TestCase
         self::assertTrue($this->cache->has('a'));
         self::assertNull($this->cache->get('a', 5));
         self::assertTrue($this->cache->setMultiple(['b' => 1, '7' => 2], new \DateInterval('PT1M')));
-        self::assertSame(
-            ['b' => 1, '7' => 2, 'no' => 'none'],
-            $this->cache->getMultiple(['b', '7', 'no'], 'none'),
-        );
+        self::assertSame(['b' => 1, 'no' => 'none'], $this->cache->getMultiple(['b', 'no'], 'none'));
+        $found = [];
+        foreach ($this->cache->getMultiple(['b', '7']) as $key => $value) {
+            $found[] = [$key, $value];
+        }
+        self::assertSame([['b', 1], ['7', 2]], $found);
         self::assertTrue($this->cache->deleteMultiple(['b', 'no']));
         self::assertFalse($this->cache->has('b'));
         $this->store->now = 60.0;
@@ -82,7 +86,7 @@ final class CacheTest extends TestCase
 
     public function testOthersAreGivenTheStaleValueWhileOneComputes(): void
     {
-        $this->store->set('app:a', ['old', microtime(true) - 1]);
+        $this->cache->remember('a', 1e-6, static fn () => 'old', 60);
         $inside = null;
         $value = $this->cache->remember('a', 60, function () use (&$inside): string {
             $inside = $this->cache->remember('a', 60, static fn () => self::fail('it is being computed'), 60);
@@ -91,6 +95,138 @@ final class CacheTest extends TestCase
         }, 60);
         self::assertSame(['old', 'new'], [$inside, $value]);
         self::assertSame('new', $this->cache->remember('a', 60, static fn () => self::fail('it is fresh')));
+    }
+
+    public function testWhatIsRememberedIsReadAsAnyOther(): void
+    {
+        $this->cache->remember('menu', 60, static fn () => ['x'], tags: ['t']);
+        $this->cache->remember('none', 60, static fn () => null);
+        self::assertSame(['x'], $this->cache->get('menu'));
+        self::assertNull($this->cache->get('none', 'default'));
+        self::assertTrue($this->cache->has('none'));
+        self::assertSame(['menu' => ['x'], 'none' => null], $this->cache->getMultiple(['menu', 'none'], 'default'));
+        $item = (new Pool($this->store, 'app:'))->getItem('menu');
+        self::assertSame([true, ['x']], [$item->isHit(), $item->get()]);
+        $this->cache->invalidateTags(['t']);
+        self::assertSame('default', $this->cache->get('menu', 'default'));
+
+        $this->cache->remember('stale', 1e-6, static fn () => 'x', 60);
+        self::assertSame('default', $this->cache->get('stale', 'default'));
+        self::assertFalse($this->cache->has('stale'));
+        self::assertSame(['stale' => 0], $this->cache->getMultiple(['stale'], 0));
+        self::assertFalse((new Pool($this->store, 'app:'))->hasItem('stale'));
+    }
+
+    public function testWhatWasSetIsRememberedAsItIs(): void
+    {
+        $none = static fn () => self::fail('it is there');
+        foreach (['text', null, ['lat', 9e18], [1, microtime(true) + 60]] as $value) {
+            $this->cache->set('a', $value);
+            self::assertSame($value, $this->cache->remember('a', 60, $none));
+        }
+    }
+
+    public function testACallThatAsksForItsOwnKeyComputesIt(): void
+    {
+        $since = hrtime(true);
+        $value = $this->cache->remember('a', 60, fn () => 'outer ' . $this->cache->remember('a', 60, fn () => 'inner'));
+        self::assertSame('outer inner', $value);
+        self::assertLessThan(5e9, hrtime(true) - $since);
+        self::assertSame('outer inner', $this->cache->get('a'));
+        try {
+            $this->cache->remember('b', 60, static fn () => throw new \RuntimeException('no'));
+        } catch (\RuntimeException) {
+            self::assertSame(1, $this->cache->remember('b', 60, static fn () => 1), 'the place is given back');
+        }
+    }
+
+    public function testOneGoesOnInThePlaceOfAProcessThatIsDead(): void
+    {
+        $waits = [PHP_BINARY, '-r', 'echo getmypid(); fgets(STDIN);'];
+        $child = proc_open($waits, [['pipe', 'r'], ['pipe', 'w']], $pipes);
+        self::assertNotFalse($child);
+        $pid = (int) fread($pipes[1], 20);
+        // As it would have taken the place.
+        $computing = new Computing($this->store, 'app:a', 30);
+        self::assertTrue($computing->take());
+        $mine = $this->store->get("lock\0app:a\0computing");
+        $since = explode(' ', explode(') ', file_get_contents("/proc/$pid/stat"))[1])[19];
+        $theirs = preg_replace('/\|\d+\|\d+\|/', "|$pid|$since|", $mine);
+        $computing->give();
+        $this->store->set("lock\0app:a\0computing", $theirs, 30);
+        $other = new Computing($this->store, 'app:a', 30);
+        self::assertFalse($other->take() || $other->inherit(), 'it is there');
+        fclose($pipes[0]);
+        proc_close($child);
+        self::assertTrue($other->inherit());
+        self::assertFalse((new Computing($this->store, 'app:a', 30))->inherit(), 'one of those who wait');
+        $other->give();
+        $this->store->set("lock\0app:a\0computing", $theirs, 30);
+        self::assertSame(1, $this->cache->remember('a', 60, static fn () => 1));
+    }
+
+    /** @dataProvider reserved */
+    public function testReservedSignsAreMistakesWhereThatIsWanted(callable $call): void
+    {
+        $call($this->cache);
+        $this->expectException(InvalidKey::class);
+        $call(new Cache($this->store, 'app:', true));
+    }
+
+    /** @return iterable<string, array{callable}> */
+    public static function reserved(): iterable
+    {
+        foreach (str_split('{}()/\\@:') as $sign) {
+            yield "get $sign" => [static fn (Cache $cache) => $cache->get("a{$sign}b")];
+        }
+        yield 'set' => [static fn (Cache $cache) => $cache->set('a:b', 1)];
+        yield 'has' => [static fn (Cache $cache) => $cache->has('a:b')];
+        yield 'delete' => [static fn (Cache $cache) => $cache->delete('a:b')];
+        yield 'getMultiple' => [static fn (Cache $cache) => $cache->getMultiple(['a', 'a:b'])];
+        yield 'setMultiple' => [static fn (Cache $cache) => $cache->setMultiple(['a' => 1, 'a:b' => 1])];
+        yield 'deleteMultiple' => [static fn (Cache $cache) => $cache->deleteMultiple(['a', 'a:b'])];
+        yield 'a fraction of a second' => [static fn (Cache $cache) => $cache->set('a', 1, 2.5)];
+        yield 'remember' => [static fn (Cache $cache) => $cache->remember('a:b', 60, static fn () => 1)];
+    }
+
+    /** @dataProvider noKeys */
+    public function testWhatIsNoStringIsNoKey(mixed $key): void
+    {
+        $pairs = static function () use ($key): iterable {
+            yield $key => 1;
+        };
+        $calls = [
+            fn () => $this->cache->get($key),
+            fn () => $this->cache->set($key, 1),
+            fn () => $this->cache->has($key),
+            fn () => $this->cache->delete($key),
+            fn () => $this->cache->getMultiple(['a', $key]),
+            fn () => $this->cache->deleteMultiple(['a', $key]),
+        ];
+        if (!is_int($key)) {
+            $calls[] = fn () => $this->cache->setMultiple($pairs());
+        }
+        $this->store->set('app:a', 'kept');
+        foreach ($calls as $number => $call) {
+            try {
+                $call();
+                self::fail("call $number");
+            } catch (InvalidKey) {
+                self::assertSame('kept', $this->store->get('app:a'), 'nothing is done in part');
+            }
+        }
+    }
+
+    /** @return iterable<string, array{mixed}> */
+    public static function noKeys(): iterable
+    {
+        yield 'nothing' => [''];
+        yield 'null' => [null];
+        yield 'yes' => [true];
+        yield 'a number' => [2];
+        yield 'a fraction' => [2.5];
+        yield 'a list' => [['a']];
+        yield 'an object' => [new \stdClass()];
     }
 
     public function testWhatIsThrownIsThrownAndTheNextOneTriesAgain(): void

@@ -7,6 +7,7 @@ namespace Pronghorn\Cache\Tests;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\Lock;
 use Pronghorn\Cache\Tests\Support\ArrayStore;
+use Pronghorn\Cache\Tests\Support\LateStore;
 
 final class LockTest extends TestCase
 {
@@ -40,5 +41,50 @@ final class LockTest extends TestCase
         self::assertFalse($one->renew());
         self::assertFalse($one->release());
         self::assertTrue($two->isHeld());
+    }
+
+    /** Whoever is stopped between two steps, at any of them, has no token that counts afterwards. */
+    public function testTheTokenOfALateOwnerIsNeverTheLargerOne(): void
+    {
+        for ($at = 1;; $at++) {
+            $store = new ArrayStore();
+            $b = new Lock($store, 'l', 10);
+            $steps = 0;
+            $late = new LateStore($store, static function () use (&$steps, $at, $store, $b): void {
+                if (++$steps === $at) {
+                    $store->now += 11;
+                    self::assertTrue($b->acquire());
+                }
+            });
+            $a = new Lock($late, 'l', 10);
+            if (!$a->acquire()) {
+                self::assertTrue($b->isHeld());
+            } elseif ($b->token() > 0) {
+                self::assertFalse($a->isHeld() && $b->isHeld());
+                self::assertSame($a->isHeld(), $a->token() > $b->token(), "stopped before step $at");
+            }
+            if ($steps < $at) {
+                break;
+            }
+        }
+        self::assertGreaterThan(3, $at);
+    }
+
+    public function testTokensGrowAlthoughTheStorageIsCleared(): void
+    {
+        $store = new ArrayStore();
+        $lock = new Lock($store, 'l');
+        $last = 0;
+        for ($i = 0; $i < 5; $i++) {
+            self::assertTrue($lock->acquire());
+            self::assertGreaterThan($last, $lock->token());
+            $last = $lock->token();
+            $lock->release();
+            $store->clear();
+        }
+        // The clock was ahead.
+        $store->set("lock-token\0l", $ahead = $last + 3_600_000_000);
+        self::assertTrue($lock->acquire());
+        self::assertSame($ahead + 1, $lock->token());
     }
 }

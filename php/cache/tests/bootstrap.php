@@ -11,6 +11,7 @@ if (is_file(__DIR__ . '/../vendor/autoload.php')) {
 
 require __DIR__ . '/../autoload.php';
 require __DIR__ . '/Support/ArrayStore.php';
+require __DIR__ . '/Support/LateStore.php';
 
 // Distributions put it below a directory of include_path.
 require_once 'Psr/SimpleCache/autoload.php';

@@ -33,7 +33,13 @@ final class LockEntry
     /** Begins the time of its owner anew. */
     public function renew(string $owner, ?float $ttl): bool
     {
-        return $this->store->compareAndSwap($this->key, $owner, $owner, $ttl);
+        return $this->hand($owner, $owner, $ttl);
+    }
+
+    /** From one owner to the next. */
+    public function hand(string $owner, string $next, ?float $ttl): bool
+    {
+        return $this->store->compareAndSwap($this->key, $owner, $next, $ttl);
     }
 
     /** False: it was another one's, or nobody's. */

@@ -32,7 +32,8 @@ final class ArrayStore implements Store
 
     public function set(string $key, mixed $value, ?float $ttl = null): bool
     {
-        $this->entries[$key] = [$value, $ttl === null ? null : $this->now + $ttl];
+        $kept = unserialize(serialize($value));
+        $this->entries[$key] = [$kept, $ttl === null ? null : $this->now + $ttl];
 
         return true;
     }
