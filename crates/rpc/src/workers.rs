@@ -30,6 +30,8 @@ struct Order {
 enum Work {
     /// To be begun where it is carried out.
     New(Method, Bytes),
+    /// Its service starts.
+    ToCome(Methods, String, Bytes),
     Begun(rpc::Calling),
 }
 
@@ -50,26 +52,30 @@ impl MethodCaller for WorkerMethods {
         let Some(methods) = self.methods.upgrade() else {
             return Calling::Done(Err("the server is stopping".to_owned()));
         };
-        let method = match methods.find(method) {
-            Ok(method) => method,
-            Err(unknown) => return Calling::Done(Err(unknown.to_string())),
+        let found = match methods.find(method) {
+            Err(unknown) if !methods.may_grow() => {
+                return Calling::Done(Err(unknown.to_string()));
+            }
+            found => found.ok(),
         };
         // Before it begins: what has begun is carried out.
         let Ok(place) = self.orders.try_reserve() else {
             let why = format!("{MOST} calls of methods are under way already");
             return Calling::Done(Err(why));
         };
-        let work = if method.is_for_any_thread() {
-            let mut calling = method.call(Encoding::Json, argument);
-            let polled = calling
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
-            match polled {
-                Poll::Ready(result) => return Calling::Done(of(result)),
-                Poll::Pending => Work::Begun(calling),
+        let work = match found {
+            None => Work::ToCome(methods.clone(), method.to_owned(), argument),
+            Some(method) if method.is_for_any_thread() => {
+                let mut calling = method.call(Encoding::Json, argument);
+                let polled = calling
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()));
+                match polled {
+                    Poll::Ready(result) => return Calling::Done(of(result)),
+                    Poll::Pending => Work::Begun(calling),
+                }
             }
-        } else {
-            Work::New(method, argument)
+            Some(method) => Work::New(method, argument),
         };
         let (caller, returned) = oneshot::channel();
         place.send(Order { work, caller });
@@ -99,22 +105,34 @@ impl Order {
     async fn carry_out(self) {
         let Self { work, mut caller } = self;
         let result = match work {
-            Work::Begun(calling) => calling.await,
-            Work::New(method, argument) => {
-                let calling = method.call(Encoding::Json, argument);
-                if method.is_while_connected() {
-                    tokio::select! {
-                        biased; // what needs no wait is done, as for any other method
-                        result = calling => result,
-                        () = caller.closed() => return,
-                    }
-                } else {
-                    calling.await
-                }
-            }
+            Work::Begun(calling) => Some(calling.await),
+            Work::New(method, argument) => carry_out_new(method, argument, &mut caller).await,
+            Work::ToCome(methods, name, argument) => match methods.find_in_time(&name).await {
+                Ok(method) => carry_out_new(method, argument, &mut caller).await,
+                Err(unknown) => Some(Err(Failure::new(unknown.to_string()))),
+            },
         };
-        // A worker that has ended needs no answer.
-        _ = caller.send(of(result));
+        if let Some(result) = result {
+            // A worker that has ended needs no answer.
+            _ = caller.send(of(result));
+        }
+    }
+}
+
+/// None when the caller has left, and the method was for its sake.
+async fn carry_out_new(
+    method: Method,
+    argument: Bytes,
+    caller: &mut oneshot::Sender<Returned>,
+) -> Option<Result<Bytes, Failure>> {
+    let calling = method.call(Encoding::Json, argument);
+    if !method.is_while_connected() {
+        return Some(calling.await);
+    }
+    tokio::select! {
+        biased; // what needs no wait is done, as for any other method
+        result = calling => Some(result),
+        () = caller.closed() => None,
     }
 }
 
@@ -171,6 +189,23 @@ mod tests {
             panic!("there is no such method");
         };
         assert_eq!(why, "rpc: can't find method own.None");
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_is_early_waits_for_a_method_of_a_service_that_starts() {
+        let methods = Methods::default();
+        methods.expect_more();
+        let (workers, _carrying) = WorkerMethods::start(&methods);
+        let early = later(workers.call("own.Late", json("true")));
+        let never = later(workers.call("own.None", json("true")));
+        yield_now().await;
+        methods
+            .service("own", ())
+            .add("Late", async |(), _: bool| Ok(true));
+        assert_eq!(early.await, Ok(Ok(json("true"))));
+        methods.are_complete();
+        let unknown = "rpc: can't find method own.None".to_owned();
+        assert_eq!(never.await, Ok(Err(unknown)));
     }
 
     #[tokio::test]

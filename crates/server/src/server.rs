@@ -279,6 +279,7 @@ impl Server {
             let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
             self.answering.spawn(answer);
         }
+        context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
         context.rpc.lack(settings.unconfigured);
         let about = ConfigurationMetrics::new(&context.metrics, settings.compat, development);
@@ -317,6 +318,7 @@ impl Server {
             self.start_service(name, service, readiness, &context)
                 .await?;
         }
+        context.rpc.are_complete();
         if let Some(workers) = &mut self.workers {
             for (owner, watching) in watching {
                 let (files, pools) = (configuration.clone(), workers.pools.clone());

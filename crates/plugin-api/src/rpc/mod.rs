@@ -30,11 +30,14 @@ mod value;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_metrics::{Counter, Registry};
 use thiserror::Error;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use value::Form;
 pub use value::{Argument, Binary, Outcome, Reader, Writer, read_message, write_message};
@@ -55,7 +58,13 @@ struct Services {
     unconfigured: Vec<&'static str>,
     /// Where calls are counted.
     metrics: Registry,
+    /// Tells of methods that are added while services start.
+    growth: Option<watch::Sender<()>>,
 }
+
+/// How long a call waits for a method that may come while services start. The workers of one may
+/// call another that is to start after them, and must come up all the same.
+const WHILE_STARTING: Duration = Duration::from_secs(10);
 
 /// What is counted of one method, from its first call on: most are never called.
 struct Counted {
@@ -163,6 +172,50 @@ impl Methods {
         table.unconfigured.extend(services);
     }
 
+    /// Services begin to add theirs: who calls one that is not there yet waits for a while.
+    pub fn expect_more(&self) {
+        let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        services.growth = Some(watch::Sender::new(()));
+    }
+
+    /// All services have started.
+    pub fn are_complete(&self) {
+        let mut services = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        services.growth = None;
+    }
+
+    /// Whether a method that is not there may come.
+    pub fn may_grow(&self) -> bool {
+        let services = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        services.growth.is_some()
+    }
+
+    /// As [`find`](Self::find), but while services start it waits for one that is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Unknown`], which is for the caller.
+    pub async fn find_in_time(&self, name: &str) -> Result<Method, Unknown> {
+        let growth = {
+            let services = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            services.growth.as_ref().map(watch::Sender::subscribe)
+        };
+        let Some(mut growth) = growth else {
+            return self.find(name);
+        };
+        let found = async {
+            loop {
+                let found = self.find(name);
+                let may_come = matches!(&found, Err(Unknown::Service(_) | Unknown::Method(_)));
+                if !may_come || growth.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        _ = timeout(WHILE_STARTING, found).await; // it may have come at the last moment
+        self.find(name)
+    }
+
     /// From now on, calls of the methods of `service` are carried out elsewhere. Those under way go
     /// on here.
     pub fn forward(&self, service: &str, to: &Forward) {
@@ -254,7 +307,7 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
     }
 
     /// The same for a method that waits for something on behalf of its caller: a call is dropped
-    /// when its caller leaves.
+    /// when its caller leaves, and when all other services have stopped.
     ///
     /// # Panics
     ///
@@ -312,6 +365,9 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
             "there are two methods {}.{name}",
             self.service
         );
+        if let Some(growth) = &services.growth {
+            growth.send_replace(());
+        }
     }
 }
 
@@ -336,7 +392,7 @@ impl Method {
         (self.begin)(encoding, argument)
     }
 
-    /// Whether a call is to be dropped when its caller leaves.
+    /// Whether a call is to be dropped when its caller leaves, or the server does.
     pub fn is_while_connected(&self) -> bool {
         self.manner == Manner::WhileConnected
     }

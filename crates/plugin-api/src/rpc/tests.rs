@@ -346,3 +346,30 @@ proptest! {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn while_services_start_a_method_that_may_come_is_waited_for() {
+    let methods = Methods::default();
+    let unknown = |found: Result<Method, Unknown>| found.map(|_| ()).unwrap_err().to_string();
+    let at_once = methods.find_in_time("own.Push").await;
+    assert_eq!(unknown(at_once), "rpc: can't find service own.Push");
+    methods.expect_more();
+    methods.lack(["kv"]);
+    let begun = tokio::time::Instant::now();
+    assert!(unknown(methods.find_in_time("kv.Set").await).contains("no section `kv`"));
+    assert!(begun.elapsed().is_zero());
+    let adding = async {
+        let own = methods.service("own", ());
+        own.add("Other", async |(), _: bool| Ok(true));
+        tokio::time::sleep(WHILE_STARTING / 2).await;
+        own.add("Push", async |(), _: bool| Ok(true));
+    };
+    let (found, ()) = tokio::join!(methods.find_in_time("own.Push"), adding);
+    assert!(found.is_ok());
+    // Not for ever.
+    assert!(methods.find_in_time("own.None").await.is_err());
+    let ending = async { methods.are_complete() };
+    let begun = tokio::time::Instant::now();
+    let (found, ()) = tokio::join!(methods.find_in_time("own.None"), ending);
+    assert!(found.is_err() && begun.elapsed().is_zero());
+}

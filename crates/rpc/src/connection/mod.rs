@@ -2,7 +2,7 @@
 //!
 //! A caller that leaves doesn't end its calls: one that wants no reply sends its calls and goes.
 //! What it sent is carried out to the last whole frame. Methods that wait for their caller's sake
-//! are the exception.
+//! are the exception: they end with their caller, and they hold up no stop of the server.
 
 use std::io;
 use std::sync::Arc;
@@ -234,10 +234,13 @@ impl Pending {
     }
 
     async fn result(&self, argument: Bytes, shared: &Shared) -> Result<Bytes, Failure> {
-        let method = shared
-            .methods
-            .find(&self.method())
-            .map_err(|unknown| Failure::new(unknown.to_string()))?;
+        let name = self.method().into_owned();
+        let method = tokio::select! {
+            biased;
+            found = shared.methods.find_in_time(&name) => found,
+            () = self.left.cancelled() => return Err(Failure::new("the caller has left")),
+        };
+        let method = method.map_err(|unknown| Failure::new(unknown.to_string()))?;
         let call = method.call(self.caller.codec.encoding()?, argument);
         if !method.is_while_connected() {
             return call.await;
@@ -246,6 +249,7 @@ impl Pending {
             biased; // what needs no wait is done, as for any other method
             result = call => result,
             () = self.left.cancelled() => Err(Failure::new("the caller has left")),
+            () = shared.stopping.cancelled() => Err(Failure::new("the server is stopping")),
         }
     }
 

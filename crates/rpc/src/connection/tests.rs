@@ -593,6 +593,25 @@ async fn a_caller_that_leaves_has_its_calls_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_its_caller_holds_up_no_stop() {
+    let mut stage = Stage::new();
+    stage
+        .send(&call(0x08, 1, "test.Attend", b"\"never\""))
+        .await;
+    stage.gates.began(&["never"]).await;
+    let begun = Instant::now();
+    stage.shared.stopping.cancel();
+    let (flags, .., text) = stage.reply().await;
+    assert_eq!((flags, text.as_str()), (0x48, "the server is stopping"));
+    // What needs no wait is done all the same.
+    stage.gates.open("done");
+    stage.send(&call(0x08, 2, "test.Attend", b"\"done\"")).await;
+    assert_eq!(stage.reply().await.3, "\"done\"");
+    stage.is_closed().await;
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_waits_for_its_caller_ends_with_it() {
     let attend = |name: &str| {
         let argument = serde_json::to_vec(name).unwrap();
