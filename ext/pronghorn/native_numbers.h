@@ -99,6 +99,8 @@
 #define NATIVE_JOB_FAILED 1u
 /* It is to run again, at the time that follows the envelope. */
 #define NATIVE_JOB_RETRY 2u
+/* It is done, and the body says why it has no result. */
+#define NATIVE_JOB_DONE_WITHOUT 3u
 
 /* ---- Flags ---- */
 

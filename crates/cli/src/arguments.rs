@@ -315,6 +315,8 @@ pub(crate) enum JobsCommand {
     List { pipeline: String },
     /// List dead letters: jobs that were given up, the newest first
     Dead(OfPipeline),
+    /// List batches whose jobs have not all ended
+    Batches,
     /// Show a job: a dead letter, one that runs and how far it is, or one that waits here
     Show {
         /// The job's ID

@@ -62,6 +62,7 @@ const ABOUT: &[About] = &[
     About::new("jobs tail", CONFIGURED, "jobs tail mails"),
     About::new("jobs list", CONFIGURED, "jobs list mails"),
     About::new("jobs dead", CONFIGURED, "jobs dead mails --json"),
+    About::new("jobs batches", CONFIGURED, "jobs batches --json"),
     About::new("jobs show", CONFIGURED, "jobs show 8f14e45f"),
     About::new("jobs retry", CONFIGURED, "jobs retry --pipeline mails"),
     About::new("jobs discard", CONFIGURED, "jobs discard 8f14e45f"),

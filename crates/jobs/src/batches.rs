@@ -4,39 +4,110 @@
 //! for the batch, and one for each of its jobs that has not ended. A job's entry goes before its
 //! pipeline forgets the job, and the last job is pushed before the batch is forgotten: after a
 //! crash in between, one is done twice, and none is lost.
+//!
+//! A job that was not kept, as another one has its key, has that one's end: its entry names the
+//! other.
 
+use std::collections::HashMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use pronghorn_base::{lock, millis};
 use pronghorn_store::{
     Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size,
 };
 use prost::Message;
+use serde::Serialize;
 use thiserror::Error;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::drivers::{decode_job, encode_job};
 use crate::job::{Job, now_ms};
 
 const TREE: Tree = Tree::new("jobs.batches");
+/// How many batches there are, under [`COUNT`].
+const COUNTS: Tree = Tree::new("jobs.batches.count");
+const COUNT: &[u8] = b"all";
+/// `other 0 batch 0 job`: a job of a batch has the end of another one.
+const FOLLOWED: Tree = Tree::new("jobs.batches.followed");
 
-/// Batches that are not done. The oldest have lost their jobs, with a pipeline that was in memory
-/// or was destroyed.
-const MOST: usize = 10_000;
+/// Batches that are not done. Some may have lost their jobs, with a pipeline that was in memory or
+/// was destroyed: those go when they are too old.
+const MOST: u64 = 100_000;
+/// A batch whose jobs have not ended so long after the last of them was due never ends: jobs that
+/// wait are started within hours or days.
+const LONGEST: Duration = Duration::from_hours(30 * 24);
+/// Batches that are looked at in one step of the store: others wait for it.
+const PART: usize = 500;
 
 /// What is left of batches. Clones are the same ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Batches {
+pub(crate) struct Batches(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     store: LazyStore,
+    /// Whose jobs have ended, and that are not forgotten yet.
+    over: Mutex<HashMap<String, Stage>>,
+    /// One of them has to wait.
+    news: Notify,
+    /// By the ID of a job, the jobs that have its end.
+    followers: Mutex<HashMap<String, Vec<Part>>>,
+}
+
+/// What is to be done with a batch whose jobs have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Somebody is at it.
+    InHand,
+    /// Its last job could not be pushed, first at this time.
+    Waits { since: Instant },
+    /// All but forgetting it.
+    Pushed,
+}
+
+/// A job of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) batch: String,
+    pub(crate) job: String,
 }
 
 /// The job that comes last, and where it goes.
+#[derive(Clone, Debug)]
 pub(crate) struct Last {
     pub(crate) pipeline: String,
     pub(crate) job: Job,
 }
 
+/// A batch as it is seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Summary {
+    /// That of its last job.
+    pub(crate) id: String,
+    /// Of the last job.
+    pub(crate) job: String,
+    pub(crate) pipeline: String,
+    pub(crate) jobs: u64,
+    pub(crate) ended: u64,
+    pub(crate) failed: u64,
+    /// Milliseconds since 1970.
+    pub(crate) since: u64,
+    /// When it is given up, in milliseconds since 1970.
+    pub(crate) until: u64,
+    /// All of its jobs have ended.
+    #[serde(skip)]
+    pub(crate) is_over: bool,
+}
+
 #[derive(Debug, Error)]
 pub(crate) enum BatchError {
-    #[error("{MOST} batches are not done yet, and no more are taken")]
+    #[error(
+        "{MOST} batches are not done yet, and no more are taken (hint: `pronghorn jobs batches` \
+         shows them, and `pronghorn jobs cancel ID` ends one)"
+    )]
     TooMany,
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -57,42 +128,76 @@ struct Stored {
     failed: u64,
     #[prost(uint64, tag = "5")]
     since: u64,
+    #[prost(uint64, tag = "6")]
+    ended: u64,
+    #[prost(uint64, tag = "7")]
+    until: u64,
+    /// Of the last job, in milliseconds: it begins to count when all others have ended.
+    #[prost(uint64, tag = "8")]
+    delay: u64,
 }
 
-/// What a job's end makes of its batch.
-enum Left {
-    Jobs,
-    /// It was the last one.
-    None(Box<Stored>),
+impl Stored {
+    fn last(self) -> Last {
+        let mut job = decode_job(&self.last);
+        job.delay = Duration::from_millis(self.delay);
+        for (name, value) in [("batch-jobs", self.jobs), ("batch-failed", self.failed)] {
+            job.headers.insert(name.to_owned(), vec![value.to_string()]);
+        }
+        let pipeline = self.pipeline;
+        Last { pipeline, job }
+    }
+
+    fn until(&self) -> u64 {
+        // One of a release before says nothing.
+        match self.until {
+            0 => self.since.saturating_add(millis(LONGEST)),
+            until => until,
+        }
+    }
 }
 
 impl Batches {
-    pub(crate) const fn new(store: LazyStore) -> Self {
-        Self { store }
+    pub(crate) fn new(store: LazyStore) -> Self {
+        Self(Arc::new(Shared {
+            store,
+            over: Mutex::default(),
+            news: Notify::new(),
+            followers: Mutex::default(),
+        }))
     }
 
-    /// Keeps a batch before its jobs are pushed. IDs have no bytes of zero.
+    /// Keeps a batch before its jobs are pushed, the last of which is due after such a time. IDs
+    /// have no bytes of zero.
     pub(crate) async fn keep(
         &self,
         id: &str,
         last: &Last,
         jobs: Vec<String>,
+        due_after: Duration,
     ) -> Result<(), BatchError> {
+        let now = now_ms();
         let stored = Stored {
             pipeline: last.pipeline.clone(),
             last: encode_job(&last.job),
             jobs: jobs.len() as u64,
             failed: 0,
-            since: now_ms(),
+            since: now,
+            ended: 0,
+            until: now.saturating_add(millis(due_after.saturating_add(LONGEST))),
+            delay: millis(last.job.delay),
         };
         let (head, value) = (key(id, ""), stored.encode_to_vec());
         let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
         let size =
             entry_size(&head, &value) + keys.iter().map(|key| entry_size(key, b"")).sum::<u64>();
         let write = move |transaction: &mut Transaction<'_>| {
-            if count(transaction)? >= MOST {
+            let is_new = transaction.get(TREE, &head)?.is_none();
+            let count = count(transaction)? + u64::from(is_new);
+            if count > MOST {
                 return Ok(false);
             }
+            transaction.put(COUNTS, COUNT, &count.to_be_bytes())?;
             transaction.put(TREE, &head, &value)?;
             for key in &keys {
                 transaction.put(TREE, key, b"")?;
@@ -107,33 +212,67 @@ impl Batches {
         }
     }
 
-    /// A job has ended for good, or was not pushed. What comes last, if it was the only one left;
-    /// who gets that pushes it and [forgets](Self::forget) the batch.
+    /// A job has ended for good, or was not pushed. What comes last, if it was the only one left:
+    /// who gets that pushes it and [forgets](Self::forget) the batch, or has it
+    /// [wait](Self::put_off).
     pub(crate) async fn ended(
         &self,
-        id: &str,
-        job: &str,
+        part: &Part,
         failed: bool,
     ) -> Result<Option<Last>, BatchError> {
-        let (head, entry) = (key(id, ""), key(id, job));
-        let write =
-            move |transaction: &mut Transaction<'_>| end(transaction, &head, &entry, failed);
+        let Part { batch, job } = part.clone();
+        let write = move |transaction: &mut Transaction<'_>| end(transaction, &batch, &job, failed);
         let store = self.open().await?;
-        let left = store.carry_out(0, write, |outcome| outcome).await??;
-        let Left::None(stored) = left else {
-            return Ok(None);
+        let last = store.carry_out(0, write, |outcome| outcome).await??;
+        let is_mine = last.is_some() && {
+            let mut over = lock(&self.0.over);
+            let is_new = !over.contains_key(&part.batch);
+            over.entry(part.batch.clone()).or_insert(Stage::InHand);
+            is_new
         };
-        let mut job = decode_job(&stored.last);
-        for (name, value) in [("batch-jobs", stored.jobs), ("batch-failed", stored.failed)] {
-            job.headers.insert(name.to_owned(), vec![value.to_string()]);
-        }
-        let pipeline = stored.pipeline;
-        Ok(Some(Last { pipeline, job }))
+        Ok(last.filter(|_| is_mine).map(Stored::last))
+    }
+
+    /// The last job of a batch could not be pushed now.
+    pub(crate) fn put_off(&self, id: &str, since: Instant) {
+        lock(&self.0.over).insert(id.to_owned(), Stage::Waits { since });
+        self.0.news.notify_one();
+    }
+
+    /// Takes in hand those that wait.
+    pub(crate) fn take_waiting(&self) -> Vec<(String, Stage)> {
+        let mut over = lock(&self.0.over);
+        let waiting = over
+            .iter_mut()
+            .filter(|(_, stage)| **stage != Stage::InHand);
+        waiting
+            .map(|(id, stage)| (id.clone(), std::mem::replace(stage, Stage::InHand)))
+            .collect()
+    }
+
+    pub(crate) fn has_waiting(&self) -> bool {
+        lock(&self.0.over)
+            .values()
+            .any(|stage| *stage != Stage::InHand)
+    }
+
+    /// Returns when one has to wait. Cancel safe.
+    pub(crate) async fn put_off_one(&self) {
+        self.0.news.notified().await;
+    }
+
+    /// The last job of a batch.
+    pub(crate) async fn last(&self, id: &str) -> Result<Option<Last>, BatchError> {
+        let head = key(id, "");
+        let read = move |transaction: &mut Transaction<'_>| transaction.get(TREE, &head);
+        let store = self.open().await?;
+        let value = store.carry_out(0, read, |outcome| outcome).await??;
+        Ok(value.map(|value| Stored::decode(&*value).unwrap_or_default().last()))
     }
 
     /// Whether the job of this ID comes when those of its batch have ended.
     pub(crate) async fn is_last(&self, id: &str) -> Result<bool, BatchError> {
-        let Some(store) = self.store.get_if_there().await else {
+        let Some(store) = self.0.store.get_if_there().await else {
             return Ok(false);
         };
         let head = key(id, "");
@@ -142,22 +281,109 @@ impl Batches {
         Ok(store?.carry_out(0, read, |outcome| outcome).await??)
     }
 
-    /// Its last job is pushed, or none of its jobs was.
+    /// Some batches, those behind the one of this ID; whether there may be more.
+    pub(crate) async fn list(
+        &self,
+        after: Option<&str>,
+    ) -> Result<(Vec<Summary>, bool), BatchError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok((Vec::new(), false));
+        };
+        let after = after.map(behind);
+        let read = move |transaction: &mut Transaction<'_>| some(transaction, after);
+        let found = store?.carry_out(0, read, |outcome| outcome).await??;
+        let has_more = found.len() == PART;
+        Ok((found, has_more))
+    }
+
+    /// Whether somebody is at this batch, or it waits.
+    pub(crate) fn is_known_as_over(&self, id: &str) -> bool {
+        lock(&self.0.over).contains_key(id)
+    }
+
+    /// Its last job is pushed, or none of its jobs was, or it is given up. If that fails, it is
+    /// tried again with those that wait.
     pub(crate) async fn forget(&self, id: &str) -> Result<(), BatchError> {
-        let head = key(id, "");
+        let batch = id.to_owned();
+        let write = move |transaction: &mut Transaction<'_>| remove(transaction, &batch);
+        let removed = match self.open().await {
+            Ok(store) => store
+                .carry_out(0, write, |outcome| outcome)
+                .await
+                .map_err(BatchError::from)
+                .and_then(|done| Ok(done?)),
+            Err(error) => Err(error),
+        };
+        match removed {
+            Ok(()) => _ = lock(&self.0.over).remove(id),
+            Err(_) => {
+                lock(&self.0.over).insert(id.to_owned(), Stage::Pushed);
+                self.0.news.notify_one();
+            }
+        }
+        removed
+    }
+
+    /// A job of a batch has the end of another one, which has its key.
+    pub(crate) async fn follow(&self, part: &Part, other: &str) -> Result<(), BatchError> {
+        let entry = key(&part.batch, &part.job);
+        let link = link(other, part);
+        let size = entry_size(&entry, other.as_bytes()) + entry_size(&link, b"");
+        let value = other.to_owned().into_bytes();
         let write = move |transaction: &mut Transaction<'_>| {
-            for key in keys_of(transaction, &head)? {
-                transaction.remove(TREE, &key)?;
+            if transaction.get(TREE, &entry)?.is_some() {
+                transaction.put(TREE, &entry, &value)?;
+                transaction.put(FOLLOWED, &link, b"")?;
             }
             Ok(())
         };
         let store = self.open().await?;
-        store.carry_out(0, write, |outcome| outcome).await??;
+        store.carry_out(size, write, |outcome| outcome).await??;
+        let mut followers = lock(&self.0.followers);
+        followers
+            .entry(other.to_owned())
+            .or_default()
+            .push(part.clone());
         Ok(())
     }
 
+    /// Reads which jobs have the end of others. It makes no store where there is none.
+    pub(crate) async fn load(&self) -> Result<(), BatchError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(());
+        };
+        let read = |transaction: &mut Transaction<'_>| {
+            let mut read = Vec::new();
+            transaction.scan(FOLLOWED, Bound::Unbounded, |key, _| {
+                read.extend(read_link(key));
+                ControlFlow::Continue(())
+            })?;
+            Ok(read)
+        };
+        let read: Vec<(String, Part)> = store?.carry_out(0, read, |outcome| outcome).await??;
+        let mut followers = lock(&self.0.followers);
+        for (other, part) in read {
+            let parts = followers.entry(other).or_default();
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes those that have the end of this job.
+    pub(crate) fn take_followers(&self, job: &str) -> Vec<Part> {
+        lock(&self.0.followers).remove(job).unwrap_or_default()
+    }
+
+    /// They could not be told.
+    pub(crate) fn give_back_followers(&self, job: &str, parts: Vec<Part>) {
+        let mut followers = lock(&self.0.followers);
+        followers.entry(job.to_owned()).or_default().extend(parts);
+    }
+
     async fn open(&self) -> Result<Store, BatchError> {
-        Ok(self.store.get().await?)
+        Ok(self.0.store.get().await?)
     }
 }
 
@@ -166,67 +392,155 @@ fn key(batch: &str, job: &str) -> Vec<u8> {
     [batch.as_bytes(), b"\0", job.as_bytes()].concat()
 }
 
+/// Where the entries begin that are behind those of a batch: the byte after the one of zero.
+fn behind(batch: &str) -> Vec<u8> {
+    [batch.as_bytes(), b"\x01"].concat()
+}
+
+fn link(other: &str, part: &Part) -> Vec<u8> {
+    [other.as_bytes(), b"\0", &key(&part.batch, &part.job)].concat()
+}
+
+/// None for what is no such link.
+fn read_link(key: &[u8]) -> Option<(String, Part)> {
+    let text = std::str::from_utf8(key).ok()?;
+    let mut names = text.split('\0').map(str::to_owned);
+    let (other, batch, job) = (names.next()?, names.next()?, names.next()?);
+    Some((other, Part { batch, job }))
+}
+
+/// The batch, if this was the end of its last job but one.
 fn end(
     transaction: &mut Transaction<'_>,
-    head: &[u8],
-    entry: &[u8],
+    batch: &str,
+    job: &str,
     failed: bool,
-) -> Result<Left, Failed> {
-    let Some(value) = transaction.get(TREE, head)? else {
-        return Ok(Left::Jobs); // it was over before
+) -> Result<Option<Stored>, Failed> {
+    let (head, entry) = (key(batch, ""), key(batch, job));
+    let Some(value) = transaction.get(TREE, &head)? else {
+        return Ok(None); // it was over before
     };
     let mut stored = Stored::decode(&*value).unwrap_or_default();
     // One that has run again after a crash is not counted twice.
-    if transaction.remove(TREE, entry)? && failed {
-        stored.failed += 1;
-        transaction.put(TREE, head, &stored.encode_to_vec())?;
+    if let Some(followed) = transaction.get(TREE, &entry)? {
+        transaction.remove(TREE, &entry)?;
+        unlink(transaction, &followed, batch, job)?;
+        stored.ended += 1;
+        stored.failed += u64::from(failed);
+        transaction.put(TREE, &head, &stored.encode_to_vec())?;
     }
-    let mut is_last = true;
+    Ok(is_over(transaction, &head)?.then_some(stored))
+}
+
+/// Whether there is no job left behind the entry of a batch.
+fn is_over(transaction: &mut Transaction<'_>, head: &[u8]) -> Result<bool, Failed> {
+    let mut is_over = true;
     transaction.scan(TREE, Bound::Excluded(head), |key, _| {
-        is_last = !key.starts_with(head);
+        is_over = !key.starts_with(head);
         ControlFlow::Break(())
     })?;
-    Ok(if is_last {
-        Left::None(Box::new(stored))
-    } else {
-        Left::Jobs
-    })
+    Ok(is_over)
 }
 
-fn keys_of(transaction: &mut Transaction<'_>, head: &[u8]) -> Result<Vec<Vec<u8>>, Failed> {
-    let mut keys = Vec::new();
-    transaction.scan(TREE, Bound::Included(head), |key, _| {
-        if !key.starts_with(head) {
+fn unlink(
+    transaction: &mut Transaction<'_>,
+    followed: &[u8],
+    batch: &str,
+    job: &str,
+) -> Result<(), Failed> {
+    if let Ok(other) = str::from_utf8(followed)
+        && !other.is_empty()
+    {
+        let (batch, job) = (batch.to_owned(), job.to_owned());
+        transaction.remove(FOLLOWED, &link(other, &Part { batch, job }))?;
+    }
+    Ok(())
+}
+
+fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> {
+    let head = key(batch, "");
+    let mut entries = Vec::new();
+    transaction.scan(TREE, Bound::Included(&head), |key, value| {
+        if !key.starts_with(&head) {
             return ControlFlow::Break(());
         }
-        keys.push(key.to_vec());
+        entries.push((key.to_vec(), value.to_vec()));
         ControlFlow::Continue(())
     })?;
-    Ok(keys)
+    let is_there = entries.first().is_some_and(|(key, _)| *key == head);
+    for (key, value) in entries {
+        transaction.remove(TREE, &key)?;
+        if let Ok(job) = str::from_utf8(&key[head.len()..])
+            && !job.is_empty()
+        {
+            unlink(transaction, &value, batch, job)?;
+        }
+    }
+    if is_there {
+        let count = count(transaction)?.saturating_sub(1);
+        transaction.put(COUNTS, COUNT, &count.to_be_bytes())?;
+    }
+    Ok(())
 }
 
-/// Batches, as far as [`MOST`].
-fn count(transaction: &mut Transaction<'_>) -> Result<usize, Failed> {
-    let (mut count, mut from) = (0, Bound::Unbounded);
-    while count < MOST {
-        let mut found: Option<Vec<u8>> = None;
-        let from_key = match &from {
-            Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) | Bound::Excluded(key) => Bound::Included(Vec::as_slice(key)),
-        };
-        transaction.scan(TREE, from_key, |key, _| {
-            found = Some(key.to_vec());
-            ControlFlow::Break(())
-        })?;
-        let Some(key) = found else {
+/// Some batches, from a key on.
+fn some(
+    transaction: &mut Transaction<'_>,
+    mut from: Option<Vec<u8>>,
+) -> Result<Vec<Summary>, Failed> {
+    let mut all = Vec::new();
+    while all.len() < PART {
+        let Some((head, value)) = next(transaction, from.as_deref())? else {
             break;
         };
+        let id = head.strip_suffix(b"\0").unwrap_or(&head);
+        let id = String::from_utf8_lossy(id).into_owned();
+        from = Some(behind(&id));
+        let stored = Stored::decode(&*value).unwrap_or_default();
+        let is_over = is_over(transaction, &head)?;
+        all.push(Summary {
+            id,
+            job: decode_job(&stored.last).name,
+            jobs: stored.jobs,
+            ended: if is_over { stored.jobs } else { stored.ended },
+            failed: stored.failed,
+            since: stored.since,
+            until: stored.until(),
+            is_over,
+            pipeline: stored.pipeline,
+        });
+    }
+    Ok(all)
+}
+
+/// The first entry from a key on.
+fn next(
+    transaction: &mut Transaction<'_>,
+    from: Option<&[u8]>,
+) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failed> {
+    let mut found = None;
+    let from = from.map_or(Bound::Unbounded, Bound::Included);
+    transaction.scan(TREE, from, |key, value| {
+        found = Some((key.to_vec(), value.to_vec()));
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// How many batches there are.
+fn count(transaction: &mut Transaction<'_>) -> Result<u64, Failed> {
+    let written = transaction.get(COUNTS, COUNT)?;
+    if let Some(count) = written.and_then(|bytes| bytes.try_into().ok()) {
+        return Ok(u64::from_be_bytes(count));
+    }
+    // A release before has not counted; it has kept 10,000 at most.
+    let (mut count, mut from) = (0, None);
+    while let Some((head, _)) = next(transaction, from.as_deref())? {
         count += 1;
-        // Behind all of the same batch: the byte after the one of zero.
-        let end = key.iter().position(|byte| *byte == 0).unwrap_or(key.len());
-        let mut next = key[..end].to_vec();
-        next.push(1);
-        from = Bound::Included(next);
+        let end = head.iter().position(|byte| *byte == 0);
+        let mut behind = head[..end.unwrap_or(head.len())].to_vec();
+        behind.push(1);
+        from = Some(behind);
     }
     Ok(count)
 }
@@ -259,9 +573,15 @@ mod tests {
             pipeline: "p".to_owned(),
             job: Job {
                 id: "last".to_owned(),
+                delay: Duration::from_secs(5),
                 ..Job::default()
             },
         }
+    }
+
+    fn part(batch: &str, job: &str) -> Part {
+        let (batch, job) = (batch.to_owned(), job.to_owned());
+        Part { batch, job }
     }
 
     fn names(count: usize) -> Vec<String> {
@@ -273,23 +593,36 @@ mod tests {
         let folder = folder();
         let store = LazyStore::new(folder.0.clone(), 1 << 20);
         let batches = Batches::new(store.clone());
-        batches.keep("a", &last(), names(3)).await.unwrap();
-        batches.keep("ab", &last(), names(1)).await.unwrap();
+        let none = Duration::ZERO;
+        batches.keep("a", &last(), names(3), none).await.unwrap();
+        batches.keep("ab", &last(), names(1), none).await.unwrap();
         for (job, failed) in [("job-0", true), ("job-0", true), ("job-2", false)] {
-            assert!(batches.ended("a", job, failed).await.unwrap().is_none());
+            assert!(
+                batches
+                    .ended(&part("a", job), failed)
+                    .await
+                    .unwrap()
+                    .is_none()
+            );
         }
         store.close().await;
         let store = LazyStore::new(folder.0.clone(), 1 << 20);
         let batches = Batches::new(store.clone());
-        let found = batches.ended("a", "job-1", false).await.unwrap().unwrap();
+        let end = part("a", "job-1");
+        let found = batches.ended(&end, false).await.unwrap().unwrap();
         assert_eq!((&*found.pipeline, &*found.job.id), ("p", "last"));
         assert_eq!(found.job.headers["batch-jobs"], ["3"]);
         assert_eq!(found.job.headers["batch-failed"], ["1"]);
+        assert_eq!(found.job.delay, Duration::from_secs(5));
+        // It is in hand.
+        assert!(batches.ended(&end, false).await.unwrap().is_none());
         // A crash before it is forgotten: it comes again, and then never.
-        assert!(batches.ended("a", "job-1", false).await.unwrap().is_some());
+        let batches = Batches::new(store.clone());
+        assert!(batches.ended(&end, false).await.unwrap().is_some());
         batches.forget("a").await.unwrap();
-        assert!(batches.ended("a", "job-1", false).await.unwrap().is_none());
-        assert!(batches.ended("ab", "job-0", false).await.unwrap().is_some());
+        assert!(batches.ended(&end, false).await.unwrap().is_none());
+        let other = part("ab", "job-0");
+        assert!(batches.ended(&other, false).await.unwrap().is_some());
         store.close().await;
     }
 
@@ -298,25 +631,93 @@ mod tests {
         let folder = folder();
         let store = LazyStore::new(folder.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
+        let none = Duration::ZERO;
+        batches.keep("7", &last(), names(1), none).await.unwrap();
         let open = store.get().await.unwrap();
-        let fill = |transaction: &mut Transaction<'_>| -> Result<(), Failed> {
-            for number in 0..MOST {
-                transaction.put(TREE, &key(&number.to_string(), ""), b"")?;
-                transaction.put(TREE, &key(&number.to_string(), "job"), b"")?;
+        let fill =
+            |transaction: &mut Transaction<'_>| transaction.put(COUNTS, COUNT, &MOST.to_be_bytes());
+        let filled = open.carry_out(0, fill, |outcome| outcome).await;
+        filled.unwrap().unwrap();
+        let refused = batches.keep("more", &last(), names(1), none).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.starts_with("100000 batches are not done yet"),
+            "{refused}"
+        );
+        batches.forget("7").await.unwrap();
+        batches.forget("7").await.unwrap();
+        batches.keep("more", &last(), names(1), none).await.unwrap();
+        assert!(batches.keep("one", &last(), names(1), none).await.is_err());
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn those_of_a_release_before_are_counted_once_and_end_in_time() {
+        let folder = folder();
+        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let batches = Batches::new(store.clone());
+        let open = store.get().await.unwrap();
+        let before = |transaction: &mut Transaction<'_>| -> Result<(), Failed> {
+            for number in ["1", "10", "2"] {
+                let stored = Stored {
+                    jobs: 2,
+                    since: 1000,
+                    ..Stored::default()
+                };
+                transaction.put(TREE, &key(number, ""), &stored.encode_to_vec())?;
+                transaction.put(TREE, &key(number, "a"), b"")?;
+                transaction.put(TREE, &key(number, "b"), b"")?;
             }
             Ok(())
         };
-        open.carry_out(0, fill, |outcome| outcome)
+        let written = open.carry_out(0, before, |outcome| outcome).await;
+        written.unwrap().unwrap();
+        let none = Duration::ZERO;
+        batches.keep("3", &last(), names(1), none).await.unwrap();
+        let counted = |transaction: &mut Transaction<'_>| transaction.get(COUNTS, COUNT);
+        let counted = open.carry_out(0, counted, |outcome| outcome).await;
+        assert_eq!(counted.unwrap().unwrap().unwrap(), 4_u64.to_be_bytes());
+        let (listed, has_more) = batches.list(None).await.unwrap();
+        let ids: Vec<_> = listed.iter().map(|it| &*it.id).collect();
+        assert_eq!((ids, has_more), (vec!["1", "10", "2", "3"], false));
+        assert_eq!(listed[0].until, 1000 + millis(LONGEST));
+        let (rest, _) = batches.list(Some("10")).await.unwrap();
+        assert_eq!(rest.len(), 2);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_job_that_was_not_kept_has_the_end_of_the_other_one_also_after_a_restart() {
+        let folder = folder();
+        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let batches = Batches::new(store.clone());
+        assert!(batches.take_followers("other").is_empty());
+        batches
+            .keep("a", &last(), names(1), Duration::ZERO)
             .await
-            .unwrap()
             .unwrap();
-        let refused = batches.keep("more", &last(), names(1)).await.unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "10000 batches are not done yet, and no more are taken"
-        );
-        batches.forget("7").await.unwrap();
-        batches.keep("more", &last(), names(1)).await.unwrap();
+        let duplicate = part("a", "job-0");
+        batches.follow(&duplicate, "other").await.unwrap();
+        store.close().await;
+        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let batches = Batches::new(store.clone());
+        batches.load().await.unwrap();
+        batches.load().await.unwrap();
+        assert_eq!(batches.take_followers("other"), [duplicate.clone()]);
+        assert!(batches.take_followers("other").is_empty());
+        let over = batches.ended(&duplicate, true).await.unwrap().unwrap();
+        assert_eq!(over.job.headers["batch-failed"], ["1"]);
+        let left = |transaction: &mut Transaction<'_>| {
+            let mut left = 0;
+            transaction.scan(FOLLOWED, Bound::Unbounded, |_, _| {
+                left += 1;
+                ControlFlow::Continue(())
+            })?;
+            Ok(left)
+        };
+        let open = store.get().await.unwrap();
+        let left = open.carry_out(0, left, |outcome| outcome).await;
+        assert_eq!(left.unwrap().unwrap(), 0);
         store.close().await;
     }
 }

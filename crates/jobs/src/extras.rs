@@ -226,17 +226,23 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
     }
     if let Some(expires) = expires {
         let at = now_ms.saturating_add(pronghorn_base::millis(expires));
+        // One that was taken before, and comes again, is not younger for it.
+        let at = expires_at(&job.headers).map_or(at, |before| before.min(at));
         job.headers.remove(EXPIRES);
         job.headers
             .insert(EXPIRES_AT.to_owned(), vec![at.to_string()]);
     }
-    let key = job.headers.get(UNIQUE).and_then(|values| values.first());
-    Ok(key.map(|key| Unique {
-        key: key.clone(),
+    Ok(unique_key(&job.headers).map(|key| Unique {
+        key: key.to_owned(),
         period,
         while_queued,
         expires_at: expires_at(&job.headers),
     }))
+}
+
+/// The key of a job that has one.
+pub(crate) fn unique_key(headers: &Headers) -> Option<&str> {
+    headers.get(UNIQUE)?.first().map(String::as_str)
 }
 
 /// The headers that are for a handler.

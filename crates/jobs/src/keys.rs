@@ -1,7 +1,7 @@
 //! Jobs that are known by a key or by their ID while they are there: unique ones, cancelled ones,
 //! and those that run. In memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::job::{Job, now_ms};
 
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);
-/// Keys take memory as long as their jobs wait.
-const MOST: usize = 100_000;
+/// Keys take memory as long as their jobs wait: some 200 bytes each.
+pub(crate) const MOST: usize = 1_000_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
 
@@ -23,9 +23,20 @@ const MOST_CANCELLED: usize = 10_000;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Keys(Arc<Mutex<State>>);
 
+/// Why a job has not got its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    /// The job of this ID has it.
+    By(String),
+    /// There are too many.
+    Full,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    unique: HashMap<String, Held>,
+    unique: HashMap<Arc<str>, Held>,
+    /// The same keys by their ends.
+    ends: BTreeSet<(Instant, Arc<str>)>,
     cancelled: HashMap<String, Instant>,
     running: HashMap<String, Running>,
 }
@@ -62,43 +73,51 @@ struct Held {
     until: Instant,
     /// It stays until then.
     is_period: bool,
+    /// The job has ended.
+    is_done: bool,
     while_queued: bool,
     /// Of the job, in milliseconds since 1970: it does not begin any more, wherever it is.
     expires_at: Option<u64>,
 }
 
 impl Keys {
-    /// Takes a key for a job, at this time in milliseconds since 1970. The ID of the job that has
-    /// it, if one does.
-    pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), String> {
+    /// Takes a key for a job, at this time in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// When another job has it, or too many keys are held.
+    pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
         let now = Instant::now();
         let mut state = lock(&self.0);
-        let State {
-            unique: all,
-            running,
-            ..
-        } = &mut *state;
-        let counts = |held: &Held| held.until > now && !held.is_left(now_ms, running);
-        if let Some(held) = all.get(&unique.key)
-            && counts(held)
-        {
-            return Err(held.id.clone());
+        state.forget_ended(now);
+        if let Some(held) = state.unique.get(&*unique.key) {
+            if !held.is_left(now_ms, &state.running) {
+                return Err(NotTaken::By(held.id.clone()));
+            }
+            state.remove(&unique.key, |_| true);
         }
-        if all.len() >= MOST {
-            all.retain(|_, held| counts(held));
+        if state.unique.len() >= MOST {
+            return Err(NotTaken::Full);
         }
-        // Without room, a job may come twice, which it may in any case.
-        if all.len() < MOST {
-            let held = Held {
-                id: id.to_owned(),
-                until: now + unique.period.unwrap_or(LONGEST),
-                is_period: unique.period.is_some(),
-                while_queued: unique.while_queued,
-                expires_at: unique.expires_at,
-            };
-            all.insert(unique.key.clone(), held);
-        }
+        let held = Held {
+            id: id.to_owned(),
+            until: now + unique.period.unwrap_or(LONGEST),
+            is_period: unique.period.is_some(),
+            is_done: false,
+            while_queued: unique.while_queued,
+            expires_at: unique.expires_at,
+        };
+        let key: Arc<str> = unique.key.as_str().into();
+        state.ends.insert((held.until, key.clone()));
+        state.unique.insert(key, held);
         Ok(())
+    }
+
+    /// Whether a job that had a key is not to end any more: it has, or nobody knows of it.
+    pub(crate) fn has_ended(&self, key: &str, id: &str) -> bool {
+        let state = lock(&self.0);
+        let held = state.unique.get(key).filter(|held| held.id == id);
+        !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
     }
 
     /// The push of a job has failed.
@@ -115,7 +134,11 @@ impl Keys {
 
     /// A job with this key has ended for good.
     pub(crate) fn ended(&self, key: &str, id: &str) {
-        lock(&self.0).remove(key, |held| held.id == id && !held.is_period);
+        let mut state = lock(&self.0);
+        state.remove(key, |held| held.id == id && !held.is_period);
+        if let Some(held) = state.unique.get_mut(key).filter(|held| held.id == id) {
+            held.is_done = true;
+        }
     }
 
     /// Ends a job that runs: whether there is one.
@@ -208,8 +231,21 @@ impl Held {
 
 impl State {
     fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) {
-        if self.unique.get(key).is_some_and(which) {
-            self.unique.remove(key);
+        if self.unique.get(key).is_some_and(which)
+            && let Some((key, held)) = self.unique.remove_entry(key)
+        {
+            self.ends.remove(&(held.until, key));
+        }
+    }
+
+    /// Each key once: what a push has to do does not grow with their number.
+    fn forget_ended(&mut self, now: Instant) {
+        while let Some((until, key)) = self.ends.pop_first() {
+            if until > now {
+                self.ends.insert((until, key));
+                break;
+            }
+            self.unique.remove(&key);
         }
     }
 }
@@ -227,21 +263,48 @@ mod tests {
         }
     }
 
+    fn by(id: &str) -> Result<(), NotTaken> {
+        Err(NotTaken::By(id.to_owned()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_keys_are_held_none_is_given_twice_and_one_too_many_is_refused() {
+        let keys = Keys::default();
+        let unique = |number: usize| Unique {
+            key: number.to_string(),
+            ..unique(None, false)
+        };
+        for number in 0..MOST {
+            assert_eq!(keys.take(&unique(number), "a", 0), Ok(()));
+        }
+        assert_eq!(keys.take(&unique(MOST - 1), "b", 0), by("a"));
+        assert_eq!(keys.take(&unique(MOST), "b", 0), Err(NotTaken::Full));
+        keys.ended("0", "a");
+        assert_eq!(keys.take(&unique(MOST), "b", 0), Ok(()));
+        tokio::time::advance(LONGEST).await;
+        assert_eq!(keys.take(&unique(1), "c", 0), Ok(()));
+        let state = lock(&keys.0);
+        assert_eq!((state.unique.len(), state.ends.len()), (1, 1));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_key_is_held_until_its_job_is_done() {
         let keys = Keys::default();
         let until_done = unique(None, false);
         assert_eq!(keys.take(&until_done, "a", 0), Ok(()));
-        assert_eq!(keys.take(&until_done, "b", 0), Err("a".to_owned()));
+        assert_eq!(keys.take(&until_done, "b", 0), by("a"));
         keys.begun("k", "a");
         keys.ended("k", "b");
-        assert_eq!(keys.take(&until_done, "b", 0), Err("a".to_owned()));
+        assert_eq!(keys.take(&until_done, "b", 0), by("a"));
+        assert!(!keys.has_ended("k", "a"));
         keys.ended("k", "a");
         assert_eq!(keys.take(&unique(None, true), "b", 0), Ok(()));
         keys.begun("k", "b");
         assert_eq!(keys.take(&unique(Some(5), false), "c", 0), Ok(()));
+        assert!(!keys.has_ended("k", "c"));
         keys.ended("k", "c");
-        assert_eq!(keys.take(&until_done, "d", 0), Err("c".to_owned()));
+        assert!(keys.has_ended("k", "c"), "though its key counts");
+        assert_eq!(keys.take(&until_done, "d", 0), by("c"));
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(keys.take(&until_done, "d", 0), Ok(()));
         keys.give_back("k", "d");
@@ -256,7 +319,7 @@ mod tests {
             ..unique(None, false)
         };
         assert_eq!(keys.take(&expires(100), "a", 0), Ok(()));
-        assert_eq!(keys.take(&expires(200), "b", 99), Err("a".to_owned()));
+        assert_eq!(keys.take(&expires(200), "b", 99), by("a"));
         assert_eq!(keys.take(&expires(200), "b", 100), Ok(()));
         keys.ended("k", "a");
         let job = Arc::new(Job {
@@ -264,7 +327,7 @@ mod tests {
             ..Job::default()
         });
         assert!(keys.run(&job, "p").is_some());
-        assert_eq!(keys.take(&expires(900), "c", 300), Err("b".to_owned()));
+        assert_eq!(keys.take(&expires(900), "c", 300), by("b"));
         keys.ran("b");
         assert_eq!(keys.take(&expires(900), "c", 300), Ok(()));
         keys.ended("k", "c");
@@ -273,7 +336,7 @@ mod tests {
             ..expires(100)
         };
         assert_eq!(keys.take(&period, "d", 0), Ok(()));
-        assert_eq!(keys.take(&period, "e", 100), Err("d".to_owned()));
+        assert_eq!(keys.take(&period, "e", 100), by("d"));
     }
 
     #[tokio::test(start_paused = true)]

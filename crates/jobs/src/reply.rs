@@ -23,6 +23,8 @@ pub(crate) struct Answered {
 pub(crate) enum Wish {
     /// It is done; with what its handler returned.
     Done(Bytes),
+    /// The same, without a result that can be had: why.
+    DoneWithout(String),
     /// This attempt has failed. When the next one is to be, if the handler has said.
     Failed { delay: Option<Duration> },
     /// No attempt would help.
@@ -80,6 +82,10 @@ pub(crate) fn of(reply: JobReply, body: &Bytes) -> Answered {
     };
     let (wish, verdict, remark) = match reply {
         JobReply::Done => (Wish::Done(body.clone()), Verdict::Done, None),
+        JobReply::DoneWithout => {
+            let why = why().unwrap_or_else(|| "it has no result".to_owned());
+            (Wish::DoneWithout(why), Verdict::Done, None)
+        }
         JobReply::Failed => {
             let why = why().or_else(|| Some("the handler failed".to_owned()));
             (Wish::GiveUp, Verdict::Failed, why)
@@ -232,6 +238,8 @@ mod tests {
         let result = r#"{"any":1}"#;
         let done = (Wish::Done(result.into()), Verdict::Done, None);
         assert_eq!(of(JobReply::Done, result), done);
+        let without = (Wish::DoneWithout("NaN".to_owned()), Verdict::Done, None);
+        assert_eq!(of(JobReply::DoneWithout, "NaN"), without);
         let failed = |why: &str| (Wish::GiveUp, Verdict::Failed, Some(why.to_owned()));
         assert_eq!(of(JobReply::Failed, "no"), failed("no"));
         assert_eq!(of(JobReply::Failed, ""), failed("the handler failed"));

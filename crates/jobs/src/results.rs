@@ -73,6 +73,30 @@ struct State {
     order: VecDeque<(String, Instant)>,
     bytes: usize,
     waiting: HashMap<String, Vec<oneshot::Sender<Ended>>>,
+    /// No job ends here any more.
+    is_over: bool,
+}
+
+/// What has come of waiting for a job's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Ended(Ended),
+    /// Not by then.
+    NotYet,
+    /// The server stops before it can come.
+    Over,
+}
+
+/// While one of its clones is there, jobs may end. With the last one, nobody waits any more.
+#[derive(Debug)]
+pub(crate) struct JobsMayEnd(Results);
+
+impl Drop for JobsMayEnd {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.0);
+        state.is_over = true;
+        state.waiting.clear();
+    }
 }
 
 impl Results {
@@ -91,13 +115,21 @@ impl Results {
         state.clear(now);
     }
 
-    /// Waits for the end of a job. None if it has not come in this time.
-    pub(crate) async fn wait(&self, id: &str, within: Duration) -> Option<Ended> {
+    /// For those who bring jobs to their ends.
+    pub(crate) fn jobs_may_end(&self) -> Arc<JobsMayEnd> {
+        Arc::new(JobsMayEnd(self.clone()))
+    }
+
+    /// Waits for the end of a job.
+    pub(crate) async fn wait(&self, id: &str, within: Duration) -> Waited {
         let receiver = {
             let mut state = lock(&self.0);
             state.clear(Instant::now());
             if let Some((ended, _)) = state.kept.get(id) {
-                return Some(ended.clone());
+                return Waited::Ended(ended.clone());
+            }
+            if state.is_over {
+                return Waited::Over;
             }
             let (sender, receiver) = oneshot::channel();
             let waiting = state.waiting.entry(id.to_owned()).or_default();
@@ -115,7 +147,11 @@ impl Results {
                 }
             }
         }
-        ended.ok()?.ok()
+        match ended {
+            Ok(Ok(ended)) => Waited::Ended(ended),
+            Ok(Err(_)) => Waited::Over,
+            Err(_) => Waited::NotYet,
+        }
     }
 }
 
@@ -155,30 +191,52 @@ impl Ended {
 mod tests {
     use super::*;
 
-    fn done(text: &str) -> Ended {
+    fn result(text: &str) -> Ended {
         Ended::Done(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn done(text: &str) -> Waited {
+        Waited::Ended(result(text))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_when_no_job_can_end_any_more() {
+        let results = Results::default();
+        let one = results.jobs_may_end();
+        let other = one.clone();
+        results.keep("a", result("1"));
+        drop(other);
+        assert_eq!(results.wait("b", Duration::ZERO).await, Waited::NotYet);
+        let ending = async { drop(one) };
+        let (waited, ()) = tokio::join!(results.wait("b", Duration::from_mins(1)), ending);
+        assert_eq!(waited, Waited::Over);
+        assert_eq!(
+            results.wait("b", Duration::from_mins(1)).await,
+            Waited::Over
+        );
+        assert_eq!(results.wait("a", Duration::ZERO).await, done("1"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_result_is_there_before_and_after_somebody_waits() {
         let results = Results::default();
         let second = Duration::from_secs(1);
-        assert_eq!(results.wait("a", second).await, None);
+        assert_eq!(results.wait("a", second).await, Waited::NotYet);
         assert!(lock(&results.0).waiting.is_empty());
         let keeping = async {
             tokio::time::sleep(second).await;
-            results.keep("a", done("1"));
+            results.keep("a", result("1"));
         };
         let (waited, ()) = tokio::join!(results.wait("a", 10 * second), keeping);
-        assert_eq!(waited, Some(done("1")));
-        assert_eq!(results.wait("a", second).await, Some(done("1")));
+        assert_eq!(waited, done("1"));
+        assert_eq!(results.wait("a", second).await, done("1"));
         results.keep("a", Ended::Failed("no".into()));
         assert_eq!(
             results.wait("a", second).await,
-            Some(Ended::Failed("no".into()))
+            Waited::Ended(Ended::Failed("no".into()))
         );
         tokio::time::sleep(KEPT).await;
-        assert_eq!(results.wait("a", second).await, None);
+        assert_eq!(results.wait("a", second).await, Waited::NotYet);
         assert_eq!(lock(&results.0).bytes, 0);
     }
 
@@ -186,10 +244,10 @@ mod tests {
     async fn so_many_are_kept_and_the_oldest_go() {
         let results = Results::default();
         for number in 0..=MOST {
-            results.keep(&number.to_string(), done("x"));
+            results.keep(&number.to_string(), result("x"));
         }
-        assert_eq!(results.wait("0", Duration::ZERO).await, None);
-        assert_eq!(results.wait("1", Duration::ZERO).await, Some(done("x")));
+        assert_eq!(results.wait("0", Duration::ZERO).await, Waited::NotYet);
+        assert_eq!(results.wait("1", Duration::ZERO).await, done("x"));
         assert_eq!(lock(&results.0).bytes, MOST);
     }
 }

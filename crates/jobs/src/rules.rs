@@ -1,5 +1,6 @@
 //! How the jobs of a pipeline are to run: attempts, times, and how many at a time.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -209,38 +210,45 @@ impl Setting for Backoff {
     }
 }
 
-/// Counts the beginnings of jobs against a rate: a bucket that fills as time goes on.
+/// Counts the beginnings of jobs against a rate: in no time of its length do more begin.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct Window {
     rate: Rate,
-    state: Mutex<(f64, Instant)>,
+    /// Of the last ones, the oldest first; as many as may begin in that time at most.
+    begun: Mutex<VecDeque<Instant>>,
 }
 
-impl Bucket {
+impl Window {
     pub(crate) fn new(rate: Rate) -> Self {
-        let full = f64::from(rate.jobs);
         Self {
             rate,
-            state: Mutex::new((full, Instant::now())),
+            begun: Mutex::default(),
         }
     }
 
     /// When the next job may begin, if not now.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
-        let mut state = lock(&self.state);
-        let (tokens, since) = &mut *state;
-        let each = self.rate.per.as_secs_f64() / f64::from(self.rate.jobs);
-        let passed = now.saturating_duration_since(*since).as_secs_f64();
-        *tokens = (*tokens + passed / each).min(f64::from(self.rate.jobs));
-        *since = (*since).max(now);
-        // A billionth is lost where numbers are rounded.
-        let missing = 1.0 - *tokens;
-        (missing > 1e-9).then(|| now + Duration::from_secs_f64(missing * each + 1e-6))
+        let mut begun = lock(&self.begun);
+        while begun
+            .front()
+            .is_some_and(|first| *first + self.rate.per <= now)
+        {
+            begun.pop_front();
+        }
+        let is_full = begun.len() >= self.rate.jobs as usize;
+        begun
+            .front()
+            .filter(|_| is_full)
+            .map(|first| *first + self.rate.per)
     }
 
     /// One begins.
-    pub(crate) fn take(&self) {
-        lock(&self.state).0 -= 1.0;
+    pub(crate) fn take(&self, now: Instant) {
+        let mut begun = lock(&self.begun);
+        if begun.len() >= self.rate.jobs as usize {
+            begun.pop_front();
+        }
+        begun.push_back(now);
     }
 }
 
@@ -304,21 +312,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_rate_lets_so_many_begin_and_no_more() {
         let second = Duration::from_secs(1);
-        let bucket = Bucket::new(Rate {
+        let window = Window::new(Rate {
             jobs: 4,
             per: second,
         });
-        let mut begun = 0;
+        let mut begun: Vec<Instant> = Vec::new();
         let end = Instant::now() + 10 * second;
         while Instant::now() < end {
-            match bucket.next(Instant::now()) {
+            match window.next(Instant::now()) {
                 None => {
-                    bucket.take();
-                    begun += 1;
+                    window.take(Instant::now());
+                    begun.push(Instant::now());
+                    // Not all at once, so that the window has to slide.
+                    tokio::time::sleep(Duration::from_millis(70)).await;
                 }
                 Some(at) => tokio::time::sleep_until(at).await,
             }
         }
-        assert!((43..=44).contains(&begun), "{begun}");
+        assert!((40..=44).contains(&begun.len()), "{}", begun.len());
+        let too_many = begun.windows(5).find(|five| five[4] - five[0] < second);
+        assert_eq!(too_many, None, "any five take more than a second");
     }
 }

@@ -24,6 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::{ScheduleSettings, What};
 use crate::consumer::{Consumer, Handoffs};
+use crate::job::now_ms;
 use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
@@ -132,7 +133,19 @@ impl Service for JobsService {
                 ),
             })
         };
-        self.settings.schedules.iter().filter_map(missing).collect()
+        let schedules = self.settings.schedules.iter();
+        let never = schedules.clone().filter_map(|(name, schedule)| {
+            let is_due = schedule.moments.after(now_ms()).is_some();
+            (!is_due).then(|| Finding {
+                severity: Severity::Warning,
+                key: format!("{JOBS}.schedules.{name}.cron"),
+                message: format!("is never due: no date fits `{}`", schedule.moments),
+                hint: "the fields are minute, hour, day of the month, month, day of the week; the \
+                       last day of each month is `L`"
+                    .to_owned(),
+            })
+        });
+        never.chain(schedules.filter_map(missing)).collect()
     }
 
     /// Commands of schedules, where it has no pool.
@@ -176,6 +189,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         })?;
     }
     if !waits {
+        pipelines.load_batches().await;
         pipelines.warn_of_left_behind().await;
     }
     let schedules = settings.schedules.clone();
@@ -279,6 +293,7 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
     while let Err(OpenError::InUse { .. }) = store.get().await {
         sleep(UNTIL_NEXT_TRY).await;
     }
+    pipelines.load_batches().await;
     for (name, pipeline) in settings.pipelines.iter().filter(|(_, it)| it.is_stored()) {
         if let Err(source) = pipelines.open_announced(name, pipeline).await {
             let pipeline = name.clone();
@@ -320,6 +335,7 @@ impl Running for Jobs {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
             }
         }
+        let jobs_may_end = self.pipelines.results().jobs_may_end();
         let names = self.settings.pools.iter().map(|pool| &*pool.name);
         let (handoffs, inboxes) = Handoffs::between(names);
         // Calls take the lock of their pool, which the control thread does not.
@@ -340,12 +356,25 @@ impl Running for Jobs {
                 self.settings.num_pollers,
             );
             let work = consumer.work(self.end.clone());
+            let jobs_may_end = jobs_may_end.clone();
+            let work = async move {
+                work.await;
+                drop(jobs_may_end);
+            };
             self.consumers.spawn_on(work, &thread.runtime);
         }
+        // Without a pool as well.
+        let nothing_begins = self.pipelines.nothing_begins().clone().drop_guard();
+        let end = self.end.clone();
+        self.clock.spawn(async move {
+            end.cancelled().await;
+            drop((jobs_may_end, nothing_begins));
+        });
         if !self.schedules.is_empty() {
             self.clock.spawn(self.schedules.clone().work());
         }
         self.clock.spawn(self.pipelines.clone().end_expired());
+        self.clock.spawn(self.pipelines.clone().tend_batches());
         Ok(())
     }
 

@@ -52,7 +52,7 @@ pub use fence::Fence;
 pub use home::{Home, collect};
 pub use incident::{CallDetails, Incident, IncidentKind, Incidents, Progress};
 pub use php_message::{Extent, PhpMessage, Speaker, WORKER_OUTPUT};
-pub use pieces::{Lead, Piece, PieceSender, Pieces, pieces};
+pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;
 pub use raw::{RawCall, RawError};

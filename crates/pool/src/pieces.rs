@@ -2,10 +2,15 @@
 //! by what it holds in memory.
 
 use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::spawn_blocking;
 
 use crate::content::Content;
 use crate::spool::SpoolFile;
@@ -85,6 +90,50 @@ impl Pieces {
         let entry = self.0.poll_recv(cx);
         entry.map(|entry| entry.map(|entry| entry.piece))
     }
+}
+
+/// Why the pieces of a body are not put together.
+#[derive(Debug, Error)]
+pub enum NotWhole {
+    #[error("it is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("it broke off")]
+    BrokenOff,
+    #[error("it can't be read back: {0}")]
+    Unreadable(#[from] io::Error),
+}
+
+impl Pieces {
+    /// Waits for all of them, at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there are more, or the last one does not come.
+    pub async fn whole(mut self, most: usize) -> Result<Bytes, NotWhole> {
+        let mut bytes = BytesMut::new();
+        loop {
+            let piece = match self.next().await {
+                Some(Piece::Bytes(piece)) => piece.into(),
+                Some(Piece::Spooled(file)) if file.len() <= most as u64 => read_back(file).await?,
+                Some(Piece::Spooled(_)) => return Err(NotWhole::TooLong(most)),
+                Some(Piece::End) => return Ok(bytes.freeze()),
+                None => return Err(NotWhole::BrokenOff),
+            };
+            if bytes.len() + piece.len() > most {
+                return Err(NotWhole::TooLong(most));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+    }
+}
+
+async fn read_back(file: SpoolFile) -> io::Result<Bytes> {
+    let read = move || {
+        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
+        file.file().read_exact_at(&mut bytes, 0)?;
+        Ok(bytes.into())
+    };
+    spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
 impl PieceSender {

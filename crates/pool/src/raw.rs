@@ -2,11 +2,10 @@
 //! shape of their own.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use pronghorn_base::micros;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
@@ -16,9 +15,8 @@ use tokio::time::Instant;
 use crate::call::{
     Answer, Body, CallError, Encoding, Payload, Reply, ReplyBody, Terms, Unencodable,
 };
-use crate::pieces::Piece;
+use crate::pieces::NotWhole;
 use crate::pool::Pool;
-use crate::spool::SpoolFile;
 
 /// Bytes that a worker is asked with.
 #[derive(Debug, Clone)]
@@ -65,36 +63,22 @@ impl RawCall {
 }
 
 async fn whole(reply: Reply, most: usize) -> Result<Bytes, RawError> {
-    let mut pieces = match reply.body {
-        ReplyBody::Whole(content) if content.len() > most => return Err(RawError::TooLong(most)),
-        ReplyBody::Whole(content) => return Ok(content.into()),
-        ReplyBody::File(_) => return Err(RawError::NoBytes),
-        ReplyBody::Pieces { pieces, .. } => pieces,
-    };
-    let mut bytes = BytesMut::new();
-    loop {
-        let piece = match pieces.next().await {
-            Some(Piece::Bytes(piece)) => piece.into(),
-            Some(Piece::Spooled(file)) if file.len() <= most as u64 => read_back(file).await?,
-            Some(Piece::Spooled(_)) => return Err(RawError::TooLong(most)),
-            Some(Piece::End) => return Ok(bytes.freeze()),
-            None => return Err(RawError::BrokenOff),
-        };
-        if bytes.len() + piece.len() > most {
-            return Err(RawError::TooLong(most));
-        }
-        bytes.extend_from_slice(&piece);
+    match reply.body {
+        ReplyBody::Whole(content) if content.len() > most => Err(RawError::TooLong(most)),
+        ReplyBody::Whole(content) => Ok(content.into()),
+        ReplyBody::File(_) => Err(RawError::NoBytes),
+        ReplyBody::Pieces { pieces, .. } => pieces.whole(most).await.map_err(RawError::from),
     }
 }
 
-async fn read_back(file: SpoolFile) -> Result<Bytes, RawError> {
-    let read = move || {
-        let mut bytes = vec![0; usize::try_from(file.len()).unwrap_or(usize::MAX)];
-        file.file().read_exact_at(&mut bytes, 0)?;
-        io::Result::Ok(bytes.into())
-    };
-    let read = tokio::task::spawn_blocking(read).await;
-    read.map_err(io::Error::other)?.map_err(RawError::from)
+impl From<NotWhole> for RawError {
+    fn from(why: NotWhole) -> Self {
+        match why {
+            NotWhole::TooLong(most) => Self::TooLong(most),
+            NotWhole::BrokenOff => Self::BrokenOff,
+            NotWhole::Unreadable(error) => Self::Unreadable(error),
+        }
+    }
 }
 
 impl Payload for RawCall {

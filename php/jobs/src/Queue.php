@@ -80,8 +80,10 @@ abstract class Queue
 
     /**
      * Pushes jobs, and one that runs when all of them have come to their end: done, given up,
-     * cancelled or too old. Its headers `batch-jobs` and `batch-failed` say how many there were,
-     * and how many were not done. The pipelines are of the drivers `memory` and `embedded`.
+     * cancelled or too old. A job that is not kept, as another one has its key, has the end of that
+     * one. The last one's delay begins when the others have ended. Its headers `batch-jobs` and
+     * `batch-failed` say how many there were, and how many were not done. The pipelines are of the
+     * drivers `memory` and `embedded`.
      *
      * @return string the ID of that one
      * @throws RpcError when the server does not take them
@@ -99,9 +101,9 @@ abstract class Queue
      * @param ?callable(float, string): mixed $progress gets how far the job has come, 0 to 1, and
      *     what it is at, when its handler has said something new
      * @return mixed what its handler returned, as JSON keeps it
-     * @throws JobFailed when the job was given up
-     * @throws NotDone when it is not done by then; sooner where the server knows no such job, or
-     *     its result is not kept. The message says which
+     * @throws JobFailed when the job was given up, or is done and its result can't be kept
+     * @throws NotDone when it is not done by then; sooner where the server knows no such job, its
+     *     result is not kept, or the server stops. The message says which
      * @throws RpcError when the server refuses the question
      * @throws ConnectionLost when the server is gone
      * @throws \ValueError when the time-out makes no sense

@@ -3,5 +3,6 @@
 mod moments;
 mod settings;
 
+pub(crate) use moments::Missed;
 pub use moments::{Moments, When};
 pub use settings::{CatchUp, Overlap, ScheduleSettings, What, read};

@@ -12,6 +12,22 @@ use croner::errors::CronError;
 /// Far more than there are between two moments of a pattern.
 const MOST_TRANSITIONS: usize = 64;
 
+/// Missed moments of a pattern that are counted: a second's over a year is a number that nobody
+/// needs.
+const MOST_COUNTED: usize = 10_000;
+/// Those that are walked over at a time to find the last ones.
+const MOST_WALKED: usize = 1_000;
+
+/// Moments that have passed without a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    pub(crate) runs: u64,
+    /// There are more than those that were counted.
+    pub(crate) are_more: bool,
+    /// In milliseconds since 1970.
+    pub(crate) last: Vec<u64>,
+}
+
 /// Moments that repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
@@ -69,15 +85,53 @@ impl Moments {
     }
 
     /// Those behind `from`, up to `to`.
-    pub(crate) fn between(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
-        // A second's schedule over a year is no list that anybody needs.
-        const MOST: usize = 10_000;
+    fn between(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
         let mut at = from;
         std::iter::from_fn(move || {
             at = self.after(at)?;
             (at <= to).then_some(at)
         })
-        .take(MOST)
+    }
+
+    /// What there is behind `from`, up to `to`: how much, and the last ones of it, up to `most`.
+    pub(crate) fn missed(&self, from: u64, to: u64, most: usize) -> Missed {
+        if let When::Every(period) = &self.when {
+            let period = pronghorn_base::millis(*period).max(1);
+            let (first, last) = (from / period + 1, to / period);
+            let runs = (last + 1).saturating_sub(first);
+            let begin = first.max((last + 1).saturating_sub(most as u64));
+            return Missed {
+                runs,
+                are_more: false,
+                last: (begin..=last).map(|number| number * period).collect(),
+            };
+        }
+        let runs = self.between(from, to).take(MOST_COUNTED).count();
+        Missed {
+            runs: runs as u64,
+            are_more: runs == MOST_COUNTED,
+            last: self.last(from, to, most.min(runs)),
+        }
+    }
+
+    /// The last ones behind `from`, up to `to`. A pattern is walked in one direction only, so a
+    /// moment is looked for behind which there are enough and not too many.
+    fn last(&self, from: u64, to: u64, most: usize) -> Vec<u64> {
+        let (mut early, mut late, mut start) = (from, to, from);
+        loop {
+            let mut all: Vec<u64> = self.between(start, to).take(MOST_WALKED + 1).collect();
+            if all.len() > MOST_WALKED {
+                early = start;
+            } else if all.len() < most && start > from {
+                late = start;
+            } else {
+                return all.split_off(all.len().saturating_sub(most));
+            }
+            start = early + (late - early) / 2;
+            if start == early || start == late {
+                return all.split_off(all.len().saturating_sub(most));
+            }
+        }
     }
 }
 
@@ -243,7 +297,32 @@ mod tests {
         let every = Moments::new(When::Every(Duration::from_mins(5)), Tz::UTC);
         let start = ms("2026-11-26T05:02:11Z");
         assert_eq!(every.after(start), Some(ms("2026-11-26T05:05:00Z")));
-        let missed = every.between(start, ms("2026-11-26T05:15:00Z"));
-        assert_eq!(missed.count(), 3);
+        let missed = every.missed(start, ms("2026-11-26T05:15:00Z"), 2);
+        assert_eq!((missed.runs, missed.are_more), (3, false));
+        let last = ["2026-11-26T05:10:00Z", "2026-11-26T05:15:00Z"];
+        assert_eq!(missed.last, last.map(ms));
+        assert_eq!(every.missed(start, start, 2).runs, 0);
+    }
+
+    #[test]
+    fn the_last_moments_are_found_however_many_there_are() {
+        let (from, to) = (ms("2026-01-01T00:00:00Z"), ms("2026-11-26T05:00:07Z"));
+        let last = |pattern: &str, most| cron(pattern, "UTC").missed(from, to, most);
+        let each_second = last("* * * * * *", 2);
+        assert_eq!((each_second.runs, each_second.are_more), (10_000, true));
+        assert_eq!(each_second.last, [to - 1000, to]);
+        // Many in a row, and then none for months.
+        let in_january = last("* * * 1 1 *", 1);
+        assert_eq!(in_january.last, [ms("2026-01-01T23:59:59Z")]);
+        let daily = last("30 3 * * *", 3);
+        assert_eq!(
+            (daily.runs, daily.are_more, daily.last.len()),
+            (330, false, 3)
+        );
+        assert_eq!(daily.last[2], ms("2026-11-26T03:30:00Z"));
+        let minutely = Moments::new(When::Every(Duration::from_secs(1)), Tz::UTC);
+        let missed = minutely.missed(from, to, 1);
+        assert_eq!((missed.runs, missed.last), ((to - from) / 1000, vec![to]));
+        assert_eq!(last("0 0 31 2 *", 1).runs, 0);
     }
 }

@@ -25,26 +25,45 @@ pub(super) struct Judged {
 /// How a job ends for good.
 pub(super) enum End {
     Done(Bytes),
+    /// What its handler returned is dropped; why.
+    DoneWithout(Reason),
     /// It is a dead letter; why.
     GivenUp(Reason),
     Dropped(Dropped),
 }
 
+impl End {
+    /// For its batch.
+    pub(super) const fn has_failed(&self) -> bool {
+        !matches!(self, Self::Done(_) | Self::DoneWithout(_))
+    }
+}
+
 impl From<End> for Ended {
     fn from(end: End) -> Self {
         match end {
-            End::Done(result) if result.len() > LONGEST => {
-                let length = result.len();
-                let why = format!(
-                    "the job is done, but its result has {length} bytes; at most {LONGEST} are kept"
-                );
-                Self::Failed(why.into())
-            }
             End::Done(result) => Self::Done(result),
-            End::GivenUp(why) => Self::Failed(why),
+            End::DoneWithout(why) | End::GivenUp(why) => Self::Failed(why),
             End::Dropped(why) => why.into(),
         }
     }
+}
+
+/// Of a result.
+pub(super) fn too_long(len: u64) -> String {
+    format!("its result has {len} bytes; at most {LONGEST} are kept")
+}
+
+/// What becomes of what a handler returned.
+fn done(result: Bytes) -> End {
+    if result.len() > LONGEST {
+        return without(&too_long(result.len() as u64));
+    }
+    End::Done(result)
+}
+
+fn without(why: &str) -> End {
+    End::DoneWithout(format!("the job is done, but {why}").into())
 }
 
 pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
@@ -80,7 +99,8 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
     let why = || reason.clone().unwrap_or_default();
     let attempts = job.attempts.saturating_add(1);
     let (settlement, end) = match wish {
-        Wish::Done(result) => (Settlement::Ack, Some(End::Done(result))),
+        Wish::Done(result) => (Settlement::Ack, Some(done(result))),
+        Wish::DoneWithout(why) => (Settlement::Ack, Some(without(&why))),
         Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
         Wish::Failed { delay } => match retry.after(attempts, retry.most(job)) {
@@ -91,10 +111,14 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
             None => (Settlement::Reject, Some(End::GivenUp(why()))),
         },
     };
+    let remark = match &end {
+        Some(End::DoneWithout(why)) => Some(why),
+        _ => reason.as_ref(),
+    };
     Judged {
         settlement,
         verdict: Some(verdict),
-        remark: reason.map(|reason| reason.brief().to_owned()),
+        remark: remark.map(|reason| reason.brief().to_owned()),
         end,
     }
 }
@@ -116,7 +140,7 @@ impl Judged {
     /// In a word.
     pub(super) fn label(&self) -> OutcomeLabel {
         match (&self.end, self.verdict) {
-            (Some(End::Done(_)), _) => OutcomeLabel::Done,
+            (Some(End::Done(_) | End::DoneWithout(_)), _) => OutcomeLabel::Done,
             (Some(End::GivenUp(_)), _) => OutcomeLabel::GivenUp,
             (Some(End::Dropped(why)), _) => why.label(),
             (None, Some(Verdict::Failed)) => OutcomeLabel::Failed,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle};
 use pronghorn_config::show_duration;
-use pronghorn_pool::{Answer, CallError, Pool, ReplyBody, Terms, WorkerFault};
+use pronghorn_pool::{Answer, CallError, NotWhole, Pieces, Pool, ReplyBody, Terms, WorkerFault};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::JobReply;
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::judge::{End, Judged, judge};
+use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
 use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::Extras;
@@ -45,6 +45,9 @@ const TRIES_OF_OURS: u32 = 1500;
 const MOST_MOVING: usize = 256;
 /// How long a job waits that names a pool which is not there.
 const WITHOUT_POOL: Duration = Duration::from_mins(1);
+/// Of an answer that is read. Longer than any result that is kept, for the reasons of failures that
+/// RoadRunner's packages send.
+const LONGEST_ANSWER: usize = 16 << 20;
 /// How long a job waits that is given up and can't be kept as a dead letter.
 const WITHOUT_LETTER: Duration = Duration::from_mins(1);
 
@@ -402,8 +405,16 @@ impl Unsettled {
         match end {
             Some(end) => {
                 let Self { pipeline, job, .. } = &self;
+                let failed = end.has_failed();
                 self.pipelines
                     .ended(pipeline, job, &self.extras, end.into());
+                // One may have come meanwhile that has its end.
+                if self.extras.unique.is_some()
+                    && let Err(error) = self.pipelines.tell_followers(&job.id, failed).await
+                {
+                    let (id, pipeline) = (&job.id, &pipeline.name);
+                    tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
+                }
             }
             None if self.extras.can_expire() => self.pipelines.can_expire(),
             None => {}
@@ -427,17 +438,28 @@ impl Unsettled {
                 }
             }
         }
-        if let (Some(batch), Some(ended)) = (&self.extras.batch, end) {
-            let failed = !matches!(ended, End::Done(_));
-            let noted = self.pipelines.end_in_batch(batch, id, failed).await;
-            if let Err(error) = noted {
-                if let Some(times) = self.unsettled.should_log() {
-                    tracing::error!(target: "jobs", id, pipeline = name, times, "its batch can't be told, so the job will run again: {error}");
-                }
-                return false;
-            }
+        if let Some(end) = end {
+            self.tell_batches(end.has_failed()).await;
         }
         true
+    }
+
+    /// What has ended has ended, whatever becomes of a batch: a store that does not answer is asked
+    /// again, and then the batch is left to its own end.
+    async fn tell_batches(&self, failed: bool) {
+        let Self { job, extras, .. } = self;
+        for tries in 1.. {
+            let told = self.pipelines.tell_batches(job, extras, failed).await;
+            let Err(error) = told else {
+                return;
+            };
+            if tries == TRIES_OF_OURS {
+                let (id, pipeline) = (&job.id, &self.pipeline.name);
+                tracing::error!(target: "jobs", id, pipeline, "the job has ended, and its batch can't be told: {error}");
+                return;
+            }
+            sleep(SETTLE_AGAIN).await;
+        }
     }
 }
 
@@ -588,15 +610,40 @@ async fn answer(mut pending: pronghorn_pool::Pending, limit: Option<Duration>) -
             Err(error) => return of_error(&error, limit),
         }
     };
-    match reply.body {
-        ReplyBody::Whole(content) => match reply.head {
-            Head::Job(said) => Outcome::Replied(said, content.into()),
-            _ => Outcome::Answered(content.into()),
-        },
-        ReplyBody::File(_) | ReplyBody::Pieces { .. } => {
-            Outcome::Reported("the worker's answer is no answer to a job".into())
+    let body = match reply.body {
+        ReplyBody::Whole(content) => Ok(content.into()),
+        ReplyBody::File(_) => Err("its answer is a file".to_owned()),
+        ReplyBody::Pieces { pieces, len } => whole(pieces, len).await,
+    };
+    match (reply.head, body) {
+        (Head::Job(said), Ok(body)) => Outcome::Replied(said, body),
+        (_, Ok(body)) => Outcome::Answered(body),
+        // Its handler has returned: another attempt would do its work twice.
+        (Head::Job(JobReply::Done | JobReply::DoneWithout), Err(why)) => {
+            Outcome::Replied(JobReply::DoneWithout, why.into())
+        }
+        (Head::Job(said), Err(_)) => {
+            let why = "the reason that its worker has given can't be read";
+            Outcome::Replied(said, Bytes::from_static(why.as_bytes()))
+        }
+        (_, Err(why)) => {
+            Outcome::Reported(format!("the worker's answer can't be read: {why}").into())
         }
     }
+}
+
+/// An answer that comes in pieces as it is long; else why there is none, which a person reads
+/// behind what became of the job.
+async fn whole(pieces: Pieces, len: Option<u64>) -> Result<Bytes, String> {
+    if let Some(len) = len.filter(|len| *len > LONGEST_ANSWER as u64) {
+        return Err(too_long(len));
+    }
+    let whole = pieces.whole(LONGEST_ANSWER).await;
+    whole.map_err(|why| match why {
+        NotWhole::TooLong(most) => format!("its result has more than {most} bytes"),
+        NotWhole::BrokenOff => "its result broke off".to_owned(),
+        NotWhole::Unreadable(error) => format!("its result can't be read back: {error}"),
+    })
 }
 
 fn of_error(error: &CallError, limit: Option<Duration>) -> Outcome {

@@ -1,5 +1,7 @@
 //! Consumers with runners that a test drives.
 
+mod batches;
+
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -16,7 +18,7 @@ use super::*;
 use crate::brokers::tests::brokers;
 use crate::job::Headers;
 use crate::metrics::Metrics;
-use crate::results::Ended;
+use crate::results::{Ended, Waited};
 use crate::rules::{Backoff, Rate, Retry, Rules};
 use crate::settings::{DriverSettings, PipelineSettings};
 
@@ -495,10 +497,10 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
     let results = scene.pipelines.results();
     for id in ["runs", "waits", "later"] {
         let ended = results.wait(id, Duration::ZERO).await;
-        assert_eq!(ended, Some(Dropped::Cancelled.into()));
+        assert_eq!(ended, Waited::Ended(Dropped::Cancelled.into()));
     }
     let done = results.wait("done", Duration::ZERO).await;
-    assert_eq!(done, Some(Ended::Done(result.into())));
+    assert_eq!(done, Waited::Ended(Ended::Done(result.into())));
     assert_eq!(scene.counts("p").await, (0, 0, 0));
     scene.push("p", job("none")).await;
     assert_eq!(scene.running(), ["none"], "an ID that was cancelled before");
@@ -563,9 +565,9 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     scene.push("p", waited("waits", "k2")).await;
     scene.pipelines.destroy("p").await.unwrap();
     let ended = async |id| scene.pipelines.results().wait(id, Duration::ZERO).await;
-    let destroyed = Some(Ended::from(Dropped::Destroyed));
+    let destroyed = Waited::Ended(Dropped::Destroyed.into());
     assert_eq!(ended("waits").await, destroyed);
-    assert_eq!(ended("runs").await, None);
+    assert_eq!(ended("runs").await, Waited::NotYet);
     scene.declare("p", IN_MEMORY).await;
     let again = scene.pipelines.push(vec![
         ("p".to_owned(), waited("second", "k1")),
@@ -623,7 +625,7 @@ async fn an_expired_job_ends_also_in_a_paused_pipeline() {
             .pipelines
             .results()
             .wait("old", Duration::from_mins(1));
-        assert_eq!(ended.await, Some(Dropped::Expired.into()));
+        assert_eq!(ended.await, Waited::Ended(Dropped::Expired.into()));
         assert!(push("new").await.unwrap().is_empty(), "the key is free");
         assert_eq!(scene.counts("p").await, (1, 0, 0), "and so is the place");
         assert!(scene.running().is_empty());

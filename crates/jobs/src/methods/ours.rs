@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
 
+use crate::batches::Summary;
 use crate::dead::{DeadError, Headline};
 use crate::drivers::Listed;
 use crate::extras;
@@ -25,6 +26,7 @@ pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add("Recent", recent);
     methods.add("Export", export);
     methods.add("DeadLetters", list);
+    methods.add("Batches", batches);
     methods.add("Waiting", waiting);
     methods.add("Show", show);
     methods.add("Retry", retry);
@@ -329,6 +331,21 @@ async fn list(pipelines: Pipelines, named: Named) -> Result<Letters, Failure> {
     let more = letters.len().saturating_sub(MOST_LISTED);
     letters.truncate(MOST_LISTED);
     Ok(Letters { letters, more })
+}
+
+#[derive(Serialize)]
+struct Batches {
+    batches: Vec<Summary>,
+    /// Whether there are further ones.
+    more: bool,
+}
+
+impl Outcome for Batches {}
+
+async fn batches(pipelines: Pipelines, _: Nothing) -> Result<Batches, Failure> {
+    let listed = pipelines.list_batches(MOST_LISTED).await;
+    let (batches, more) = listed.map_err(|error| Failure::new(with_causes(&error)))?;
+    Ok(Batches { batches, more })
 }
 
 #[derive(Default, Deserialize)]

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use pronghorn_plugin_api::rpc::{Argument, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::keys::Progress;
 use crate::pipelines::{Pipelines, Standing};
-use crate::results::Ended;
+use crate::results::{Ended, Waited};
 
 /// Of one question; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -17,7 +18,7 @@ const LONGEST_TEXT: usize = 500;
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
 pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
-    methods.add("Await", wait);
+    methods.add_while_connected("Await", wait);
     methods.add_on_any_thread("Progress", progress);
 }
 
@@ -33,8 +34,9 @@ struct Wait {
 impl Argument for Wait {}
 
 #[derive(Default, Serialize)]
-struct Waited {
-    /// `done`, `failed`, or `waiting`: not by then, or not known.
+struct Answer {
+    /// `done`, `failed`, `waiting`: not by then, or not known, or `stopping`: not before the server
+    /// stopped.
     state: &'static str,
     /// JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +59,7 @@ struct Waited {
     pipeline: Option<String>,
 }
 
-impl Outcome for Waited {}
+impl Outcome for Answer {}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -84,33 +86,54 @@ async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
     Ok(pipelines.keys().note_progress(&said.id, progress))
 }
 
-async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Waited, Failure> {
+async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Answer, Failure> {
     let id = &asked.id;
     let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
     if asked.explain && pipelines.runs_unheard(id) {
         within = Duration::ZERO;
     }
-    let mut ended = pipelines.results().wait(id, within).await;
+    let mut waited = wait_for_end(&pipelines, id, within).await;
     let mut place = None;
-    if ended.is_none() && asked.explain {
+    if waited == Waited::NotYet && asked.explain {
         place = pipelines.standing(id).await;
         let again = match place {
             Some((Standing::Unknown, _)) => ON_ITS_WAY,
             _ => Duration::ZERO,
         };
         // It may have ended meanwhile.
-        ended = pipelines.results().wait(id, again).await;
-        if ended.is_none() && !again.is_zero() {
+        waited = wait_for_end(&pipelines, id, again).await;
+        if waited == Waited::NotYet && !again.is_zero() {
             place = pipelines.standing(id).await;
         }
     }
-    Ok(match ended {
-        Some(ended) => Waited::ended(ended),
-        None => Waited::waiting(&pipelines, id, place),
+    Ok(match waited {
+        Waited::Ended(ended) => Answer::ended(ended),
+        Waited::NotYet => Answer::waiting(&pipelines, id, place),
+        Waited::Over => Answer {
+            state: "stopping",
+            ..Answer::default()
+        },
     })
 }
 
-impl Waited {
+/// While the server stops, it waits only for a job that a worker has: one that waits itself, in a
+/// pipeline, does not begin any more.
+async fn wait_for_end(pipelines: &Pipelines, id: &str, within: Duration) -> Waited {
+    let does_not_begin = async {
+        pipelines.nothing_begins().cancelled().await;
+        sleep(ON_ITS_WAY).await;
+        if pipelines.keys().running(id).is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        waited = pipelines.results().wait(id, within) => waited,
+        () = does_not_begin => Waited::Over,
+    }
+}
+
+impl Answer {
     fn ended(ended: Ended) -> Self {
         match ended {
             Ended::Done(result) => Self {

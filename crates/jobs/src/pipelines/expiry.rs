@@ -66,12 +66,10 @@ impl Pipelines {
     async fn end_one(&self, pipeline: &Pipeline, delivery: Delivery) -> bool {
         let Delivery { job, ticket } = delivery;
         let extras = Extras::of(&job.headers);
-        if let Some(batch) = &extras.batch
-            && let Err(error) = self.end_in_batch(batch, &job.id, true).await
-        {
+        if let Err(error) = self.tell_batches(&job, &extras, true).await {
             let (id, pipeline_name) = (&job.id, &pipeline.name);
             let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline = pipeline_name, batch, "a job has expired, and its batch can't be told: {error}");
+            tracing::error!(target: "jobs", id, pipeline = pipeline_name, "a job has expired, and its batch can't be told: {error}");
             // It is looked at again.
             _ = pipeline.driver.settle(ticket, Settlement::Release).await;
             return false;

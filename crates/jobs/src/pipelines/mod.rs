@@ -1,5 +1,6 @@
 //! The pipelines of a server: which there are, and what people and PHP do with them.
 
+mod batched;
 mod expiry;
 mod left_behind;
 mod removing;
@@ -18,21 +19,22 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
-use crate::batches::{BatchError, Batches, Last};
+use crate::batches::{BatchError, Batches};
 use crate::dead::{DeadError, DeadLetters};
 use crate::drivers::{
     self, Delivery, Driver, DriverError, Later, Memory, OpenPipelines, Part, Stat, Wake,
 };
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
-use crate::keys::Keys;
+use crate::keys::{self, Keys, NotTaken};
 use crate::messages::Pushed;
 use crate::meter::Meter;
 use crate::metrics::{Metrics, PipelineMetrics};
 use crate::recent::Recent;
 use crate::results::{Dropped, Ended, Results};
-use crate::rules::{Bucket, Rules};
+use crate::rules::{Rules, Window};
 use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 pub(crate) use self::standing::Standing;
@@ -68,6 +70,8 @@ struct Shared {
     opened: Notify,
     /// There may be a job that expires.
     expiring: Notify,
+    /// Cancelled when no job begins here any more.
+    nothing_begins: CancellationToken,
     /// What each thing that is asked of a driver may take.
     patience: Duration,
     metrics: Metrics,
@@ -105,7 +109,7 @@ pub(crate) struct Pipeline {
     occupied: AtomicUsize,
     ended: Meter,
     pub(crate) metrics: PipelineMetrics,
-    rate: Option<Bucket>,
+    rate: Option<Window>,
     wake: Wake,
 }
 
@@ -150,6 +154,11 @@ pub(crate) enum PipelineError {
     Late(String),
     #[error(transparent)]
     Batch(#[from] BatchError),
+    #[error(
+        "{} jobs with the option `unique` wait or run already, and no more are taken",
+        keys::MOST
+    )]
+    TooManyKeys,
     #[error("{0}")]
     Refused(String),
     #[error("pipeline {name} is not ready: {why}")]
@@ -179,6 +188,7 @@ impl Pipelines {
             stored: OpenPipelines::default(),
             opened: Notify::new(),
             expiring: Notify::new(),
+            nothing_begins: CancellationToken::new(),
             patience,
             metrics,
             brokers,
@@ -199,6 +209,11 @@ impl Pipelines {
 
     pub(crate) fn results(&self) -> &Results {
         &self.0.results
+    }
+
+    /// Cancelled when no job begins here any more.
+    pub(crate) fn nothing_begins(&self) -> &CancellationToken {
+        &self.0.nothing_begins
     }
 
     pub(crate) fn recent(&self) -> &Recent {
@@ -372,7 +387,7 @@ impl Pipelines {
             occupied: AtomicUsize::new(0),
             ended: Meter::new(),
             metrics: self.0.metrics.of_pipeline(name),
-            rate: settings.rules.rate.map(Bucket::new),
+            rate: settings.rules.rate.map(Window::new),
             wake,
         })
     }
@@ -409,8 +424,11 @@ impl Pipelines {
         }
         let mut duplicates = Duplicates::new();
         for (pipeline, jobs, keys) in parts {
-            let (jobs, held) = self.hold(jobs, keys, &mut duplicates);
-            let pushed = self.push_to(&pipeline, jobs).await;
+            let mut held = Vec::new();
+            let pushed = match self.hold(jobs, keys, &mut duplicates, &mut held) {
+                Ok(jobs) => self.push_to(&pipeline, jobs).await,
+                Err(error) => Err(error),
+            };
             if pushed.is_err() {
                 for (key, id) in &held {
                     self.0.keys.give_back(key, id);
@@ -422,54 +440,6 @@ impl Pipelines {
             self.0.expiring.notify_one();
         }
         Ok(duplicates)
-    }
-
-    /// Keeps jobs, and one that is pushed when all of them have come to their end.
-    pub(crate) async fn push_batch(
-        &self,
-        mut jobs: Pushed,
-        last: Last,
-    ) -> Result<Duplicates, PipelineError> {
-        let id = last.job.id.clone();
-        if id.contains('\0') || jobs.is_empty() {
-            let why = "a batch has at least one job, and an ID without a byte of zero";
-            return Err(PipelineError::Refused(why.to_owned()));
-        }
-        let names = jobs.iter().map(|(name, _)| name).chain([&last.pipeline]);
-        for name in names {
-            self.get_open(name).await?.expect_ours()?;
-        }
-        for (_, job) in &mut jobs {
-            let batch = vec![id.clone()];
-            job.headers.insert(extras::BATCH.to_owned(), batch);
-        }
-        let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
-        self.0.batches.keep(&id, &last, ids).await?;
-        let pushed = self.push(jobs).await;
-        let Ok(duplicates) = &pushed else {
-            // Jobs of several pipelines may be there in part: they have no batch then.
-            self.0.batches.forget(&id).await?;
-            return pushed;
-        };
-        for job in duplicates.keys() {
-            self.end_in_batch(&id, job, false).await?;
-        }
-        pushed
-    }
-
-    /// A job of a batch does not run any more, and its pipeline has not forgotten it.
-    pub(crate) async fn end_in_batch(
-        &self,
-        batch: &str,
-        job: &str,
-        failed: bool,
-    ) -> Result<(), PipelineError> {
-        let batches = &self.0.batches;
-        let Some(last) = batches.ended(batch, job, failed).await? else {
-            return Ok(());
-        };
-        self.push(vec![(last.pipeline, last.job)]).await?;
-        Ok(batches.forget(batch).await?)
     }
 
     /// Whether this server is the one to do what has this name, of all that share a pipeline's
@@ -501,29 +471,34 @@ impl Pipelines {
         PipelineError::Refused(format!("there is no pool `{name}`{hint}"))
     }
 
-    /// Takes the keys of jobs, and leaves out jobs whose key another one has.
+    /// Takes the keys of jobs, and notes which it has `held`. Leaves out jobs whose key another one
+    /// has.
     fn hold(
         &self,
         jobs: Vec<Job>,
         keys: Vec<(usize, Unique)>,
         duplicates: &mut Duplicates,
-    ) -> (Vec<Job>, Vec<(String, String)>) {
+        held: &mut Vec<(String, String)>,
+    ) -> Result<Vec<Job>, PipelineError> {
         if keys.is_empty() {
-            return (jobs, Vec::new());
+            return Ok(jobs);
         }
         let mut keys = keys.into_iter().peekable();
-        let (mut kept, mut held) = (Vec::with_capacity(jobs.len()), Vec::new());
+        let mut kept = Vec::with_capacity(jobs.len());
         for (at, job) in jobs.into_iter().enumerate() {
             if let Some((_, unique)) = keys.next_if(|(of, _)| *of == at) {
-                if let Err(other) = self.0.keys.take(&unique, &job.id, now_ms()) {
-                    duplicates.insert(job.id, other);
-                    continue;
+                match self.0.keys.take(&unique, &job.id, now_ms()) {
+                    Ok(()) => held.push((unique.key, job.id.clone())),
+                    Err(NotTaken::By(other)) => {
+                        duplicates.insert(job.id, other);
+                        continue;
+                    }
+                    Err(NotTaken::Full) => return Err(PipelineError::TooManyKeys),
                 }
-                held.push((unique.key, job.id.clone()));
             }
             kept.push(job);
         }
-        (kept, held)
+        Ok(kept)
     }
 
     async fn push_to(&self, pipeline: &Pipeline, jobs: Vec<Job>) -> Result<(), PipelineError> {
@@ -857,7 +832,7 @@ impl Pipelines {
         let delivery = pipeline.driver.take(now)?;
         *taken = (*taken + 1) % SHARE;
         turn.clone_from(&pipeline.name);
-        let place = pipeline.occupy();
+        let place = pipeline.occupy(now);
         Some(Work {
             pipeline,
             delivery,
@@ -901,10 +876,10 @@ impl Pipeline {
         self.ended.per_minute()
     }
 
-    fn occupy(self: &Arc<Self>) -> Occupied {
+    fn occupy(self: &Arc<Self>, now: Instant) -> Occupied {
         self.occupied.fetch_add(1, Ordering::SeqCst);
         if let Some(rate) = &self.rate {
-            rate.take();
+            rate.take(now);
         }
         Occupied(self.clone())
     }

@@ -23,7 +23,8 @@ pub(crate) struct Cancelled {
 type Count = (u64, usize);
 
 impl Pipelines {
-    /// Jobs of this ID do not run, wherever they wait, and end where they run.
+    /// Jobs of this ID do not run, wherever they wait, and end where they run. One that waits for
+    /// the jobs of its batch goes with the batch.
     pub(crate) async fn cancel(&self, id: &str) -> Result<Cancelled, PipelineError> {
         let keys = &self.0.keys;
         let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
@@ -37,6 +38,9 @@ impl Pipelines {
             }
         }
         let is_told = keys.cancel_running(id);
+        if removed == 0 && reserved == 0 && !is_told {
+            removed += u64::from(self.cancel_batch(id).await?);
+        }
         // It is between its pipeline and a worker.
         let comes = reserved > 0 && !is_told;
         let noted = has_brokers && removed == 0 && reserved == 0 && !is_told;
@@ -91,11 +95,9 @@ impl Pipelines {
     async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped) {
         let (id, of) = (&job.id, &pipeline.name);
         let extras = Extras::of(&job.headers);
-        if let Some(batch) = &extras.batch
-            && let Err(error) = self.end_in_batch(batch, &job.id, true).await
-        {
+        if let Err(error) = self.tell_batches(job, &extras, true).await {
             let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline = of, batch, "a job was removed, and its batch can't be told: {error}");
+            tracing::error!(target: "jobs", id, pipeline = of, "a job was removed, and its batch can't be told: {error}");
         }
         self.dropped(pipeline, job, &extras, why);
     }

@@ -5,13 +5,14 @@ mod command;
 mod record;
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
 use pronghorn_config::Choice as _;
-use pronghorn_store::{LazyStore, OpenError, StoreError, Transaction};
+use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -20,10 +21,11 @@ use tokio::time::sleep;
 pub(crate) use self::command::Surroundings;
 pub(crate) use self::record::Run;
 use self::record::{Outcome, Record, TREE};
-use crate::clock::{CatchUp, Overlap, ScheduleSettings, What};
+use crate::clock::{CatchUp, Missed, Overlap, ScheduleSettings, What};
 use crate::extras;
 use crate::job::{Job, now_ms};
 use crate::pipelines::{Pipelines, what_there_is};
+use crate::results::Waited;
 
 /// The clock is looked at so often at least: it may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -123,6 +125,12 @@ impl Schedules {
             }
             sleep(LOOK_AGAIN).await;
         }
+        for (name, settings) in &self.0.settings {
+            if settings.moments.after(now_ms()).is_none() {
+                let when = settings.moments.to_string();
+                tracing::warn!(target: "jobs", schedule = name, when, "the schedule is never due: no date fits its pattern");
+            }
+        }
         let mut running = JoinSet::new();
         for (name, missed) in self.missed() {
             let schedules = self.clone();
@@ -142,19 +150,14 @@ impl Schedules {
     }
 
     async fn load(&self) -> Result<(), ScheduleError> {
-        let names: Vec<String> = self.0.settings.keys().cloned().collect();
+        let settings = self.0.settings.iter();
+        let patterns = settings.map(|(name, it)| (name.clone(), it.moments.to_string()));
+        let patterns: BTreeMap<String, String> = patterns.collect();
         let store = self.0.store.get().await?;
-        let read = move |transaction: &mut Transaction<'_>| {
-            let mut records = BTreeMap::new();
-            for name in names {
-                let value = transaction.get(TREE, name.as_bytes())?;
-                let record = value.as_deref().map(Record::decode);
-                records.insert(name, record.unwrap_or_default());
-            }
-            Ok(records)
-        };
-        let records: BTreeMap<String, Record> =
-            store.carry_out(0, read, |outcome| outcome).await??;
+        let now = now_ms();
+        let read = move |transaction: &mut Transaction<'_>| records(transaction, patterns, now);
+        // A record replaces what is about as long, and is written to a full store, too.
+        let records = store.carry_out(0, read, |outcome| outcome).await??;
         let mut state = lock(&self.0.state);
         for (name, mut record) in records {
             record.break_off();
@@ -172,31 +175,35 @@ impl Schedules {
             let mut state = lock(&self.0.state);
             for (name, settings) in &self.0.settings {
                 let it = state.entry(name.clone()).or_default();
-                // One that is new begins now.
                 // It may be from a clock that was ahead.
                 let last = it.record.last_due.unwrap_or(now).min(now);
-                let all: Vec<u64> = settings.moments.between(last, now).collect();
+                let wanted = match settings.catch_up {
+                    CatchUp::None => 0,
+                    CatchUp::One => 1,
+                    CatchUp::All => MOST_CAUGHT_UP,
+                };
+                let all = settings.moments.missed(last, now, wanted);
                 it.set_next(settings, now);
-                if !all.is_empty() && !it.record.paused {
+                if all.runs > 0 && !it.record.paused {
                     missed.push((name.clone(), settings.catch_up, all));
                 }
             }
         }
-        let wanted = missed.into_iter().map(|(name, catch_up, mut all)| {
-            let runs = all.len();
+        let wanted = missed.into_iter().map(|(name, catch_up, missed)| {
+            let Missed { runs, last, .. } = missed;
+            let more = if missed.are_more {
+                ", and more than are counted"
+            } else {
+                ""
+            };
             tracing::warn!(
                 target: "jobs",
                 schedule = name,
                 runs,
-                "runs were missed while the server was down; catch_up: {}",
+                "runs were missed while the server was down{more}; catch_up: {}",
                 catch_up.spelling()
             );
-            let wanted = match catch_up {
-                CatchUp::None => 0,
-                CatchUp::One => 1,
-                CatchUp::All => runs.min(MOST_CAUGHT_UP),
-            };
-            (name, all.split_off(runs - wanted))
+            (name, last)
         });
         wanted.collect()
     }
@@ -370,9 +377,10 @@ impl Schedules {
         let results = self.0.pipelines.results();
         loop {
             match results.wait(id, limit.unwrap_or(ASK_AGAIN)).await {
-                Some(ended) => return ended.into(),
-                None if limit.is_some() => return Outcome::Pushed,
-                None => {}
+                Waited::Ended(ended) => return ended.into(),
+                Waited::NotYet if limit.is_some() => return Outcome::Pushed,
+                Waited::NotYet => {}
+                Waited::Over => return Outcome::BrokenOff,
             }
         }
     }
@@ -404,11 +412,14 @@ impl Schedules {
         let view = |(name, settings): (&String, &ScheduleSettings)| {
             let it = state.get(name);
             let record = it.map(|it| it.record.clone()).unwrap_or_default();
+            // It may not have been looked at yet.
+            let next = it.and_then(|it| it.next);
+            let next = next.or_else(|| settings.moments.after(now_ms()));
             View {
                 name: name.clone(),
                 when: settings.moments.to_string(),
                 paused: record.paused,
-                next: it.and_then(|it| it.next).filter(|_| !record.paused),
+                next: next.filter(|_| !record.paused),
                 running: it.map_or(0, |it| it.running),
                 runs: record.runs,
             }
@@ -453,6 +464,35 @@ impl Schedules {
             hint: what_there_is(name, known),
         })
     }
+}
+
+/// What is kept of these schedules. Those that are in the store alone are out of the configuration,
+/// and miss nothing until they are back.
+fn records(
+    transaction: &mut Transaction<'_>,
+    patterns: BTreeMap<String, String>,
+    now: u64,
+) -> Result<BTreeMap<String, Record>, Failed> {
+    let mut kept = BTreeMap::new();
+    transaction.scan(TREE, Bound::Unbounded, |name, record| {
+        let name = String::from_utf8_lossy(name).into_owned();
+        kept.insert(name, Record::decode(record));
+        ControlFlow::Continue(())
+    })?;
+    let mut records = BTreeMap::new();
+    for (name, pattern) in patterns {
+        let mut record = kept.remove(&name).unwrap_or_default();
+        if record.see(&pattern, now) {
+            transaction.put(TREE, name.as_bytes(), &record.encode())?;
+        }
+        records.insert(name, record);
+    }
+    for (name, mut record) in kept {
+        if record.is_gone() {
+            transaction.put(TREE, name.as_bytes(), &record.encode())?;
+        }
+    }
+    Ok(records)
 }
 
 /// Of a run, and of the job that it pushes.

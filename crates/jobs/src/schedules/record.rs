@@ -17,8 +17,11 @@ const LONGEST_REASON: usize = 500;
 #[serde(default)]
 pub(super) struct Record {
     pub(super) paused: bool,
-    /// Of the last run that was begun or missed, in milliseconds since 1970.
+    /// Of the last run that was begun or missed, in milliseconds since 1970; at first, when the
+    /// schedule was seen with this pattern.
     pub(super) last_due: Option<u64>,
+    /// When it is due, as the configuration had it then. Empty: a release before has not said.
+    pub(super) pattern: String,
     pub(super) runs: Vec<Run>,
 }
 
@@ -79,6 +82,23 @@ impl Record {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
+    /// It is in the configuration, with this pattern: what others would have been due for was not
+    /// missed. Whether that is new.
+    pub(super) fn see(&mut self, pattern: &str, now: u64) -> bool {
+        let (is_known, is_same) = (!self.pattern.is_empty(), self.pattern == pattern);
+        let is_new = self.last_due.is_none() || (is_known && !is_same);
+        if is_new {
+            self.last_due = Some(now);
+        }
+        pattern.clone_into(&mut self.pattern);
+        is_new || !is_same
+    }
+
+    /// It is not in the configuration any more. Whether that is new.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.last_due.take().is_some()
+    }
+
     /// Of runs that were under way when the server ended, nobody hears the end.
     pub(super) fn break_off(&mut self) {
         for run in self.runs.iter_mut().filter(|run| run.outcome.is_none()) {
@@ -119,6 +139,28 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_missed_counts_from_the_moment_at_which_a_pattern_was_seen() {
+        let mut record = Record::default();
+        assert!(record.see("daily", 5));
+        assert_eq!(record.last_due, Some(5));
+        record.begin(7, "a");
+        assert!(!record.see("daily", 9));
+        assert_eq!(record.last_due, Some(7));
+        assert!(record.see("hourly", 10));
+        assert_eq!(record.last_due, Some(10));
+        assert!(record.is_gone() && !record.is_gone());
+        assert!(record.see("hourly", 20), "it is back");
+        assert_eq!(record.last_due, Some(20));
+        // Of a release before, which has kept no pattern.
+        let mut before = Record {
+            last_due: Some(3),
+            ..Record::default()
+        };
+        assert!(before.see("daily", 9));
+        assert_eq!(before.last_due, Some(3));
+    }
 
     #[test]
     fn so_many_runs_are_kept_and_read_again() {

@@ -149,7 +149,12 @@ async fn a_clock_that_is_set_neither_floods_nor_silences_a_schedule() {
     let scene = Scene::new(folder(), hourly()).await;
     let due = |now| scene.schedules.due(now);
     let start = now_ms() / HOUR * HOUR + 24 * HOUR;
-    while scene.schedules.views()[0].next.is_none() {
+    let next = || {
+        lock(&scene.schedules.0.state)
+            .get("s")
+            .and_then(|it| it.next)
+    };
+    while next().is_none() {
         sleep(Duration::from_millis(5)).await;
     }
     due(start - 1);
@@ -326,7 +331,15 @@ async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
 
 #[tokio::test]
 async fn what_was_missed_is_made_up_for_as_the_settings_say() {
-    for (catch_up, made_up) in [(CatchUp::None, 0), (CatchUp::One, 1), (CatchUp::All, 3)] {
+    let (same, other) = ("every 1h", "every 2h");
+    for (pattern, catch_up, made_up) in [
+        (same, CatchUp::None, 0),
+        (same, CatchUp::One, 1),
+        (same, CatchUp::All, 3),
+        ("", CatchUp::All, 3),
+        // It was never due as it is now.
+        (other, CatchUp::All, 0),
+    ] {
         let of = settings(Duration::from_hours(1), Overlap::Allow, catch_up);
         let folder = folder();
         let store = LazyStore::new(folder.clone(), 1 << 20);
@@ -334,6 +347,7 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
         let last = now_ms() / hour * hour - 3 * hour;
         let record = Record {
             last_due: Some(last),
+            pattern: pattern.to_owned(),
             ..Record::default()
         };
         let value = record.encode();

@@ -13,11 +13,11 @@ pub mod numbers;
 pub use numbers::VERSION;
 use numbers::{
     ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE,
-    JOB_DONE, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY, KIND_CANCEL, KIND_CHUNK,
-    KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL, KIND_JOB, KIND_LOG,
-    KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW, KIND_REPLY,
-    KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT, REST_UNIT_US,
-    TIMED, TLS, WANTS_RESULT,
+    JOB_DONE, JOB_DONE_WITHOUT, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY,
+    KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
+    KIND_JOB, KIND_LOG, KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW,
+    KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT,
+    REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -167,6 +167,8 @@ pub fn encode_job<'a>(
 pub enum JobReply {
     /// It is done.
     Done,
+    /// It is done, and what the handler returned can't be had: why.
+    DoneWithout,
     /// It has failed, and no other attempt would help.
     Failed,
     /// It is to run again, so much later.
@@ -513,6 +515,7 @@ pub fn decode_job_reply(context: &Bytes) -> Result<JobReply, DecodeError> {
     let _call = input.u32()?;
     let reply = match small {
         JOB_DONE => JobReply::Done,
+        JOB_DONE_WITHOUT => JobReply::DoneWithout,
         JOB_FAILED => JobReply::Failed,
         JOB_RETRY => JobReply::Retry {
             delay: Duration::from_millis(u64::from_le_bytes(input.array()?)),

@@ -122,6 +122,8 @@ numbers! {
         JOB_FAILED: u16 = 1;
         /// It is to run again, at the time that follows the envelope.
         JOB_RETRY: u16 = 2;
+        /// It is done, and the body says why it has no result.
+        JOB_DONE_WITHOUT: u16 = 3;
     }
     "Flags" {
         /// Of requests and replies: the body is the path of a file.

@@ -246,6 +246,7 @@ fn answers_to_jobs_are_read_as_the_vectors_say() {
         let expected = match of("outcome") {
             0 => JobReply::Done,
             1 => JobReply::Failed,
+            3 => JobReply::DoneWithout,
             _ => JobReply::Retry {
                 delay: Duration::from_millis(of("delay")),
             },
@@ -258,9 +259,9 @@ fn answers_to_jobs_are_read_as_the_vectors_say() {
         }
         let longer = [&*context, &[0]].concat();
         assert!(decode_job_reply(&longer.into()).is_err());
-        let other = [0x81, 0, 3, 0, 1, 0, 0, 0];
+        let other = [0x81, 0, 4, 0, 1, 0, 0, 0];
         let refused = decode_job_reply(&Bytes::copy_from_slice(&other));
-        assert!(matches!(refused, Err(DecodeError::Outcome(3))));
+        assert!(matches!(refused, Err(DecodeError::Outcome(4))));
         assert_frame(vector);
     }
 }

@@ -85,6 +85,7 @@ final class RpcQueue extends Queue
         return match ($answer['state']) {
             'done' => \json_decode($answer['result'] ?? 'null', true, flags: \JSON_THROW_ON_ERROR),
             'failed' => throw new JobFailed($answer['error'] ?? 'The job failed.', $answer['trace'] ?? null),
+            'stopping' => throw new NotDone("Job $id was not done when the server stopped."),
             default => throw new NotDone(self::standing($id, $answer)),
         };
     }

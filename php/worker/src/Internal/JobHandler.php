@@ -50,8 +50,8 @@ final class JobHandler extends Handler
                 $body = \json_encode($result, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES);
             } catch (\JsonException $problem) {
                 // It has run: another attempt would do its work twice, and give the same.
-                $outcome = Native::JOB_FAILED;
-                $body = "What the handler returned can't be written as JSON: {$problem->getMessage()}";
+                $outcome = Native::JOB_DONE_WITHOUT;
+                $body = "what its handler returned can't be written as JSON: {$problem->getMessage()}";
             }
         }
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;

@@ -108,6 +108,8 @@ final class Native
     public const JOB_FAILED = 1;
     /** It is to run again, at the time that follows the envelope. */
     public const JOB_RETRY = 2;
+    /** It is done, and the body says why it has no result. */
+    public const JOB_DONE_WITHOUT = 3;
 
     // Flags.
 

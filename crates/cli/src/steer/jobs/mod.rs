@@ -1,6 +1,7 @@
 //! `jobs`: pipelines, and jobs that were given up; also by RoadRunner's flags. It asks over RPC, as
 //! `rr` does.
 
+mod batches;
 mod letters;
 mod lines;
 mod pipelines;
@@ -18,9 +19,9 @@ use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
 use crate::exit::{Exit, mention, say, say_json};
 
 /// What there is to do.
-const COMMANDS: [&str; 12] = [
-    "list", "pause", "resume", "tail", "dead", "show", "retry", "discard", "cancel", "clear",
-    "export", "import",
+const COMMANDS: [&str; 13] = [
+    "list", "pause", "resume", "tail", "dead", "batches", "show", "retry", "discard", "cancel",
+    "clear", "export", "import",
 ];
 
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
@@ -66,6 +67,7 @@ async fn carry_out(client: &mut Client, command: &JobsCommand, json: bool) -> Re
         JobsCommand::List { pipeline } => waiting::list(client, pipeline, json).await,
         JobsCommand::Dead(of) => letters::list(client, of.name(), json).await,
         JobsCommand::Tail(of) => tail::run(client, of.name(), json).await,
+        JobsCommand::Batches => batches::list(client, json).await,
         JobsCommand::Show { id } => letters::show(client, id, json).await,
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");

@@ -1,0 +1,288 @@
+//! Jobs of batches, and the one that comes when all of them have come to their end.
+
+use std::time::Duration;
+
+use pronghorn_base::with_causes;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Duplicates, PipelineError, Pipelines};
+use crate::batches::{BatchError, Last, Part, Stage, Summary};
+use crate::extras::{self, Extras};
+use crate::job::{Job, now_ms};
+use crate::messages::Pushed;
+use crate::results::{Dropped, Ended};
+use crate::rules::Rules;
+
+/// How often it is tried again to push a last job.
+const TRY_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
+/// How long a pipeline is waited for that is not there: PHP may declare it, after a restart too.
+const UNTIL_DECLARED: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 60_000 });
+/// How often it is looked for batches that are too old.
+const LOOK: Duration = Duration::from_hours(1);
+
+impl Pipelines {
+    /// Keeps jobs, and one that is pushed when all of them have come to their end. Its options are
+    /// looked at now, and its time to expire begins now; its delay begins, and its key counts, when
+    /// it is pushed.
+    pub(crate) async fn push_batch(
+        &self,
+        mut jobs: Pushed,
+        mut last: Last,
+    ) -> Result<Duplicates, PipelineError> {
+        let id = last.job.id.clone();
+        let mut ids = jobs.iter().map(|(_, job)| &job.id).chain([&id]);
+        if jobs.is_empty() || ids.any(|id| id.contains('\0')) {
+            let why = "a batch has at least one job, and IDs without a byte of zero";
+            return Err(PipelineError::Refused(why.to_owned()));
+        }
+        let names = jobs.iter().map(|(name, _)| name).chain([&last.pipeline]);
+        for name in names {
+            self.get_open(name).await?.expect_ours()?;
+        }
+        self.accept(&last.job)?;
+        let accepted = extras::accept(&mut last.job, &Rules::default(), now_ms());
+        accepted.map_err(PipelineError::Refused)?;
+        let mut keys = Vec::new();
+        for (_, job) in &mut jobs {
+            let batch = vec![id.clone()];
+            job.headers.insert(extras::BATCH.to_owned(), batch);
+            let key = extras::unique_key(&job.headers);
+            keys.extend(key.map(|key| (job.id.clone(), key.to_owned())));
+        }
+        let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
+        let due_after = jobs.iter().map(|(_, job)| job.delay).max();
+        let batches = &self.0.batches;
+        batches
+            .keep(&id, &last, ids, due_after.unwrap_or_default())
+            .await?;
+        let pushed = self.push(jobs).await;
+        let Ok(duplicates) = &pushed else {
+            // Jobs of several pipelines may be there in part: they have no batch then.
+            batches.forget(&id).await?;
+            return pushed;
+        };
+        for (job, key) in keys {
+            let Some(other) = duplicates.get(&job) else {
+                continue;
+            };
+            let batch = id.clone();
+            let part = Part { batch, job };
+            batches.follow(&part, other).await?;
+            // It may have ended before it was followed.
+            if self.keys().has_ended(&key, other) {
+                self.tell_followers(other, false).await?;
+            }
+        }
+        pushed
+    }
+
+    /// A job does not run any more. Told to its batch before its pipeline forgets it, and to those
+    /// batches that have its end in the place of a job that was not kept.
+    pub(crate) async fn tell_batches(
+        &self,
+        job: &Job,
+        extras: &Extras,
+        failed: bool,
+    ) -> Result<(), BatchError> {
+        if let Some(batch) = extras.batch.clone() {
+            let job = job.id.clone();
+            self.end_in_batch(&Part { batch, job }, failed).await?;
+        }
+        if extras.unique.is_some() {
+            self.tell_followers(&job.id, failed).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn tell_followers(&self, job: &str, failed: bool) -> Result<(), BatchError> {
+        let mut followers = self.0.batches.take_followers(job);
+        while let Some(part) = followers.last() {
+            if let Err(error) = self.end_in_batch(part, failed).await {
+                self.0.batches.give_back_followers(job, followers);
+                return Err(error);
+            }
+            followers.pop();
+        }
+        Ok(())
+    }
+
+    async fn end_in_batch(&self, part: &Part, failed: bool) -> Result<(), BatchError> {
+        if let Some(last) = self.0.batches.ended(part, failed).await? {
+            self.push_last(&part.batch, last, Instant::now()).await;
+        }
+        Ok(())
+    }
+
+    /// Pushes the job that comes last, or sees to it that it is pushed later, or is a dead letter.
+    async fn push_last(&self, batch: &str, last: Last, since: Instant) {
+        let error = match self
+            .push(vec![(last.pipeline.clone(), last.job.clone())])
+            .await
+        {
+            Ok(duplicates) => {
+                if let Some(other) = duplicates.get(&last.job.id) {
+                    let why = format!("the job {other} has its key, and waits or runs");
+                    tracing::info!(target: "jobs", id = batch, pipeline = last.pipeline, "the last job of a batch is not kept: {why}");
+                    self.end_last(&last.job, Ended::Failed(why.into()));
+                }
+                self.forget_batch(batch).await;
+                return;
+            }
+            Err(error) => error,
+        };
+        let why = with_causes(&error);
+        // What the others say may change.
+        let is_final = matches!(
+            error,
+            PipelineError::Unknown { .. } | PipelineError::Refused(_)
+        );
+        if is_final && since.elapsed() >= UNTIL_DECLARED {
+            let of = |name: &str| last.job.headers.get(name).and_then(|values| values.first());
+            let jobs = of("batch-jobs").map_or("?", String::as_str);
+            let reason = format!(
+                "all {jobs} jobs of the batch have ended, and this one could not be pushed: {why}"
+            );
+            if self.bury(batch, &last, &reason).await {
+                return;
+            }
+        } else {
+            tracing::warn!(target: "jobs", id = batch, pipeline = last.pipeline, "the last job of a batch can't be pushed now, and is tried again: {why}");
+        }
+        self.0.batches.put_off(batch, since);
+    }
+
+    /// Makes the last job of a batch a dead letter. False: that failed, and the batch is still there.
+    async fn bury(&self, batch: &str, last: &Last, reason: &str) -> bool {
+        let Last { pipeline, job } = last;
+        if let Err(error) = self.dead().keep(pipeline, job, 0, reason).await {
+            tracing::error!(target: "jobs", id = batch, pipeline, "no dead letter can be kept of the last job of a batch: {error}");
+            return false;
+        }
+        self.metrics().died();
+        tracing::error!(target: "jobs", id = batch, pipeline, "the last job of a batch is a dead letter now: {reason}");
+        self.end_last(job, Ended::Failed(reason.into()));
+        self.forget_batch(batch).await;
+        true
+    }
+
+    /// A last job never comes to its pipeline.
+    fn end_last(&self, job: &Job, ended: Ended) {
+        if Extras::of(&job.headers).wants_result {
+            self.results().keep(&job.id, ended);
+        }
+    }
+
+    async fn forget_batch(&self, batch: &str) {
+        if let Err(error) = self.0.batches.forget(batch).await {
+            tracing::warn!(target: "jobs", id = batch, "a batch is done and can't be forgotten now: {error}");
+        }
+    }
+
+    /// Takes a batch away whose last job has this ID. Its other jobs run as if they had none.
+    pub(super) async fn cancel_batch(&self, id: &str) -> Result<bool, PipelineError> {
+        if !self.0.batches.is_last(id).await? {
+            return Ok(false);
+        }
+        let Some(last) = self.0.batches.last(id).await? else {
+            return Ok(false);
+        };
+        self.0.batches.forget(id).await?;
+        self.end_last(&last.job, Dropped::Cancelled.into());
+        Ok(true)
+    }
+
+    /// Batches that are not done, up to so many; whether there are more.
+    pub(crate) async fn list_batches(
+        &self,
+        most: usize,
+    ) -> Result<(Vec<Summary>, bool), BatchError> {
+        let mut all: Vec<Summary> = Vec::new();
+        loop {
+            let after = all.last().map(|it| it.id.clone());
+            let (part, has_more) = self.0.batches.list(after.as_deref()).await?;
+            all.extend(part);
+            if !has_more || all.len() > most {
+                let is_cut = all.len() > most;
+                all.truncate(most);
+                return Ok((all, is_cut));
+            }
+        }
+    }
+
+    /// Which jobs have the end of others, before one can end.
+    pub(crate) async fn load_batches(&self) {
+        if let Err(error) = self.0.batches.load().await {
+            tracing::debug!(target: "jobs", "batches can't be read yet: {error}");
+        }
+    }
+
+    /// For as long as it is polled: pushes last jobs that had to wait, also since before this
+    /// server was started, and gives up batches that are too old.
+    pub(crate) async fn tend_batches(self) {
+        let mut look_at = Instant::now();
+        loop {
+            if look_at <= Instant::now() {
+                let looked = self.look_at_batches().await;
+                if let Err(error) = &looked {
+                    tracing::debug!(target: "jobs", "batches can't be looked at: {error}");
+                }
+                look_at = Instant::now() + if looked.is_ok() { LOOK } else { TRY_AGAIN };
+            }
+            for (id, stage) in self.0.batches.take_waiting() {
+                self.go_on(&id, stage).await;
+            }
+            let pause = async {
+                if self.0.batches.has_waiting() {
+                    sleep(TRY_AGAIN).await;
+                } else {
+                    self.0.batches.put_off_one().await;
+                }
+            };
+            tokio::select! {
+                () = pause => {}
+                () = sleep_until(look_at) => {}
+            }
+        }
+    }
+
+    async fn go_on(&self, id: &str, stage: Stage) {
+        let Stage::Waits { since } = stage else {
+            return self.forget_batch(id).await;
+        };
+        match self.0.batches.last(id).await {
+            Ok(Some(last)) => self.push_last(id, last, since).await,
+            Ok(None) => self.forget_batch(id).await,
+            Err(_) => self.0.batches.put_off(id, since),
+        }
+    }
+
+    async fn look_at_batches(&self) -> Result<(), BatchError> {
+        self.0.batches.load().await?;
+        let now = now_ms();
+        let mut after = None;
+        loop {
+            let (part, has_more) = self.0.batches.list(after.as_deref()).await?;
+            for batch in &part {
+                if self.0.batches.is_known_as_over(&batch.id) {
+                    continue;
+                }
+                if batch.is_over {
+                    // The server ended before it could be pushed.
+                    self.0.batches.put_off(&batch.id, Instant::now());
+                } else if batch.until <= now
+                    && let Some(last) = self.0.batches.last(&batch.id).await?
+                {
+                    let (left, jobs) = (batch.jobs.saturating_sub(batch.ended), batch.jobs);
+                    let reason = format!(
+                        "{left} of the {jobs} jobs of the batch have not come to their end in time, and may be lost"
+                    );
+                    self.bury(&batch.id, &last, &reason).await;
+                }
+            }
+            after = part.into_iter().next_back().map(|it| it.id);
+            if !has_more {
+                return Ok(());
+            }
+        }
+    }
+}
