@@ -86,6 +86,15 @@ impl Rpc {
     /// When no reply comes.
     pub fn ask(&mut self, flags: Flags, method: &str, argument: &[u8]) -> (Flags, Vec<u8>) {
         self.send(flags, method, argument);
+        self.receive(method)
+    }
+
+    /// Flags and result of the next reply, which is one of this method.
+    ///
+    /// # Panics
+    ///
+    /// When no reply comes.
+    pub fn receive(&mut self, method: &str) -> (Flags, Vec<u8>) {
         let mut head = [0; 20];
         self.0.read_exact(&mut head).expect("a reply");
         let header = Header::decode(&head, 1 << 20).expect("a frame");

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pronghorn_cache::Cache;
 use pronghorn_cache::layout::{
@@ -175,6 +175,51 @@ fn a_value_is_computed_once_by_all_processes() {
     let said: Vec<String> = said.collect();
     assert!(said[0].starts_with("1 by "), "{said:?}");
     assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
+}
+
+#[test]
+fn one_goes_on_in_the_place_of_a_process_that_is_killed_while_it_computes() {
+    const OTHERS: i64 = 4;
+    let cache = Cache::new(4 << 20, 23).expect("there is memory");
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let begin = format!(
+        "require '{packages}'; require_once 'Psr/SimpleCache/autoload.php';
+         $cache = Pronghorn\\Cache\\Cache::open('it');"
+    );
+    let first = format!(
+        "{begin} $cache->remember('menu', 60.0, function () use ($c) {{
+             $c->increment('up');
+             sleep(60);
+         }});"
+    );
+    let other = format!(
+        "{begin} $c->increment('up');
+         echo $cache->remember('menu', 60.0, fn () => $c->increment('computed') . ' by ' . getmypid());"
+    );
+    let is_up = |count: i64| {
+        wait_for("all of them", || {
+            (cache.increment(b"up", 0, 0) == Ok(Some(count))).then_some(())
+        });
+    };
+    let mut killed = php(&cache, &extension(), &first, "");
+    is_up(1);
+    let others: Vec<Child> = (0..OTHERS)
+        .map(|_| php(&cache, &extension(), &other, ""))
+        .collect();
+    is_up(1 + OTHERS);
+    let begun = Instant::now();
+    killed.kill().expect("it runs");
+    killed.wait().expect("it ends");
+    let ended = others.into_iter().map(Child::wait_with_output);
+    let said = ended.map(|it| String::from_utf8(it.expect("it ends").stdout).expect("text"));
+    let said: Vec<String> = said.collect();
+    assert!(said[0].starts_with("1 by "), "{said:?}");
+    assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 /// Where `scripts/php-extensions` has unpacked it.

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use pronghorn_testkit::{Connection, Engine, Server, Site, free_address, time, wait_for};
+use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -789,6 +790,102 @@ fn kills_of_workers_of_the_server_and_of_a_broker_lose_no_job() {
     assert!(
         counts.pushed > 500 && counts.worker_kills >= 4 && counts.broker_kills > 0,
         "{counts:?}"
+    );
+}
+
+/// Each has three attempts: thirty workers die one after the other.
+#[test]
+fn jobs_that_kill_their_workers_leave_the_others_a_pool() {
+    let site = site_of(&Site::fixture("jobs.php"), "num_workers: 2");
+    let server = Server::start(site);
+    let mut rpc = Rpc::connect(&server);
+    for number in 0..10 {
+        push(&mut rpc, "mail", &format!("deadly-{number}"), "die", 0);
+        push(&mut rpc, "mail", &format!("good-{number}"), "ping", 0);
+    }
+    wait_until_ran(&server, 40);
+    wait_until_stat(&mut rpc, r#""driver":"memory","queue":"mail","ready":true"#);
+    assert_eq!(dead(&mut rpc).len(), 10);
+    assert!(!server.log().contains("has had no worker"));
+    server.stop();
+}
+
+/// Over pipes and over the ring, where a long answer comes in pieces.
+#[test]
+fn a_job_is_done_though_its_result_can_not_be_kept() {
+    for transport in ["relay", "ring"] {
+        let pool = format!("num_workers: 1, transport: {transport}");
+        let server = Server::start(site_of(&Site::fixture("jobs.php"), &pool));
+        let mut rpc = Rpc::connect(&server);
+        let waits = r#"{"value":["1"]}"#;
+        // How many bytes, in base64.
+        for (id, name, payload, why) in [
+            ("a", "long", "MTAwMDAwMA==", None),
+            (
+                "b",
+                "long",
+                "MTEwMDAwMA==",
+                Some("1100002 bytes; at most 1048576 are kept"),
+            ),
+            (
+                "c",
+                "long",
+                "MzAwMDAwMA==",
+                Some("3000002 bytes; at most 1048576 are kept"),
+            ),
+            (
+                "d",
+                "long",
+                "NDAwMDAwMDA=",
+                Some("40000002 bytes; at most 1048576 are kept"),
+            ),
+            (
+                "e",
+                "nan",
+                "MQ==",
+                Some("can't be written as JSON: Inf and NaN"),
+            ),
+        ] {
+            let push = format!(
+                r#"{{"job":{{"job":"{name}","id":"{id}","payload":"{payload}","headers":{{"pronghorn-result":{waits}}},"options":{{"pipeline":"kept"}}}}}}"#
+            );
+            assert_eq!(rpc.call("jobs.Push", &push), "{}");
+            let asked = format!(r#"{{"id":"{id}","timeout_ms":30000}}"#);
+            let ended = rpc.call("jobs.Await", &asked);
+            match why {
+                None => assert!(ended.starts_with(r#"{"state":"done""#), "{id}"),
+                Some(why) => {
+                    assert!(ended.contains("the job is done, but "), "{ended}");
+                    assert!(ended.contains(why), "{ended}");
+                    server.logged(&[why]);
+                }
+            }
+        }
+        wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+        assert_eq!(ran(&server).lines().count(), 5, "each of them once");
+        assert_eq!(dead(&mut rpc), Vec::<String>::new());
+        server.stop();
+    }
+}
+
+#[test]
+fn who_waits_for_a_job_holds_up_no_stop() {
+    let server = Server::start(site_of(&Site::fixture("jobs.php"), "num_workers: 1"));
+    let mut rpc = Rpc::connect(&server);
+    push(&mut rpc, "kept", "later", "ping", 600);
+    let asked = r#"{"id":"later","timeout_ms":60000}"#;
+    rpc.send(Flags::JSON, "jobs.Await", asked.as_bytes());
+    // Calls of a connection begin in their order.
+    wait_until_stat(&mut rpc, r#""delayed":1"#);
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    let (_, said) = rpc.receive("jobs.Await");
+    assert_eq!(String::from_utf8_lossy(&said), r#"{"state":"stopping"}"#);
+    server.stop();
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
     );
 }
 
