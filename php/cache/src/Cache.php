@@ -196,8 +196,8 @@ final class Cache implements CacheInterface
      *
      * What the function throws is thrown here, and nothing is kept. In the place of a worker that
      * dies while it computes, one of those who wait goes on: at once where they are on the same
-     * machine and `/proc` can be read, else after {@see COMPUTING} seconds. A function that asks for
-     * its own key computes it.
+     * machine and `/proc` can be read, else after {@see COMPUTING} seconds. A function that asks
+     * for its own key computes it.
      *
      * @template T
      * @param float $ttl seconds for which the value is fresh, above 0

@@ -151,7 +151,8 @@ impl Pipelines {
         self.0.batches.put_off(batch, since);
     }
 
-    /// Makes the last job of a batch a dead letter. False: that failed, and the batch is still there.
+    /// Makes the last job of a batch a dead letter. False: that failed, and the batch is still
+    /// there.
     async fn bury(&self, batch: &str, last: &Last, reason: &str) -> bool {
         let Last { pipeline, job } = last;
         if let Err(error) = self.dead().keep(pipeline, job, 0, reason).await {

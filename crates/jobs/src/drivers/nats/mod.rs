@@ -470,10 +470,11 @@ impl Link for NatsLink {
 
     async fn stat(&self) -> Result<Counts, BrokerError> {
         let consumer = self.consumer.get_info().await.map_err(lost)?;
-        let delayed = self.delayed.stream.get_info().await.map_err(lost)?;
+        let delayed = self.delayed.consumer.get_info().await.map_err(lost)?;
         Ok(Counts {
             waiting: consumer.num_pending,
-            delayed: delayed.state.messages,
+            // Not the messages of the stream: a NATS that was killed may keep some that are done.
+            delayed: delayed.num_pending + delayed.num_ack_pending as u64,
             out: Some(consumer.num_ack_pending as u64),
             oldest: None,
         })
@@ -492,13 +493,17 @@ impl Link for NatsLink {
         match after.unwrap_or(ListedTo::Delayed(0)) {
             ListedTo::Delayed(last) => {
                 let Delayed {
-                    stream, subject, ..
+                    stream,
+                    subject,
+                    consumer,
                 } = &self.delayed;
+                let last = last.max(done_up_to(consumer).await?);
                 let (jobs, last) = listed(stream, subject, last).await?;
                 let next = last.map_or(ListedTo::Waiting(0, 0), ListedTo::Delayed);
                 Ok((jobs, Some(next)))
             }
             ListedTo::Waiting(last, _) => {
+                let last = last.max(done_up_to(&self.consumer).await?);
                 let listed = listed(&self.stream, &self.settings.subject, last);
                 let (jobs, last) = listed.await?;
                 Ok((jobs, last.map(|last| ListedTo::Waiting(last, 0))))
@@ -516,6 +521,13 @@ impl Link for NatsLink {
         }
         _ = self.client.drain().await;
     }
+}
+
+/// The place up to which all messages are acknowledged. A NATS that was killed may keep some of
+/// them all the same.
+async fn done_up_to(consumer: &PullConsumer) -> Result<u64, BrokerError> {
+    let info = consumer.get_info().await.map_err(lost)?;
+    Ok(info.ack_floor.stream_sequence)
 }
 
 /// The jobs behind a place in a stream, and the place of the last one; none when there are no more.
