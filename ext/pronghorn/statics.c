@@ -85,7 +85,7 @@ static void add_class(kept *this, zend_class_entry *class, bool is_new)
 	zend_hash_index_add_empty_element(&this->known, (zend_ulong) (uintptr_t) class);
 	const zend_property_info *property;
 	ZEND_HASH_FOREACH_PTR(&class->properties_info, property) {
-		/* Those of parents are theirs. */
+		/* A parent has its own. */
 		if ((property->flags & ZEND_ACC_STATIC) != 0 && property->ce == class) {
 			add(this, class, property->offset, is_new);
 		}
@@ -187,7 +187,7 @@ static bool is_same(const zval *a, const zval *b)
 	return Z_TYPE_INFO_P(a) == Z_TYPE_INFO_P(b) && (Z_TYPE_P(a) <= IS_TRUE || Z_LVAL_P(a) == Z_LVAL_P(b));
 }
 
-/* What is dropped is destroyed when all is back: destructors are code that may look. */
+/* Destructors are code that may look, so they run when all is back. */
 static void drop(zval *dropped, const zval *value)
 {
 	if (!Z_REFCOUNTED_P(value)) {

@@ -64,7 +64,7 @@ final class Dumps
         if (self::$theirs === null && self::$register !== null) {
             (self::$register)();
         }
-        // For VarDumper's own handler, which it makes now if there is no other one.
+        // VarDumper makes its own handler by it, if there is no other one.
         $_SERVER[self::FORMAT] = self::HTML;
         try {
             return VarDumper::dump($value, $label);

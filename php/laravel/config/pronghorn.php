@@ -13,7 +13,7 @@ return [
         'router', 'routes', 'session', 'translator', 'url', 'view',
     ],
 
-    // What goes back, after each request, to where it was at the boot: services by their names in
+    // These go back, after each request, to where they were at the boot: services by their names in
     // the container, or by beginnings of class names, which stand for static properties as well.
     // Laravel's own and those of App\ always do.
     'reset' => [],

@@ -17,7 +17,7 @@ use Pronghorn\Statics;
  * so are its user, session, cookies, configuration, locale, shared data of views, and macros of
  * the URL. So do static properties of these classes: models boot anew, with their scopes and
  * listeners, for the listeners of before are gone. Services that a request made are made anew by
- * the next one. What lies deeper, and that a request is known to change, is set back by name.
+ * the next one. Deeper places that a request is known to change are set back by name.
  */
 final class Sandbox
 {
@@ -64,7 +64,7 @@ final class Sandbox
         $this->booted = Snapshot::of($app, ...\array_values($services), ...\array_values($objects));
     }
 
-    /** Of the application as it is by now. */
+    /** A new one, of the application as it is by now. */
     public function again(): self
     {
         return new self($this->app, $this->reset, $this->keepsConnections, $this->keepStatics);

@@ -33,7 +33,7 @@ final class Worker
 
     public function __construct(private readonly Application $app)
     {
-        // Or Laravel has `dd()` and `dump()` write for a terminal.
+        // Laravel has `dd()` and `dump()` write for a terminal else.
         $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->kernel = $app->make(Kernel::class);
         // Services that are made at the boot may want one.
@@ -105,7 +105,7 @@ final class Worker
             ->run();
     }
 
-    /** What the boot, and pages of `warmup`, have opened. */
+    /** Closes connections that the boot, or a page of `warmup`, has opened. */
     private function beforeFork(): void
     {
         $this->isUsed && $this->restore();

@@ -226,7 +226,7 @@ final class QueueOptionsTest extends TestCase
         $this->queue->push($task);
         $task->failOnTimeout = true;
         $this->queue->push($task);
-        // Which is later than Laravel's own.
+        // The server's is later than Laravel's own.
         self::assertSame([6.0, 6.0], \array_column(\array_column($this->pushed->pushed(), 'options'), 'deadline'));
         $this->drain();
         self::assertSame(['again in 0 s', 'given up', 'given up'], $this->outcomes);

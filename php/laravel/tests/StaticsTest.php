@@ -56,7 +56,7 @@ use Ramsey\Uuid\Uuid;
 use Symfony\Component\HttpFoundation\Request as Base;
 use Symfony\Component\VarDumper\VarDumper;
 
-/** What Laravel keeps in static properties, each as a request changes it. */
+/** Laravel's static properties, each as a request changes it. */
 final class StaticsTest extends TestCase
 {
     private Application $app;

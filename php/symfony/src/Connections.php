@@ -65,7 +65,7 @@ final class Connections
         $this->used = \hrtime(true);
     }
 
-    /** Before workers are forked, which can't share one; one in memory is a copy in each. */
+    /** Closes them before workers are forked, which can't share one; one in memory is a copy in each. */
     public function close(?ContainerInterface $container): void
     {
         foreach (self::opened($container) as $connection) {

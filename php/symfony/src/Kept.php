@@ -14,8 +14,8 @@ use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\Routing\RequestContextAwareInterface;
 
 /**
- * What Symfony keeps of a request and no reset of a service takes back: static properties such as
- * trusted proxies, parameters of the router, and listeners that a request has added.
+ * Takes back what Symfony keeps of a request and no reset of a service knows: static properties
+ * such as trusted proxies, parameters of the router, and listeners that a request has added.
  */
 final class Kept
 {
@@ -34,7 +34,7 @@ final class Kept
     private readonly Snapshot $listeners;
     private readonly int $count;
 
-    /** Of a kernel that has booted. */
+    /** The kernel has booted. */
     public function __construct(?ContainerInterface $container, ?EventDispatcherInterface $dispatcher)
     {
         if (\class_exists(Clock::class)) {
@@ -64,7 +64,7 @@ final class Kept
         }
     }
 
-    /** That of Symfony, in development in that of its profiler. */
+    /** Symfony's own dispatcher, which its profiler wraps in development. */
     private static function inner(?EventDispatcherInterface $dispatcher): ?EventDispatcher
     {
         if ($dispatcher instanceof TraceableEventDispatcher) {
@@ -74,7 +74,7 @@ final class Kept
         return $dispatcher instanceof EventDispatcher ? $dispatcher : null;
     }
 
-    /** Without making those that were not asked for. */
+    /** Counts them without making services that were not asked for. */
     private function countListeners(): int
     {
         if ($this->dispatcher === null) {

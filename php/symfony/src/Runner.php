@@ -98,7 +98,7 @@ final class Runner implements RunnerInterface
         return 0;
     }
 
-    /** What the boot, and pages of `warmup`, have opened. */
+    /** Closes connections that the boot, or a page of `warmup`, has opened. */
     private function beforeFork(): void
     {
         $this->isUsed && $this->renew();

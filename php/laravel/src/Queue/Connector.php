@@ -11,7 +11,7 @@ use Pronghorn\Jobs\Queue as Jobs;
 /** Makes the connection that `config/queue.php` describes with the driver `pronghorn`. */
 final class Connector implements ConnectorInterface
 {
-    /** Of a job, as `queue:work` has it. */
+    /** The tries of a job that does not say it, as `queue:work` has it. */
     public const TRIES = 1;
 
     /** @param array<string, mixed> $config */

@@ -53,7 +53,7 @@ final class Transport implements TransportInterface, MessageCountAwareInterface
         return $envelope->with(new TransportMessageIdStamp($id));
     }
 
-    /** Those that wait in the pipeline, for `messenger:stats`. */
+    /** `messenger:stats` asks for those that wait in the pipeline. */
     public function getMessageCount(): int
     {
         try {

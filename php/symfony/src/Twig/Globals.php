@@ -24,7 +24,7 @@ final class Globals implements ResetInterface
         \Closure::bind(function () use ($globals): void {
             // A name that has come stays: once Twig has rendered a template it takes no new ones.
             $this->globals = $globals + \array_fill_keys(\array_keys($this->globals), null);
-            // Those of extensions with them, as they were when the first template asked.
+            // The first template that asks has them resolved anew, with those of extensions.
             $this->resolvedGlobals = null;
         }, $this->twig, Environment::class)();
     }

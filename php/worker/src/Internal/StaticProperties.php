@@ -5,8 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 /**
- * What static properties were, for {@see \Pronghorn\Statics}. The extension has the same, and looks
- * at what has changed alone.
+ * Keeps static properties for {@see \Pronghorn\Statics}. The extension has the same, and looks at
+ * what has changed alone.
  */
 final class StaticProperties
 {
@@ -82,7 +82,7 @@ final class StaticProperties
     }
 
     /**
-     * Those of parents are looked at with them.
+     * Properties of a parent are looked at with it.
      *
      * @param class-string $class
      * @return list<\ReflectionProperty>
