@@ -149,7 +149,7 @@ pub(crate) enum Command {
     Jobs(Jobs),
     /// Write a first configuration for the application in this directory
     Init {
-        /// Make it of the configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
+        /// Translate the configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
         /// repeatable for nginx and php-fpm
         #[arg(long, value_name = "FILE")]
         from: Vec<PathBuf>,
@@ -309,7 +309,7 @@ pub(crate) enum SchedulesCommand {
 /// What there is to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// Print how jobs end, as they do, until a signal
+    /// Print each job that ends, until a signal
     Tail(OfPipeline),
     /// List the jobs of a pipeline: those that wait, are delayed or run
     List { pipeline: String },
@@ -358,7 +358,7 @@ pub(crate) struct OfPipeline {
     /// Of this pipeline only
     #[arg(value_name = "PIPELINE")]
     first: Option<String>,
-    /// The same, as `retry` and `discard` have it
+    /// The pipeline, as an option: `retry` and `discard` take it so
     #[arg(long)]
     pipeline: Option<String>,
 }
@@ -405,7 +405,7 @@ impl JobsAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct Crashes {
-    /// Show the report whose ID begins so, or list those of a group
+    /// Show the report whose ID begins with this, or list the reports of a group
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Count reports with the same cause

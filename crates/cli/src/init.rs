@@ -96,8 +96,8 @@ pub(crate) fn with_head(converted: &Converted, from: &[PathBuf]) -> String {
     let mut text = format!("# From {}: {}\n", converted.of, one_line(&names.join(", ")));
     if !converted.limits.is_empty() {
         text.push_str(
-            "#\n# WARNING: what follows limited who gets what, and does not hold here as it did \
-             there.\n# Go through it before you serve this file:\n",
+            "#\n# WARNING: the rules below restricted access there and are not translated exactly.\n\
+             # Check each of them before you serve this file:\n",
         );
         for limit in &converted.limits {
             _ = writeln!(text, "# - {}", one_line(limit)); // a String takes all

@@ -644,7 +644,7 @@ impl Limits {
                      stopped.",
                 )
                 .zero_warns("a call that never ends holds its worker for ever, and nobody is told")
-                .roadrunner("off", "a hung worker must be noticed")
+                .roadrunner("off", "ours ends a hung worker")
                 .limit_of(EXEC_TTL),
             max_worker_memory: t
                 .key(
