@@ -370,6 +370,11 @@ static void run_script(void)
 	/* It was there when the server looked. */
 	if (path == NULL || access(path, R_OK) != 0 || VCWD_CHDIR_FILE(path) != 0) {
 		if (path != NULL && errno == EACCES) {
+			/* As php-fpm says it: nothing else tells the operator why. */
+			char *message;
+			spprintf(&message, 0, "Unable to open primary script: %s (%s)", path, strerror(EACCES));
+			php_log_err(message);
+			efree(message);
 			refuse(403, "Access denied.\n");
 		} else {
 			refuse(404, "File not found.\n");

@@ -242,8 +242,9 @@ impl BootError {
         let who = self.user.as_deref().unwrap_or("the server's user");
         match std::fs::metadata(&path) {
             Ok(found) if found.is_file() => format!(
-                "`{0}` is there, and {who} can't read it: `chmod a+r {0}`; `namei -l {0}` shows who may enter its folders",
-                path.display()
+                "`{}` is there, and {who} can't read it: {}",
+                path.display(),
+                how_to_let_read(&path)
             ),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => format!(
                 "{who} may not enter a folder of `{0}`: `namei -l {0}` shows which",
@@ -253,6 +254,15 @@ impl BootError {
             _ => format!("the script's path is taken from {}", self.cwd.display()),
         }
     }
+}
+
+/// What to type where somebody can't read a file.
+#[must_use]
+pub fn how_to_let_read(path: &Path) -> String {
+    format!(
+        "`chmod a+r {0}`; `namei -l {0}` shows who may enter its directories",
+        path.display()
+    )
 }
 
 /// Without what a terminal would obey.

@@ -1,6 +1,7 @@
 //! Which user a child runs as.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io, thread};
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use thiserror::Error;
@@ -100,6 +101,45 @@ impl Credentials {
     pub fn gid(&self) -> u32 {
         self.gid
     }
+
+    /// Whether the user may read a file, or list a directory, as the kernel judges it: with access
+    /// control lists, and with the directories on the way.
+    ///
+    /// # Errors
+    ///
+    /// When the user may not, or this process may not find out.
+    pub fn may_read(&self, path: &Path) -> io::Result<()> {
+        let open = || fs::File::open(path).map(|_| ());
+        if self.is_current() {
+            return open();
+        }
+        // Identities belong to threads: this one takes the user's, and ends with it.
+        let ask = || {
+            self.become_by_thread()?;
+            open()
+        };
+        thread::scope(|scope| {
+            let asked = thread::Builder::new().spawn_scoped(scope, ask)?;
+            asked
+                .join()
+                .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        })
+    }
+
+    fn become_by_thread(&self) -> io::Result<()> {
+        let groups: Vec<_> = self
+            .groups
+            .iter()
+            .map(|&gid| rustix::fs::Gid::from_raw(gid))
+            .collect();
+        let (uid, gid) = (
+            rustix::fs::Uid::from_raw(self.uid),
+            rustix::fs::Gid::from_raw(self.gid),
+        );
+        rustix::thread::set_thread_groups(&groups)?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        Ok(rustix::thread::set_thread_res_uid(uid, uid, uid)?)
+    }
 }
 
 /// Looks up a group by name or number.
@@ -134,6 +174,22 @@ mod tests {
         let name = User::from_uid(uid).unwrap().map(|user| user.name);
         let current = Credentials::current().map(|user| user.name().to_owned());
         assert_eq!(current, name);
+    }
+
+    #[test]
+    fn who_may_read_is_found_out_as_that_user() {
+        if !Credentials::may_change() {
+            return;
+        }
+        let nobody = Credentials::look_up("nobody", None).unwrap();
+        let denied = nobody.may_read(Path::new("/etc/shadow")).unwrap_err();
+        assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
+        nobody.may_read(Path::new("/etc/passwd")).unwrap();
+        // This thread is who it was.
+        Credentials::current()
+            .unwrap()
+            .may_read(Path::new("/etc/shadow"))
+            .unwrap();
     }
 
     #[test]

@@ -153,6 +153,13 @@ async fn look_at_pools(
             Mode::Classic | Mode::Cgi => None,
         };
         findings.extend(found);
+        if let Some((message, hint)) = start.unreadable_script() {
+            findings.push(Finding::missing(
+                format!("{}.root", pool.section),
+                message,
+                hint,
+            ));
+        }
     }
     Some(findings)
 }

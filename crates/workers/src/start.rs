@@ -12,7 +12,7 @@ use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_launch::{
     Addresses, Booted, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php,
     Place, ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command,
-    classic_variables, script_of,
+    classic_variables, how_to_let_read, script_of,
 };
 use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
@@ -239,7 +239,15 @@ impl Start<'_> {
         }
         let script = script_of(&argv, &self.environment(), &self.resources.folder)?;
         let what = match open_linked(&script) {
-            Ok(_) => return None,
+            Ok(_) => {
+                let (name, user) = self.user()?;
+                let error = user.may_read(&script).err()?;
+                let message = format!(
+                    "runs `{}`, which {name} can't read: {error}",
+                    script.display()
+                );
+                return Some((message, how_to_let_read(&script)));
+            }
             Err(_) if script.is_dir() => "is a folder".to_owned(),
             Err(error) => format!("can't be read: {error}"),
         };
@@ -249,6 +257,29 @@ impl Start<'_> {
             self.resources.folder.display()
         );
         Some((message, hint))
+    }
+
+    /// A script that stands for the pages of the pool's site and that its workers may not read,
+    /// with the reason.
+    pub fn unreadable_script(&self) -> Option<(String, String)> {
+        let site = self.spec.settings.site()?;
+        let root = self.resources.folder.join(&site.root);
+        let of_server = || Credentials::current().map(|user| (user.name().to_owned(), user));
+        let (name, user) = self.user().cloned().or_else(of_server)?;
+        let fronts = site.fallback.iter().chain(&site.index);
+        fronts
+            .map(|front| root.join(front.trim_start_matches('/')))
+            .find_map(|script| {
+                let error = user.may_read(&script).err()?;
+                if error.kind() != std::io::ErrorKind::PermissionDenied {
+                    return None;
+                }
+                let message = format!(
+                    "has `{}`, which {name} can't read: {error}",
+                    script.display()
+                );
+                Some((message, how_to_let_read(&script)))
+            })
     }
 
     fn which(&self, name: &OsStr) -> Option<PathBuf> {

@@ -356,3 +356,31 @@ fn who_is_nobody_here_is_told_with_its_key() {
         ended.assert_refused(&["`http.pool.user` is `nobody`", "only root may start"]);
     }
 }
+
+/// Nobody finds out why from a page alone.
+#[test]
+fn a_script_that_workers_may_not_read_is_told_by_check_and_by_the_log() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let site = Site::new()
+        .config(
+            "version: '3'\nserver: {command: php, user: nobody}\n\
+             http: {address: 127.0.0.1:0, pool: {mode: classic, root: ., num_workers: 1}}\n",
+        )
+        .file("index.php", "<?php echo 'seen';");
+    let index = site.path("index.php");
+    set_permissions(&index, Permissions::from_mode(0o600)).expect("root may do this");
+    let said = [
+        "`http.pool.root` has `",
+        "index.php`, which nobody can't read",
+        "chmod a+r ",
+    ];
+    Server::run(&site, &["check"]).assert_refused(&said);
+    let mut server = Server::start(site);
+    assert_eq!(server.get("/").status, 403);
+    server.logged(&["Unable to open primary script", "Permission denied"]);
+    set_permissions(&index, Permissions::from_mode(0o644)).expect("root may do this");
+    assert_eq!(server.get("/").text(), "seen");
+    server.stop();
+}

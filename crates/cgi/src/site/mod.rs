@@ -28,6 +28,8 @@ pub enum Found {
     Folder,
     /// Something that must not be read: it lies outside of the root, for instance.
     Closed,
+    /// Something that the system lets nobody of ours read.
+    Unreadable,
     /// Nothing.
     Nothing,
 }
@@ -45,7 +47,7 @@ pub enum Target {
     Closed,
     /// 404.
     NotFound,
-    /// 403: the path climbs.
+    /// 403: the path climbs, or its script can't be read.
     Forbidden,
     /// 400: it can't be a path.
     BadRequest,
@@ -183,6 +185,7 @@ impl Site {
             }
             match look(below(script))? {
                 Found::File => return Ok(Target::Script(Script::new(path, end))),
+                Found::Unreadable => return Ok(Target::Forbidden),
                 Found::Closed | Found::Nothing => return Ok(Target::NotFound),
                 // A folder may be called so.
                 Found::Folder => {}
@@ -192,7 +195,7 @@ impl Site {
         match look(below(folder))? {
             // The handler of files has not sent it.
             Found::File if folder.len() == path.len() => return Ok(Target::Closed),
-            Found::Closed => return Ok(Target::Closed),
+            Found::Closed | Found::Unreadable => return Ok(Target::Closed),
             Found::File | Found::Nothing => {}
             Found::Folder => return self.index_of(folder, path, look),
         }
@@ -214,6 +217,7 @@ impl Site {
             let page = [folder, b"/", index.as_bytes()].concat();
             match look(below(&page))? {
                 Found::File => {}
+                Found::Unreadable => return Ok(Target::Forbidden),
                 Found::Closed => return Ok(Target::Closed),
                 Found::Folder | Found::Nothing => continue,
             }
@@ -237,7 +241,10 @@ impl Site {
     ) -> Result<Target, E> {
         if certain == path.len()
             && !path.ends_with(b"/")
-            && matches!(look(below(path))?, Found::File | Found::Closed)
+            && matches!(
+                look(below(path))?,
+                Found::File | Found::Closed | Found::Unreadable
+            )
         {
             return Ok(Target::Closed);
         }
@@ -271,6 +278,7 @@ impl Site {
             match look(below(path.get(..end).unwrap_or_default()))? {
                 Found::File => return Ok(Target::Script(Script::new(path, end))),
                 Found::Folder => {}
+                Found::Unreadable => return Ok(Target::Forbidden),
                 Found::Closed | Found::Nothing => break,
             }
         }
@@ -301,6 +309,7 @@ impl Site {
         };
         Ok(match look(below(script))? {
             Found::File => Target::Script(Script::new(script, script.len())),
+            Found::Unreadable => Target::Forbidden,
             Found::Folder | Found::Closed | Found::Nothing => Target::NotFound,
         })
     }

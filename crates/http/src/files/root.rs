@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{LogThrottle, lock};
 use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name};
 use pronghorn_wire::Fields;
 use rustix::io::Errno;
@@ -120,6 +120,8 @@ enum Opened {
     /// Something that may not be served: it lies elsewhere, the system refuses it, or it is no
     /// regular file.
     Closed,
+    /// Something that the system does not let us read.
+    Unreadable,
     Nothing,
 }
 
@@ -348,6 +350,7 @@ impl Root {
             Opened::File(..) => pronghorn_cgi::Found::File,
             Opened::Folder => pronghorn_cgi::Found::Folder,
             Opened::Closed => pronghorn_cgi::Found::Closed,
+            Opened::Unreadable => pronghorn_cgi::Found::Unreadable,
             Opened::Nothing => pronghorn_cgi::Found::Nothing,
         })
     }
@@ -379,6 +382,13 @@ impl Root {
         let file = match opened {
             Ok(file) => file,
             Err(error) if is_absent(&error) => return Ok(Opened::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if self.settings.forbidden.has(path.as_os_str().as_bytes()) {
+                    return Ok(Opened::Closed);
+                }
+                tell_of_unreadable(&self.settings.folder.join(path), &error);
+                return Ok(Opened::Unreadable);
+            }
             Err(error) if is_closed(&error) => {
                 if self.settings.links == Links::Never && is_link(&error) {
                     self.tell_of_link(&self.settings.folder.join(path), None);
@@ -544,12 +554,21 @@ fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// Whether there is something that can't be sent: a link that is not followed, what nobody lets us
-/// read, a socket.
+fn tell_of_unreadable(path: &Path, error: &io::Error) {
+    static DENIED: LogThrottle = LogThrottle::new();
+    if let Some(requests) = DENIED.should_log() {
+        let path = path.display();
+        tracing::warn!(
+            target: "http", requests,
+            "`{path}` is asked for and can't be read: {error}; hint: `chmod a+r {path}`; `namei -l {path}` shows who \
+             may enter its directories"
+        );
+    }
+}
+
+/// Whether there is something that can't be sent: a link that is not followed, a socket.
 fn is_closed(error: &io::Error) -> bool {
-    is_link(error)
-        || error.kind() == io::ErrorKind::PermissionDenied
-        || matches!(Errno::from_io_error(error), Some(Errno::XDEV | Errno::NXIO))
+    is_link(error) || matches!(Errno::from_io_error(error), Some(Errno::XDEV | Errno::NXIO))
 }
 
 /// Whether a link was in the way that is not followed.
