@@ -28,5 +28,5 @@ WORKDIR /app
 # www-data, as a number: Kubernetes can tell only of a number that it is not root.
 USER 33:33
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["pronghorn", "status"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["pronghorn", "status", "--alive"]
 CMD ["pronghorn", "serve", "--listen", ":8080", "-o", "logs.mode=production"]

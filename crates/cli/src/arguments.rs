@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use pronghorn_config::{Era, Input};
 use pronghorn_server::VERSION;
@@ -137,6 +138,9 @@ pub(crate) enum Command {
     Crashes(Crashes),
     /// Show the state of the server; exits with 1 unless the server is ready
     Status {
+        /// Exit with 1 only if the server hangs or is gone: for health checks that restart it
+        #[arg(long)]
+        alive: bool,
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
@@ -145,7 +149,7 @@ pub(crate) enum Command {
     Logs(Logs),
     /// Stop the server and wait until it has ended; `-f` does not wait for requests
     Stop,
-    /// Show the pipelines of jobs, and act on them and on dead letters, over RPC
+    /// Show the pipelines of jobs, and act on them and on dead letters
     Jobs(Jobs),
     /// Write a first configuration for the application in this directory
     Init {
@@ -166,9 +170,9 @@ pub(crate) enum Command {
     },
     /// Make this machine trust the local certificate authority of `serve --tls`
     Trust(Trust),
-    /// Show the schedules of jobs; run, pause or resume one, over RPC
+    /// Show the schedules of jobs; run, pause or resume one
     Schedules(Schedules),
-    /// Show the storages of `kv`, and act on their entries, over RPC
+    /// Show the storages of `kv`, and act on their entries
     Cache(Cache),
     /// Print the completion script of a shell
     Completion { shell: Shell },
@@ -583,6 +587,9 @@ impl Arguments {
         let matches = match definition.try_get_matches() {
             Ok(matches) => matches,
             Err(error) => {
+                if let Some((word, meant)) = meant(&error) {
+                    return Err(misused(&format!("there is no `{word}`\nhint: {meant}")));
+                }
                 _ = error.print(); // a closed terminal
                 return Err(if error.use_stderr() {
                     Exit::Misused
@@ -618,6 +625,52 @@ impl Arguments {
             disk: pronghorn_config::Disk::Real,
         }
     }
+}
+
+/// Commands and flags of other servers, and what they are here. clap would propose what is spelled
+/// alike: `stop` for `top`.
+const MEANT: [(&str, &str); 12] = [
+    (
+        "top",
+        "`workers -i` shows the workers and updates the table every second",
+    ),
+    ("ps", "`workers` lists the workers"),
+    (
+        "list",
+        "`workers` lists the workers; `--help` lists the commands",
+    ),
+    ("start", "`serve` starts the server"),
+    ("run", "`serve` starts the server"),
+    ("up", "`serve` starts the server"),
+    (
+        "restart",
+        "`reset` replaces the workers, for new code; `stop` and `serve` restart the server",
+    ),
+    (
+        "reload",
+        "`reset` replaces the workers, for new code; SIGHUP (`systemctl reload`) reads the configuration \
+         again as well",
+    ),
+    ("down", "`stop` stops the server"),
+    (
+        "validate",
+        "`check` looks for mistakes in the configuration",
+    ),
+    ("--port", "`--listen :8000` names the port"),
+    ("--host", "`--listen 127.0.0.1:8000` names host and port"),
+];
+
+/// What a person meant who typed a word of another server.
+fn meant(error: &clap::Error) -> Option<(&'static str, &'static str)> {
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    let Some(ContextValue::String(typed)) = error.get(kind) else {
+        return None;
+    };
+    MEANT.iter().copied().find(|(word, _)| word == typed)
 }
 
 /// As `rr`, the line that Octane and RoadRunner's own tools parse: the third word is the version.
@@ -664,6 +717,33 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn words_of_other_servers_lead_to_ours() {
+        let wrong = |line: &str| {
+            let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
+            meant(&error).map(|(_, meant)| meant)
+        };
+        assert!(wrong("pronghorn top").unwrap().contains("`workers -i`"));
+        assert!(
+            wrong("pronghorn serve --port 80")
+                .unwrap()
+                .contains("--listen")
+        );
+        assert!(
+            wrong("pronghorn serve --port=80")
+                .unwrap()
+                .contains("--listen")
+        );
+        assert_eq!(wrong("pronghorn resett"), None);
+        for (word, _) in MEANT {
+            let line = format!("pronghorn {word}");
+            assert!(
+                Arguments::try_parse_from(line.split(' ')).is_err(),
+                "{word} is a command"
+            );
+        }
     }
 
     #[test]

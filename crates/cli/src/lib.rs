@@ -83,7 +83,7 @@ pub fn run_services(services: Services) -> ExitCode {
             let by = i32::from(add.unwrap_or(0)) - i32::from(remove.unwrap_or(0));
             steer::resize(name, &arguments, of, by)
         }
-        Command::Status { json } => steer::status(name, &arguments, *json),
+        Command::Status { alive, json } => steer::status(name, &arguments, *alive, *json),
         Command::Logs(logs) => steer::logs(name, &arguments, logs),
         Command::Stop => steer::stop(name, &arguments),
         Command::Init { from } => init::run(&arguments, from),

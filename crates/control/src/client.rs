@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use crate::lines::{self, LineError};
 use crate::message::{Ask, PROTOCOL, Question, Tell};
 
-/// The longest line: a thousand workers with a kilobyte each, four times.
-const LINE: usize = 4 << 20;
+/// The longest line: the result of a call, of which RPC holds as much.
+const LINE: usize = 16 << 20;
 /// A server that says nothing for so long is dead: a busy one says so every second.
 const SILENCE: Duration = Duration::from_secs(10);
 

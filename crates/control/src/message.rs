@@ -43,6 +43,11 @@ pub enum Ask {
         /// Below 0 to end as many.
         by: i32,
     },
+    /// Calls a method of a service, by the name that it has over RPC. Answered by [`Tell::Result`].
+    Call {
+        method: String,
+        argument: serde_json::Value,
+    },
     /// The newest records of the log. Answered by [`Tell::Records`]; one that follows has no end.
     Logs(LogsWanted),
     /// Stops the server. Answered at once by [`Tell::Stopping`]; the connection ends with the
@@ -96,6 +101,8 @@ pub enum Tell {
         /// Records before these that are gone: they were not read in time.
         lost: u64,
     },
+    /// What the method of an [`Ask::Call`] gave.
+    Result(serde_json::Value),
     Resized {
         pool: String,
         /// How many there are now, or will be once those that end have finished.
@@ -147,6 +154,9 @@ pub struct Status {
     pub services: Vec<Served>,
     /// Why it is not ready; none when it is.
     pub not_ready: Option<String>,
+    /// Why it does not do its work at all, and a restart may help; none when it does.
+    #[serde(default)]
+    pub not_alive: Option<String>,
     /// What of the configuration, as it was read last, does not hold; none when all does.
     #[serde(default)]
     pub pending: Option<String>,

@@ -18,8 +18,8 @@ use crate::message::{Ask, PROTOCOL, Question, Tell, Version};
 
 /// People and scripts at work at the same time; one more is closed at once.
 const CONNECTIONS: usize = 32;
-/// A question with the names of a hundred pools fits.
-const QUESTION: usize = 16 << 10;
+/// The longest question: a call that pushes a batch of jobs.
+const QUESTION: usize = 16 << 20;
 /// From one question to the next, and from its first byte to its last. `workers -i` asks every
 /// second.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -11,9 +11,11 @@ use pronghorn_control::{
     Answer, Ask, ListenError, Listener, Place, Refusal, Reset, Served, State, Status, Steerable,
     Steering, Surroundings, Tell, serve,
 };
+use pronghorn_plugin_api::rpc::{Encoding, Methods};
 use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools};
 use rustix::process::{Signal, getpid, kill_process};
+use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -52,6 +54,7 @@ pub(crate) struct Serving {
     pub(crate) pools: Option<Pools>,
     pub(crate) health: Health,
     pub(crate) caches: Caches,
+    pub(crate) methods: Methods,
     pub(crate) configuration: Configuration,
     /// The state directory.
     pub(crate) state: PathBuf,
@@ -178,6 +181,10 @@ impl Steerable for Shared {
                     let workers = resized.map_err(|why| Refusal(why.to_string()))? as u64;
                     answer.tell(Tell::Resized { pool, workers }).await;
                 }
+                Ask::Call { method, argument } => {
+                    let result = self.call(&method, &argument).await?;
+                    answer.tell(Tell::Result(result)).await;
+                }
                 Ask::Logs(wanted) => self.logs.tell(&wanted, &answer).await?,
                 Ask::Stop { force } => {
                     let pid = std::process::id();
@@ -271,7 +278,8 @@ impl Shared {
                     at: at.join(", "),
                 })
                 .collect(),
-            not_ready: self.not_ready(),
+            not_ready: self.starting().or_else(|| self.wrong(Question::Ready)),
+            not_alive: self.wrong(Question::Alive),
             pending: serving.and_then(|serving| serving.configuration.pending()),
             pools,
             caches: serving
@@ -283,16 +291,28 @@ impl Shared {
         }
     }
 
-    fn not_ready(&self) -> Option<String> {
+    async fn call(&self, method: &str, argument: &Value) -> Result<Value, Refusal> {
+        let refusal = |why: &dyn std::fmt::Display| Refusal(why.to_string());
         let Some(serving) = self.serving.get() else {
-            return Some("starting".to_owned());
+            return Err(Refusal("the server is starting".to_owned()));
         };
-        let health = &serving.health;
-        let mut answers = health
-            .names()
-            .filter_map(|name| health.ask(Question::Ready, name));
-        let missing = answers.find_map(Result::err);
-        missing.map(|missing| missing.to_string())
+        let found = serving.methods.find(method).map_err(|why| refusal(&why))?;
+        let argument = argument.to_string().into();
+        let result = found.call(Encoding::Json, argument).await;
+        let result = result.map_err(|why| refusal(&why))?;
+        serde_json::from_slice(&result).map_err(|why| refusal(&why))
+    }
+
+    fn starting(&self) -> Option<String> {
+        self.serving.get().is_none().then(|| "starting".to_owned())
+    }
+
+    /// Why the services that are up would answer a health check's question with no.
+    fn wrong(&self, question: Question) -> Option<String> {
+        let health = &self.serving.get()?.health;
+        let mut answers = health.names().filter_map(|name| health.ask(question, name));
+        let wrong = answers.find_map(Result::err);
+        wrong.map(|wrong| wrong.to_string())
     }
 }
 

@@ -335,6 +335,7 @@ impl Server {
             pools: self.pools(),
             health: self.health.clone(),
             caches: context.caches.clone(),
+            methods: context.rpc.clone(),
             configuration: self.configuration.clone(),
             state: context.state.clone(),
         });

@@ -602,3 +602,22 @@ fn completions_know_the_commands() {
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
     assert_failed(&jobs, &["there is no configuration in "]);
 }
+
+#[test]
+fn services_are_steered_without_a_section_rpc() {
+    let worker = Site::fixture("foreign/jobs.php");
+    let server = Server::start(Site::new().config(&format!(
+        "version: '3'\nserver: {{command: php {}, env: {{RAN: ran}}}}\nstate_dir: state\n\
+         kv: {{pages: {{driver: memory}}}}\n\
+         jobs:\n  pool: {{num_workers: 1}}\n  consume: [mail]\n  pipelines: {{mail: {{driver: memory}}}}\n",
+        worker.display()
+    )));
+    server.steer(&["jobs"]).assert_said(&["mail", "memory"]);
+    server.steer(&["jobs", "pause", "mail"]).assert_said(&[]);
+    server.steer(&["jobs", "--json"]).assert_said(&["paused"]);
+    server.steer(&["cache"]).assert_said(&["pages"]);
+    server.steer(&["cache", "clear", "pages"]).assert_said(&[]);
+    assert_failed(&server.steer(&["cache", "get", "nope", "key"]), &["nope"]);
+    assert_failed(&server.steer(&["jobs", "list", "nope"]), &["nope"]);
+    server.stop();
+}

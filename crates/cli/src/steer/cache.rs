@@ -64,11 +64,11 @@ struct Item {
 }
 
 pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> {
-    let mut client = task.rpc_client().await?;
+    let mut methods = task.methods().await?;
     let item = |key: &String| json!({"key": key});
     let (method, argument) = match &cache.command {
         None => {
-            let list: List = over_rpc::ask(&mut client, "cache.Storages", &json!({}))
+            let list: List = over_rpc::ask(&mut methods, "cache.Storages", &json!({}))
                 .await
                 .map_err(without_section)?;
             if cache.json {
@@ -80,7 +80,7 @@ pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> 
         }
         Some(CacheCommand::Get { storage, key }) => {
             let argument = json!({"storage": storage, "items": [item(key)]});
-            let found: Found = over_rpc::ask(&mut client, "kv.MGet", &argument)
+            let found: Found = over_rpc::ask(&mut methods, "kv.MGet", &argument)
                 .await
                 .map_err(without_section)?;
             return print(storage, key, found.items.first());
@@ -101,7 +101,7 @@ pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> 
             ("cache.Clear", argument)
         }
     };
-    let _done: Value = over_rpc::ask(&mut client, method, &argument)
+    let _done: Value = over_rpc::ask(&mut methods, method, &argument)
         .await
         .map_err(without_section)?;
     Ok(Exit::Done)

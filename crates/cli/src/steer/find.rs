@@ -11,6 +11,7 @@ use pronghorn_config::{Endpoint, Section, Table, load};
 use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell};
 use pronghorn_rpc::Rpc;
 
+use super::over_rpc::Methods;
 use super::{Server, Task};
 use crate::arguments::{Arguments, Name};
 use crate::folders;
@@ -70,7 +71,7 @@ impl<'a> Task<'a> {
         }
         if let Some(endpoint) = rpc {
             match pronghorn_rpc::Client::connect(&endpoint).await {
-                Ok(client) => return Ok(Server::Rpc(client, endpoint)),
+                Ok(client) => return Ok(Server::Rpc(Methods::Rpc(client), endpoint)),
                 Err(error) => tried.push(error.to_string()),
             }
         }
@@ -87,29 +88,12 @@ impl<'a> Task<'a> {
         None
     }
 
-    /// To the server by RPC and nothing else, where the configuration says.
-    pub(super) async fn rpc_client(&self) -> Result<pronghorn_rpc::Client, String> {
-        let Some(endpoint) = self.rpc() else {
-            let named = self.place.named();
-            if !named.is_file() {
-                let missing = if self.configured {
-                    "there is no file"
-                } else {
-                    "there is no configuration in"
-                };
-                return Err(format!(
-                    "{missing} {}\nhint: `-c FILE` names the configuration of a server",
-                    named.display()
-                ));
-            }
-            return Err(format!(
-                "{} has no section `rpc`, over which pipelines are controlled\n\
-                 hint: `rpc: {{listen: tcp://127.0.0.1:6001}}`, for the server as well",
-                named.display()
-            ));
-        };
-        let connected = pronghorn_rpc::Client::connect(&endpoint).await;
-        connected.map_err(|error| self.nobody(&[error.to_string()]))
+    /// The methods of the server's services.
+    pub(super) async fn methods(&self) -> Result<Methods, String> {
+        Ok(match self.server().await? {
+            Server::Control(client) => Methods::Control(client),
+            Server::Rpc(methods, _) => methods,
+        })
     }
 
     /// By the path as it was written, and by the one behind its links: a server may have been

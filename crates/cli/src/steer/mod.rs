@@ -43,7 +43,7 @@ struct Task<'a> {
 enum Server {
     Control(Client),
     /// Started with another configuration, or RoadRunner itself.
-    Rpc(pronghorn_rpc::Client, Endpoint),
+    Rpc(over_rpc::Methods, Endpoint),
 }
 
 /// Replaces the workers of these pools, of all for none.
@@ -82,8 +82,10 @@ pub(crate) fn resize(name: Name, arguments: &Arguments, of: &[String], by: i32) 
 }
 
 /// The server as a whole.
-pub(crate) fn status(name: Name, arguments: &Arguments, json: bool) -> Exit {
-    run(name, arguments, async |task| status::run(task, json).await)
+pub(crate) fn status(name: Name, arguments: &Arguments, alive: bool, json: bool) -> Exit {
+    run(name, arguments, async |task| {
+        status::run(task, alive, json).await
+    })
 }
 
 /// The newest records of the log.

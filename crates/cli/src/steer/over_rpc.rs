@@ -1,11 +1,12 @@
-//! What RoadRunner's RPC methods give: for servers that another configuration started, and for
-//! RoadRunner itself.
+//! What the methods of services give, and those of RoadRunner: by the control socket of a server of
+//! ours, else by RPC.
 
 use std::time::{Duration, SystemTime};
 
-use pronghorn_rpc::Client;
+use pronghorn_control::{Ask, Client, Tell};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::table::{Row, View};
 
@@ -13,6 +14,12 @@ use super::table::{Row, View};
 const LOOKING: Duration = Duration::from_secs(10);
 /// A reset boots all workers anew; the server has limits of its own for each step of it.
 const RESETTING: Duration = Duration::from_secs(600);
+
+/// The methods of a server that was found.
+pub(super) enum Methods {
+    Control(Client),
+    Rpc(pronghorn_rpc::Client),
+}
 
 #[derive(Deserialize)]
 struct Listed {
@@ -36,13 +43,13 @@ struct Process {
     transport: Option<String>,
 }
 
-pub(super) async fn version(client: &mut Client) -> Result<String, String> {
-    call(client, "rpc.Version", "true", LOOKING).await
+pub(super) async fn version(client: &mut Methods) -> Result<String, String> {
+    call(client, "rpc.Version", Value::Bool(true), LOOKING).await
 }
 
 /// The plugins of these names that `list` knows; all for none.
-async fn plugins(client: &mut Client, list: &str, of: &[String]) -> Result<Vec<String>, String> {
-    let known: Vec<String> = call(client, list, "true", LOOKING).await?;
+async fn plugins(client: &mut Methods, list: &str, of: &[String]) -> Result<Vec<String>, String> {
+    let known: Vec<String> = call(client, list, Value::Bool(true), LOOKING).await?;
     match of.iter().find(|name| !known.contains(name)) {
         Some(unknown) => Err(format!(
             "there is no plugin `{unknown}`\nhint: there are `{}`",
@@ -53,11 +60,11 @@ async fn plugins(client: &mut Client, list: &str, of: &[String]) -> Result<Vec<S
     }
 }
 
-pub(super) async fn workers(client: &mut Client, of: &[String]) -> Result<Vec<View>, String> {
+pub(super) async fn workers(client: &mut Methods, of: &[String]) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for plugin in plugins(client, "informer.List", of).await? {
-        let argument = quoted(&plugin);
-        let listed: Listed = call(client, "informer.Workers", &argument, LOOKING).await?;
+        let argument = plugin.as_str().into();
+        let listed: Listed = call(client, "informer.Workers", argument, LOOKING).await?;
         views.push(View {
             pool: plugin.clone(),
             plugin,
@@ -90,16 +97,16 @@ fn row(process: Process) -> Row {
     }
 }
 
-pub(super) async fn resettable(client: &mut Client, of: &[String]) -> Result<Vec<String>, String> {
+pub(super) async fn resettable(client: &mut Methods, of: &[String]) -> Result<Vec<String>, String> {
     plugins(client, "resetter.List", of).await
 }
 
-pub(super) async fn reset(client: &mut Client, plugin: &str) -> Result<(), String> {
-    let _done: bool = call(client, "resetter.Reset", &quoted(plugin), RESETTING).await?;
+pub(super) async fn reset(client: &mut Methods, plugin: &str) -> Result<(), String> {
+    let _done: bool = call(client, "resetter.Reset", plugin.into(), RESETTING).await?;
     Ok(())
 }
 
-pub(super) async fn resize(client: &mut Client, plugin: &str, by: i32) -> Result<(), String> {
+pub(super) async fn resize(client: &mut Methods, plugin: &str, by: i32) -> Result<(), String> {
     plugins(client, "informer.List", &[plugin.to_owned()]).await?;
     let method = if by < 0 {
         "informer.RemoveWorker"
@@ -108,7 +115,7 @@ pub(super) async fn resize(client: &mut Client, plugin: &str, by: i32) -> Result
     };
     for _ in 0..by.unsigned_abs() {
         // RoadRunner's result is false, whatever came of it.
-        let _done: bool = call(client, method, &quoted(plugin), RESETTING).await?;
+        let _done: bool = call(client, method, plugin.into(), RESETTING).await?;
     }
     Ok(())
 }
@@ -129,14 +136,14 @@ pub(super) struct Pipeline {
     pub(super) ready: bool,
 }
 
-pub(super) async fn jobs(client: &mut Client) -> Result<Vec<Pipeline>, String> {
-    let told: Option<Vec<Pipeline>> = call(client, "informer.Jobs", &quoted(JOBS), LOOKING).await?;
+pub(super) async fn jobs(client: &mut Methods) -> Result<Vec<Pipeline>, String> {
+    let told: Option<Vec<Pipeline>> = call(client, "informer.Jobs", JOBS.into(), LOOKING).await?;
     Ok(told.unwrap_or_default())
 }
 
 /// Those that the server names in its answer, if it names any.
 pub(super) async fn pipelines(
-    client: &mut Client,
+    client: &mut Methods,
     method: &str,
     of: &[String],
 ) -> Result<Vec<String>, String> {
@@ -146,33 +153,44 @@ pub(super) async fn pipelines(
     struct Pipelines {
         pipelines: Vec<String>,
     }
-    let argument = serde_json::json!({ "pipelines": of }).to_string();
-    let told: Pipelines = call(client, method, &argument, LOOKING).await?;
+    let argument = serde_json::json!({ "pipelines": of });
+    let told: Pipelines = call(client, method, argument, LOOKING).await?;
     Ok(told.pipelines)
 }
 
 /// A method of ours.
 pub(super) async fn ask<T: DeserializeOwned>(
-    client: &mut Client,
+    client: &mut Methods,
     method: &str,
-    argument: &serde_json::Value,
+    argument: &Value,
 ) -> Result<T, String> {
-    call(client, method, &argument.to_string(), LOOKING).await
-}
-
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    call(client, method, argument.clone(), LOOKING).await
 }
 
 async fn call<T: DeserializeOwned>(
-    client: &mut Client,
+    methods: &mut Methods,
     method: &str,
-    argument: &str,
+    argument: Value,
     within: Duration,
 ) -> Result<T, String> {
-    let result = client.call(method, argument, within).await;
-    let result = result.map_err(|error| error.to_string())?;
-    serde_json::from_slice(&result).map_err(|error| format!("{method} answered oddly: {error}"))
+    let odd = |error: &dyn std::fmt::Display| format!("{method} answered oddly: {error}");
+    match methods {
+        Methods::Control(client) => {
+            let method = method.to_owned();
+            match client.ask_once(Ask::Call { method, argument }).await {
+                Ok(Tell::Result(result)) => {
+                    serde_json::from_value(result).map_err(|error| odd(&error))
+                }
+                Ok(other) => Err(odd(&format!("{other:?}"))),
+                Err(error) => Err(error.to_string()),
+            }
+        }
+        Methods::Rpc(client) => {
+            let result = client.call(method, &argument.to_string(), within).await;
+            let result = result.map_err(|error| error.to_string())?;
+            serde_json::from_slice(&result).map_err(|error| odd(&error))
+        }
+    }
 }
 
 #[cfg(test)]

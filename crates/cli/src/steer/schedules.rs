@@ -40,10 +40,10 @@ struct Run {
 }
 
 pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, String> {
-    let mut client = task.rpc_client().await?;
+    let mut methods = task.methods().await?;
     let (method, name) = match &schedules.command {
         None => {
-            let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
+            let list: List = over_rpc::ask(&mut methods, "schedules.List", &json!({})).await?;
             if schedules.json {
                 return say_json(&list);
             }
@@ -55,7 +55,7 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
             return Ok(Exit::Done);
         }
         Some(SchedulesCommand::Show { name, json }) => {
-            let list: List = over_rpc::ask(&mut client, "schedules.List", &json!({})).await?;
+            let list: List = over_rpc::ask(&mut methods, "schedules.List", &json!({})).await?;
             let names: Vec<String> = list.schedules.iter().map(|it| it.name.clone()).collect();
             let found = list.schedules.into_iter().find(|it| it.name == *name);
             let schedule = found.ok_or_else(|| {
@@ -78,7 +78,7 @@ pub(super) async fn run(task: &Task<'_>, schedules: &Schedules) -> Result<Exit, 
         Some(SchedulesCommand::Resume { name }) => ("schedules.Resume", name),
     };
     let argument = json!({"name": name});
-    let done: Value = over_rpc::ask(&mut client, method, &argument).await?;
+    let done: Value = over_rpc::ask(&mut methods, method, &argument).await?;
     // Of a run; an older server does not tell it.
     let id = done["id"].as_str();
     if schedules.json {

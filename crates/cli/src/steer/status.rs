@@ -10,7 +10,7 @@ use super::text::{count, counted, line, lines, short_time, time};
 use super::{Server, Task, over_rpc};
 use crate::exit::{Exit, say, say_json};
 
-pub(super) async fn run(task: &Task<'_>, json: bool) -> Result<Exit, String> {
+pub(super) async fn run(task: &Task<'_>, alive: bool, json: bool) -> Result<Exit, String> {
     match task.server().await? {
         Server::Control(mut client) => match client.ask_once(Ask::Status).await {
             Ok(Tell::Status(status)) => {
@@ -19,8 +19,14 @@ pub(super) async fn run(task: &Task<'_>, json: bool) -> Result<Exit, String> {
                 } else {
                     say(&report(&status));
                 }
-                // A script that asks wants to know whether it may send requests.
-                Ok(if status.not_ready.is_none() {
+                // A script that asks wants to know whether it may send requests, or, with
+                // `--alive`, whether to restart the server.
+                let wrong = if alive {
+                    &status.not_alive
+                } else {
+                    &status.not_ready
+                };
+                Ok(if wrong.is_none() {
                     Exit::Done
                 } else {
                     Exit::Failed
@@ -147,6 +153,7 @@ mod tests {
                 at: "http://127.0.0.1:8080".to_owned(),
             }],
             not_ready: None,
+            not_alive: None,
             pending: Some("`http.threads`, from a restart on".to_owned()),
             pools: vec![pool],
             caches: Vec::new(),
@@ -162,6 +169,7 @@ mod tests {
              pool     default: 4 workers, 1 busy, 2 calls waiting for 0.3s, generation 3\n           12,345 client_gone\n"
         );
         let broken = Status {
+            not_alive: None,
             not_ready: Some("a worker\u{1b}[2J".to_owned()),
             ..status
         };

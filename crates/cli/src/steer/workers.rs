@@ -67,16 +67,15 @@ fn to_json(view: &View) -> Value {
     })
 }
 
-/// RoadRunner's table of pipelines, behind those of workers; nothing without pipelines, or without
-/// RPC, which alone tells of them.
+/// RoadRunner's table of pipelines, after those of workers; nothing without pipelines.
 async fn jobs(task: &Task<'_>, server: &mut Server, views: &[View]) -> Result<String, String> {
     if !views.iter().any(|view| view.plugin == over_rpc::JOBS) {
         return Ok(String::new());
     }
     let pipelines = match server {
-        Server::Rpc(client, _) => over_rpc::jobs(client).await?,
-        Server::Control(_) => match task.rpc_client().await {
-            Ok(mut client) => over_rpc::jobs(&mut client).await?,
+        Server::Rpc(methods, _) => over_rpc::jobs(methods).await?,
+        Server::Control(_) => match task.methods().await {
+            Ok(mut methods) => over_rpc::jobs(&mut methods).await?,
             Err(_) => return Ok(String::new()),
         },
     };

@@ -267,6 +267,9 @@ fn health_checks_tell_a_server_that_is_stuck_from_one_that_is_not() {
         "{text}"
     );
     assert_eq!(probe(&server, "/health").status, 200, "full is not ill");
+    server
+        .steer(&["status", "--alive"])
+        .assert_said(&["not ready"]);
     for connection in &mut busy {
         assert_eq!(connection.response().text(), "awake");
     }

@@ -1,10 +1,9 @@
 //! Batches whose jobs have not all ended, in a table.
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::letters::since;
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::boxes::ago;
 use crate::steer::text::{columns, line};
@@ -31,8 +30,8 @@ const HEADS: [&str; 7] = [
     "ID", "LAST JOB", "PIPELINE", "JOBS", "ENDED", "FAILED", "PUSHED",
 ];
 
-pub(super) async fn list(client: &mut Client, json: bool) -> Result<Exit, String> {
-    let list: List = over_rpc::ask(client, "jobs.Batches", &serde_json::json!({})).await?;
+pub(super) async fn list(methods: &mut Methods, json: bool) -> Result<Exit, String> {
+    let list: List = over_rpc::ask(methods, "jobs.Batches", &serde_json::json!({})).await?;
     if json {
         return say_json(&list);
     }

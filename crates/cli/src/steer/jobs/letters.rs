@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::boxes::{ago, size};
 use crate::steer::text::{columns, line, lines, time};
@@ -58,12 +57,12 @@ struct Letter {
 }
 
 pub(super) async fn list(
-    client: &mut Client,
+    methods: &mut Methods,
     pipeline: Option<&str>,
     json: bool,
 ) -> Result<Exit, String> {
     let argument = serde_json::json!({"pipeline": pipeline.unwrap_or_default()});
-    let listed: Listed = over_rpc::ask(client, "jobs.DeadLetters", &argument).await?;
+    let listed: Listed = over_rpc::ask(methods, "jobs.DeadLetters", &argument).await?;
     if json {
         return say_json(&listed);
     }
@@ -95,9 +94,9 @@ impl Headline {
     }
 }
 
-pub(super) async fn show(client: &mut Client, id: &str, json: bool) -> Result<Exit, String> {
+pub(super) async fn show(methods: &mut Methods, id: &str, json: bool) -> Result<Exit, String> {
     let argument = serde_json::json!({"id": id});
-    let letter: Letter = over_rpc::ask(client, "jobs.Show", &argument).await?;
+    let letter: Letter = over_rpc::ask(methods, "jobs.Show", &argument).await?;
     if json {
         return say_json(&letter);
     }

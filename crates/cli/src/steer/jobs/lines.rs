@@ -4,11 +4,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, stdin};
 
-use pronghorn_rpc::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::text::counted;
 
@@ -22,11 +21,11 @@ struct Exported {
     next: Option<Value>,
 }
 
-pub(super) async fn export(client: &mut Client, pipeline: &str) -> Result<Exit, String> {
+pub(super) async fn export(methods: &mut Methods, pipeline: &str) -> Result<Exit, String> {
     let mut after = Value::Null;
     loop {
         let argument = json!({"pipeline": pipeline, "after": after});
-        let part: Exported = over_rpc::ask(client, "jobs.Export", &argument).await?;
+        let part: Exported = over_rpc::ask(methods, "jobs.Export", &argument).await?;
         for job in part.jobs {
             say(&format!("{job}\n"));
         }
@@ -39,7 +38,7 @@ pub(super) async fn export(client: &mut Client, pipeline: &str) -> Result<Exit, 
 
 /// Each call is kept as a whole, or not at all: after a failure, what was counted is there. A job
 /// whose ID its pipeline has already is not pushed again, so a second try does no harm.
-pub(super) async fn import(client: &mut Client, as_json: bool) -> Result<Exit, String> {
+pub(super) async fn import(methods: &mut Methods, as_json: bool) -> Result<Exit, String> {
     let mut import = Import::default();
     for (number, line) in stdin().lock().lines().enumerate() {
         let line = line.map_err(|error| format!("standard input can't be read: {error}"))?;
@@ -63,16 +62,16 @@ pub(super) async fn import(client: &mut Client, as_json: bool) -> Result<Exit, S
                 counted(pushed, "job")
             ));
         };
-        if import.is_new(client, pipeline, id).await {
+        if import.is_new(methods, pipeline, id).await {
             import.bytes += line.len();
             import.jobs.push(job);
         }
         if import.jobs.len() == MOST || import.bytes >= MOST_BYTES {
-            import.push(client).await?;
+            import.push(methods).await?;
         }
     }
     if !import.jobs.is_empty() {
-        import.push(client).await?;
+        import.push(methods).await?;
     }
     let (pushed, known) = (import.pushed, import.known);
     if as_json {
@@ -100,12 +99,12 @@ struct Import {
 }
 
 impl Import {
-    async fn is_new(&mut self, client: &mut Client, pipeline: String, id: String) -> bool {
+    async fn is_new(&mut self, methods: &mut Methods, pipeline: String, id: String) -> bool {
         let ids = match self.ids.entry(pipeline) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 // A broker that does not show its jobs takes all; the push tells what is wrong.
-                let ids = ids_of(client, entry.key()).await.unwrap_or_default();
+                let ids = ids_of(methods, entry.key()).await.unwrap_or_default();
                 entry.insert(ids)
             }
         };
@@ -114,12 +113,12 @@ impl Import {
         is_new
     }
 
-    async fn push(&mut self, client: &mut Client) -> Result<(), String> {
+    async fn push(&mut self, methods: &mut Methods) -> Result<(), String> {
         let jobs = std::mem::take(&mut self.jobs);
         let (count, before) = (jobs.len() as u64, self.pushed);
         let argument = json!({ "jobs": jobs });
         let pushed: Result<Value, String> =
-            over_rpc::ask(client, "jobs.PushBatch", &argument).await;
+            over_rpc::ask(methods, "jobs.PushBatch", &argument).await;
         pushed.map_err(|why| {
             format!("{why}\nhint: the first {before} jobs are pushed; the others are not")
         })?;
@@ -129,11 +128,11 @@ impl Import {
     }
 }
 
-async fn ids_of(client: &mut Client, pipeline: &str) -> Result<HashSet<String>, String> {
+async fn ids_of(methods: &mut Methods, pipeline: &str) -> Result<HashSet<String>, String> {
     let (mut ids, mut after) = (HashSet::new(), Value::Null);
     loop {
         let argument = json!({"pipeline": pipeline, "after": after});
-        let part: Exported = over_rpc::ask(client, "jobs.Export", &argument).await?;
+        let part: Exported = over_rpc::ask(methods, "jobs.Export", &argument).await?;
         let known = part.jobs.iter().filter_map(|job| job["id"].as_str());
         ids.extend(known.map(ToOwned::to_owned));
         match part.next {

@@ -9,10 +9,10 @@ mod removal;
 mod tail;
 mod waiting;
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::boxes::boxes;
+use super::over_rpc::Methods;
 use super::text::{counted, line};
 use super::{Task, over_rpc};
 use crate::arguments::{Jobs, JobsAction, JobsCommand, Letters, Name, Named};
@@ -34,8 +34,8 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
                 task.name.program()
             ));
         }
-        let mut client = task.rpc_client().await?;
-        return carry_out(&mut client, command, jobs.json).await;
+        let mut methods = task.methods().await?;
+        return carry_out(&mut methods, command, jobs.json).await;
     }
     let Some(action) = action else {
         if task.name == Name::Rr {
@@ -56,33 +56,37 @@ pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
                 COMMANDS.join("`, `")
             ));
         }
-        let mut client = task.rpc_client().await?;
-        return pipelines::show(&mut client, jobs.json).await;
+        let mut methods = task.methods().await?;
+        return pipelines::show(&mut methods, jobs.json).await;
     };
     by_flag(task, jobs, action).await
 }
 
-async fn carry_out(client: &mut Client, command: &JobsCommand, json: bool) -> Result<Exit, String> {
+async fn carry_out(
+    methods: &mut Methods,
+    command: &JobsCommand,
+    json: bool,
+) -> Result<Exit, String> {
     match command {
-        JobsCommand::List { pipeline } => waiting::list(client, pipeline, json).await,
-        JobsCommand::Dead(of) => letters::list(client, of.name(), json).await,
-        JobsCommand::Tail(of) => tail::run(client, of.name(), json).await,
-        JobsCommand::Batches => batches::list(client, json).await,
-        JobsCommand::Show { id } => letters::show(client, id, json).await,
+        JobsCommand::List { pipeline } => waiting::list(methods, pipeline, json).await,
+        JobsCommand::Dead(of) => letters::list(methods, of.name(), json).await,
+        JobsCommand::Tail(of) => tail::run(methods, of.name(), json).await,
+        JobsCommand::Batches => batches::list(methods, json).await,
+        JobsCommand::Show { id } => letters::show(methods, id, json).await,
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");
-            done(client, "jobs.Retry", &named(which), what, json).await
+            done(methods, "jobs.Retry", &named(which), what, json).await
         }
         JobsCommand::Discard(which) => {
             let what = ("dead letter", "discarded");
-            done(client, "jobs.Discard", &named(which), what, json).await
+            done(methods, "jobs.Discard", &named(which), what, json).await
         }
-        JobsCommand::Cancel { ids } => removal::cancel(client, ids, json).await,
-        JobsCommand::Clear { pipeline } => removal::clear(client, pipeline, json).await,
-        JobsCommand::Export { pipeline } => lines::export(client, pipeline).await,
-        JobsCommand::Import => lines::import(client, json).await,
-        JobsCommand::Pause(which) => change(client, "jobs.Pause", which, json).await,
-        JobsCommand::Resume(which) => change(client, "jobs.Resume", which, json).await,
+        JobsCommand::Cancel { ids } => removal::cancel(methods, ids, json).await,
+        JobsCommand::Clear { pipeline } => removal::clear(methods, pipeline, json).await,
+        JobsCommand::Export { pipeline } => lines::export(methods, pipeline).await,
+        JobsCommand::Import => lines::import(methods, json).await,
+        JobsCommand::Pause(which) => change(methods, "jobs.Pause", which, json).await,
+        JobsCommand::Resume(which) => change(methods, "jobs.Resume", which, json).await,
     }
 }
 
@@ -91,12 +95,12 @@ fn named(which: &Letters) -> serde_json::Value {
 }
 
 async fn change(
-    client: &mut Client,
+    methods: &mut Methods,
     method: &str,
     which: &Named,
     json: bool,
 ) -> Result<Exit, String> {
-    over_rpc::pipelines(client, method, &which.pipelines).await?;
+    over_rpc::pipelines(methods, method, &which.pipelines).await?;
     if json {
         return say_json(&serde_json::json!({"pipelines": which.pipelines}));
     }
@@ -126,13 +130,13 @@ struct NotDone {
 }
 
 async fn done(
-    client: &mut Client,
+    methods: &mut Methods,
     method: &str,
     argument: &serde_json::Value,
     (what, how): (&str, &str),
     json: bool,
 ) -> Result<Exit, String> {
-    let done: Done = over_rpc::ask(client, method, argument).await?;
+    let done: Done = over_rpc::ask(methods, method, argument).await?;
     if json {
         say_json(&done)?;
     } else {
@@ -165,16 +169,16 @@ async fn by_flag(task: &Task<'_>, jobs: &Jobs, action: JobsAction) -> Result<Exi
             "no pipeline is named\nhint: `{program} jobs --list` prints their names"
         ));
     }
-    let mut client = task.rpc_client().await?;
+    let mut methods = task.methods().await?;
     let shown = match action {
-        JobsAction::List => over_rpc::pipelines(&mut client, "jobs.List", &[]).await?,
-        JobsAction::Destroy => over_rpc::pipelines(&mut client, "jobs.Destroy", &names).await?,
+        JobsAction::List => over_rpc::pipelines(&mut methods, "jobs.List", &[]).await?,
+        JobsAction::Destroy => over_rpc::pipelines(&mut methods, "jobs.Destroy", &names).await?,
         JobsAction::Pause | JobsAction::Resume => {
             let method = match action {
                 JobsAction::Pause => "jobs.Pause",
                 _ => "jobs.Resume",
             };
-            over_rpc::pipelines(&mut client, method, &names).await?;
+            over_rpc::pipelines(&mut methods, method, &names).await?;
             names
         }
     };

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, say, say_json};
 use crate::steer::text::{columns, line, time};
 
@@ -57,8 +56,8 @@ const HEADS: [&str; 11] = [
     "CONSUMERS",
 ];
 
-pub(super) async fn show(client: &mut Client, json: bool) -> Result<Exit, String> {
-    let rows: Rows = over_rpc::ask(client, "jobs.Overview", &serde_json::json!({})).await?;
+pub(super) async fn show(methods: &mut Methods, json: bool) -> Result<Exit, String> {
+    let rows: Rows = over_rpc::ask(methods, "jobs.Overview", &serde_json::json!({})).await?;
     if json {
         return say_json(&rows);
     }

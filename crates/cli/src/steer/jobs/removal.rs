@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NotDone, all_done, over_rpc};
+use super::over_rpc::{self, Methods};
+use super::{NotDone, all_done};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::text::{counted, line};
 
@@ -24,11 +24,12 @@ struct Cancelled {
 }
 
 pub(super) async fn cancel(
-    client: &mut Client,
+    methods: &mut Methods,
     ids: &[String],
     json: bool,
 ) -> Result<Exit, String> {
-    let cancelled: Cancelled = over_rpc::ask(client, "jobs.Cancel", &json!({ "ids": ids })).await?;
+    let cancelled: Cancelled =
+        over_rpc::ask(methods, "jobs.Cancel", &json!({ "ids": ids })).await?;
     if json {
         say_json(&cancelled)?;
     } else {
@@ -70,9 +71,13 @@ struct Cleared {
     removed: u64,
 }
 
-pub(super) async fn clear(client: &mut Client, pipeline: &str, json: bool) -> Result<Exit, String> {
+pub(super) async fn clear(
+    methods: &mut Methods,
+    pipeline: &str,
+    json: bool,
+) -> Result<Exit, String> {
     let cleared: Cleared =
-        over_rpc::ask(client, "jobs.Clear", &json!({ "pipeline": pipeline })).await?;
+        over_rpc::ask(methods, "jobs.Clear", &json!({ "pipeline": pipeline })).await?;
     if json {
         return say_json(&cleared);
     }

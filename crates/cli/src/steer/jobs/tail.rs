@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, say};
 use crate::steer::text::line;
 
@@ -33,14 +32,14 @@ struct Ending {
 
 /// Until a signal ends it, or the server does.
 pub(super) async fn run(
-    client: &mut Client,
+    methods: &mut Methods,
     pipeline: Option<&str>,
     json: bool,
 ) -> Result<Exit, String> {
     let mut number = 0;
     loop {
         let asked = json!({"number": number, "pipeline": pipeline.unwrap_or_default()});
-        let new: Endings = over_rpc::ask(client, "jobs.Recent", &asked).await?;
+        let new: Endings = over_rpc::ask(methods, "jobs.Recent", &asked).await?;
         // A server that has started anew counts anew.
         number = new.number;
         let mut text = String::new();

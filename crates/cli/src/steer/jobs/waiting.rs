@@ -1,10 +1,9 @@
 //! The jobs of a pipeline, in a table.
 
-use pronghorn_rpc::Client;
 use serde::{Deserialize, Serialize};
 
 use super::letters::{due, since};
-use super::over_rpc;
+use super::over_rpc::{self, Methods};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::boxes::{ago, size};
 use crate::steer::text::{columns, line};
@@ -33,9 +32,13 @@ const HEADS: [&str; 8] = [
     "ID", "JOB", "STATE", "ATTEMPTS", "PRIORITY", "SIZE", "QUEUED", "DUE",
 ];
 
-pub(super) async fn list(client: &mut Client, pipeline: &str, json: bool) -> Result<Exit, String> {
+pub(super) async fn list(
+    methods: &mut Methods,
+    pipeline: &str,
+    json: bool,
+) -> Result<Exit, String> {
     let argument = serde_json::json!({ "pipeline": pipeline });
-    let list: List = over_rpc::ask(client, "jobs.Waiting", &argument).await?;
+    let list: List = over_rpc::ask(methods, "jobs.Waiting", &argument).await?;
     if json {
         return say_json(&list);
     }
