@@ -38,11 +38,11 @@ pub(crate) fn run(arguments: &Arguments, command: &ServiceCommand) -> Exit {
 
 fn install(arguments: &Arguments, unit: &Unit, into: &Path) -> Exit {
     let socket = unit.socket.as_deref().map(socket).transpose();
-    let (text, socket) = match (text(arguments, unit), socket) {
-        (Ok(text), Ok(socket)) => (text, socket),
-        (Err(why), _) | (_, Err(why)) => return misused(&why),
+    let file = configuration(arguments, &unit.name);
+    let (file, text, socket) = match (file, text(arguments, unit), socket) {
+        (Ok(file), Ok(text), Ok(socket)) => (file, text, socket),
+        (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => return misused(&why),
     };
-    let file = configuration(arguments);
     if !file.is_file() {
         return misused(&format!(
             "there is no configuration `{}`\nhint: `pronghorn init` writes one; `-c FILE` names another",
@@ -119,19 +119,20 @@ fn user_is_missing(name: &str) -> bool {
     pronghorn_process::Credentials::look_up(name, None).is_err()
 }
 
-/// The one that is named, else the one in the working folder, else the machine's.
-fn configuration(arguments: &Arguments) -> PathBuf {
-    let folder = folders::current().join(
-        arguments
-            .globals
-            .workdir
-            .as_deref()
-            .unwrap_or_else(|| Path::new("")),
-    );
-    arguments
-        .input()
-        .main_file()
-        .map_or_else(|| CONFIGURATION.into(), |file| folder.join(file))
+/// The one that is named, else the one in the working directory, else the machine's, which belongs
+/// to the unit with the default name alone.
+fn configuration(arguments: &Arguments, unit: &str) -> Result<PathBuf, String> {
+    let workdir = arguments.globals.workdir.as_deref();
+    let folder = folders::current().join(workdir.unwrap_or_else(|| Path::new("")));
+    match arguments.input().main_file() {
+        Some(file) => Ok(folder.join(file)),
+        None if unit == NAME => Ok(CONFIGURATION.into()),
+        None => Err(format!(
+            "there is no configuration in {}, and `{CONFIGURATION}` belongs to the unit `{NAME}`\n\
+             hint: `-c FILE` names the configuration of `{unit}`; `pronghorn init` writes one",
+            folder.display()
+        )),
+    }
 }
 
 /// The unit. What it keeps from the server is what no PHP application should need either.
@@ -142,8 +143,14 @@ fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
             format!("it is unknown where this program is: {error}\nhint: `--program PATH` names it")
         })?,
     };
-    let configuration = configuration(arguments);
-    let command = format!("{} serve -c {}", word(&program)?, word(&configuration)?);
+    let configuration = configuration(arguments, &unit.name)?;
+    let command = |name: &str| -> Result<String, String> {
+        Ok(format!(
+            "{} {name} -c {}",
+            word(&program)?,
+            word(&configuration)?
+        ))
+    };
     for (option, name) in [("name", &unit.name), ("user", &unit.user)] {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
@@ -165,7 +172,8 @@ fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
         .strip_prefix("/var/lib")
         .unwrap_or_else(|_| Path::new(NAME));
     Ok(include_str!("pronghorn.service")
-        .replace("{command}", &command)
+        .replace("{command}", &command("serve")?)
+        .replace("{check}", &command("check")?)
         .replace("{folder}", &folder)
         .replace("{state}", &word(state)?)
         .replace("{user}", &unit.user))

@@ -68,6 +68,9 @@ fn parse_address(text: &str) -> Result<Address, String> {
             Ok(port) => format!(
                 "write `:{port}` for all addresses or `127.0.0.1:{port}` for this machine only"
             ),
+            Err(_) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                "a port is a number from 0 to 65535, written `:8080`".to_owned()
+            }
             Err(_) => format!("the port is missing: `{text}:8080`"),
         });
     };
@@ -314,6 +317,7 @@ mod tests {
     fn a_wrong_address_is_told_what_was_meant() {
         for (text, hint) in [
             ("8080", "write `:8080`"),
+            ("99999", "0 to 65535"),
             ("localhost", "the port is missing"),
             ("::1", "in brackets"),
             ("::1:8080", "in brackets"),

@@ -19,7 +19,7 @@ mod sendfile;
 use std::env;
 use std::path::PathBuf;
 
-use pronghorn_config::{Era, Listen, Section, Size, Table};
+use pronghorn_config::{Address, Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
 use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
@@ -150,12 +150,16 @@ pub struct Uploads {
 
 impl Section for HttpSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let address: Option<Listen> = t
-            .key(
-                "address",
-                "Where to listen for HTTP. `127.0.0.1:8080` when there is no configuration at all.",
-            )
-            .optional();
+        let elsewhere = t.is_written("listen") || t.is_written("ssl");
+        let address = t.key(
+            "address",
+            "Where to listen for HTTP. With `listen` or `ssl` and without this key, only there.",
+        );
+        let address = if elsewhere {
+            address.optional()
+        } else {
+            Some(address.default(default_address()))
+        };
         let uploads: Uploads = t.section("uploads", "Files in forms.");
         let mut settings = Self {
             unix_socket: listen::read_unix_socket(t, address.as_ref()),
@@ -330,6 +334,14 @@ fn read_max_header_fields(t: &mut Table<'_>) -> usize {
     .ours()
     .range(20..=2000)
     .default(FIELDS)
+}
+
+/// Nobody else reaches it before somebody has decided who may.
+fn default_address() -> Listen {
+    Listen::Tcp(Address {
+        host: Some("127.0.0.1".to_owned()),
+        port: 8080,
+    })
 }
 
 fn read_max_per_address(t: &mut Table<'_>) -> Option<u32> {
