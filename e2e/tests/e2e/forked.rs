@@ -158,7 +158,7 @@ fn what_is_open_is_named_with_the_call_that_opened_it() {
         "worker.php:5",
         "a connection to 127.0.0.1:",
         "opened by stream_socket_client() in ",
-        "close it in `Worker::beforeFork()`, or open it later",
+        "close it in `Worker::beforeFork()`, in Laravel and Symfony by a listener of `BeforeFork`, or open it later",
     ] {
         assert!(line.contains(part), "{part} in {line}");
     }

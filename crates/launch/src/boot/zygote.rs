@@ -282,7 +282,8 @@ impl Zygotes {
                 self.forbid(
                     of,
                     &why,
-                    "close it in `Worker::beforeFork()`, or open it later",
+                    "close it in `Worker::beforeFork()`, in Laravel and Symfony by a listener of \
+                     `BeforeFork`, or open it later",
                 );
                 return false;
             }
