@@ -83,6 +83,82 @@ pub(crate) fn is_secret(name: &str) -> bool {
             .any(|word| WORDS.contains(&word))
 }
 
+/// Whether a field or a parameter of a request has a value that nobody but its owner may know.
+fn is_secret_of_request(name: &str) -> bool {
+    const OF_REQUESTS: [&str; 3] = ["auth", "cookie", "session"];
+    let lower = name.to_ascii_lowercase();
+    OF_REQUESTS.iter().any(|part| lower.contains(part)) || is_secret(name)
+}
+
+/// What is never shown of requests, in records, reports and on pages: the one mask for all.
+#[derive(Clone, Debug, Default)]
+pub struct RequestMask {
+    /// More parts of names, in lower case.
+    more: Vec<String>,
+}
+
+impl RequestMask {
+    /// With more parts of names, in lower case.
+    pub fn new(more: Vec<String>) -> Self {
+        Self { more }
+    }
+
+    /// A field of a head.
+    pub fn header(&self, name: &str, value: &str) -> String {
+        if !self.is_secret(name) {
+            // A `Referer`, for instance.
+            return masked(&self.target(value), false);
+        }
+        if !name.eq_ignore_ascii_case("cookie") {
+            return MASK.to_owned();
+        }
+        // Which cookies there are is worth knowing.
+        let cookies = value.split(';').map(|cookie| {
+            let name = cookie.split('=').next().unwrap_or_default().trim();
+            format!("{name}={MASK}")
+        });
+        cookies.collect::<Vec<_>>().join("; ")
+    }
+
+    /// What may have a query behind a question mark: the values of secret parameters go.
+    pub fn target(&self, text: &str) -> String {
+        let Some((before, query)) = text.split_once('?') else {
+            return text.to_owned();
+        };
+        let parameters = query.split('&').map(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let is_secret = self.is_secret(&decoded(name)) || looks_secret(value);
+            if is_secret && name.len() < parameter.len() {
+                format!("{name}={MASK}")
+            } else {
+                parameter.to_owned()
+            }
+        });
+        format!("{before}?{}", parameters.collect::<Vec<_>>().join("&"))
+    }
+
+    fn is_secret(&self, name: &str) -> bool {
+        let lower = name.to_lowercase();
+        self.more.iter().any(|part| lower.contains(part.as_str())) || is_secret_of_request(name)
+    }
+}
+
+/// A name may be written in another way than it reads.
+fn decoded(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.filter(|_| byte == b'%');
+        let escaped = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(byte));
+        rest = escaped.and_then(|_| after.get(2..)).unwrap_or(after);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// A token by its own looks: a JSON web token, or what begins as those of well-known services.
 fn looks_secret(text: &str) -> bool {
     let parts = || text.split('.');
@@ -249,7 +325,46 @@ fn without_password(part: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn secrets_of_requests_go_and_names_stay() {
+        let mask = RequestMask::new(vec!["vip".to_owned()]);
+        assert_eq!(mask.header("Authorization", "Bearer abc"), "***");
+        assert_eq!(
+            mask.header("cookie", "id=abc; theme=dark"),
+            "id=***; theme=***"
+        );
+        assert_eq!(mask.header("Accept", "*/*"), "*/*");
+        assert_eq!(mask.header("X-Api-Key", "abc"), "***");
+        assert_eq!(mask.header("X-VIP", "abc"), "***");
+        assert_eq!(
+            mask.header("Referer", "https://a/?X_TOKEN=abc&b=1#end"),
+            "https://a/?X_TOKEN=***&b=1#end"
+        );
+        for (target, shown) in [
+            ("/a?%74oken=abc&c&to%6Ben", "/a?%74oken=***&c&to%6Ben"),
+            ("/token=abc", "/token=abc"),
+            (
+                "/a?id=7&app_key=abc&signature=x",
+                "/a?id=7&app_key=***&signature=***",
+            ),
+            ("/a?x=sk_live_abc", "/a?x=***"),
+            ("/a?session=1&q=a", "/a?session=***&q=a"),
+        ] {
+            assert_eq!(mask.target(target), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_of_a_secret_parameter_is_left(before: String, name in "[a-z%0-9]{0,4}", value in "[A-Z]{8,12}") {
+            let text = format!("/?{}&{name}token={value}", before.replace(['&', '='], ""));
+            prop_assert!(!RequestMask::default().target(&text).contains(&value));
+        }
+    }
 
     #[test]
     fn names_of_secrets_are_known() {

@@ -340,7 +340,7 @@ impl PoolHandler {
         static LEFT_OUT: LogThrottle = LogThrottle::new();
         if let Some(replies) = LEFT_OUT.should_log() {
             tracing::warn!(
-                target: "http", pool = self.pool.name(), replies, method = request.head.method(), URI = request.target(),
+                target: "http", pool = self.pool.name(), replies, method = request.head.method(), URI = request.shown_target(),
                 "a field of the application's reply is left out: the value of `{name}` has a control character in it (0x{byte:02x})"
             );
         }
@@ -442,7 +442,7 @@ impl PoolHandler {
                 file = thrown.file,
                 line = thrown.line,
                 method = request.head.method(),
-                URI = request.target(),
+                URI = request.shown_target(),
                 request_id = id,
                 pool = self.pool.name(),
                 pid,
@@ -462,7 +462,7 @@ impl PoolHandler {
         let id = request_id(request);
         self.pool.tell_failure(|left_out| {
             tracing::error!(
-                target: "http", method = request.head.method(), URI = request.target(), request_id = id, left_out,
+                target: "http", method = request.head.method(), URI = request.shown_target(), request_id = id, left_out,
                 "{record}"
             );
         });
@@ -492,7 +492,7 @@ fn not_taken(request: &Request, why: NotTaken) -> Response {
         NotTaken::Gone => Response::new(CLIENT_LEFT, Body::Empty),
         NotTaken::Refused { status, why } => {
             tracing::debug!(
-                target: "http", status, method = request.head.method(), URI = request.target(),
+                target: "http", status, method = request.head.method(), URI = request.shown_target(),
                 remote_address = %request.peer.address, "request refused: {why}"
             );
             Response::plain(status, &format!("{why}\n"))
@@ -636,7 +636,7 @@ impl Payload for HttpCall {
             && self.handler.pool.stats().replaced_text()
         {
             tracing::warn!(
-                target: "http", pool = self.handler.pool.name(), URI = self.request.target(),
+                target: "http", pool = self.handler.pool.name(), URI = self.request.shown_target(),
                 "the json codec can't carry bytes that are not UTF-8, they were replaced: `pool.codec: proto` can (said once)"
             );
         }
@@ -740,7 +740,11 @@ impl Payload for HttpCall {
     }
 
     fn describe(&self) -> String {
-        format!("{} {}", self.request.head.method(), self.request.target())
+        format!(
+            "{} {}",
+            self.request.head.method(),
+            self.request.shown_target()
+        )
     }
 
     /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would

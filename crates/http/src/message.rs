@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
+use pronghorn_config::RequestMask;
 use pronghorn_h1::{RequestHead, Version, reason};
 use pronghorn_pool::{Loan, Pieces};
 use pronghorn_process::Credentials;
@@ -243,6 +244,15 @@ impl Request {
             })
         };
         lists("connection", "upgrade") && lists("upgrade", protocol)
+    }
+
+    /// The same as it may stand in a record: without the values of secret parameters.
+    pub fn shown_target(&self) -> String {
+        let target = self.target();
+        if self.head.query().is_none() {
+            return target;
+        }
+        RequestMask::default().target(&target)
     }
 
     /// The path and query as the client sent them.

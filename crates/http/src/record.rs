@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use pronghorn_base::micros;
+use pronghorn_config::RequestMask;
 use tokio::time::Instant;
 
 use crate::message::Request;
@@ -65,7 +66,7 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
         worker_call,
         retried,
     } = Told::of(split);
-    let target = request.target();
+    let target = request.shown_target();
     let start = request.accepted_us.saturating_mul(1000);
     let elapsed_us = micros(sent.elapsed);
     let elapsed = elapsed_us / 1000;
@@ -88,11 +89,11 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
         return;
     }
     let field = |name| String::from_utf8_lossy(request.head.fields().get(name).unwrap_or_default());
-    let query = String::from_utf8_lossy(request.head.query().unwrap_or_default());
+    let query = target.split_once('?').map_or("", |(_, query)| query);
     record!(
-        status, status, method, URI = target, URL = target, %remote_address, query = &*query,
+        status, status, method, URI = target, URL = target, %remote_address, query,
         content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
-        user_agent = &*field("user-agent"), referer = &*field("referer"), read_bytes, write_bytes,
+        user_agent = &*field("user-agent"), referer = RequestMask::default().target(&field("referer")), read_bytes, write_bytes,
         start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
         worker_call, retried, pool, route, request_id, trace_id, "http access log"
     );

@@ -54,7 +54,7 @@ impl SlowLog {
             None => (None, None),
         };
         tracing::warn!(
-            target: "http", status = sent.status, method = request.head.method(), URI = request.target(),
+            target: "http", status = sent.status, method = request.head.method(), URI = request.shown_target(),
             remote_address = %request.peer.address, read_bytes = reached.read_bytes, write_bytes = sent.bytes,
             elapsed_us = pronghorn_base::micros(sent.elapsed), read_us = told.read_us, queue_us = told.queue_us,
             php_us = told.php_us, write_us = told.write_us, php_cpu_us = told.php_cpu_us,

@@ -64,7 +64,7 @@ const LIBRARIES: &str = "vendor";
 
 /// What lies in a project and is no part of its site. Where the project's folder is the document
 /// root, nothing else keeps it from visitors.
-const OF_PROJECTS: [&str; 26] = [
+const OF_PROJECTS: [&str; 59] = [
     "composer.json",
     "auth.json",
     "installed.json",
@@ -75,6 +75,19 @@ const OF_PROJECTS: [&str; 26] = [
     "wp-config.txt",
     "storage/framework/",
     "storage/logs/",
+    // Where cPanel's PHP writes.
+    "error_log",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    // Of copies, those of these names are compressed.
+    "backup",
+    "database",
+    "dump",
+    "htdocs",
+    "public_html",
+    "www",
     ".lock",
     ".log",
     ".sql",
@@ -83,7 +96,32 @@ const OF_PROJECTS: [&str; 26] = [
     ".db",
     ".pem",
     ".key",
+    ".ppk",
+    ".p12",
+    ".pfx",
+    ".jks",
+    ".kdbx",
     ".ini",
+    ".sh",
+    ".tar",
+    ".tgz",
+    ".diff",
+    ".patch",
+    ".rej",
+    ".backup",
+    ".tmp",
+    // What rotates logs numbers them.
+    ".0",
+    ".1",
+    ".2",
+    ".3",
+    // Of SQLite, beside its files.
+    "*-wal",
+    "*-shm",
+    "*-journal",
+    // Of editors.
+    "*~",
+    "*#",
     ".bak",
     ".old",
     ".orig",

@@ -9,6 +9,7 @@ mod overrides;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::{Diagnostics, Severity};
@@ -84,6 +85,11 @@ impl Disk {
     pub(crate) fn read(&self, path: &Path, most: usize) -> io::Result<Vec<u8>> {
         match self {
             Self::Real => {
+                // One of the shell (`/dev/stdin`, `<(…)`) has a writer, and no path of its own.
+                if std::fs::metadata(path)?.file_type().is_fifo() && path.canonicalize().is_ok() {
+                    let why = "it is a named pipe, which nobody may ever write to: give a file, or `/dev/stdin`";
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+                }
                 let mut bytes = Vec::new();
                 let limit = most as u64 + 1;
                 std::fs::File::open(path)?

@@ -10,14 +10,16 @@ const COMPRESSED: [&[u8]; 6] = [b".gz", b".bz2", b".xz", b".zst", b".br", b".zip
 pub struct Forbidden {
     /// With their dots.
     endings: Vec<Box<[u8]>>,
+    /// What names end in, wherever their dots are.
+    tails: Vec<Box<[u8]>>,
     names: Vec<Box<[u8]>>,
     /// Of files and folders.
     paths: Vec<Box<[u8]>>,
 }
 
 impl Forbidden {
-    /// `.sql` is an ending, `composer.json` a name, and what has a slash in it a path below the
-    /// root, of a file or a folder.
+    /// `.sql` is an ending, `*~` what a name ends in, `composer.json` a name, and what has a slash
+    /// in it a path below the root, of a file or a folder.
     pub fn new(given: &[String]) -> Self {
         let mut all = Self::default();
         for text in given {
@@ -30,6 +32,9 @@ impl Forbidden {
                 all.paths.push(bytes);
             } else if text.starts_with('.') {
                 all.endings.push(bytes);
+            } else if let Some(tail) = text.strip_prefix('*') {
+                all.tails
+                    .push(tail.to_ascii_lowercase().into_bytes().into());
             } else {
                 all.names.push(bytes);
             }
@@ -49,7 +54,15 @@ impl Forbidden {
     }
 
     fn is_empty(&self) -> bool {
-        self.endings.is_empty() && self.names.is_empty() && self.paths.is_empty()
+        let Self {
+            endings,
+            tails,
+            names,
+            paths,
+        } = self;
+        [endings, tails, names, paths]
+            .iter()
+            .all(|it| it.is_empty())
     }
 
     fn names(&self, path: &[u8]) -> bool {
@@ -60,6 +73,7 @@ impl Forbidden {
         };
         self.names.iter().any(|it| **it == *name)
             || ending(name).is_some_and(|last| self.endings.iter().any(|it| **it == *last))
+            || self.tails.iter().any(|it| name.ends_with(it))
             || self.paths.iter().any(|it| is_at(it))
     }
 }
@@ -70,7 +84,15 @@ mod tests {
 
     #[test]
     fn files_are_named_by_ending_name_and_path() {
-        let given = [".sql", "composer.json", "storage/logs/", "a/b.txt"].map(str::to_owned);
+        let given = [
+            ".sql",
+            "composer.json",
+            "storage/logs/",
+            "a/b.txt",
+            "*~",
+            "*-WAL",
+        ];
+        let given = given.map(str::to_owned);
         let forbidden = Forbidden::new(&given);
         for path in [
             "dump.sql",
@@ -83,6 +105,9 @@ mod tests {
             "Storage/Logs/a.css",
             "a/b.txt",
             "a/b.txt.br",
+            "config.yml~",
+            "sub/data.sqlite-wal",
+            "notes~.gz",
         ] {
             assert!(forbidden.has(path.as_bytes()), "{path}");
         }
@@ -94,6 +119,7 @@ mod tests {
             "sub/storage/logs/a.css",
             "storage/logsx",
             "b.txt",
+            "a~b.css",
             "",
         ] {
             assert!(!forbidden.has(path.as_bytes()), "{path}");

@@ -89,7 +89,7 @@ impl Handler for RateLimit {
             Err(wait) => {
                 if let Some(requests) = self.refused.should_log() {
                     tracing::warn!(
-                        target: "http", requests, remote_address = %request.peer.address, URI = request.target(),
+                        target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
                         "requests refused: a client has sent too many in {}", show_duration(self.per)
                     );
                 }

@@ -131,6 +131,16 @@ impl Target {
         if written.bytes().any(|byte| !(b'!'..=b'~').contains(&byte)) {
             return Err("spaces and letters beyond ASCII are written as `%20`".to_owned());
         }
+        // Who comes from another server writes it so, and it would be sent as it stands.
+        let mut behind = written
+            .split('$')
+            .skip(1)
+            .filter_map(|it| it.chars().next());
+        if let Some(digit) = behind.find(char::is_ascii_digit) {
+            return Err(format!(
+                "a group is written `{{{digit}}}`, and a dollar sign `%24`"
+            ));
+        }
         let mut pieces = Vec::new();
         let mut rest = written;
         while let Some((text, from)) = rest.split_once('{') {

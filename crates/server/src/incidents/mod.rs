@@ -2,8 +2,6 @@
 //! a slow disk holds nobody up. Number and size of the files are bounded, and what is secret in a
 //! request is masked before it is written.
 
-mod mask;
-
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
@@ -15,10 +13,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pronghorn_base::{Budget, LogThrottle, lock};
+use pronghorn_config::RequestMask;
 use pronghorn_pool::{CallDetails, Incident, Incidents};
 use pronghorn_store::create_state_folder;
-
-use mask::Mask;
 
 use crate::VERSION;
 use crate::reports::{Files, LONGEST, Report, ReportedRequest, files};
@@ -41,7 +38,7 @@ pub(crate) struct Writer(Arc<Shared>);
 struct Shared {
     folder: PathBuf,
     settings: ReportSettings,
-    mask: Mask,
+    mask: RequestMask,
     budget: Budget,
     state: Mutex<State>,
 }
@@ -58,7 +55,7 @@ impl Writer {
     pub(crate) fn new(folder: PathBuf, settings: ReportSettings) -> Self {
         Self(Arc::new(Shared {
             folder,
-            mask: Mask(settings.mask.clone()),
+            mask: RequestMask::new(settings.mask.clone()),
             settings,
             budget: Budget::per_second(MOST),
             state: Mutex::default(),

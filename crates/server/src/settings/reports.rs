@@ -40,7 +40,8 @@ impl Section for ReportSettings {
             .key(
                 "mask",
                 "Parts of the names of request headers and query parameters whose values are \
-                 replaced with `***`, in any case of letters. A list replaces the default one.",
+                 replaced with `***`, in any case of letters, beside those whose values \
+                 `config show` replaces. A list replaces the default one.",
             )
             .default(SECRETS.map(ToOwned::to_owned).to_vec());
         Self {

@@ -222,8 +222,8 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
         .key(
             "forbid",
             "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
-             name (`composer.json`), or, with a slash in it, by path, of a file or a directory \
-             (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
+             the end of their names (`*~`), by name (`composer.json`), or, with a slash in it, by \
+             path, of a file or a directory (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
              that begin with a dot are never sent.",
         )
         .ours()
@@ -237,7 +237,11 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
         t.error("forbid", &message, "name a directory above some of them");
     }
     let is_item = |item: &&String| {
-        let parts = item.trim_matches('/').split('/');
+        // A star stands for the start of a name.
+        let tail = item
+            .strip_prefix('*')
+            .filter(|it| !it.is_empty() && !it.contains('/'));
+        let parts = tail.unwrap_or(item).trim_matches('/').split('/');
         let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['*', '\0']);
         parts.into_iter().all(is_part)
     };
