@@ -29,5 +29,5 @@ pub use reply::fuzz_reply;
 pub use reply::{BadReply, FIELDS, HEAD, Head, HeadReader, Kind, Lines};
 #[doc(hidden)]
 pub use site::fuzz_site;
-pub use site::{Found, Script, Site, Target, is_script};
+pub use site::{Answering, Found, Script, Site, Target, is_script};
 pub use variables::Variables;

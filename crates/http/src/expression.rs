@@ -13,11 +13,24 @@ const MOST_COMPILED: usize = 256 << 10;
 ///
 /// With what is wrong, in words.
 pub(crate) fn compile(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text)
-        .unicode(false)
-        .size_limit(MOST_COMPILED)
-        .build()
-        .map_err(|error| reason(&error))
+    build(RegexBuilder::new(text).unicode(false))
+}
+
+/// Compiles one for decoded paths. The case of letters does not count, as for routes at all, and a
+/// line end in a path is a byte as any other: it must not end what `.*` finds.
+///
+/// # Errors
+///
+/// With what is wrong, in words.
+pub(crate) fn compile_for_paths(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    builder.case_insensitive(true).dot_matches_new_line(true);
+    build(builder.unicode(false))
+}
+
+fn build(builder: &mut RegexBuilder) -> Result<Regex, String> {
+    let built = builder.size_limit(MOST_COMPILED).build();
+    built.map_err(|error| reason(&error))
 }
 
 /// The reason alone, of several lines that also point at the place in the expression.

@@ -1,10 +1,13 @@
 //! The handler that gives each request to the handler of its route.
 
+use std::future::ready;
 use std::sync::Arc;
 
+use pronghorn_base::LogThrottle;
+
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request};
-use crate::routes::{Asked, Routes};
+use crate::message::{Handled, Handler, Request, Response};
+use crate::routes::{Ambiguous, Asked, Routes};
 
 /// Asks the routes who answers a request.
 pub struct Router(pub Routes<Arc<dyn Handler>>);
@@ -12,13 +15,35 @@ pub struct Router(pub Routes<Arc<dyn Handler>>);
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         let head = &request.head;
-        let handler = self.0.pick(&Asked {
+        let picked = self.0.pick(&Asked {
             method: head.method(),
             authority: head.authority(),
             path: head.path(),
             fields: head.fields(),
         });
-        handler.handle(request, exchange)
+        match picked {
+            Ok(handler) => handler.handle(request, exchange),
+            Err(Ambiguous) => {
+                static REFUSED: LogThrottle = LogThrottle::new();
+                if let Some(requests) = REFUSED.should_log() {
+                    tracing::info!(
+                        target: "http", URI = request.shown_target(), requests,
+                        "request refused: programs read its path in different ways, for which there are different routes"
+                    );
+                }
+                let text = "the path can be read in more than one way\n";
+                Box::pin(ready(Response::plain(400, text)))
+            }
+        }
+    }
+}
+
+/// Answers all requests of a route with one status.
+pub(crate) struct Refusing(pub(crate) u16);
+
+impl Handler for Refusing {
+    fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+        Box::pin(ready(Response::status_only(self.0)))
     }
 }
 

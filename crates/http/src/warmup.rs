@@ -12,7 +12,7 @@ use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Fields, Form, Head, Protocol, Request, json, proto};
 use pronghorn_workers::settings::{Mode, SiteSettings};
 
-use crate::scripts::Scripts;
+use crate::scripts::{Mount, Scripts};
 
 const HOST: &str = "localhost";
 
@@ -39,7 +39,7 @@ pub fn warmup_of_scripts(
     }
     let (targets, site) = (targets.to_vec(), site.clone());
     Warmup::new(move || {
-        let scripts = Scripts::open(&site, mode, root.clone(), "");
+        let scripts = Scripts::open(&site, mode, root.clone(), &Mount::default());
         let scripts = scripts.map(|scripts| match scripts.releases() {
             Some(releases) => releases.last(),
             None => Arc::new(scripts),

@@ -34,8 +34,8 @@ const POOLS: &str = "  pool: {num_workers: 1}
 #[test]
 fn a_request_goes_where_its_route_says() {
     let routes = "  routes:
-  - {path: /admin/*, pool: admin}
   - {path: /admin%2Fraw, pool: api}
+  - {path: /admin/*, pool: admin}
   - {host: '*.example.com', method: [GET, POST], pool: api}
   - {header: {X-Tier: ^gold$}, pool: api}
 ";
@@ -48,15 +48,16 @@ fn a_request_goes_where_its_route_says() {
         ("GET /administrator", "default GET /administrator"),
         // PHP gets what was sent, however it is written.
         ("GET //x/../%61dmin/y", "admin GET //x/../%61dmin/y"),
-        ("GET /admin%2Fx", "default GET /admin%2Fx"),
-        ("GET /admin/%5Cx", "default GET /admin/%5Cx"),
+        ("GET /ADMIN/x/", "admin GET /ADMIN/x/"),
+        ("GET /admin%2Fx", "admin GET /admin%2Fx"),
+        ("GET /admin/%5Cx", "admin GET /admin/%5Cx"),
         ("GET /admin%2fraw", "api GET /admin%2fraw"),
+        ("GET /x%2fy", "default GET /x%2fy"),
         ("GET http://a.example.com/y", "api GET /y"),
         ("POST http://A.Example.com.:80/y", "api POST /y"),
         ("PUT http://a.example.com/y", "default PUT /y"),
         ("GET http://example.com/y", "default GET /y"),
         ("GET http://a.example.com/admin", "admin GET /admin"),
-        ("GET http://a.example.com/admin%2Fx", "api GET /admin%2Fx"),
     ] {
         let (method, target) = request.split_once(' ').unwrap();
         let mut connection = server.connect();
@@ -67,6 +68,11 @@ fn a_request_goes_where_its_route_says() {
             "{request}"
         );
     }
+    // To who decodes the slash it is of one route, to who does not it is of another.
+    let mut connection = server.connect();
+    connection.request("GET", "http://a.example.com/admin%2Fx", "");
+    assert_eq!(connection.response().status, 400);
+    server.logged(&["request refused: programs read its path", "/admin%2Fx"]);
     let mut connection = server.connect();
     for (headers, reply) in [
         ("X-Tier: gold\r\n", "api GET /"),

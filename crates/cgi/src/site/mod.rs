@@ -8,6 +8,20 @@ use crate::path::{BadPath, Path, is_hidden, segments};
 /// What makes a file a script, in this case of letters.
 const SCRIPT: &[u8] = b".php";
 
+/// Which scripts of a site answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Answering {
+    /// All.
+    #[default]
+    All,
+    /// Those that a path names, and those that stand for its directory; never the fallback.
+    Named,
+    /// The fallback alone, for all paths and by its name.
+    Front,
+    /// None: only files are sent.
+    Nothing,
+}
+
 /// A document root and its rules.
 #[derive(Debug, Clone)]
 pub struct Site {
@@ -17,6 +31,7 @@ pub struct Site {
     /// With a slash at their start and none at their end.
     without_scripts: Vec<Box<[u8]>>,
     prefix: Box<[u8]>,
+    answering: Answering,
 }
 
 /// What is at a path below the root.
@@ -105,7 +120,14 @@ impl Site {
             fallback: fallback.map(|script| below(script).into()),
             without_scripts: Vec::new(),
             prefix: Box::default(),
+            answering: Answering::All,
         }
+    }
+
+    /// The same site, in which only these scripts answer. Others are as if they were not there.
+    #[must_use]
+    pub fn answering(self, answering: Answering) -> Self {
+        Self { answering, ..self }
     }
 
     /// Folders, by their paths below the root, in which nothing runs: their scripts are as if they
@@ -209,12 +231,11 @@ impl Site {
         path: &[u8],
         mut look: impl FnMut(&[u8]) -> Result<Found, E>,
     ) -> Result<Target, E> {
-        let may_run = self.may_run(folder);
         for index in &self.index {
-            if is_script(index.as_bytes()) && !may_run {
+            let page = [folder, b"/", index.as_bytes()].concat();
+            if is_script(index.as_bytes()) && !self.may_run(&page) {
                 continue;
             }
-            let page = [folder, b"/", index.as_bytes()].concat();
             match look(below(&page))? {
                 Found::File => {}
                 Found::Unreadable => return Ok(Target::Forbidden),
@@ -269,6 +290,9 @@ impl Site {
         let Some((path, certain)) = self.within(&path) else {
             return Ok(Target::NotFound);
         };
+        if !matches!(self.answering, Answering::All | Answering::Named) {
+            return Ok(Target::NotFound);
+        }
         let mut end = 0_usize;
         for (number, segment) in segments(path).enumerate() {
             end = end.saturating_add(1).saturating_add(segment.len());
@@ -285,13 +309,18 @@ impl Site {
         Ok(Target::NotFound)
     }
 
-    /// Whether scripts at a path, or in the folder there, run.
+    /// Whether the script at a path runs when that is asked for.
     fn may_run(&self, path: &[u8]) -> bool {
+        let answers = match self.answering {
+            Answering::All | Answering::Named => true,
+            Answering::Front => self.fallback.as_deref() == Some(path),
+            Answering::Nothing => false,
+        };
         let is_in = |folder: &[u8]| {
             let rest = path.strip_prefix(folder);
             rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
         };
-        !self.without_scripts.iter().any(|folder| is_in(folder))
+        answers && !self.without_scripts.iter().any(|folder| is_in(folder))
     }
 
     /// A path without the prefix, which is empty for the prefix itself; and where its certain part
@@ -304,7 +333,8 @@ impl Site {
 
     /// Nothing is at the path.
     fn otherwise<E>(&self, look: &mut impl FnMut(&[u8]) -> Result<Found, E>) -> Result<Target, E> {
-        let Some(script) = &self.fallback else {
+        let answers = matches!(self.answering, Answering::All | Answering::Front);
+        let Some(script) = self.fallback.as_ref().filter(|_| answers) else {
             return Ok(Target::NotFound);
         };
         Ok(match look(below(script))? {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
+use pronghorn_cgi::path::WELL_KNOWN;
 use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name};
 use pronghorn_wire::Fields;
 use rustix::io::Errno;
@@ -255,7 +256,7 @@ impl Root {
         let Some(ending) = ending(name) else {
             let settings = &self.settings;
             let looks = settings.without_ending || !settings.index.is_empty();
-            return (looks || path.starts_with(b".well-known/")) && settings.allow.is_empty();
+            return (looks || self.is_well_known(path)) && settings.allow.is_empty();
         };
         let Self { settings, .. } = self;
         !settings
@@ -264,6 +265,12 @@ impl Root {
             .any(|forbidden| is(ending, forbidden))
             && (settings.allow.is_empty()
                 || settings.allow.iter().any(|allowed| is(ending, allowed)))
+    }
+
+    /// Whether clients look for it at a path of RFC 8615, where names seldom have an ending.
+    fn is_well_known(&self, path: &[u8]) -> bool {
+        let at = [&self.prefix, &b"/"[..], path].concat();
+        at.starts_with(&[b"/", WELL_KNOWN, b"/"].concat())
     }
 
     /// A file with all its forms: from the cache, or looked at again.

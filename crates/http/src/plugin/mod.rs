@@ -45,8 +45,8 @@ use crate::message::Handler;
 use crate::metrics::PoolMetrics;
 use crate::middleware::{self, Parts, Unusable};
 use crate::route_names::RouteNames;
-use crate::router::Router;
-use crate::scripts::Scripts;
+use crate::router::{Refusing, Router};
+use crate::scripts::{Mount, Scripts};
 use crate::service::Service;
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::slow_log::SlowLog;
@@ -216,8 +216,8 @@ impl Patience {
     }
 }
 
-/// Roots by the names of their pools, and the paths below which they lie.
-type Sites = HashMap<(String, String), Arc<Scripts>>;
+/// Roots by the names of their pools, and how routes show them.
+type Sites = HashMap<(String, Mount), Arc<Scripts>>;
 
 /// What the handlers of all routes share.
 struct RouteContext {
@@ -291,6 +291,14 @@ impl api::Service for HttpService {
         context: Context,
     ) -> BoxFuture<'static, Result<Box<dyn Running>, api::StartError>> {
         Box::pin(async move { Ok(Box::new((*self).start(&context).await?) as Box<dyn Running>) })
+    }
+}
+
+/// How a route shows the root of its pool.
+fn mount(route: &RouteSettings) -> Mount {
+    Mount {
+        prefix: route.strip_prefix.clone().unwrap_or_default(),
+        answering: route.scripts,
     }
 }
 
@@ -510,7 +518,7 @@ impl HttpResources {
         middleware::chain(handler, parts)
     }
 
-    /// The roots of pools that run scripts, below each path at which routes have them.
+    /// The roots of pools that run scripts, in each way in which routes show them.
     fn sites(&self, settings: &HttpSettings) -> Result<Sites, Unusable> {
         let mut sites = Sites::new();
         for (name, pool) in settings.running_pools() {
@@ -519,16 +527,18 @@ impl HttpResources {
             };
             // Without doubled slashes and one at its end: it is what scripts see.
             let root: PathBuf = self.folder.join(&site.root).components().collect();
-            let routes = settings.routes.iter().filter(|route| route.pool == name);
-            let prefixes = routes.map(|route| route.strip_prefix.as_deref().unwrap_or_default());
-            for prefix in prefixes.chain([""]) {
-                let opened = Scripts::open(site, pool.workers.mode(), root.clone(), prefix);
+            let routes = settings.routes.iter().filter(|it| it.leads_to(name));
+            for mount in routes.map(mount).chain([Mount::default()]) {
+                let place = (name.to_owned(), mount);
+                if sites.contains_key(&place) {
+                    continue;
+                }
+                let opened = Scripts::open(site, pool.workers.mode(), root.clone(), &place.1);
                 let scripts = opened.map_err(|source| Unusable {
                     key: "root",
                     path: root.clone(),
                     source,
                 })?;
-                let place = (name.to_owned(), prefix.to_owned());
                 sites.insert(place, Arc::new(scripts));
             }
         }
@@ -565,14 +575,16 @@ impl HttpResources {
             local_redirects,
             metrics,
         } = behind;
+        if let Some(status) = route.refuse {
+            return Arc::new(Refusing(status));
+        }
         let mut running = settings.running_pools();
         let (name, pool) = running
             .find(|(name, _)| *name == route.pool)
             .expect("routes lead to pools that run");
         let workers = pools.get(name).expect("it was started");
         let max_size = route.max_request_size.unwrap_or(settings.max_request_size);
-        let prefix = route.strip_prefix.clone().unwrap_or_default();
-        let scripts = sites.get(&(name.to_owned(), prefix)).cloned();
+        let scripts = sites.get(&(name.to_owned(), mount(route))).cloned();
         let in_development = self.changes.is_some();
         let spools = self.spools_of(name);
         let development = Arc::new(Development {

@@ -1,4 +1,4 @@
-//! Methods.
+//! Methods. Symfony and others take `post` for `POST`, so their case does not count here either.
 
 use pronghorn_config::{Node, Setting, Shown, Wrong};
 
@@ -8,7 +8,8 @@ pub struct Method(String);
 
 impl Method {
     pub(super) fn matches(&self, method: &str) -> bool {
-        self.0 == method || (self.0 == "GET" && method == "HEAD")
+        let is = |name: &str| method.eq_ignore_ascii_case(name);
+        is(&self.0) || (self.0 == "GET" && is("HEAD"))
     }
 
     pub(super) fn covers(&self, other: &Self) -> bool {

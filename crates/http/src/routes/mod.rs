@@ -1,8 +1,9 @@
 //! Routes: which requests go where, decided by path, host, method and header fields.
 //!
 //! Compiled once from the configuration. A request is compared with one route after the other, the
-//! first that matches wins; its path is brought into one form for all of them, which takes no
-//! memory when the client sent it in that form.
+//! first that matches wins. Where programs read its path in more than one way, this is done for
+//! each of them, and has to lead to one route; a path that has one reading, as almost all, takes no
+//! memory.
 //!
 //! Knows nothing of what lies behind a route.
 
@@ -22,14 +23,31 @@ pub use method::Method;
 pub(crate) use method::is_token;
 pub use path::PathPattern;
 
-use path::Path;
+use path::{Fronts, Reading, Readings};
 
 /// Where requests go.
 #[derive(Debug, Clone)]
 pub struct Routes<T> {
     routes: Vec<(Conditions, T)>,
-    otherwise: T,
+    otherwise: Otherwise<T>,
+    fronts: Fronts,
+    /// Some of them look at paths.
+    have_paths: bool,
 }
+
+/// Where requests go that match none of the routes before.
+#[derive(Debug, Clone)]
+pub enum Otherwise<T> {
+    /// By a last route, which takes them all.
+    Route(T),
+    /// By no route.
+    Default(T),
+}
+
+/// What is behind a request's path depends on who reads it: there are routes for more than one of
+/// the readings, or more readings than anybody can mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ambiguous;
 
 /// What a route asks of a request: one of each kind that is given, and all of the header fields.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,25 +70,66 @@ pub struct Asked<'a> {
 }
 
 impl<T> Routes<T> {
-    /// Routes in their order. What matches none of them goes `otherwise`.
-    pub fn new(routes: Vec<(Conditions, T)>, otherwise: T) -> Self {
-        Self { routes, otherwise }
+    /// Routes in their order.
+    pub fn new(routes: Vec<(Conditions, T)>, otherwise: Otherwise<T>) -> Self {
+        let have_paths = routes.iter().any(|(it, _)| !it.paths.is_empty());
+        Self {
+            routes,
+            otherwise,
+            fronts: Fronts::default(),
+            have_paths,
+        }
+    }
+
+    /// Scripts, by their paths below a root, that stand for a directory or answer for paths without
+    /// a file: an application takes `/index.php/login` for `/login`.
+    #[must_use]
+    pub fn with_fronts<'a>(self, scripts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            fronts: Fronts::new(scripts),
+            ..self
+        }
     }
 
     /// Where all requests go, when there are no routes to choose from.
     pub fn only(&self) -> Option<&T> {
-        self.routes.is_empty().then_some(&self.otherwise)
+        self.routes.is_empty().then_some(self.otherwise.to())
     }
 
     /// Where a request goes.
-    pub fn pick(&self, asked: &Asked<'_>) -> &T {
-        let path = Path::of(asked.path);
+    ///
+    /// # Errors
+    ///
+    /// When that depends on who reads its path.
+    pub fn pick(&self, asked: &Asked<'_>) -> Result<&T, Ambiguous> {
+        let readings = if self.have_paths {
+            Readings::of(asked.path, &self.fronts).ok_or(Ambiguous)?
+        } else {
+            Readings::plain(asked.path)
+        };
         let host = without_port(asked.authority);
-        let found = self
-            .routes
-            .iter()
-            .find(|(conditions, _)| conditions.match_all(asked, host, &path));
-        found.map_or(&self.otherwise, |(_, to)| to)
+        let last = matches!(self.otherwise, Otherwise::Route(_)).then_some(self.routes.len());
+        let mut found = None;
+        for reading in readings.iter() {
+            let mut routes = self.routes.iter();
+            let at = routes
+                .position(|(conditions, _)| conditions.match_all(asked, host, reading))
+                .or(last);
+            if at.is_some() && found.is_some() && at != found {
+                return Err(Ambiguous);
+            }
+            found = found.or(at);
+        }
+        let route = found.and_then(|at| self.routes.get(at));
+        Ok(route.map_or(self.otherwise.to(), |(_, to)| to))
+    }
+}
+
+impl<T> Otherwise<T> {
+    fn to(&self) -> &T {
+        match self {
+            Self::Route(to) | Self::Default(to) => to,
+        }
     }
 }
 
@@ -99,7 +158,7 @@ impl Conditions {
                 .all(|own| other.headers.0.contains(own))
     }
 
-    fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Path<'_>) -> bool {
+    fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Reading<'_>) -> bool {
         // The cheap ones first.
         is_met(&self.methods, |method| method.matches(asked.method))
             && is_met(&self.hosts, |pattern| pattern.matches(host))

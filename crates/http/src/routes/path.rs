@@ -1,46 +1,181 @@
-//! Paths: the form in which they are compared, and the patterns.
+//! Paths: the ways in which programs read them, and the patterns.
 //!
-//! A client can write one path in many ways, and PHP's frameworks undo most of them. So a route
-//! sees a path as they do: percent signs decoded once, then empty and dot segments removed. What
-//! could pass for another path behind that, an encoded slash, a backslash or NUL, keeps a path from
-//! matching any pattern with a `*`.
+//! A client can write one path in many ways, and each program undoes other ones of them. What all
+//! undo is undone here: percent signs are decoded, empty segments removed, and neither the case of
+//! letters, a slash at the end nor the name of a front controller counts. Where programs differ, as
+//! in what an encoded slash is, a path has a reading for each of them, and routes are asked for
+//! each reading.
 
 use std::borrow::Cow;
 
 use pronghorn_config::{Node, Setting, Shown, Wrong};
+use regex::bytes::Regex;
 
-/// A request's path in the form in which paths are compared: decoded, but for `%` and the slash,
-/// which stay `%25` and `%2F`, so that no two different paths become one.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Path<'a> {
-    pub(super) text: Cow<'a, [u8]>,
-    /// An encoded slash, a backslash or NUL was in it: only a pattern that says the same may match.
-    pub(super) hostile: bool,
-}
+use crate::expression;
 
-impl<'a> Path<'a> {
-    pub(super) fn of(received: &'a [u8]) -> Self {
-        // The `*` of OPTIONS is no path: no pattern says this.
-        if received.first() != Some(&b'/') || is_plain(received) {
-            return Self {
-                text: received.into(),
-                hostile: false,
-            };
+/// A path that more than four things of [`STEPS`] are in was written to be misread.
+const MOST_READINGS: usize = 16;
+
+/// What some programs do to a path and others do not; `None` where there is nothing to do.
+type Step = fn(&[u8]) -> Option<Vec<u8>>;
+
+/// In the order in which one makes work for the next.
+const STEPS: [Step; 7] = [
+    slashes_decoded,
+    decoded_again,
+    backslashes_as_slashes,
+    without_end,
+    pluses_as_spaces,
+    without_parameters,
+    without_dots,
+];
+
+/// Those that leave nothing out. A pattern is one for each spelling that they make of it.
+const SPELLINGS: [Step; 4] = [
+    slashes_decoded,
+    decoded_again,
+    backslashes_as_slashes,
+    pluses_as_spaces,
+];
+
+/// Scripts that answer for paths in which their names do not stand: front controllers, and those
+/// that stand for a directory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fronts(Vec<Box<[u8]>>);
+
+impl Fronts {
+    /// By their paths below a root.
+    pub(super) fn new<'a>(scripts: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut all: Vec<Box<[u8]>> = Vec::new();
+        for script in scripts {
+            let below = [b"/", script.trim_matches('/').as_bytes()].concat().into();
+            if !all.contains(&below) {
+                all.push(below);
+            }
         }
-        let (decoded, hostile) = decode(received);
-        Self {
-            text: without_dots(&decoded).into(),
-            hostile,
+        Self(all)
+    }
+
+    /// Whether one of them may have to do with a path.
+    fn concern(&self, path: &[u8]) -> bool {
+        let is_directory = path.len() > 1 && path.ends_with(b"/");
+        let is_in = |front: &[u8]| is_directory || find_segments(path, front).is_some();
+        self.0.iter().any(|front| is_in(front))
+    }
+
+    /// The path as it would be written without the name of such a script, or with it: the
+    /// application takes both for one.
+    fn other_forms(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let mut forms = Vec::new();
+        for front in &self.0 {
+            if let Some(at) = find_segments(path, front) {
+                let (above, rest) = path.split_at(at);
+                let below = rest.get(front.len()..).unwrap_or_default();
+                let whole = [above, below].concat();
+                forms.push(if whole.is_empty() { b"/".into() } else { whole });
+            }
+            if let Some(directory) = path.strip_suffix(b"/")
+                && !directory.is_empty()
+            {
+                forms.push([directory, front].concat());
+            }
         }
+        forms
     }
 }
 
-/// Whether a path is in its form already, as almost all are.
+/// Where segments such as `/index.php` stand in a path, as whole ones.
+fn find_segments(path: &[u8], wanted: &[u8]) -> Option<usize> {
+    let ends = |at: usize| matches!(path.get(at + wanted.len()), None | Some(b'/'));
+    let slashes = memchr::memchr_iter(b'/', path);
+    slashes
+        .filter(|at| starts_with(path.get(*at..).unwrap_or_default(), wanted).is_some())
+        .find(|at| ends(*at))
+}
+
+/// One way to read a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reading<'a> {
+    /// Decoded, but for `%` and an encoded slash, which stay `%25` and `%2F`; without empty
+    /// segments.
+    text: Cow<'a, [u8]>,
+    /// The same by the names of front controllers.
+    others: Vec<Vec<u8>>,
+}
+
+impl Reading<'_> {
+    fn forms(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(&*self.text).chain(self.others.iter().map(Vec::as_slice))
+    }
+}
+
+/// All ways to read a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Readings<'a> {
+    first: Reading<'a>,
+    others: Vec<Reading<'a>>,
+}
+
+impl<'a> Readings<'a> {
+    /// `None` when there are more than anybody can mean.
+    pub(super) fn of(received: &'a [u8], fronts: &Fronts) -> Option<Self> {
+        // The `*` of OPTIONS is no path: no pattern says this.
+        let is_path = received.first() == Some(&b'/');
+        if !is_path || (is_plain(received) && !fronts.concern(received)) {
+            return Some(Self::plain(received));
+        }
+        let reading = |text: Vec<u8>| Reading {
+            others: fronts.other_forms(&text),
+            text: text.into(),
+        };
+        let mut all = texts(received, &STEPS)?.into_iter().map(reading);
+        let first = all.next()?;
+        Some(Self {
+            first,
+            others: all.collect(),
+        })
+    }
+
+    /// The path as it is.
+    pub(super) fn plain(received: &'a [u8]) -> Self {
+        Self {
+            first: Reading {
+                text: received.into(),
+                others: Vec::new(),
+            },
+            others: Vec::new(),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Reading<'a>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+/// What a path says with each of these steps taken or not, the most literal one first.
+fn texts(path: &[u8], steps: &[Step]) -> Option<Vec<Vec<u8>>> {
+    let mut all = vec![merged(&decoded(path))];
+    for step in steps {
+        let more = all.iter().filter_map(|text| step(text));
+        let more: Vec<_> = more.map(|text| merged(&text)).collect();
+        for text in more {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+        if all.len() > MOST_READINGS {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Whether a path has one reading, in which it is as it was sent, as almost all are.
 fn is_plain(path: &[u8]) -> bool {
     let mut after_slash = false;
     path.iter().all(|&byte| {
         let plain = match byte {
-            b'%' | b'\\' | 0 => false,
+            b'%' | b'\\' | b';' | b'+' | 0..=b' ' => false,
             b'/' | b'.' => !after_slash,
             _ => true,
         };
@@ -49,49 +184,93 @@ fn is_plain(path: &[u8]) -> bool {
     })
 }
 
-/// Undoes percent-encoding once, and tells whether there was something hostile.
-fn decode(path: &[u8]) -> (Vec<u8>, bool) {
+/// Undoes percent-encoding once.
+fn decoded(path: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(path.len());
-    let mut hostile = false;
-    let mut rest = path.iter();
-    while let Some(&byte) = rest.next() {
-        let encoded = match (byte, rest.as_slice()) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low),
-            _ => None,
-        };
-        if encoded.is_some() {
-            rest.nth(1);
-        }
-        match encoded.unwrap_or(byte) {
-            b'/' if encoded.is_some() => {
-                hostile = true;
-                decoded.extend_from_slice(b"%2F");
-            }
+    let mut rest = path;
+    while let [byte, after @ ..] = rest {
+        let encoded = (*byte == b'%').then(|| code(after)).flatten();
+        rest = encoded.map_or(after, |(_, after)| after);
+        match encoded.map_or(*byte, |(byte, _)| byte) {
+            b'/' if encoded.is_some() => decoded.extend_from_slice(b"%2F"),
             // Encoded, or one that begins no code: PHP takes both for a percent sign.
             b'%' => decoded.extend_from_slice(b"%25"),
-            byte @ (0 | b'\\') => {
-                hostile = true;
-                decoded.push(byte);
-            }
             byte => decoded.push(byte),
         }
     }
-    (decoded, hostile)
+    decoded
 }
 
-fn hex(digit: u8) -> Option<u8> {
-    let value = char::from(digit).to_digit(16)?;
-    u8::try_from(value).ok()
+/// The byte of two hexadecimal digits, and what follows them.
+fn code(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [high, low, rest @ ..] = text else {
+        return None;
+    };
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    let byte = u8::try_from(digit(*high)? << 4 | digit(*low)?).ok()?;
+    Some((byte, rest))
 }
 
-/// Without empty segments, `.` and `..`; a path that ends in one of them ends in a slash.
-fn without_dots(path: &[u8]) -> Vec<u8> {
-    let mut clean: Vec<u8> = Vec::with_capacity(path.len());
+/// Symfony's, Laravel's and Slim's routers decode a slash.
+fn slashes_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    replaced(text, b"%2F", b"/")
+}
+
+/// `PATH_INFO` is decoded, and some decode it once more.
+fn decoded_again(text: &[u8]) -> Option<Vec<u8>> {
+    let mut again = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        match rest.strip_prefix(b"%25").and_then(code) {
+            Some((b'%', after)) => {
+                again.extend_from_slice(b"%25");
+                rest = after;
+            }
+            Some((byte, after)) => {
+                again.push(byte);
+                rest = after;
+            }
+            None => {
+                again.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    (again != text).then_some(again)
+}
+
+fn backslashes_as_slashes(text: &[u8]) -> Option<Vec<u8>> {
+    replaced(text, b"\\", b"/")
+}
+
+/// PHP's `urldecode()`.
+fn pluses_as_spaces(text: &[u8]) -> Option<Vec<u8>> {
+    replaced(text, b"+", b" ")
+}
+
+/// Java's `;name=value` at the end of segments.
+fn without_parameters(text: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b';', text)?;
+    let segments = text.split(|&byte| byte == b'/');
+    let segments: Vec<&[u8]> = segments
+        .map(|segment| segment.split(|&byte| byte == b';').next())
+        .map(Option::unwrap_or_default)
+        .collect();
+    Some(segments.join(&b'/'))
+}
+
+/// RFC 3986, section 5.2.4; a path that ends in a dot segment ends in a slash.
+fn without_dots(text: &[u8]) -> Option<Vec<u8>> {
+    let is_dots = |segment: &[u8]| matches!(segment, b"." | b"..");
+    if !text.split(|&byte| byte == b'/').any(is_dots) {
+        return None;
+    }
+    let mut clean: Vec<u8> = Vec::with_capacity(text.len());
     let mut ends_in_slash = false;
-    for segment in path.split(|&byte| byte == b'/') {
-        ends_in_slash = matches!(segment, b"" | b"." | b"..");
+    for segment in text.split(|&byte| byte == b'/').skip(1) {
+        ends_in_slash = is_dots(segment);
         match segment {
-            b"" | b"." => {}
+            b"." => {}
             b".." => {
                 let parent = memchr::memrchr(b'/', &clean).unwrap_or(0);
                 clean.truncate(parent);
@@ -105,18 +284,102 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
     if ends_in_slash {
         clean.push(b'/');
     }
-    clean
+    Some(clean)
 }
 
-/// `/about`, just this path, or `/admin/*`, this path and all below it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// NUL ends a text of C; expressions and `trim()` pass over space and line ends behind a path.
+fn without_end(text: &[u8]) -> Option<Vec<u8>> {
+    let end = memchr::memchr(0, text).unwrap_or(text.len());
+    let shorter = text.get(..end).unwrap_or_default().trim_ascii_end();
+    (shorter.len() < text.len()).then(|| shorter.to_vec())
+}
+
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Option<Vec<u8>> {
+    let mut places = memchr::memmem::find_iter(text, from).peekable();
+    places.peek()?;
+    let (mut out, mut end) = (Vec::with_capacity(text.len()), 0);
+    for place in places {
+        out.extend_from_slice(text.get(end..place).unwrap_or_default());
+        out.extend_from_slice(to);
+        end = place + from.len();
+    }
+    out.extend_from_slice(text.get(end..).unwrap_or_default());
+    Some(out)
+}
+
+/// Without empty segments, but for a slash at the end.
+fn merged(text: &[u8]) -> Vec<u8> {
+    let mut merged = Vec::with_capacity(text.len().max(1));
+    for &byte in text {
+        if byte != b'/' || merged.last() != Some(&b'/') {
+            merged.push(byte);
+        }
+    }
+    if merged.is_empty() {
+        merged.push(b'/');
+    }
+    merged
+}
+
+/// What follows a prefix, whatever the case of letters.
+fn starts_with<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+fn without_slash(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"/").unwrap_or(text)
+}
+
+/// Where the first segment that is called like a script ends, and what follows is no part of its
+/// path.
+fn end_of_script(path: &[u8]) -> Option<usize> {
+    let ends = memchr::memchr_iter(b'/', path).skip(1);
+    let mut ends = ends.filter(|end| is_script(path.get(..*end).unwrap_or_default()));
+    ends.next()
+}
+
+fn is_script(path: &[u8]) -> bool {
+    path.len() > 4
+        && path
+            .get(path.len() - 4..)
+            .is_some_and(|end| end.eq_ignore_ascii_case(b".php"))
+}
+
+/// `/about`, just this path, `/admin/*`, this path and all below it, or `~ \.bak$`, all paths in
+/// which an expression is found.
+#[derive(Debug, Clone)]
 pub struct PathPattern {
     written: String,
-    /// In the form of a request's path; of a pattern with a star what stands before `/*`.
-    text: Vec<u8>,
-    below: bool,
-    /// Holds what a request's path may only hold where a pattern says it.
-    hostile: bool,
+    says: Says,
+}
+
+#[derive(Debug, Clone)]
+enum Says {
+    /// A path in each of its readings, without a slash at its end.
+    Path {
+        texts: Vec<Vec<u8>>,
+        below: bool,
+    },
+    Expression(Regex),
+}
+
+impl PartialEq for PathPattern {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.says, &other.says) {
+            (Says::Expression(_), Says::Expression(_)) => self.written == other.written,
+            (
+                Says::Path { texts, below },
+                Says::Path {
+                    texts: others,
+                    below: is_below,
+                },
+            ) => (texts, below) == (others, is_below),
+            (Says::Path { .. }, Says::Expression(_)) | (Says::Expression(_), Says::Path { .. }) => {
+                false
+            }
+        }
+    }
 }
 
 impl PathPattern {
@@ -124,6 +387,15 @@ impl PathPattern {
     ///
     /// What has to be written instead.
     pub fn parse(written: &str) -> Result<Self, String> {
+        let written = written.to_owned();
+        if let Some(expression) = written.strip_prefix('~') {
+            let expression = expression.trim_start();
+            if expression.is_empty() {
+                return Err("an expression follows `~`: `~ \\.bak$`".into());
+            }
+            let says = Says::Expression(expression::compile_for_paths(expression)?);
+            return Ok(Self { written, says });
+        }
         if !written.starts_with('/') {
             return Err(format!("a path begins with a slash: `/{written}`"));
         }
@@ -132,58 +404,94 @@ impl PathPattern {
         }
         let (path, below) = match written.strip_suffix("/*") {
             Some(above) => (above, true),
-            None => (written, false),
+            None => (written.as_str(), false),
         };
         if path.contains('*') {
-            return Err("`*` stands only at the end, behind a slash: `/admin/*` is `/admin` and all below it; `%2A` is a star itself".into());
+            return Err("`*` stands only at the end, behind a slash: `/admin/*` is `/admin` and all below it; `%2A` is a star itself, and `~ EXPRESSION` says more".into());
         }
-        let (text, hostile) = decode(path.as_bytes());
-        if below && hostile {
-            return Err("a path with an encoded slash, a backslash or NUL is only matched literally: leave out `/*`".into());
-        }
-        let mut clean = without_dots(&text);
-        if below && clean.ends_with(b"/") {
-            clean.pop();
-        }
-        if clean != text {
-            let (clean, star) = (
-                String::from_utf8_lossy(&clean),
-                if below { "/*" } else { "" },
-            );
+        let text = decoded(path.as_bytes());
+        let whole = merged(&text);
+        let clean = without_dots(&whole).unwrap_or(whole);
+        let is_clean = *clean == *text && !(below && text.ends_with(b"/"));
+        if !(is_clean || below && text.is_empty()) {
+            let star = if below { "/*" } else { "" };
+            let clean = String::from_utf8_lossy(&clean);
+            let clean = if below {
+                clean.trim_end_matches('/')
+            } else {
+                &clean
+            };
             return Err(format!(
-                "empty and dot segments are removed before paths are compared: write `{clean}{star}`"
+                "empty and dot segments are no part of a pattern: write `{clean}{star}`"
             ));
         }
+        let texts = texts(path.as_bytes(), &SPELLINGS).ok_or("it can be read in too many ways")?;
+        let mut texts: Vec<_> = texts.iter().map(|it| without_slash(it).to_vec()).collect();
+        texts.dedup();
+        // What follows a script's name is told to the same script.
+        let below = below || texts.iter().all(|it| is_script(it));
         Ok(Self {
-            written: written.to_owned(),
-            text,
-            below,
-            hostile,
+            written,
+            says: Says::Path { texts, below },
         })
     }
 
-    pub(super) fn matches(&self, path: &Path<'_>) -> bool {
-        if self.below {
-            !path.hostile && self.is_above(&path.text)
-        } else {
-            // Dot segments may have removed what was hostile.
-            self.hostile == path.hostile && *self.text == *path.text
+    /// Whether a route with this pattern alone gets a path.
+    pub fn gets(&self, path: &str) -> bool {
+        let readings = Readings::of(path.as_bytes(), &Fronts::default());
+        readings.is_none_or(|readings| readings.iter().any(|reading| self.matches(reading)))
+    }
+
+    pub(super) fn matches(&self, reading: &Reading<'_>) -> bool {
+        match &self.says {
+            Says::Path { texts, below } => reading.forms().any(|form| {
+                let form = without_slash(form);
+                texts.iter().any(|text| is_at(form, text, *below))
+            }),
+            Says::Expression(expression) => {
+                reading.text.starts_with(b"/") && reading.forms().any(|it| is_in(expression, it))
+            }
         }
     }
 
     pub(super) fn covers(&self, other: &Self) -> bool {
-        if self.below {
-            !other.hostile && self.is_above(&other.text)
-        } else {
-            !other.below && self.text == other.text
+        match (&self.says, &other.says) {
+            (
+                Says::Path { texts, below },
+                Says::Path {
+                    texts: others,
+                    below: is_below,
+                },
+            ) => others.iter().all(|other| {
+                let covers = |text: &Vec<u8>| (*below || !is_below) && is_at(other, text, *below);
+                texts.iter().any(covers)
+            }),
+            (Says::Path { texts, below }, Says::Expression(_)) => {
+                *below && texts.iter().any(Vec::is_empty)
+            }
+            (Says::Expression(_), _) => self == other,
         }
     }
+}
 
-    /// Whether a path lies at or below this one.
-    fn is_above(&self, path: &[u8]) -> bool {
-        path.strip_prefix(&*self.text)
-            .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
-    }
+/// Whether a path without a slash at its end is this one, or lies below it.
+fn is_at(path: &[u8], text: &[u8], below: bool) -> bool {
+    starts_with(path, text).is_some_and(|rest| match rest {
+        [] => true,
+        [b'/', ..] => below,
+        _ => false,
+    })
+}
+
+/// Whether an expression is found in a path, written in any of the ways that mean the same: with a
+/// slash at the end and without it, with what follows a script's name and without it.
+fn is_in(expression: &Regex, path: &[u8]) -> bool {
+    let plain = replaced(path, b"%25", b"%");
+    let path = plain.as_deref().unwrap_or(path);
+    let bare = Some(without_slash(path)).filter(|it| !it.is_empty() && it.len() < path.len());
+    let script = end_of_script(path).and_then(|end| path.get(..end));
+    let mut forms = [Some(path), bare, script].into_iter().flatten();
+    forms.any(|form| expression.is_match(form))
 }
 
 impl Setting for PathPattern {
@@ -192,7 +500,8 @@ impl Setting for PathPattern {
     }
 
     fn accepts() -> String {
-        "a path such as `/about`, or `/admin/*` for it and all below it".to_owned()
+        "a path such as `/about`, `/admin/*` for it and all below it, or `~` and a regular expression"
+            .to_owned()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_cgi::path::Path;
-use pronghorn_cgi::{Found, Script, Site, Target};
+use pronghorn_cgi::{Answering, Found, Script, Site, Target};
 use pronghorn_process::file::Patience;
 use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
@@ -26,6 +26,14 @@ type Known = HashMap<Box<[u8]>, (Found, Instant)>;
 
 /// `SERVER_SOFTWARE`, where nothing is written.
 const SOFTWARE: &str = concat!("pronghorn/", env!("CARGO_PKG_VERSION"));
+
+/// How routes show a root.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Mount {
+    /// The path below which it lies, without a slash at its end; empty for all.
+    pub(crate) prefix: String,
+    pub(crate) answering: Answering,
+}
 
 /// A root with scripts and files.
 #[derive(Debug)]
@@ -62,26 +70,25 @@ impl Scripts {
         self.programs
     }
 
-    /// `root` is absolute. `prefix` is the path below which it lies, without a slash at its end;
-    /// empty for all.
+    /// `root` is absolute.
     ///
     /// # Errors
     ///
     /// When the root can't be opened.
-    pub fn open(
+    pub(crate) fn open(
         settings: &SiteSettings,
         mode: Mode,
         root: PathBuf,
-        prefix: &str,
+        mount: &Mount,
     ) -> io::Result<Self> {
         let releases = match settings.resolve {
             ResolveRoot::Never => None,
             ResolveRoot::EachRequest => {
-                let releases = Releases::open(settings, mode, root.clone(), prefix)?;
+                let releases = Releases::open(settings, mode, root.clone(), mount)?;
                 Some(Arc::new(releases))
             }
         };
-        let scripts = Self::at(settings, mode, root, prefix)?;
+        let scripts = Self::at(settings, mode, root, mount)?;
         Ok(Self {
             releases,
             ..scripts
@@ -93,7 +100,7 @@ impl Scripts {
         settings: &SiteSettings,
         mode: Mode,
         root: PathBuf,
-        prefix: &str,
+        Mount { prefix, answering }: &Mount,
     ) -> io::Result<Self> {
         let files = RootSettings {
             links: settings.links,
@@ -105,7 +112,7 @@ impl Scripts {
         let files = Files::open(vec![files]).map_err(|(_, error)| error)?;
         let index = settings.index.clone();
         let no_scripts = by_all_paths(&root, &settings.no_scripts);
-        let site = Site::new(root, index, settings.fallback.as_deref());
+        let site = Site::new(root, index, settings.fallback.as_deref()).answering(*answering);
         Ok(Self {
             programs: mode == Mode::Cgi,
             site: site.without_scripts_in(&no_scripts).at(prefix),
@@ -162,7 +169,7 @@ impl Scripts {
                 static REFUSED: LogThrottle = LogThrottle::new();
                 if let Some(requests) = REFUSED.should_log() {
                     tracing::warn!(
-                        target: "http", URI = request.target(), requests,
+                        target: "http", URI = request.shown_target(), requests,
                         "program refused: by its name, `nph-…`, it writes HTTP itself, which is not supported"
                     );
                 }

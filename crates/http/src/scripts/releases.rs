@@ -13,7 +13,7 @@ use pronghorn_base::lock;
 use pronghorn_process::file::{identity, open_folder, open_folder_at_once};
 use pronghorn_workers::settings::{Mode, SiteSettings};
 
-use super::Scripts;
+use super::{Mount, Scripts};
 
 /// Where a root has led, and what is there.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Releases {
     settings: SiteSettings,
     mode: Mode,
     root: PathBuf,
-    prefix: String,
+    mount: Mount,
     current: Mutex<Release>,
 }
 
@@ -40,14 +40,14 @@ impl Releases {
         settings: &SiteSettings,
         mode: Mode,
         root: PathBuf,
-        prefix: &str,
+        mount: &Mount,
     ) -> io::Result<Self> {
-        let current = Release::at(settings, mode, &root, prefix)?;
+        let current = Release::at(settings, mode, &root, mount)?;
         Ok(Self {
             settings: settings.clone(),
             mode,
             root,
-            prefix: prefix.to_owned(),
+            mount: mount.clone(),
             current: Mutex::new(current),
         })
     }
@@ -78,10 +78,10 @@ impl Releases {
             let Self {
                 settings,
                 mode,
-                prefix,
+                mount,
                 ..
             } = &*releases;
-            let release = Release::at(settings, *mode, root, prefix)?;
+            let release = Release::at(settings, *mode, root, mount)?;
             // Others may have seen it, too: all go on with one, and its caches.
             let mut current = releases.lock();
             if !current.is(&release.folder)? {
@@ -110,11 +110,11 @@ impl Releases {
 }
 
 impl Release {
-    fn at(settings: &SiteSettings, mode: Mode, root: &Path, prefix: &str) -> io::Result<Self> {
+    fn at(settings: &SiteSettings, mode: Mode, root: &Path, mount: &Mount) -> io::Result<Self> {
         let real = root.canonicalize()?;
         Ok(Self {
             folder: Arc::new(open_folder(&real)?),
-            scripts: Arc::new(Scripts::at(settings, mode, real, prefix)?),
+            scripts: Arc::new(Scripts::at(settings, mode, real, mount)?),
         })
     }
 

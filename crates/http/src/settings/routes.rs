@@ -1,12 +1,13 @@
 //! `http.pools` and `http.routes`.
 
-use pronghorn_config::{Section, Size, Table, nearest};
+use pronghorn_cgi::Answering;
+use pronghorn_config::{Node, Section, Setting, Shown, Size, Table, Wrong, nearest};
 use pronghorn_pool::Terms;
 use pronghorn_workers::DEFAULT_POOL;
 use pronghorn_workers::settings::{HttpPoolSettings, LONGEST, Mode, RequestBody, SHORTEST};
 
 use super::{HttpSettings, RateLimitSettings};
-use crate::routes::{Conditions, Routes};
+use crate::routes::{Conditions, Otherwise, Routes};
 
 /// Each has one worker at least; a site that needs more wants a server each.
 pub const MOST_POOLS: usize = 100;
@@ -40,6 +41,10 @@ pub struct RouteSettings {
     pub request_body: Option<RequestBody>,
     /// Below which path the root of its pool lies; none is `/`.
     pub strip_prefix: Option<String>,
+    /// Which scripts of that root answer.
+    pub scripts: Answering,
+    /// The status for all its requests, of which no pool gets one.
+    pub refuse: Option<u16>,
     /// A condition could not be read, so nothing can be said about what it matches.
     broken: bool,
 }
@@ -55,6 +60,8 @@ impl RouteSettings {
             max_request_size: None,
             request_body: None,
             strip_prefix: None,
+            scripts: Answering::All,
+            refuse: None,
             broken: false,
         }
     }
@@ -62,6 +69,11 @@ impl RouteSettings {
     /// Nothing comes past it.
     fn takes_all(&self) -> bool {
         !self.broken && self.conditions.is_empty()
+    }
+
+    /// Whether its requests go to this pool.
+    pub fn leads_to(&self, pool: &str) -> bool {
+        self.refuse.is_none() && self.pool == pool
     }
 }
 
@@ -79,7 +91,7 @@ impl HttpSettings {
     /// Whether a request can come to the default pool.
     pub fn has_default_pool(&self) -> bool {
         !self.routes.iter().any(RouteSettings::takes_all)
-            || self.routes.iter().any(|route| route.pool == DEFAULT_POOL)
+            || self.routes.iter().any(|it| it.leads_to(DEFAULT_POOL))
     }
 
     /// The routes, compiled; `to` makes what stands behind one.
@@ -87,13 +99,19 @@ impl HttpSettings {
         let end = self.routes.iter().position(RouteSettings::takes_all);
         let (routes, rest) = self.routes.split_at(end.unwrap_or(self.routes.len()));
         let otherwise = match rest {
-            [takes_all, ..] => to(takes_all),
-            [] => to(&RouteSettings::otherwise()),
+            [takes_all, ..] => Otherwise::Route(to(takes_all)),
+            [] => Otherwise::Default(to(&RouteSettings::otherwise())),
         };
         let routes = routes
             .iter()
             .map(|route| (route.conditions.clone(), to(route)));
-        Routes::new(routes.collect(), otherwise)
+        let sites = self.running_pools();
+        let sites = sites.filter_map(|(_, pool)| pool.workers.site());
+        let fronts = sites.flat_map(|site| {
+            let index = site.index.iter().filter(|name| name.ends_with(".php"));
+            site.fallback.iter().chain(index).map(String::as_str)
+        });
+        Routes::new(routes.collect(), otherwise).with_fronts(fronts)
     }
 }
 
@@ -195,7 +213,8 @@ fn read_route(
         paths: t
             .key(
                 "path",
-                "Paths, decoded and without dot segments; `/admin/*` is `/admin` and all below it.",
+                "Paths, however a client spells them; `/admin/*` is `/admin` and all below it, `~ \\.bak$` \
+                 all paths in which a regular expression is found.",
             )
             .optional()
             .unwrap_or_default(),
@@ -236,9 +255,12 @@ fn read_route(
     let pool = read_pool(t, pools);
     let runner = pools.iter().find(|(name, _)| *name == pool);
     let runner = runner.map_or(default, |(_, pool)| pool);
+    let refuse = read_refuse(t);
     RouteSettings {
         conditions,
         strip_prefix: read_prefix(t, runner.workers.mode()),
+        scripts: read_scripts(t, runner.workers.mode()),
+        refuse,
         pool,
         terms: Terms {
             priority: t
@@ -284,6 +306,88 @@ fn read_route(
             )
             .optional(),
         broken,
+    }
+}
+
+/// Keys of a route that say something of calls.
+const OF_CALLS: [&str; 8] = [
+    "strip_prefix",
+    "scripts",
+    "priority",
+    "deadline",
+    "slow",
+    "rate_limit",
+    "max_request_size",
+    "request_body",
+];
+
+fn read_refuse(t: &mut Table<'_>) -> Option<u16> {
+    let refuse: Option<u16> = t
+        .key(
+            "refuse",
+            "The status, 400 to 499, that all requests of this route are answered with. No pool \
+             gets one, and no file of a pool is sent.",
+        )
+        .range(400..=499)
+        .optional();
+    if refuse.is_some()
+        && let Some(other) = OF_CALLS.iter().find(|key| t.is_written(key))
+    {
+        let message = "is of no use beside `refuse`: no pool gets a request of this route";
+        t.error(other, message, "remove one of the two");
+    }
+    refuse
+}
+
+fn read_scripts(t: &mut Table<'_>, mode: Mode) -> Answering {
+    let scripts: AnsweringKey = t
+        .key(
+            "scripts",
+            "Which scripts of the pool's `root` answer: `all`; `named`, those that the path names \
+             and that stand for its directory, but not the `fallback`; `front`, the `fallback` \
+             alone; `none`, so that only files are sent and all else is answered 404.",
+        )
+        .default(AnsweringKey(Answering::All));
+    if scripts.0 != Answering::All && mode == Mode::Worker {
+        let message = "is of pools with a `root`, and this one runs a worker script";
+        t.error("scripts", message, "remove it, or write `refuse: 404`");
+    }
+    scripts.0
+}
+
+/// `scripts`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct AnsweringKey(Answering);
+
+impl AnsweringKey {
+    const ALL: [(&str, Answering); 4] = [
+        ("all", Answering::All),
+        ("named", Answering::Named),
+        ("front", Answering::Front),
+        ("none", Answering::Nothing),
+    ];
+}
+
+impl Setting for AnsweringKey {
+    fn example() -> String {
+        "none".to_owned()
+    }
+
+    fn accepts() -> String {
+        "`all`, `named`, `front` or `none`".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let text = node.text().map(str::trim).unwrap_or_default();
+        let known = Self::ALL.iter().find(|(name, _)| *name == text);
+        known
+            .map(|(_, it)| Self(*it))
+            .ok_or_else(|| Wrong::value(node))
+    }
+
+    fn show(&self) -> Shown {
+        let known = Self::ALL.iter().find(|(_, it)| *it == self.0);
+        Shown::One(known.map_or("", |(name, _)| name).to_owned())
     }
 }
 
