@@ -8,6 +8,7 @@ use crate::application::Application;
 use crate::arguments::{Arguments, Check};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
+use crate::htaccess;
 use crate::serve::without_configuration;
 
 pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check) -> Exit {
@@ -18,7 +19,9 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check)
         Form::of(options.json),
         |loaded, settings| {
             let folder = folders::working(arguments, loaded.file.as_deref());
-            look(settings, &folder, &environment(loaded))
+            let mut findings = look(settings, &folder, &environment(loaded));
+            findings.extend(htaccess::findings(settings, loaded, &folder));
+            findings
         },
     ))
 }

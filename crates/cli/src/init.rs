@@ -8,7 +8,7 @@ use pronghorn_config::MAIN_FILES;
 
 use crate::application::{Application, Relative, looked_for};
 use crate::arguments::Arguments;
-use crate::convert::{Converted, convert, one_line, quoted};
+use crate::convert::{Converted, convert, one_line, quoted, without_variables};
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
 
@@ -52,6 +52,17 @@ pub(crate) fn run(arguments: &Arguments, from: &[PathBuf]) -> Exit {
     }
     if let Some(lacking) = application.lacks_packages() {
         say(&format!("{lacking}\n"));
+    }
+    if let Some(closed) = application.closed() {
+        if !closed.files.is_empty() {
+            say(&format!(
+                "closed as by `{}`: see `routes` and `no_scripts`\n",
+                closed.files.join("`, `")
+            ));
+        }
+        for text in &closed.told {
+            say(&format!("warning: not in it: {}\n", one_line(text)));
+        }
     }
     Exit::Done
 }
@@ -166,7 +177,12 @@ fn configuration(application: &Application) -> String {
              #   warmup: [/]          # pages that only read: new workers answer them first\n",
         );
     }
-    if let Relative::Scripts { root, rules } = &runs {
+    if let Relative::Scripts {
+        root,
+        rules,
+        closed,
+    } = &runs
+    {
         _ = write!(
             text,
             "  pool:\n    # num_workers: 4         # by default one for each processor, at least two\n    \
@@ -176,8 +192,9 @@ fn configuration(application: &Application) -> String {
         let list = |items: &mut dyn Iterator<Item = &str>| {
             items.map(quoted).collect::<Vec<_>>().join(", ")
         };
-        if !rules.no_scripts.is_empty() {
-            let folders = list(&mut rules.no_scripts.iter().map(String::as_str));
+        let mut no_scripts = rules.no_scripts.iter().chain(&closed.no_scripts).peekable();
+        if no_scripts.peek().is_some() {
+            let folders = list(&mut no_scripts.map(String::as_str));
             _ = writeln!(
                 text,
                 "    no_scripts: [{folders}]   # what lies there never runs"
@@ -189,6 +206,13 @@ fn configuration(application: &Application) -> String {
             );
             for item in rules.forbid {
                 _ = writeln!(text, "      - {}", quoted(item));
+            }
+        }
+        if !closed.routes.is_empty() {
+            text.push_str("  routes:                  # what `.htaccess` files close\n");
+            for (path, status) in &closed.routes {
+                let path = quoted(&without_variables(path));
+                _ = writeln!(text, "    - {{path: {path}, refuse: {status}}}");
             }
         }
     }

@@ -18,6 +18,7 @@ mod exit;
 mod extension;
 mod folders;
 mod help;
+mod htaccess;
 mod init;
 mod pid_file;
 mod serve;

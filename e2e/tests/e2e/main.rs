@@ -26,6 +26,7 @@ mod files;
 mod first_minute;
 mod foreign;
 mod forked;
+mod from_others;
 mod globals;
 mod guide;
 mod hostile;
@@ -67,6 +68,7 @@ mod secure;
 mod sendfile;
 mod service;
 mod sessions;
+mod spellings;
 mod start;
 #[path = "../extensions/started.rs"]
 mod started;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_base::{open_linked, read_linked};
 
+use crate::convert::Closed;
+
 /// A file that tells an application, in the order in which `serve` looks.
 struct Sign {
     file: &'static str,
@@ -132,6 +134,8 @@ enum Found {
         /// Answers paths without a file; None where the root has no index.
         fallback: Option<String>,
         rules: Rules,
+        /// By `.htaccess` files.
+        closed: Closed,
     },
     Worker(PathBuf),
     Framework {
@@ -152,6 +156,7 @@ pub(crate) enum Relative {
     Scripts {
         root: String,
         rules: Rules,
+        closed: Closed,
     },
 }
 
@@ -182,6 +187,7 @@ impl Application {
                 let root: PathBuf = folder.join(below).components().collect();
                 Found::Scripts {
                     rules: known::rules(&root),
+                    closed: Closed::below(&root),
                     root,
                     fallback: Some(INDEX.to_owned()),
                 }
@@ -218,6 +224,7 @@ impl Application {
                 root: folder.to_owned(),
                 fallback: has_index.then(|| INDEX.to_owned()),
                 rules: known::rules(folder),
+                closed: Closed::below(folder),
             },
             linked: known::linked(folder),
             others: Vec::new(),
@@ -285,12 +292,22 @@ impl Application {
                 keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
                 keys
             }
-            Found::Scripts { root, rules, .. } => {
+            Found::Scripts {
+                root,
+                rules,
+                closed,
+                ..
+            } => {
                 let mut keys = vec![
                     "http.pool.mode=classic".to_owned(),
                     format!("http.pool.root={}", root.display()),
                 ];
+                for (nth, (path, status)) in closed.routes.iter().enumerate() {
+                    keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
+                    keys.push(format!("http.routes[{nth}].refuse={status}"));
+                }
                 let Rules { no_scripts, forbid } = rules;
+                let no_scripts = [&no_scripts[..], &closed.no_scripts].concat();
                 for (key, list) in [
                     ("no_scripts", no_scripts.join(",")),
                     ("forbid", forbid.join(",")),
@@ -321,6 +338,14 @@ impl Application {
         }
     }
 
+    /// What `.htaccess` files of its root close.
+    pub(crate) fn closed(&self) -> Option<&Closed> {
+        match &self.runs {
+            Found::Scripts { closed, .. } if !closed.is_empty() => Some(closed),
+            _ => None,
+        }
+    }
+
     /// What a configuration in the application's folder says.
     pub(crate) fn relative(&self) -> Relative {
         let shown = |path: &Path| {
@@ -342,9 +367,15 @@ impl Application {
                 env: *env,
                 has_public: true,
             },
-            Found::Scripts { root, rules, .. } => Relative::Scripts {
+            Found::Scripts {
+                root,
+                rules,
+                closed,
+                ..
+            } => Relative::Scripts {
                 root: shown(root),
                 rules: rules.clone(),
+                closed: closed.clone(),
             },
         }
     }
@@ -377,6 +408,11 @@ impl Application {
             )
         })
     }
+}
+
+/// A text in which nothing separates the items of a list.
+fn as_override(path: &str) -> String {
+    path.replace(',', "\\x2C")
 }
 
 /// What `serve` looks for in a folder, in order.

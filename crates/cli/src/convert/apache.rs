@@ -2,10 +2,10 @@
 
 use super::directive::{self, Directive, Fate};
 use super::draft::{
-    ALL_CLOSED, Draft, Site, accepts_rule, as_it_is, is_in, no_scripts, pattern, seconds, size,
-    target,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_in, no_scripts,
+    pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::{Refused, forbids, refused};
+use super::limits::forbids;
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
@@ -42,6 +42,7 @@ const NEEDLESS: &[&str] = &[
 pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let all = flat(directive::apache(text)?);
     let has_tls = all.iter().any(|it| it.has_one("SSLEngine"));
+    draft.has_tls = has_tls;
     let mut outer = Site::default();
     let mut state = State::default();
     let mut listens = Vec::new();
@@ -102,6 +103,78 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     }
     draft.sites.extend(sites);
     Ok(())
+}
+
+/// A `.htaccess` in a directory by its path below the root: what it closes.
+pub(super) fn read_directory(
+    below: &str,
+    text: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+) -> Result<(), String> {
+    let inside = flat(directive::apache(text)?);
+    let mut state = State::default();
+    for it in &inside {
+        if it.is("RewriteCond") {
+            of_server(it, &mut Site::default(), &mut Draft::default(), &mut state);
+        } else if it.is("RewriteRule") {
+            let conditions = std::mem::take(&mut state.conditions);
+            let asks_for_file = !std::mem::take(&mut state.asks_for_file).is_empty();
+            if forbids(it) && !asks_for_file {
+                refuse(it, below, &conditions, site, draft);
+            }
+        } else if it.is("Files") || it.is("FilesMatch") {
+            files(it, below, site, draft);
+        }
+    }
+    let scope = Directive {
+        line: 1,
+        name: "Directory".to_owned(),
+        arguments: vec![below.to_owned()],
+        inside,
+        ..Directive::default()
+    };
+    if runs_none(&scope) && is_granted(&scope.inside) && !below.is_empty() {
+        no_scripts(&mut site.pool, below);
+    }
+    if is_granted(&scope.inside) {
+        return Ok(());
+    }
+    if below.is_empty() {
+        draft.leave_out_limit(&scope, "the whole root is closed there, and open here");
+        return Ok(());
+    }
+    let limits = scope
+        .inside
+        .iter()
+        .filter(|it| is_access(it))
+        .cloned()
+        .collect();
+    let scope = Directive {
+        inside: limits,
+        ..scope
+    };
+    close(&scope, below, site, draft);
+    Ok(())
+}
+
+/// Whether a statement says who may come.
+fn is_access(it: &Directive) -> bool {
+    let names = [
+        "Require",
+        "RequireAll",
+        "RequireAny",
+        "RequireNone",
+        "Order",
+        "Deny",
+        "Allow",
+        "Satisfy",
+        "Limit",
+        "LimitExcept",
+        "SSLRequire",
+        "SSLRequireSSL",
+    ];
+    names.iter().any(|name| it.is(name))
 }
 
 /// Blocks outside of hosts, which each host has looked at already.
@@ -200,7 +273,13 @@ fn flat(all: Vec<Directive>) -> Vec<Directive> {
 
 /// Whether a block limits what it says to some files or paths.
 fn is_scope(directive: &Directive) -> bool {
-    let names = ["Directory", "Files", "FilesMatch", "Location"];
+    let names = [
+        "Directory",
+        "Files",
+        "FilesMatch",
+        "Location",
+        "LocationMatch",
+    ];
     names.iter().any(|name| directive.is(name))
 }
 
@@ -213,7 +292,8 @@ struct State {
     /// Paths without a file lead to a script.
     has_front: bool,
     has_root: bool,
-    has_other_conditions: bool,
+    /// Other conditions of the next rule.
+    conditions: Vec<Directive>,
 }
 
 impl State {
@@ -303,10 +383,24 @@ fn scopes(
                 inside.done();
             }
         }
-        for inside in scope.inside.iter().filter(|it| is_roots && is_scope(it)) {
-            settle(inside, all, site, draft);
+        let below = below_root(scope, site);
+        for inside in scope.inside.iter().filter(|it| is_scope(it)) {
+            match &below {
+                _ if is_roots => settle(inside, all, site, draft),
+                Some(below) if inside.is("Files") || inside.is("FilesMatch") => {
+                    files(inside, below, site, draft);
+                }
+                _ => {}
+            }
         }
     }
+}
+
+/// The path of a directory below the root.
+fn below_root(scope: &Directive, site: &Site) -> Option<String> {
+    let root = site.root.as_deref().filter(|it| !it.is_empty())?;
+    let below = folder_of(scope).strip_prefix(root)?;
+    (scope.is("Directory") && below.starts_with('/')).then(|| below.to_owned())
 }
 
 fn folder_of(scope: &Directive) -> &str {
@@ -358,16 +452,26 @@ fn is_granted(inside: &[Directive]) -> bool {
 }
 
 /// Statements that say nothing where all may come.
-fn mark_granted(inside: &[Directive]) {
+fn mark_granted(inside: &[Directive], draft: &mut Draft) {
     for it in inside {
         let name = it.name.to_ascii_lowercase();
-        let is_none = it.argument(0).eq_ignore_ascii_case("none");
         if ["require", "allow", "order", "satisfy"].contains(&name.as_str())
             || name.starts_with("auth")
-            || (name == "allowoverride" && is_none)
         {
             it.done();
         }
+        if name.starts_with("allowoverride") {
+            overrides(it, draft);
+        }
+    }
+}
+
+/// `AllowOverride`: `.htaccess` files may say more than what is read here.
+fn overrides(it: &Directive, draft: &mut Draft) {
+    if it.argument(0).eq_ignore_ascii_case("none") {
+        it.done();
+    } else {
+        draft.leave_out_limit(it, "what these files close is open");
     }
 }
 
@@ -375,12 +479,13 @@ fn mark_granted(inside: &[Directive]) {
 fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft) {
     let named = match &scope.arguments[..] {
         [path] => path.as_str(),
+        [sign, path] if sign == "~" && !scope.is("Directory") => path.as_str(),
         _ => return,
     };
     let root = site.root.clone().unwrap_or_default();
     let has_none = runs_none(scope);
     if is_granted(&scope.inside) && !has_none {
-        mark_granted(&scope.inside);
+        mark_granted(&scope.inside, draft);
         for it in &scope.inside {
             if it.is("SetHandler") || it.is("AddHandler") || it.is("Options") {
                 is_handler(it);
@@ -388,11 +493,11 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
         }
         return scope.done();
     }
+    if scope.is("Location") || scope.is("LocationMatch") {
+        return location(scope, named, site, draft);
+    }
     if !scope.is("Directory") {
-        if scope.is("Location") && named.starts_with('/') && !named.contains(['*', '?']) {
-            return close(scope, named, site, draft);
-        }
-        return files(scope, named, site, draft);
+        return files(scope, "", site, draft);
     }
     if named.contains(['*', '?', '~']) {
         return;
@@ -403,11 +508,17 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     {
         if has_none && is_granted(&scope.inside) {
             no_scripts(&mut site.pool, below);
-            mark_granted(&scope.inside);
+            mark_granted(&scope.inside, draft);
             mark_none(scope);
             return scope.done();
         }
         return close(scope, below, site, draft);
+    }
+    if has_none && is_granted(&scope.inside) && root == folder_of(scope) && !root.is_empty() {
+        site.whole = scripts("none");
+        mark_granted(&scope.inside, draft);
+        mark_none(scope);
+        return scope.done();
     }
     if has_none
         && is_granted(&scope.inside)
@@ -452,15 +563,16 @@ fn is_none(it: &Directive) -> bool {
         || it.is("RemoveHandler")
         || it.is("RemoveType")
         || (it.is("SetHandler") && ["none", "default-handler"].contains(&first.as_str()))
+        || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
+        || (it.is("AddHandler")
+            && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
+            && it.shown().contains("php"))
         || it.is("ForceType")
 }
 
 fn mark_none(scope: &Directive) {
     for it in &scope.inside {
-        if is_none(it)
-            || it.is("Options")
-            || (it.is("AllowOverride") && it.argument(0).eq_ignore_ascii_case("none"))
-        {
+        if is_none(it) || it.is("Options") {
             it.done();
         }
     }
@@ -477,57 +589,165 @@ fn is_handler(it: &Directive) {
 
 /// A path that some may not have: nobody has it.
 fn close(scope: &Directive, path: &str, site: &mut Site, draft: &mut Draft) {
-    site.close(path);
-    let refuses = scope.inside.iter().all(|it| {
-        let words = it.arguments.join(" ").to_ascii_lowercase();
-        match it.name.to_ascii_lowercase().as_str() {
-            "require" => words == "all denied",
-            "deny" => words == "from all",
-            "order" => true,
-            _ => false,
-        }
-    });
-    if refuses && !path.is_empty() {
-        scope.done_whole();
-        return draft.note_closed(scope);
+    if refuses(scope) && !path.is_empty() {
+        site.refuse(At::Below(path.to_owned()), "403");
+        return scope.done_whole();
     }
+    site.close(path);
     let outcome = if path.trim_end_matches('/').is_empty() {
         ALL_CLOSED.to_owned()
     } else {
-        format!(
-            "`{path}` and what is below it are answered 404, by a route with `strip_prefix: \
-             /closed`"
-        )
+        format!("`{path}` and what is below it are answered 404, by a route with `refuse: 404`")
     };
     draft.leave_out_limit(scope, &outcome);
 }
 
-/// Files by their names, in whatever folder.
-fn files(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) {
-    let is_match = scope.is("FilesMatch");
-    if named.starts_with(".ht") || named.starts_with("^\\.") || named.starts_with("^.ht") {
-        // Hidden names are never sent.
-        return if named.contains('|') && !named.contains('(') {
-            draft.refuse(scope, named, false, site);
-        } else {
-            scope.done_whole();
-        };
-    }
-    let is_plain = !named.contains(['*', '?', '[']);
-    if !is_match && is_plain {
-        site.close(&format!("/{named}"));
-        let outcome = format!("`/{named}` is answered 404, and the name in no other folder");
-        return draft.leave_out_limit(scope, &outcome);
-    }
-    if !is_match {
-        let is_script = named.to_ascii_lowercase().contains("php") || named.ends_with('*');
-        if is_script {
-            site.close("");
-            return draft.leave_out_limit(scope, ALL_CLOSED);
+/// Whether a block says nothing else than that nobody may come.
+fn refuses(scope: &Directive) -> bool {
+    scope.inside.iter().all(|it| {
+        let words = it.arguments.join(" ").to_ascii_lowercase();
+        match it.name.to_ascii_lowercase().as_str() {
+            "require" => words == "all denied",
+            "deny" => words == "from all",
+            "order" | "satisfy" | "options" => true,
+            _ => false,
         }
-        return draft.leave_out_limit(scope, "such files are sent");
+    })
+}
+
+/// `<Location>` and `<LocationMatch>`.
+fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) {
+    let is_match = scope.is("LocationMatch") || scope.arguments.len() > 1;
+    let at = if is_match {
+        At::Expression(named.to_owned())
+    } else if named.contains(['*', '?', '[']) {
+        At::Expression(format!("^{}(/|$)", glob(named, ".*")))
+    } else {
+        At::Below(named.to_owned())
+    };
+    if is_granted(&scope.inside) {
+        if named == "/" {
+            site.whole = scripts("none");
+        } else if !site.rule(at, Rank::Expression, scripts("none")) {
+            return;
+        }
+        mark_granted(&scope.inside, draft);
+        mark_none(scope);
+        return scope.done();
     }
-    draft.refuse(scope, named.trim_start_matches('^'), false, site);
+    match at {
+        At::Below(path) | At::Path(path) => close(scope, &path, site, draft),
+        At::Expression(expression) => refuse_expression(scope, &expression, site, draft),
+    }
+}
+
+/// What a block limits to some, nobody has.
+fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft: &mut Draft) {
+    if refuses(scope) {
+        return draft.refuse(scope, expression, "403", site);
+    }
+    let outcome = site.refuse_expression(expression, NOT_FOUND);
+    let text = format!("all paths with `{expression}` in them are answered 404");
+    draft.leave_out_limit(scope, &outcome.unwrap_or(text));
+}
+
+/// Files by their names, in a directory by its path below the root, and all below it.
+fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
+    let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
+    let Some(named) = scope.arguments.last() else {
+        return;
+    };
+    let name = if is_match {
+        on_name(named)
+    } else {
+        format!("/{}$", glob(named, "[^/]*"))
+    };
+    if is_granted(&scope.inside) {
+        if runs_none(scope) && named.contains("php") {
+            if below.is_empty() {
+                site.whole = scripts("none");
+            } else {
+                no_scripts(&mut site.pool, below);
+            }
+            mark_none(scope);
+        }
+        mark_granted(&scope.inside, draft);
+        return scope.done();
+    }
+    if is_hidden(named) {
+        // Hidden names are never sent.
+        return scope.done_whole();
+    }
+    let expression = if below.is_empty() {
+        name
+    } else {
+        format!("^{}(?:/.*)?{name}", as_it_is(below))
+    };
+    refuse_expression(scope, &expression, site, draft);
+}
+
+/// Whether files of such names are hidden ones, which are not sent whatever a route says.
+fn is_hidden(named: &str) -> bool {
+    let starts = [".ht", "^\\.ht", "^.ht", "^\\."];
+    starts.iter().any(|start| named.starts_with(start)) && !named.contains('|')
+}
+
+/// An expression of a file's name as one of paths that end in such a name.
+fn on_name(expression: &str) -> String {
+    let mut out = String::new();
+    let mut letters = expression.chars().peekable();
+    let (mut is_class, mut depth, mut has_parts) = (false, 0_usize, false);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                out.push(letter);
+                out.extend(letters.next());
+                continue;
+            }
+            '[' if !is_class => {
+                is_class = true;
+                out.push(letter);
+                if let Some(not) = letters.next_if_eq(&'^') {
+                    out.extend([not, '/']);
+                }
+                continue;
+            }
+            ']' if is_class => is_class = false,
+            _ if is_class => {}
+            '^' => {
+                out.push('/');
+                continue;
+            }
+            '.' => {
+                out.push_str("[^/]");
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' => has_parts |= depth == 0,
+            _ => {}
+        }
+        out.push(letter);
+    }
+    if out.ends_with('$') && !has_parts {
+        out
+    } else {
+        format!("(?:{out})[^/]*$")
+    }
+}
+
+/// A name with `*`, `?` and classes as an expression; `any` is what a star stands for.
+fn glob(named: &str, any: &str) -> String {
+    let mut out = String::new();
+    for letter in named.chars() {
+        match letter {
+            '*' => out.push_str(any),
+            '?' => out.push_str("[^/]"),
+            '[' | ']' => out.push(letter),
+            letter => out.push_str(&as_it_is(&letter.to_string())),
+        }
+    }
+    out
 }
 
 fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut State) {
@@ -558,10 +778,8 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         {
             state.asks_for_file.push(directive.clone());
         }
-        "rewritecond" => {
-            state.has_other_conditions = true;
-            return;
-        }
+        // Told with its rule, if that is.
+        "rewritecond" => state.conditions.push(directive.clone()),
         "rewriterule" => return rewrite(directive, site, draft, state),
         "alias" => {
             let mut files = Tree::default();
@@ -579,10 +797,13 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
             draft.compress(Vec::new());
         }
-        "php_flag" | "php_admin_flag" if first == "engine" => {
-            if !["on", "1"].contains(&directive.argument(1).to_ascii_lowercase().as_str()) {
-                return;
+        "php_flag" | "php_admin_flag" if first.eq_ignore_ascii_case("engine") => {
+            if is_none(directive) {
+                site.whole = scripts("none");
             }
+        }
+        "removehandler" | "removetype" if directive.shown().contains("php") => {
+            site.whole = scripts("none");
         }
         "php_value" | "php_admin_value" => {
             site.pool.map(&["ini"]).set(first, directive.argument(1));
@@ -653,7 +874,7 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         "remoteipinternalproxy" | "remoteiptrustedproxy" => {
             draft.http().push("trusted_subnets", first);
         }
-        "allowoverride" if first.eq_ignore_ascii_case("none") => {}
+        "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
         "options" => {}
         "sethandler" | "addhandler" => return is_handler(directive),
         // A type that makes a script of files, or none of scripts.
@@ -783,18 +1004,21 @@ fn redirect(directive: &Directive, draft: &mut Draft) {
 
 /// A rule that is not translated stays unread, and so do its conditions.
 fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut State) {
-    let has_conditions = std::mem::take(&mut state.has_other_conditions);
+    let conditions = std::mem::take(&mut state.conditions);
+    let has_conditions = !conditions.is_empty();
     let asks_for_file = !std::mem::take(&mut state.asks_for_file).is_empty();
     let (from, to) = (directive.argument(0), directive.argument(1));
     let flags = directive.argument(2).trim_matches(['[', ']']);
     if forbids(directive) {
-        return refuse(
-            directive,
-            from,
-            site,
-            draft,
-            has_conditions || asks_for_file,
-        );
+        return refuse(directive, "", &conditions, site, draft);
+    }
+    let goes_to_tls = to.strip_prefix("https://%{").is_some_and(|rest| {
+        let rest = rest.split_once('}').map_or("", |(_, rest)| rest);
+        ["%{REQUEST_URI}", "/$1", "%{REQUEST_URI}$1"].contains(&rest)
+    });
+    if goes_to_tls && flags.contains('R') && draft.has_tls {
+        draft.section("ssl").set("redirect", true);
+        return directive.done();
     }
     if to == "-" {
         // It only sets a variable, such as HTTP_AUTHORIZATION, which is there anyway.
@@ -809,6 +1033,7 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         return directive.done();
     }
     if has_conditions || asks_for_file || to.contains("%{") || to.contains("%1") {
+        conditions.iter().for_each(|it| draft.leave_out(it));
         return;
     }
     let status = flags.split(',').find_map(|flag| match flag.trim() {
@@ -840,21 +1065,117 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     }
 }
 
-/// `RewriteRule … - [F]`. With conditions, more is closed than they say.
+/// What a condition of a rule asks, as a route can.
+enum Asks {
+    /// The path, by an expression.
+    Path(String),
+    /// A field or the method.
+    Keys(Tree),
+    /// What is no limit of what somebody gets: the query, a cookie.
+    Query,
+    Other,
+}
+
+fn asks(condition: &Directive) -> Asks {
+    let (of, expression) = (condition.argument(0), condition.argument(1));
+    let flags = condition.argument(2).to_ascii_uppercase();
+    let sign = if flags.contains("NC") { "(?i)" } else { "" };
+    let field = |name: &str| {
+        let mut fields = Tree::default();
+        fields.set(name, format!("{sign}{expression}"));
+        let mut keys = Tree::default();
+        keys.set("header", Value::Map(fields));
+        Asks::Keys(keys)
+    };
+    match of.trim_start_matches("%{").trim_end_matches('}') {
+        "QUERY_STRING" | "HTTP_COOKIE" => Asks::Query,
+        _ if expression.starts_with(['!', '=', '<', '>', '-']) => Asks::Other,
+        "REQUEST_URI" => Asks::Path(expression.to_owned()),
+        "HTTP_USER_AGENT" => field("User-Agent"),
+        "HTTP_REFERER" => field("Referer"),
+        "REQUEST_METHOD" => {
+            let names = expression.trim_matches(['^', '$', '(', ')']).split('|');
+            let mut keys = Tree::default();
+            keys.set("method", names.map(str::to_owned).collect::<Vec<_>>());
+            Asks::Keys(keys)
+        }
+        _ => Asks::Other,
+    }
+}
+
+/// `RewriteRule … - [F]`. With conditions that a route does not have, more is closed than they say.
 fn refuse(
-    directive: &Directive,
-    from: &str,
+    rule: &Directive,
+    below: &str,
+    conditions: &[Directive],
     site: &mut Site,
     draft: &mut Draft,
-    has_conditions: bool,
 ) {
+    let from = rule.argument(0);
+    let is_any = ["", "^", ".", ".*", "^.*", "^.*$", "(.*)", "^(.*)$"].contains(&from);
+    let is_any = is_any && below.is_empty();
+    // In a directory's file, paths begin without a slash. One before them may be optional.
+    let start = format!("^{}", as_it_is(below));
     let from = match from.strip_prefix('^') {
-        Some(rest) => format!("^/{}", rest.trim_start_matches('/')),
-        None => from.to_owned(),
+        Some(rest) => format!(
+            "{start}/{}",
+            rest.trim_start_matches("/?").trim_start_matches('/')
+        ),
+        None if below.is_empty() => from.to_owned(),
+        None => format!("{start}/.*{from}"),
     };
-    let is_plain = !has_conditions && !directive.argument(2).contains("NC");
-    if matches!(refused(&from, is_plain), Refused::Hidden) && has_conditions {
-        return;
+    let status = if rule.argument(2).to_ascii_uppercase().contains(['G']) {
+        "410"
+    } else {
+        "403"
+    };
+    if conditions.is_empty() {
+        return draft.refuse(rule, &from, status, site);
     }
-    draft.refuse(directive, &from, is_plain, site);
+    let is_or = |it: &Directive| it.argument(2).to_ascii_uppercase().contains("OR");
+    let all_or = conditions.iter().rev().skip(1).all(is_or);
+    let asked: Vec<Asks> = conditions.iter().map(asks).collect();
+    if asked.iter().all(|it| matches!(it, Asks::Query)) {
+        conditions.iter().for_each(Directive::done);
+        return draft.leave_out_limit(rule, "such requests are the application's");
+    }
+    // Each condition is enough, or one of several has to do.
+    let (mut is_exact, mut is_closed) = (all_or, false);
+    for it in &asked {
+        let is_done = match it {
+            Asks::Path(expression) if is_any => {
+                site.refuse_expression(expression, status).is_none()
+            }
+            Asks::Keys(keys) => {
+                let mut keys = keys.clone();
+                keys.merge(refusal(status));
+                match is_any {
+                    true => site.condition(keys),
+                    false => site.rule(At::Expression(from.clone()), Rank::Exact, keys),
+                }
+            }
+            Asks::Path(_) | Asks::Query | Asks::Other => false,
+        };
+        is_closed |= is_done;
+        is_exact &= is_done;
+        if is_done && !all_or {
+            break;
+        }
+    }
+    if is_exact {
+        return rule.done_whole();
+    }
+    if !is_closed || all_or {
+        let expression = if is_any { "^".to_owned() } else { from };
+        let text = format!("all paths with `{expression}` in them are answered {status}");
+        let outcome = match is_any {
+            true => {
+                site.close("");
+                ALL_CLOSED.to_owned()
+            }
+            false => site.refuse_expression(&expression, status).unwrap_or(text),
+        };
+        return draft.leave_out_limit(rule, &outcome);
+    }
+    draft.leave_out_limit(rule, "more is refused: one of its conditions is enough");
 }

@@ -1,7 +1,10 @@
 //! A Caddyfile with `php_server` or `php_fastcgi`: `FrankenPHP`'s, or Caddy's with php-fpm.
 
 use super::directive::{self, Directive};
-use super::draft::{ALL_CLOSED, Draft, Site, as_it_is, is_script, seconds, size};
+use super::draft::{
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, as_it_is, is_script, refusal, scripts, seconds,
+    size,
+};
 use super::limits::limits;
 use super::tree::{Tree, Value};
 
@@ -87,36 +90,132 @@ fn site(block: &Directive, draft: &mut Draft) {
     for address in std::iter::once(&block.name).chain(&block.arguments) {
         listen(address.trim_end_matches(','), block, &mut site, draft);
     }
-    let mut runs_php = false;
-    for directive in &block.inside {
-        runs_php |= ["php_server", "php_fastcgi", "php"].contains(&directive.name.as_str())
-            && matcher(directive).is_none();
-        of_site(directive, &mut site, draft);
+    let matchers = Matchers::of(&block.inside);
+    // The root must be known before files below it are looked at.
+    let mut all: Vec<&Directive> = block.inside.iter().collect();
+    all.sort_by_key(|it| it.name != "root");
+    for directive in all {
+        of_site(directive, &mut site, draft, &matchers);
     }
     if draft.leave_out_unread(&block.inside, ALL_CLOSED) {
         site.close("");
     }
-    if !runs_php && site.root.is_some() {
-        site.close("");
-        let place = draft.place(block.line);
-        draft.limits.push(format!(
-            "{place}: `{}`: PHP does not run for all of it there: {ALL_CLOSED}",
-            block.shown()
-        ));
+    if !runs_php(&block.inside) && site.root.is_some() && site.whole.is_empty() {
+        site.whole = scripts("none");
     }
     draft.sites.push(site);
+}
+
+const PHP: [&str; 3] = ["php_server", "php_fastcgi", "php"];
+
+/// Whether scripts run for all paths that no other block takes.
+fn runs_php(all: &[Directive]) -> bool {
+    all.iter().any(|it| {
+        let is_php = PHP.contains(&it.name.as_str());
+        let is_around = ["handle", "route"].contains(&it.name.as_str());
+        matcher(it).is_none() && (is_php || is_around && runs_php(&it.inside))
+    })
+}
+
+/// `@name`: what it says of requests.
+struct Matchers(Vec<(String, Matched)>);
+
+/// What a matcher is about.
+#[derive(Debug, Clone, Default)]
+struct Matched {
+    paths: Vec<At>,
+    /// Of fields and the method, by one key each.
+    keys: Vec<Tree>,
+    /// It says more, so that fewer requests match.
+    has_more: bool,
+}
+
+impl Matchers {
+    fn of(all: &[Directive]) -> Self {
+        let named = all.iter().filter(|it| it.name.starts_with('@'));
+        Self(named.map(|it| (it.name.clone(), Matched::of(it))).collect())
+    }
+
+    fn get(&self, matcher: &str) -> Matched {
+        if matcher.starts_with('/') {
+            return Matched {
+                paths: vec![at(matcher)],
+                ..Matched::default()
+            };
+        }
+        let known = self.0.iter().find(|(name, _)| name == matcher);
+        known.map(|(_, it)| it.clone()).unwrap_or_default()
+    }
+}
+
+impl Matched {
+    fn of(definition: &Directive) -> Self {
+        // What it limits is told where it is used.
+        definition.done_whole();
+        let mut all = definition.inside.clone();
+        if let [kind, arguments @ ..] = &definition.arguments[..] {
+            all.push(Directive {
+                name: kind.clone(),
+                arguments: arguments.to_vec(),
+                ..Directive::default()
+            });
+        }
+        let mut matched = Self::default();
+        for it in &all {
+            match (it.name.as_str(), &it.arguments[..]) {
+                ("path", paths) if !paths.is_empty() => {
+                    matched.paths.extend(paths.iter().map(|path| at(path)));
+                }
+                ("path_regexp", [.., expression]) => {
+                    matched.paths.push(At::Expression(expression.clone()));
+                }
+                ("method", methods) if !methods.is_empty() => {
+                    let mut keys = Tree::default();
+                    keys.set("method", methods.to_vec());
+                    matched.keys.push(keys);
+                }
+                ("header", [name, value]) if !name.starts_with('!') => {
+                    let mut fields = Tree::default();
+                    let value = value
+                        .split('*')
+                        .map(as_it_is)
+                        .collect::<Vec<_>>()
+                        .join(".*");
+                    fields.set(name, format!("^{value}$"));
+                    let mut keys = Tree::default();
+                    keys.set("header", Value::Map(fields));
+                    matched.keys.push(keys);
+                }
+                _ => matched.has_more = true,
+            }
+        }
+        matched
+    }
+}
+
+/// A path as a matcher has it.
+fn at(path: &str) -> At {
+    match path.strip_suffix("/*") {
+        Some(above) if !above.contains('*') && !above.is_empty() => At::Below(above.to_owned()),
+        _ if path.contains('*') => {
+            let parts: Vec<_> = path.split('*').map(as_it_is).collect();
+            let expression = format!("^{}$", parts.join(".*"));
+            let expression = expression.strip_prefix("^.*").unwrap_or(&expression);
+            At::Expression(
+                expression
+                    .strip_suffix(".*$")
+                    .unwrap_or(expression)
+                    .to_owned(),
+            )
+        }
+        _ => At::Path(path.to_owned()),
+    }
 }
 
 /// What a directive is limited to; `*` is all.
 fn matcher(directive: &Directive) -> Option<&str> {
     let first = directive.argument(0);
     first.starts_with(['/', '@']).then_some(first)
-}
-
-/// `/admin` or `/admin/*`; None for others.
-fn folder(matcher: &str) -> Option<&str> {
-    let path = matcher.strip_suffix("/*").unwrap_or(matcher);
-    (path.starts_with('/') && !path.contains(['*', '{', '%']) && path != "/").then_some(path)
 }
 
 fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) {
@@ -154,17 +253,33 @@ fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) 
     }
 }
 
-fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, matchers: &Matchers) {
     let first = directive.argument(0);
     let last = directive
         .arguments
         .last()
         .map(String::as_str)
         .unwrap_or_default();
-    if let Some(matcher) = matcher(directive)
-        && limits(directive)
-    {
-        return closed(directive, matcher, site, draft);
+    if let Some(matcher) = matcher(directive) {
+        let matched = matchers.get(matcher);
+        if let Some(status) = refuses(directive) {
+            return refuse(directive, &matched, status, site, draft);
+        }
+        if ["handle", "handle_path", "route"].contains(&directive.name.as_str()) {
+            return block_of_paths(directive, &matched, site, draft, matchers);
+        }
+        if PHP.contains(&directive.name.as_str()) && !matched.has_more && matched.keys.is_empty() {
+            // It runs there and nowhere else.
+            for at in matched.paths {
+                site.rule(at, Rank::Plain, Tree::default());
+            }
+            site.whole = scripts("none");
+            site.backends.push(last.to_owned());
+            return directive.done();
+        }
+        if limits(directive) {
+            return refuse(directive, &matched, NOT_FOUND, site, draft);
+        }
     }
     if matcher(directive).is_some() && directive.name != "redir" && directive.arguments.len() > 1 {
         return;
@@ -176,11 +291,18 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft) {
             site.backends.push(last.to_owned());
             php(directive, site, draft);
         }
-        "file_server" if directive.inside.is_empty() && first != "browse" => {}
+        "file_server" if first != "browse" => {
+            for inside in directive.inside.iter().filter(|it| it.name == "hide") {
+                for name in &inside.arguments {
+                    hide(name, site);
+                }
+                inside.done();
+            }
+        }
         // Handlers for all paths.
-        "route" if directive.arguments.is_empty() => {
+        "route" | "handle" if directive.arguments.is_empty() => {
             for inside in &directive.inside {
-                of_site(inside, site, draft);
+                of_site(inside, site, draft, matchers);
             }
         }
         "encode" => {
@@ -227,22 +349,155 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     directive.done();
 }
 
-/// What some or all may not have.
-fn closed(directive: &Directive, matcher: &str, site: &mut Site, draft: &mut Draft) {
-    let Some(path) = folder(matcher) else {
-        return;
-    };
-    site.close(path);
-    let refuses = ["403", "404", "410"];
-    let is_refused = directive.arguments.len() == 2 && refuses.contains(&directive.argument(1));
-    if ["respond", "error"].contains(&directive.name.as_str()) && is_refused {
-        directive.done_whole();
-        return draft.note_closed(directive);
+/// The status of a directive that refuses.
+fn refuses(directive: &Directive) -> Option<&str> {
+    let is_status = |it: &&String| it.len() == 3 && it.starts_with('4');
+    match directive.name.as_str() {
+        "respond" | "error" => {
+            let status = directive.arguments.iter().skip(1).find(is_status);
+            let inside = directive.inside.iter().all(|it| it.name == "close");
+            status.filter(|_| inside).map(String::as_str)
+        }
+        "abort" => Some(NOT_FOUND),
+        _ => None,
     }
-    draft.leave_out_limit(
-        directive,
-        "the path is answered 404, by a route with `strip_prefix: /closed`",
-    );
+}
+
+/// What a matcher is about is refused, and what it says more is told.
+fn refuse(
+    directive: &Directive,
+    matched: &Matched,
+    status: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    let mut is_taken = true;
+    let mut outcome = format!("the path is answered {status}, by a route with `refuse: {status}`");
+    for at in &matched.paths {
+        for keys in matched
+            .keys
+            .iter()
+            .map(Some)
+            .chain(matched.keys.is_empty().then_some(None))
+        {
+            let refused = match (at, keys) {
+                (At::Expression(expression), None) => {
+                    let wider = site.refuse_expression(expression, status);
+                    let is_exact = wider.is_none();
+                    outcome = wider.unwrap_or(outcome);
+                    is_exact
+                }
+                (at, None) => site.rule(at.clone(), Rank::Refusal, refusal(status)),
+                (at, Some(keys)) => {
+                    let mut keys = keys.clone();
+                    keys.merge(refusal(status));
+                    site.rule(at.clone(), Rank::Exact, keys)
+                }
+            };
+            is_taken &= refused;
+        }
+    }
+    if matched.paths.is_empty() {
+        is_taken = !matched.keys.is_empty() && !matched.has_more;
+        for keys in matched.keys.iter().filter(|_| !matched.has_more) {
+            let mut keys = keys.clone();
+            keys.merge(refusal(status));
+            is_taken &= site.condition(keys);
+        }
+        if !is_taken {
+            site.close("");
+            outcome = ALL_CLOSED.to_owned();
+        }
+    }
+    let says_all = !matched.has_more && matched.keys.len() < 2 && refuses(directive).is_some();
+    if is_taken && says_all {
+        return directive.done_whole();
+    }
+    draft.leave_out_limit(directive, &outcome);
+}
+
+/// `handle`, `handle_path` or `route` for some paths.
+fn block_of_paths(
+    block: &Directive,
+    matched: &Matched,
+    site: &mut Site,
+    draft: &mut Draft,
+    matchers: &Matchers,
+) {
+    let is_plain = !matched.has_more && matched.keys.is_empty() && !matched.paths.is_empty();
+    if let [inside] = &block.inside[..]
+        && matcher(inside).is_none()
+        && let Some(status) = ["respond", "error"]
+            .contains(&inside.name.as_str())
+            .then(|| {
+                inside
+                    .arguments
+                    .iter()
+                    .find(|it| it.len() == 3 && it.starts_with('4'))
+            })
+            .flatten()
+    {
+        let status = status.clone();
+        refuse(block, matched, &status, site, draft);
+        if is_plain {
+            block.done_whole();
+        }
+        return;
+    }
+    if block.inside.iter().any(limits) || !is_plain {
+        if limits(block) || !runs_php(&block.inside) {
+            refuse(block, matched, NOT_FOUND, site, draft);
+        }
+        return;
+    }
+    if runs_php(&block.inside) {
+        if block.inside.iter().any(|it| it.name == "root") {
+            return refuse(block, matched, NOT_FOUND, site, draft);
+        }
+        block.done();
+        for inside in &block.inside {
+            of_site(inside, site, draft, matchers);
+        }
+        return;
+    }
+    block.done();
+    let root = block.find("root");
+    if let Some(root) = root {
+        root.done();
+    }
+    for inside in block.inside.iter().filter(|it| it.name != "root") {
+        if ["file_server", "encode"].contains(&inside.name.as_str()) {
+            of_site(inside, site, draft, matchers);
+        }
+    }
+    let has_files = block.has("file_server");
+    for at in &matched.paths {
+        let root = root.and_then(|it| it.arguments.last());
+        let root = root.map(|it| it.trim_end_matches('/').to_owned());
+        let root = root.or_else(|| (block.name == "handle_path").then(|| site.root.clone())?);
+        match (at, root) {
+            (At::Below(path), Some(root)) if has_files => {
+                let mut files = Tree::default();
+                let root = if block.name == "handle_path" {
+                    root
+                } else {
+                    format!("{root}{path}")
+                };
+                files.set("prefix", path.as_str()).set("root", root);
+                draft.serve_files(files);
+                site.rest_of_files(at.clone(), Rank::Plain);
+            }
+            (at, None) if has_files => _ = site.rule(at.clone(), Rank::Plain, scripts("none")),
+            (at, _) => _ = site.rule(at.clone(), Rank::Refusal, refusal(NOT_FOUND)),
+        }
+    }
+    draft.leave_out_unread(&block.inside, "the path is answered 404, or by files alone");
+}
+
+/// A name of files or directories that are not sent, in any directory.
+fn hide(name: &str, site: &mut Site) {
+    let parts: Vec<_> = name.trim_matches('/').split('*').map(as_it_is).collect();
+    site.refuse_expression(&format!("/{}(/|$)", parts.join("[^/]*")), NOT_FOUND);
 }
 
 fn php(directive: &Directive, site: &mut Site, draft: &mut Draft) {

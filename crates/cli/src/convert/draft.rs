@@ -1,11 +1,14 @@
 //! A configuration of ours on its way: what the readers of other configurations have in common.
 
 use pronghorn_config::{Input, Severity, load};
+use pronghorn_http::routes::PathPattern;
 use pronghorn_server::Services;
 use pronghorn_server::settings::Settings;
 
 use super::directive::{Directive, Fate};
-use super::limits::{Refused, advice, limits, refused};
+use super::limits::{
+    advice, directories_of_scripts, endings, limits, names_hidden, without_looking_around,
+};
 use super::tree::{Tree, Value};
 
 /// The first is the innermost, next to PHP.
@@ -20,8 +23,8 @@ const MIDDLEWARE: [&str; 6] = [
 
 /// More sites are generated, and are better generated anew.
 const MOST_SITES: usize = 1000;
-/// A path below which a pool has nothing: a route with it answers 404.
-const CLOSED: &str = "/closed";
+/// What is closed because its limit is not understood.
+pub(super) const NOT_FOUND: &str = "404";
 
 /// What a configuration becomes.
 #[derive(Debug, Default)]
@@ -30,6 +33,8 @@ pub(super) struct Draft {
     pub(super) file: String,
     pub(super) tree: Tree,
     middleware: Vec<&'static str>,
+    /// A site of the file has TLS.
+    pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,
     /// What limited who gets what, and is not in the configuration.
     pub(super) limits: Vec<String>,
@@ -52,24 +57,260 @@ pub(super) struct Site {
     pub(super) certificate: (Option<String>, Option<String>),
     /// Sockets of php-fpm.
     pub(super) backends: Vec<String>,
-    /// Paths that are answered 404, with all below them; the empty one is the whole site.
-    pub(super) closed: Vec<String>,
-    pub(super) routes: Vec<Tree>,
+    pub(super) rules: Vec<Rule>,
+    /// Keys of the route for all that no rule is about.
+    pub(super) whole: Tree,
     /// Applications below its paths, with their sockets of php-fpm.
     pub(super) below: Vec<(String, Tree, Vec<String>)>,
 }
 
-impl Site {
-    /// Answers 404 for a path and all below it.
-    pub(super) fn close(&mut self, path: &str) {
-        let path = path.trim_end_matches('/').to_owned();
-        if !self.closed.contains(&path) {
-            self.closed.push(path);
+/// What paths a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum At {
+    Path(String),
+    /// A path and all below it; the empty one is the root.
+    Below(String),
+    /// A regular expression of paths.
+    Expression(String),
+}
+
+/// In which order rules are asked: as nginx asks its locations, but that what is closed comes
+/// before all that is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// `location =`.
+    Exact,
+    /// `location ^~`.
+    Strong,
+    Refusal,
+    /// What is open beside hidden names, and these.
+    Hidden,
+    Expression,
+    Plain,
+}
+
+/// A route of a site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) at: At,
+    pub(super) rank: Rank,
+    pub(super) keys: Tree,
+    /// It is for what is no file of `http.static`.
+    pub(super) after_files: bool,
+}
+
+impl At {
+    /// As `path` of a route.
+    fn written(&self) -> String {
+        let escaped = |path: &str| {
+            let mut out = String::new();
+            for letter in path.chars() {
+                match letter {
+                    '%' | '*' | '?' | '#' => out.push_str(&format!("%{:02X}", u32::from(letter))),
+                    letter => out.push(letter),
+                }
+            }
+            out
+        };
+        match self {
+            Self::Path(path) => escaped(path),
+            Self::Below(path) => format!("{}/*", escaped(path)),
+            Self::Expression(expression) => format!("~ {expression}"),
         }
     }
 
-    pub(super) fn route(&mut self, route: Tree) {
-        self.routes.push(route);
+    /// Whether files below a prefix may be among its paths, other than by their endings.
+    fn meets(&self, prefix: &str) -> bool {
+        match self {
+            Self::Path(path) | Self::Below(path) => is_in(path, prefix) || is_in(prefix, path),
+            Self::Expression(expression) if names_hidden(expression) => false,
+            Self::Expression(_) if !self.endings().is_empty() => false,
+            // Sources of PHP are no files that are sent.
+            Self::Expression(expression)
+                if expression.trim_end_matches(['$', ')']).ends_with("php") =>
+            {
+                false
+            }
+            Self::Expression(expression) => match expression.strip_prefix('^') {
+                // What stands before the first sign that is no letter.
+                Some(rest) => {
+                    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_".contains(c);
+                    let end = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
+                    let start = rest.get(..end.saturating_sub(1)).unwrap_or_default();
+                    start.starts_with(prefix) || prefix.starts_with(start)
+                }
+                None => true,
+            },
+        }
+    }
+
+    /// Endings of files that are all that it is about.
+    fn endings(&self) -> Vec<String> {
+        match self {
+            Self::Expression(expression) => endings(expression).unwrap_or_default(),
+            Self::Path(_) | Self::Below(_) => Vec::new(),
+        }
+    }
+
+    /// The same path in one form.
+    fn key(&self) -> (u8, String) {
+        match self {
+            Self::Path(path) => (0, path.trim_end_matches('/').to_ascii_lowercase()),
+            Self::Below(path) => (1, path.trim_end_matches('/').to_ascii_lowercase()),
+            Self::Expression(expression) => (2, expression.clone()),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Path(path) | Self::Below(path) | Self::Expression(path) => path.len(),
+        }
+    }
+}
+
+impl Rule {
+    fn new(at: At, rank: Rank, keys: Tree) -> Self {
+        Self {
+            at,
+            rank,
+            keys,
+            after_files: false,
+        }
+    }
+
+    fn refuses(&self) -> bool {
+        self.keys.get("refuse").is_some()
+    }
+
+    /// Without conditions on anything but the path.
+    fn is_for_all(&self) -> bool {
+        ["header", "method"]
+            .iter()
+            .all(|it| self.keys.get(it).is_none())
+    }
+}
+
+/// The keys of a route that refuses.
+pub(super) fn refusal(status: &str) -> Tree {
+    let mut keys = Tree::default();
+    keys.set("refuse", Value::Bare(status.to_owned()));
+    keys
+}
+
+/// The keys of a route on which only these scripts answer.
+pub(super) fn scripts(which: &str) -> Tree {
+    let mut keys = Tree::default();
+    keys.set("scripts", which);
+    keys
+}
+
+impl Site {
+    /// Answers 404 for a path and all below it; the empty path is the whole site.
+    pub(super) fn close(&mut self, path: &str) {
+        self.refuse(At::Below(path.to_owned()), NOT_FOUND);
+    }
+
+    /// Answers with a status.
+    pub(super) fn refuse(&mut self, at: At, status: &str) {
+        if at == At::Below(String::new()) || at == At::Below("/".to_owned()) {
+            self.whole = refusal(status);
+        } else {
+            self.rule(at, Rank::Refusal, refusal(status));
+        }
+    }
+
+    /// False where the server would not take it.
+    pub(super) fn rule(&mut self, at: At, rank: Rank, keys: Tree) -> bool {
+        let at = match at {
+            At::Below(path) => At::Below(path.trim_end_matches('/').to_owned()),
+            At::Expression(expression) => At::Expression(expression.replace('\n', "\\n")),
+            path @ At::Path(_) => path,
+        };
+        let is_taken = PathPattern::parse(&at.written()).is_ok();
+        if is_taken {
+            self.rules.push(Rule::new(at, rank, keys));
+        }
+        is_taken
+    }
+
+    /// What is no file of `http.static` at a path is not there.
+    pub(super) fn rest_of_files(&mut self, at: At, rank: Rank) {
+        if self.rule(at, rank, refusal(NOT_FOUND))
+            && let Some(rule) = self.rules.last_mut()
+        {
+            rule.after_files = true;
+        }
+    }
+
+    /// A rule for all paths, with conditions of other kinds.
+    pub(super) fn condition(&mut self, keys: Tree) -> bool {
+        let is_taken = accepts_route(&keys);
+        if is_taken {
+            self.rule(At::Below(String::new()), Rank::Exact, keys);
+        }
+        is_taken
+    }
+
+    /// Refuses what an expression is found in, or more, where ours cannot say the same: then what
+    /// holds instead is returned.
+    pub(super) fn refuse_expression(&mut self, expression: &str, status: &str) -> Option<String> {
+        let refuse = |site: &mut Self, expression: &str, rank| {
+            site.rule(At::Expression(expression.to_owned()), rank, refusal(status))
+        };
+        if names_hidden(expression) {
+            let open = At::Below("/.well-known".to_owned());
+            self.rule(open, Rank::Hidden, Tree::default());
+            refuse(self, "/\\.", Rank::Hidden);
+            return None;
+        }
+        if refuse(self, expression, Rank::Refusal) {
+            return None;
+        }
+        let wider = without_looking_around(expression);
+        let is_wide = |wider: &String| is_found(wider, "/") && is_found(wider, "/a/b");
+        match wider.filter(|wider| !is_wide(wider)) {
+            Some(wider) if refuse(self, &wider, Rank::Refusal) => Some(format!(
+                "all paths with `{wider}` in them are answered {status}, which are more: ours do not look \
+                 around"
+            )),
+            _ => {
+                self.close("");
+                Some(ALL_CLOSED.to_owned())
+            }
+        }
+    }
+
+    /// Patterns of what is refused for all, each with its status; and how many there are beyond
+    /// `most`.
+    pub(super) fn closing_routes(&mut self, most: usize) -> (Vec<(String, String)>, usize) {
+        _ = self.order_routes(); // none of them is about anything but refusals
+        let mut all: Vec<_> = self
+            .rules
+            .iter()
+            .filter_map(|rule| match rule.keys.get("refuse") {
+                Some(Value::Bare(status)) if rule.is_for_all() => {
+                    Some((rule.at.written(), status.clone()))
+                }
+                _ => None,
+            })
+            .collect();
+        let left = all.len().saturating_sub(most);
+        all.truncate(most);
+        (all, left)
+    }
+
+    /// Directories in which no script runs.
+    pub(super) fn without_scripts(&self) -> Vec<String> {
+        match self.pool.get("no_scripts") {
+            Some(Value::List(all)) => all
+                .iter()
+                .filter_map(|it| match it {
+                    Value::Text(path) => Some(path.clone()),
+                    _ => None,
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     /// Another application below a path.
@@ -95,8 +336,12 @@ impl Site {
                 .all(|(address, _)| !address.starts_with(':'))
     }
 
+    fn has_rules(&self) -> bool {
+        !self.rules.is_empty() || !self.whole.is_empty()
+    }
+
     fn is_closed(&self) -> bool {
-        self.closed.iter().any(String::is_empty)
+        self.whole.get("refuse").is_some()
     }
 
     /// Routes in an order in which each can match: the longest path first, as in nginx. What can't
@@ -104,41 +349,50 @@ impl Site {
     fn order_routes(&mut self) -> Vec<String> {
         let mut out = Vec::new();
         let mut above: Vec<String> = Vec::new();
-        self.closed.sort_by_key(String::len);
-        self.closed.retain(|path| {
-            let is_new = !above.iter().any(|it| is_in(path, it));
-            above.extend(is_new.then(|| path.clone()));
-            is_new
+        let mut known: Vec<(u8, String)> = Vec::new();
+        // Of a kind, those of expressions keep their order.
+        self.rules.sort_by_key(|rule| {
+            let longest = match rule.at {
+                At::Expression(_) => 0,
+                At::Path(_) | At::Below(_) => usize::MAX - rule.at.len(),
+            };
+            let is_expression = matches!(rule.at, At::Expression(_));
+            (rule.rank, is_expression, longest)
+        });
+        self.rules.retain(|rule| {
+            let key = rule.at.key();
+            let is_taken = |path: &str| above.iter().any(|it| is_in(path, it));
+            if !rule.is_for_all() {
+                return true;
+            }
+            let is_covered =
+                known.contains(&key) || !matches!(rule.at, At::Expression(_)) && is_taken(&key.1);
+            if is_covered {
+                if !rule.refuses() && !rule.keys.is_empty() {
+                    out.push(format!(
+                        "what holds for `{}`, a path that is closed or taken",
+                        rule.at.written()
+                    ));
+                }
+                return false;
+            }
+            if let At::Below(_) = rule.at {
+                above.push(key.1.clone());
+            }
+            known.push(key);
+            true
         });
         self.below
             .sort_by_key(|(path, ..)| std::cmp::Reverse(path.len()));
         self.below.retain(|(path, ..)| {
-            let is_new = !above.iter().any(|it| is_in(path, it));
+            let path = path.to_ascii_lowercase();
+            let is_new = !above.iter().any(|it| is_in(&path, it));
             if is_new {
-                above.push(path.clone());
+                above.push(path);
             } else {
                 out.push(format!(
                     "the application below `{path}`, a path that is closed or taken"
                 ));
-            }
-            is_new
-        });
-        let path_of = |route: &Tree| match route.get("path") {
-            Some(Value::Text(path)) => path.clone(),
-            _ => String::new(),
-        };
-        self.routes
-            .sort_by_key(|route| std::cmp::Reverse(path_of(route).len()));
-        self.routes.retain(|route| {
-            let path = path_of(route);
-            let plain = path.trim_end_matches("/*").to_owned();
-            let is_new = !above.iter().any(|it| is_in(&plain, it));
-            if !is_new {
-                out.push(format!(
-                    "what holds for `{path}`, a path that is closed or taken"
-                ));
-            } else if path.ends_with("/*") {
-                above.push(plain);
             }
             is_new
         });
@@ -154,6 +408,13 @@ impl Site {
 }
 
 impl Draft {
+    pub(super) fn of(file: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.file)
     }
@@ -213,59 +474,35 @@ impl Draft {
         has_limit
     }
 
-    /// A regular expression of paths that are refused.
+    /// A regular expression of paths that are refused. Scripts in directories are also kept from
+    /// running by any other path that leads there.
     pub(super) fn refuse(
         &mut self,
         directive: &Directive,
-        pattern: &str,
-        is_plain: bool,
+        expression: &str,
+        status: &str,
         site: &mut Site,
     ) {
-        let text = |all: &[String]| format!("`{}`", all.join("`, `"));
-        match refused(pattern, is_plain) {
-            Refused::Hidden => directive.done_whole(),
-            Refused::Scripts { folders, is_all } => {
-                for folder in &folders {
-                    no_scripts(&mut site.pool, folder);
-                }
-                if is_all {
-                    return directive.done_whole();
-                }
-                let outcome = format!(
-                    "no script runs in {} of the root; it holds in no other folder, and files \
-                     are sent",
-                    text(&folders)
-                );
-                self.leave_out_limit(directive, &outcome);
+        if let Some(folders) = directories_of_scripts(expression) {
+            for folder in &folders {
+                no_scripts(&mut site.pool, folder);
             }
-            Refused::Paths { paths, is_all } => {
-                for path in &paths {
-                    site.close(&format!("/{path}"));
-                }
-                if is_all {
-                    directive.done_whole();
-                    return self.note_closed(directive);
-                }
-                let outcome = format!(
-                    "{} and what is below are answered 404, and nothing else",
-                    text(&paths)
-                );
-                self.leave_out_limit(directive, &outcome);
-            }
-            Refused::Files => self.leave_out_limit(directive, "such files are sent"),
-            Refused::Unknown => {
-                site.close("");
-                self.leave_out_limit(directive, ALL_CLOSED);
-            }
+        }
+        match site.refuse_expression(expression, status) {
+            None => directive.done_whole(),
+            Some(outcome) => self.leave_out_limit(directive, &outcome),
         }
     }
 
-    pub(super) fn note_closed(&mut self, directive: &Directive) {
-        let place = self.place(directive.line);
-        self.note(&format!(
-            "{place}: `{}`: it is answered 404",
-            directive.shown()
-        ));
+    /// A variable of scripts' environment; false where another site has another value.
+    pub(super) fn variable(&mut self, name: &str, value: &str) -> bool {
+        let value = Value::from(without_variables(value));
+        let env = self.tree.map(&["server", "env"]);
+        let is_new = env.get(name).is_none_or(|known| *known == value);
+        if is_new {
+            env.set(name, value);
+        }
+        is_new
     }
 
     pub(super) fn note(&mut self, text: &str) {
@@ -374,7 +611,7 @@ impl Draft {
     /// For a person: there are too many sites.
     pub(super) fn finish(mut self) -> Result<Self, String> {
         self.sites
-            .retain(|site| site.root.is_some() || !site.pool.is_empty() || !site.closed.is_empty());
+            .retain(|site| site.root.is_some() || !site.pool.is_empty() || site.has_rules());
         if self.sites.len() > MOST_SITES {
             return Err(format!(
                 "there are more than {MOST_SITES} sites: give them in parts"
@@ -395,7 +632,7 @@ impl Draft {
         let mut sites = std::mem::take(&mut self.sites);
         let closes_rest = sites
             .iter()
-            .any(|it| it.root.is_none() && it.names.is_empty() && it.closed == [""]);
+            .any(|it| it.root.is_none() && it.names.is_empty() && it.is_closed());
         let has_root = sites.iter().any(|site| site.root.is_some());
         for site in sites.iter().filter(|it| has_root && it.root.is_none()) {
             let place = self.place(site.line);
@@ -465,7 +702,7 @@ impl Draft {
             });
             if closes_rest && nth == 0 && !hosts.is_empty() {
                 let mut route = Tree::default();
-                route.set("pool", name.as_str()).set("strip_prefix", CLOSED);
+                route.set("pool", name.as_str()).merge(refusal(NOT_FOUND));
                 last.push(route);
             }
         }
@@ -507,8 +744,11 @@ impl Draft {
                     site.shown()
                 ));
             }
-            for path in &site.closed {
-                known.close(path);
+            let is_same = known.root == site.root;
+            let rules = site.rules.iter().filter(|it| is_same || it.refuses());
+            known.rules.extend(rules.cloned());
+            if site.is_closed() || known.whole.is_empty() && is_same {
+                known.whole = site.whole.clone();
             }
             known.listens.append(&mut site.listens);
             if known.certificate == (None, None) {
@@ -517,7 +757,6 @@ impl Draft {
             if known.root == site.root {
                 site.pool.merge(std::mem::take(&mut known.pool));
                 known.pool = site.pool;
-                known.routes.extend(site.routes);
                 known.below.extend(site.below);
                 known.backends.extend(site.backends);
             }
@@ -625,36 +864,43 @@ impl Draft {
                 self.limits.push(text.to_owned());
             }
         }
-        let closed: Vec<_> = self.sites.iter().flat_map(|it| it.closed.clone()).collect();
-        let meets = |prefix: &str| {
-            closed
-                .iter()
-                .any(|path| is_in(path, prefix) || is_in(prefix, path))
-        };
+        let rules = self.sites.iter().flat_map(|it| &it.rules);
+        let refusals = rules.filter(|it| it.refuses() && !it.after_files);
+        let refusals: Vec<At> = refusals.map(|it| it.at.clone()).collect();
+        let meets = |prefix: &str| refusals.iter().any(|at| at.meets(prefix));
+        let mut endings: Vec<String> = refusals.iter().flat_map(At::endings).collect();
+        endings.sort();
+        endings.dedup();
         let mut out = Vec::new();
         let files = self.section("static");
         if matches!(files.get("serve"), Some(Value::List(all)) if all.is_empty()) {
             files.remove("serve");
         }
-        if files.get("dir").is_some() && meets("") {
-            files.remove("dir");
-            files.remove("max_age");
-            out.push("`max_age`, as it would send files below paths that are closed".to_owned());
+        if files.get("dir").is_some() {
+            if meets("") {
+                files.remove("dir");
+                files.remove("max_age");
+                let text = "`max_age`, as it would send files below paths that are closed";
+                out.push(text.to_owned());
+            } else if !endings.is_empty() {
+                files.set("forbid", endings.clone());
+            }
         }
         if let Some(Value::List(all)) = files.get_mut("serve") {
-            all.retain(|it| {
-                let prefix = match it {
-                    Value::Map(map) => map.get("prefix"),
-                    _ => None,
-                };
-                let Some(Value::Text(prefix)) = prefix else {
+            all.retain_mut(|it| {
+                let Value::Map(files) = it else {
                     return true;
                 };
-                let stays = !meets(prefix);
+                let Some(Value::Text(prefix)) = files.get("prefix").cloned() else {
+                    return true;
+                };
+                let stays = !meets(&prefix);
                 if !stays {
                     out.push(format!(
                         "the files of `{prefix}`, a path that is closed in part"
                     ));
+                } else if !endings.is_empty() {
+                    files.set("forbid", endings.clone());
                 }
                 stays
             });
@@ -672,7 +918,7 @@ impl Draft {
 
 /// What holds for a site that could not be limited.
 pub(super) const ALL_CLOSED: &str =
-    "the whole site is answered 404; take `strip_prefix: /closed` out of its route to open it";
+    "the whole site is answered 404; take `refuse: 404` out of its route to open it";
 
 /// Whether the server takes a rule: its expressions are not those of others.
 pub(super) fn accepts_rule(rule: &Tree) -> bool {
@@ -682,6 +928,22 @@ pub(super) fn accepts_rule(rule: &Tree) -> bool {
     http.map(&["pool"]).set("mode", "classic").set("root", ".");
     http.push("rewrite", Value::Map(rule.clone()));
     mistake(&tree.to_yaml()).is_none()
+}
+
+/// Whether the server takes the keys of a route.
+fn accepts_route(keys: &Tree) -> bool {
+    let mut tree = Tree::default();
+    let http = tree.map(&["http"]);
+    http.set("address", ":80");
+    http.map(&["pool"]).set("mode", "classic").set("root", ".");
+    http.push("routes", Value::Map(keys.clone()));
+    mistake(&tree.to_yaml()).is_none()
+}
+
+/// Whether an expression is found in a path; so it is where that cannot be told.
+pub(super) fn is_found(expression: &str, path: &str) -> bool {
+    let pattern = PathPattern::parse(&format!("~ {expression}"));
+    pattern.map_or(true, |pattern| pattern.gets(path))
 }
 
 /// What the server would refuse of a configuration.
@@ -711,27 +973,31 @@ fn site_routes(
         }
         route
     };
-    let closing = || {
-        let mut route = with_hosts();
-        if many {
-            route.set("pool", pool);
-        }
-        route.set("strip_prefix", CLOSED);
-        route
-    };
-    if site.is_closed() {
-        return routes.push(closing());
-    }
-    if !site.closed.is_empty() {
-        let paths: Vec<_> = site.closed.iter().map(|path| format!("{path}/*")).collect();
+    let of_rules = |(paths, keys): (Vec<String>, Tree)| {
         let mut route = with_hosts();
         match &paths[..] {
             [path] => _ = route.set("path", path.as_str()),
             _ => _ = route.set("path", paths),
         }
-        route.merge(closing());
-        routes.push(route);
+        if many && keys.get("refuse").is_none() {
+            route.set("pool", pool);
+        }
+        route.merge(keys);
+        route
+    };
+    let whole = || {
+        let mut route = with_hosts();
+        if many {
+            route.set("pool", pool);
+        }
+        route.merge(site.whole.clone());
+        route
+    };
+    if site.is_closed() {
+        return routes.push(whole());
     }
+    let is_first = |rule: &&Rule| rule.rank <= Rank::Hidden;
+    routes.extend(joined(site.rules.iter().filter(is_first)).map(of_rules));
     for (path, below, _) in &site.below {
         let mut below = below.clone();
         if below.get("num_workers").is_none() && below.get("max_workers").is_none() {
@@ -745,26 +1011,37 @@ fn site_routes(
             .set("strip_prefix", path.as_str());
         routes.push(route);
     }
-    for own in &site.routes {
-        let mut route = with_hosts();
-        route.merge(own.clone());
-        if many {
-            route.set("pool", pool);
-        }
-        routes.push(route);
+    routes.extend(joined(site.rules.iter().filter(|it| !is_first(it))).map(of_rules));
+    if many || !hosts.is_empty() || !site.whole.is_empty() {
+        routes.push(whole());
     }
-    if many || !hosts.is_empty() {
-        if hosts.is_empty() {
-            let mut route = Tree::default();
-            route.set("pool", pool);
-            routes.push(route);
-        }
-        for host in hosts {
-            let mut route = Tree::default();
-            route.set("host", host.as_str()).set("pool", pool);
-            routes.push(route);
+}
+
+/// Rules that follow one another and say the same, as one: their paths, and their keys.
+fn joined<'a>(rules: impl Iterator<Item = &'a Rule>) -> impl Iterator<Item = (Vec<String>, Tree)> {
+    let mut all: Vec<(Vec<String>, Tree)> = Vec::new();
+    for rule in rules {
+        let path = without_variables(&rule.at.written());
+        match all.last_mut() {
+            Some((paths, keys)) if *keys == rule.keys => paths.push(path),
+            _ => all.push((vec![path], rule.keys.clone())),
         }
     }
+    all.into_iter()
+}
+
+/// A text in which no `$` begins a variable of the configuration.
+pub(crate) fn without_variables(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let begins = |next: &char| next.is_ascii_alphabetic() || "{_$".contains(*next);
+        if letter == '$' && letters.peek().is_some_and(begins) {
+            out.push('$');
+        }
+        out.push(letter);
+    }
+    out
 }
 
 /// Whether a path is another one, or below it.

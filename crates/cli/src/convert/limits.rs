@@ -27,8 +27,6 @@ const NAMES: &[&str] = &[
     "requireany",
     "requirenone",
     "order",
-    "allowoverride",
-    "allowoverridelist",
     "authtype",
     "authname",
     "authuserfile",
@@ -60,6 +58,10 @@ pub(super) fn limits(directive: &Directive) -> bool {
     let says_so = match name.as_str() {
         "return" => !directive.argument(0).starts_with(['2', '3', '/', 'h', '$']),
         "auth_basic" | "auth_request" | "ssl_verify_client" | "disable_symlinks" => !is_off,
+        "allow" => !matches!(
+            directive.arguments.join(" ").to_ascii_lowercase().as_str(),
+            "all" | "from all"
+        ),
         "rewriterule" => forbids(directive),
         "redirect" => directive.arguments.len() == 2 && directive.argument(0).starts_with('4'),
         "php_admin_flag" | "php_flag" => directive.argument(0) == "engine",
@@ -101,88 +103,11 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
     }
 }
 
-/// What a regular expression that is refused stands for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// Hidden names, which are never sent.
-    Hidden,
-    /// Scripts in these folders below the root.
-    Scripts {
-        folders: Vec<String>,
-        is_all: bool,
-    },
-    /// These paths and all below them.
-    Paths {
-        paths: Vec<String>,
-        is_all: bool,
-    },
-    /// Files by their endings, no scripts among them.
-    Files,
-    Unknown,
-}
-
 /// More are no list that a person wrote.
 const MOST: usize = 64;
 
-/// `is_plain` is whether the case of letters counts.
-pub(super) fn refused(pattern: &str, is_plain: bool) -> Refused {
-    if is_hidden(pattern) {
-        return Refused::Hidden;
-    }
-    let anchored = pattern.strip_prefix('^');
-    let text = anchored.unwrap_or(pattern);
-    let is_exact = anchored.is_some() && is_plain;
-    let any = text.rfind(".*\\.").or_else(|| text.rfind(".+\\."));
-    if let Some((head, tail)) = any.and_then(|at| Some((text.get(..at)?, text.get(at + 4..)?)))
-        && tail.contains("php")
-        && let Some(folders) = expand(head)
-        && folders.iter().all(|it| it.ends_with('/') && is_path(it))
-    {
-        let tails = ["php", "php$", "php(/|$)", "(php)$", "(?:php)$"];
-        return Refused::Scripts {
-            folders: everywhere(folders, anchored.is_some()),
-            is_all: is_exact && tails.contains(&tail),
-        };
-    }
-    let tails = ["/.*$", "/.*", "(/.*)?$", "(/|$)", "(?:/|$)", "/", "$", ""];
-    let end = tails
-        .iter()
-        .find(|tail| text.ends_with(**tail))
-        .unwrap_or(&"");
-    let Some(all) = expand(text.strip_suffix(end).unwrap_or(text)) else {
-        return match text.strip_suffix('$').and_then(|it| it.rsplit_once("\\.")) {
-            Some((_, endings)) if expand(endings).is_some_and(|all| is_no_script(&all)) => {
-                Refused::Files
-            }
-            _ => Refused::Unknown,
-        };
-    };
-    let is_ending = |it: &String| it.starts_with('.');
-    if all.iter().all(is_ending) && anchored.is_none() {
-        return if is_no_script(&all) && *end == "$" {
-            Refused::Files
-        } else {
-            Refused::Unknown
-        };
-    }
-    if !all.iter().all(|it| is_path(it)) {
-        return Refused::Unknown;
-    }
-    // Without an end, it is the beginning of longer names too.
-    let is_all = is_exact && !end.is_empty() && all.iter().all(|it| it.starts_with('/'));
-    Refused::Paths {
-        paths: everywhere(all, anchored.is_some()),
-        is_all,
-    }
-}
-
-fn is_no_script(endings: &[String]) -> bool {
-    endings
-        .iter()
-        .all(|it| !it.contains("php") || !it.ends_with("php"))
-}
-
-fn is_hidden(pattern: &str) -> bool {
+/// Whether an expression is about all hidden names, perhaps but for those of RFC 8615.
+pub(super) fn names_hidden(pattern: &str) -> bool {
     let starts = ["^/\\.", "/\\.", "(^|/)\\.", "(?:^|/)\\."];
     let rest = starts.iter().find_map(|start| pattern.strip_prefix(start));
     let Some(rest) = rest else {
@@ -206,27 +131,57 @@ fn is_hidden(pattern: &str) -> bool {
         && !rest.contains("|w")
 }
 
-fn is_path(text: &str) -> bool {
-    let text = text.trim_matches('/');
-    !text.is_empty()
-        && text
-            .split('/')
-            .all(|it| !it.is_empty() && !it.starts_with('.'))
+/// The directories at a root in which an expression keeps scripts from running.
+pub(super) fn directories_of_scripts(expression: &str) -> Option<Vec<String>> {
+    let text = expression
+        .strip_prefix("^/")
+        .or(expression.strip_prefix('/'))?;
+    let at = text.find("/.*\\.").or_else(|| text.find("/.+\\."))?;
+    let (head, tail) = (text.get(..at)?, text.get(at..)?);
+    let is_path = |path: &String| !path.is_empty() && !path.contains(['.', '*']);
+    let all = expand(head).filter(|all| all.iter().all(is_path));
+    all.filter(|_| tail.contains("php"))
 }
 
-/// An expression that may be found anywhere: at the root, and where `WordPress` has its folders.
-fn everywhere(paths: Vec<String>, is_anchored: bool) -> Vec<String> {
-    let mut all: Vec<String> = paths
+/// The endings of files, if an expression is about these alone and none of scripts is among them.
+pub(super) fn endings(expression: &str) -> Option<Vec<String>> {
+    let text = expression.strip_suffix('$')?;
+    let text = text.strip_suffix("[^/]*").unwrap_or(text);
+    let all = expand(text)?;
+    let is_ending = |it: &String| {
+        let rest = it.strip_prefix('.').unwrap_or_default();
+        !rest.is_empty() && !rest.contains(['.', '/']) && !rest.contains("php")
+    };
+    all.iter().all(is_ending).then_some(all)
+}
+
+/// An expression without `(?=…)`, `(?!…)`, `(?<=…)` and `(?<!…)`: it is found where the other one
+/// is, and in more. `None` where there are none of these.
+pub(super) fn without_looking_around(expression: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = expression;
+    while let Some(at) = ["(?=", "(?!", "(?<=", "(?<!"]
         .iter()
-        .map(|it| it.trim_matches('/').to_owned())
-        .collect();
-    if !is_anchored {
-        for path in paths {
-            all.push(format!("wp-content/{}", path.trim_matches('/')));
-        }
+        .filter_map(|it| rest.find(it))
+        .min()
+    {
+        let (before, group) = rest.split_at(at);
+        out.push_str(before);
+        let mut depth = 0_usize;
+        let mut is_escaped = false;
+        let end = group.char_indices().find(|(_, letter)| {
+            match letter {
+                _ if is_escaped => {}
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            is_escaped = *letter == '\\' && !is_escaped;
+            depth == 0
+        });
+        rest = group.get(end?.0 + 1..).unwrap_or_default();
     }
-    all.dedup();
-    all
+    (rest.len() < expression.len()).then(|| out + rest)
 }
 
 /// All texts that an expression matches, if they are few.
@@ -286,58 +241,46 @@ fn alternatives(
 mod tests {
     use super::*;
 
-    fn texts(all: &[&str]) -> Vec<String> {
-        all.iter().map(|it| (*it).to_owned()).collect()
-    }
-
     #[test]
-    fn patterns_that_are_refused_are_read_exactly_or_not_at_all() {
-        let scripts = |folders: &[&str], is_all| Refused::Scripts {
-            folders: texts(folders),
-            is_all,
-        };
-        let paths = |paths: &[&str], is_all| Refused::Paths {
-            paths: texts(paths),
-            is_all,
-        };
-        for (pattern, expected) in [
-            (
-                "^/(uploads|a/b)/.*\\.php",
-                scripts(&["uploads", "a/b"], true),
-            ),
-            (
-                "/(?:uploads|files)/.*\\.php$",
-                scripts(
-                    &["uploads", "files", "wp-content/uploads", "wp-content/files"],
-                    false,
-                ),
-            ),
-            (
-                "(composer\\.json|wp-config\\.php|vendor)",
-                paths(
-                    &[
-                        "composer.json",
-                        "wp-config.php",
-                        "vendor",
-                        "wp-content/composer.json",
-                        "wp-content/wp-config.php",
-                        "wp-content/vendor",
-                    ],
-                    false,
-                ),
-            ),
-            ("^/(vendor|storage)/", paths(&["vendor", "storage"], true)),
-            ("^/a", paths(&["a"], false)),
-            ("\\.(php|phtml)\\.bak$", Refused::Files),
-            ("\\.(sql|bak)$", Refused::Files),
-            ("\\.php$", Refused::Unknown),
-            ("x[0-9]+\\.php", Refused::Unknown),
-            ("/\\.ht", Refused::Hidden),
-            ("/\\.(?!well-known).*", Refused::Hidden),
-            ("/\\.git|/private", Refused::Unknown),
-            ("/\\.well-known", Refused::Unknown),
+    fn expressions_are_read_exactly_or_not_at_all() {
+        let list = |all: &[&str]| Some(all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        for (expression, expected) in [
+            ("^/(uploads|a/b)/.*\\.php", list(&["uploads", "a/b"])),
+            ("/(?:uploads|files)/.*\\.php$", list(&["uploads", "files"])),
+            ("^/uploads/.*\\.(php|phtml)$", list(&["uploads"])),
+            ("^/(vendor|storage)/", None),
+            ("\\.php$", None),
         ] {
-            assert_eq!(refused(pattern, true), expected, "{pattern}");
+            assert_eq!(directories_of_scripts(expression), expected, "{expression}");
+        }
+        for (expression, expected) in [
+            ("\\.(sql|bak)$", list(&[".sql", ".bak"])),
+            ("(?:\\.bak|\\.sql)[^/]*$", list(&[".bak", ".sql"])),
+            ("\\.(php|bak)$", None),
+            ("\\.bak", None),
+            ("^composer\\.json$", None),
+        ] {
+            assert_eq!(endings(expression), expected, "{expression}");
+        }
+        for (expression, is_hidden) in [
+            ("/\\.ht", true),
+            ("/\\.(?!well-known).*", true),
+            ("/\\.git|/private", false),
+            ("/\\.well-known", false),
+        ] {
+            assert_eq!(names_hidden(expression), is_hidden, "{expression}");
+        }
+        for (expression, expected) in [
+            ("^/a/(?!b(c)/).*\\.php$", Some("^/a/.*\\.php$")),
+            ("(?<!x)y(?=\\))z", Some("yz")),
+            ("^/a", None),
+            ("(?!", None),
+        ] {
+            assert_eq!(
+                without_looking_around(expression).as_deref(),
+                expected,
+                "{expression}"
+            );
         }
     }
 }

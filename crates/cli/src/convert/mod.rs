@@ -5,6 +5,7 @@ mod apache;
 mod caddy;
 mod directive;
 mod draft;
+mod htaccess;
 mod limits;
 mod nginx;
 mod octane;
@@ -14,6 +15,8 @@ mod tree;
 use std::path::{Path, PathBuf};
 
 use draft::Draft;
+pub(crate) use draft::without_variables;
+pub(crate) use htaccess::Closed;
 pub(crate) use tree::{one_line, quoted};
 
 /// A longer file is no configuration.

@@ -2,7 +2,8 @@
 
 use super::directive::{self, Directive};
 use super::draft::{
-    ALL_CLOSED, Draft, Site, accepts_rule, is_script, pattern, seconds, size, target,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_script,
+    pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::limits;
 use super::tree::{Tree, Value};
@@ -43,14 +44,29 @@ const NEEDLESS: &[&str] = &[
     "ssl_session_cache",
     "ssl_session_timeout",
     "ssl_prefer_server_ciphers",
+    "ssl_dhparam",
+    "ssl_session_tickets",
+    "ssl_stapling",
+    "ssl_stapling_verify",
+    "ssl_trusted_certificate",
+    "resolver",
+    "fastcgi_intercept_errors",
+    "fastcgi_connect_timeout",
+    "client_body_timeout",
+    "client_header_timeout",
+    "send_timeout",
+    "server_name_in_redirect",
 ];
 /// Files of nginx's packages that say what holds here anyway.
-const KNOWN_INCLUDES: [&str; 5] = [
+const KNOWN_INCLUDES: [&str; 7] = [
     "fastcgi_params",
     "fastcgi.conf",
     "fastcgi-php.conf",
     "mime.types",
     "modules-enabled/*.conf",
+    // How certbot sets ciphers, and Debian its own certificate for tests.
+    "letsencrypt/options-ssl-nginx.conf",
+    "snippets/snakeoil.conf",
 ];
 
 /// Of `fastcgi_params`: what scripts get here anyway.
@@ -187,23 +203,43 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
             _ => {}
         }
     }
-    if let Some(redirect) = server.find("return")
+    if let Some(redirect) = redirect_of_all(server)
         && leads_elsewhere(redirect, &site, is_tls(server), draft, around)
     {
+        if redirect_is_locations(server) {
+            files_beside_redirect(server, &site, draft);
+        }
         // Nothing else of it is ever asked.
         server.done_whole();
         listen_only(&site, draft);
         return None;
     }
+    let answers = server.has("return");
+    let mut redirected = Vec::new();
+    for directive in server.inside.iter().filter(|it| it.name == "if") {
+        redirected.extend(on_condition(
+            directive,
+            &mut site,
+            is_tls(server),
+            draft,
+            around,
+        ));
+    }
+    if answers && !site.names.is_empty() && site.names.iter().all(|it| redirected.contains(it)) {
+        // As certbot writes it: each name leads to TLS, and nothing else is asked.
+        server.done_whole();
+        listen_only(&site, draft);
+        return None;
+    }
+    let php = Php::of(server);
     for directive in &server.inside {
         match directive.name.as_str() {
-            "listen" | "server_name" => {}
-            "location" => location(directive, &mut site, draft, around, server),
+            "listen" | "server_name" | "if" => {}
+            "location" => location(directive, &mut site, draft, around, &php),
             _ => of_server(directive, &mut site, draft, around),
         }
     }
     // Whatever it answers, it is not the site.
-    let answers = server.has("return");
     let unnamed = server
         .inside
         .iter()
@@ -212,15 +248,299 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
     if has_limit || answers || unnamed {
         site.close("");
     }
-    if around.has_php && !gives_php(server) && site.root.is_some() {
-        site.close("");
-        let place = draft.place(server.line);
-        draft.limits.push(format!(
-            "{place}: this server has no `fastcgi_pass`, and scripts below a root run here: \
-             {ALL_CLOSED}"
-        ));
+    // A piece of a server says less.
+    if server.name == "server" && site.whole.is_empty() {
+        if gives_php(server) && !leads_to_front(server) {
+            site.pool.set("fallback", "none");
+        }
+        php.limit(server, &mut site, around);
     }
     Some(site)
+}
+
+/// Whether paths without a file go to a script.
+fn leads_to_front(server: &Directive) -> bool {
+    let is_all = |it: &Directive| it.arguments == ["/"] || it.argument(0).starts_with('@');
+    let locations = server
+        .inside
+        .iter()
+        .filter(|it| it.name == "location" && is_all(it));
+    std::iter::once(server).chain(locations).any(|it| {
+        let conditions = it.inside.iter().filter(|it| it.name == "if");
+        let mut all = it.inside.iter().chain(conditions.flat_map(|it| &it.inside));
+        all.any(|it| {
+            let names = ["try_files", "rewrite", "error_page", "fastcgi_pass"];
+            let last = it.arguments.last().map_or("", String::as_str);
+            let is_named = it.name == "try_files" && last.starts_with('@');
+            names.contains(&it.name.as_str())
+                && (it.name == "fastcgi_pass" || is_named || it.arguments.concat().contains(".php"))
+        })
+    })
+}
+
+/// `return` of a server, or of its `location /` beside which there are only files.
+fn redirect_of_all(server: &Directive) -> Option<&Directive> {
+    if let Some(redirect) = server.find("return") {
+        return Some(redirect);
+    }
+    let mut locations = server.inside.iter().filter(|it| it.name == "location");
+    let is_all = |it: &Directive| it.arguments == ["/"];
+    let others_are_files =
+        locations.all(|it| is_all(it) || (!gives_php(it) && it.argument(0) != "~*"));
+    let mut locations = server.inside.iter().filter(|it| it.name == "location");
+    let all = locations.find(|it| is_all(it)).filter(|_| others_are_files);
+    all.filter(|it| !it.has("try_files"))?.find("return")
+}
+
+fn redirect_is_locations(server: &Directive) -> bool {
+    !server.has("return")
+}
+
+/// Files that are sent without TLS, for certificates above all: clients that ask for one follow the
+/// redirect.
+fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) {
+    for it in server.inside.iter().filter(|it| it.name == "location") {
+        let path = it.arguments.last().map_or("", String::as_str);
+        let folder = it.find("alias").or_else(|| it.find("root"));
+        let folder = folder.or_else(|| server.find("root"));
+        if let Some(folder) = folder.filter(|_| path.starts_with("/.well-known"))
+            && !folder.argument(0).contains('$')
+        {
+            let folder = folder.argument(0).trim_end_matches('/');
+            files(it, path, Some(folder), site, draft);
+            draft.note("files below `/.well-known` are sent with TLS, to which clients are led");
+        }
+    }
+}
+
+/// An `if` of a server. The host that it leads to TLS is returned.
+fn on_condition(
+    directive: &Directive,
+    site: &mut Site,
+    is_tls: bool,
+    draft: &mut Draft,
+    around: &Around,
+) -> Option<String> {
+    let condition = directive.arguments.join(" ");
+    let condition = condition
+        .trim_start_matches('(')
+        .trim_end_matches(')')
+        .trim();
+    let words: Vec<&str> = condition.split_whitespace().collect();
+    let [returns] = &directive.inside[..] else {
+        return None;
+    };
+    let (status, to) = (returns.argument(0), returns.argument(1));
+    let is_redirect = returns.name == "return" && self::status(status).is_some();
+    let is_refusal = returns.name == "return" && status.starts_with('4') && to.is_empty();
+    let status = if status == "444" { NOT_FOUND } else { status };
+    let place = to.strip_suffix("$request_uri");
+    match words[..] {
+        ["$scheme", "=", "http"]
+        | ["$scheme" | "$https", "!=", "https" | "on"]
+        | ["$https", "="]
+            if is_redirect
+                && around.has_tls
+                && place.is_some_and(|it| it.starts_with("https://")) =>
+        {
+            draft.section("ssl").set("redirect", true);
+            directive.done_whole();
+        }
+        ["$host" | "$http_host", "=", host] if is_redirect && is_host(host) => {
+            let place = place?.replace("$host", host).replace("$server_name", host);
+            if place == format!("https://{host}") {
+                if is_tls || !around.has_tls {
+                    return None;
+                }
+                draft.section("ssl").set("redirect", true);
+                directive.done_whole();
+                return Some(host.to_owned());
+            }
+            if !place.contains(['$', '{', '}']) {
+                lead_host(host, &place, &self::status(status)?, draft);
+                directive.done_whole();
+                return Some(host.to_owned());
+            }
+        }
+        [
+            "$http_user_agent" | "$http_referer",
+            how @ ("~" | "~*"),
+            expression,
+        ] if is_refusal => {
+            let name = if words[0] == "$http_referer" {
+                "Referer"
+            } else {
+                "User-Agent"
+            };
+            let sign = if how == "~*" { "(?i)" } else { "" };
+            let mut fields = Tree::default();
+            fields.set(name, format!("{sign}{expression}"));
+            let mut keys = Tree::default();
+            keys.set("header", Value::Map(fields));
+            keys.merge(refusal(status));
+            if site.condition(keys) {
+                directive.done_whole();
+            }
+        }
+        [
+            "$request_method",
+            how @ ("~" | "~*" | "!~" | "!~*" | "=" | "!="),
+            methods,
+        ] if is_refusal => {
+            if let Some(methods) = self::methods(methods, how.starts_with('!')) {
+                let mut keys = Tree::default();
+                keys.set("method", methods);
+                keys.merge(refusal(status));
+                if site.condition(keys) {
+                    directive.done_whole();
+                }
+            }
+        }
+        [
+            "$request_uri" | "$uri" | "$document_uri",
+            "~" | "~*",
+            expression,
+        ] if is_refusal => {
+            draft.refuse(directive, expression, status, site);
+        }
+        ["$query_string" | "$args" | "$http_cookie", ..] if is_refusal => {
+            draft.leave_out_limit(directive, "such requests are the application's");
+        }
+        _ => {}
+    }
+    None
+}
+
+/// All requests for a host go elsewhere.
+fn lead_host(host: &str, place: &str, status: &Value, draft: &mut Draft) {
+    let mut rule = Tree::default();
+    rule.set("host", host)
+        .set("path", "^/(.*)$")
+        .set("to", format!("{place}/{{1}}"));
+    rule.set("status", status.clone());
+    draft.rewrite(rule);
+}
+
+/// `^(GET|POST)$` as a list, or all others.
+fn methods(expression: &str, are_others: bool) -> Option<Vec<String>> {
+    const ALL: [&str; 16] = [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+        "OPTIONS",
+        "TRACE",
+        "TRACK",
+        "CONNECT",
+        "PROPFIND",
+        "PROPPATCH",
+        "MKCOL",
+        "COPY",
+        "MOVE",
+        "LOCK",
+    ];
+    let inner = expression
+        .trim_start_matches(['^', '('])
+        .trim_end_matches(['$', ')']);
+    let named: Vec<String> = inner.split('|').map(str::to_ascii_uppercase).collect();
+    let is_name = |it: &String| !it.is_empty() && it.bytes().all(|b| b.is_ascii_alphabetic());
+    if !named.iter().all(is_name) {
+        return None;
+    }
+    if !are_others {
+        return Some(named);
+    }
+    let is_named = |method: &str| {
+        let is = |name: &str| named.iter().any(|it| it == name);
+        is(method) || method == "HEAD" && is("GET")
+    };
+    let others = ALL.iter().filter(|method| !is_named(method));
+    Some(others.map(|it| (*it).to_owned()).collect())
+}
+
+/// Which scripts a server gives to php-fpm.
+struct Php {
+    /// Whether all are, and the number of the location that says so.
+    all: Option<usize>,
+    /// Expressions of others.
+    some: Vec<String>,
+    locations: Vec<Directive>,
+}
+
+impl Php {
+    fn of(server: &Directive) -> Self {
+        let mut locations = Vec::new();
+        let mut add = |of: &Directive| {
+            locations.extend(of.inside.iter().filter(|it| it.name == "location").cloned());
+        };
+        add(server);
+        for all in server.inside.iter().filter(|it| it.arguments == ["/"]) {
+            add(all);
+        }
+        let (mut all, mut some) = (None, Vec::new());
+        for (nth, it) in locations.iter().enumerate() {
+            if !it.has("fastcgi_pass") || it.has("alias") || it.has("root") {
+                continue;
+            }
+            match &it.arguments[..] {
+                [how, expression] if how.starts_with('~') => {
+                    let is_any = ["/a.php", "/b-2/c_d.php"]
+                        .iter()
+                        .all(|it| is_found(expression, it));
+                    match is_any {
+                        true => all = all.or(Some(nth)),
+                        false => some.push(expression.clone()),
+                    }
+                }
+                [how, path] if how == "=" => some.push(format!("^{}$", as_it_is(path))),
+                [path] if path == "/" => {}
+                [path] | [_, path] => some.push(format!("^{}", as_it_is(path))),
+                _ => {}
+            }
+        }
+        Self {
+            all,
+            some,
+            locations,
+        }
+    }
+
+    /// Whether a location is asked before that for all scripts.
+    fn is_after(&self, location: &Directive) -> bool {
+        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+        let nth = self.locations.iter().position(is_it);
+        self.all.is_none() || nth < self.all
+    }
+
+    /// What did not run there does not run here.
+    fn limit(&self, server: &Directive, site: &mut Site, around: &Around) {
+        if site.root.is_none() || self.all.is_some() {
+            return;
+        }
+        let runs_some = !self.some.is_empty() || gives_php(server);
+        if !runs_some && !around.has_php {
+            return;
+        }
+        let has_front = runs_some && site.pool.get("fallback") != Some(&Value::from("none"));
+        let front = match site.pool.get("fallback") {
+            Some(Value::Text(script)) => format!("/{script}"),
+            _ => "/index.php".to_owned(),
+        };
+        for expression in &self.some {
+            let is_fronts = is_found(expression, &front) && !is_found(expression, "/a.php");
+            let only = expression.starts_with(&format!("^{}", as_it_is(&front)));
+            if !(has_front && is_fronts && only) {
+                site.rule(
+                    At::Expression(expression.clone()),
+                    Rank::Expression,
+                    Tree::default(),
+                );
+            }
+        }
+        site.whole = scripts(if has_front { "front" } else { "none" });
+    }
 }
 
 fn is_host(name: &str) -> bool {
@@ -300,12 +620,7 @@ fn leads_elsewhere(
         return false;
     }
     for name in &site.names {
-        let mut rule = Tree::default();
-        rule.set("host", name.as_str())
-            .set("path", "^/(.*)$")
-            .set("to", format!("{place}/{{1}}"));
-        rule.set("status", status.clone());
-        draft.rewrite(rule);
+        lead_host(name, place, &status, draft);
     }
     true
 }
@@ -354,7 +669,7 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
             None => return,
         },
         "fastcgi_read_timeout" if seconds(first).is_some() => time_limit(first, site),
-        "fastcgi_param" => return parameter(directive, site),
+        "fastcgi_param" => return parameter(directive, site, draft),
         "fastcgi_pass" => {
             let known = around.upstreams.iter().find(|(name, _)| name == first);
             match known {
@@ -395,19 +710,21 @@ fn index(directive: &Directive, site: &mut Site) {
 fn try_files(directive: &Directive, site: &mut Site) -> bool {
     match directive.arguments.last().map(String::as_str) {
         Some("=404") => _ = site.pool.set("fallback", "none"),
-        Some(last) if last.starts_with('/') => {
-            let script = last.split(['?', '$']).next().unwrap_or_default();
-            if !is_script(script) {
-                return false;
-            }
-            if script != "/index.php" {
-                site.pool.set("fallback", script.trim_start_matches('/'));
-            }
-        }
+        Some(last) if last.starts_with('/') => return try_files_last(last, site),
         Some(last) if last.starts_with('@') => {}
         _ => return false,
     }
     true
+}
+
+/// What answers for paths without a file.
+fn try_files_last(last: &str, site: &mut Site) -> bool {
+    let script = last.split(['?', '$']).next().unwrap_or_default();
+    let is_known = is_script(script);
+    if is_known && script != "/index.php" {
+        site.pool.set("fallback", script.trim_start_matches('/'));
+    }
+    is_known
 }
 
 fn time_limit(time: &str, site: &mut Site) {
@@ -417,7 +734,7 @@ fn time_limit(time: &str, site: &mut Site) {
     }
 }
 
-fn parameter(directive: &Directive, site: &mut Site) {
+fn parameter(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     let (name, value) = (directive.argument(0), directive.argument(1));
     if value.contains("$realpath_root") {
         site.pool.set("resolve_root", "each_request");
@@ -425,7 +742,13 @@ fn parameter(directive: &Directive, site: &mut Site) {
     if KNOWN_PARAMETERS.contains(&name) {
         return directive.done();
     }
-    if !["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&name) || value.contains('$') {
+    if value.contains('$') {
+        return;
+    }
+    if !["PHP_VALUE", "PHP_ADMIN_VALUE"].contains(&name) {
+        if draft.variable(name, value) {
+            directive.done();
+        }
         return;
     }
     let lines = value.split(['\n']).flat_map(|it| it.split("\\n"));
@@ -485,20 +808,14 @@ fn error_page(directive: &Directive, site: &Site, draft: &mut Draft) {
     }
 }
 
-fn location(
-    directive: &Directive,
-    site: &mut Site,
-    draft: &mut Draft,
-    around: &Around,
-    server: &Directive,
-) {
+fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Around, php: &Php) {
     let (how, path) = match &directive.arguments[..] {
         [path] => ("", path.as_str()),
         [how, path] => (how.as_str(), path.as_str()),
         _ => return,
     };
     match how {
-        "~" | "~*" => by_pattern(directive, path, site, draft, around, server),
+        "~" | "~*" => by_pattern(directive, path, site, draft, around, php),
         _ if path.starts_with('@') => {
             directive.done();
             for inside in &directive.inside {
@@ -515,80 +832,204 @@ fn location(
         _ if path == "/" && how != "=" => {
             directive.done();
             for inside in &directive.inside {
-                of_server(inside, site, draft, around);
+                match inside.name.as_str() {
+                    "location" => location(inside, site, draft, around, php),
+                    "if" => front_by_condition(inside, site),
+                    _ => of_server(inside, site, draft, around),
+                }
             }
         }
         _ if !path.starts_with('/') || path.contains(['*', '?', '#', '$', '\\']) => {}
-        _ => below(directive, how == "=", path, site, draft, around),
+        _ => {
+            let how = match how {
+                "=" => How::Exact,
+                "^~" => How::Strong,
+                _ => How::Plain,
+            };
+            below(directive, how, path, site, draft, around);
+        }
     }
 }
 
-/// Whether a block refuses all: `deny all`, or `return 403` or 404.
-fn refuses(directive: &Directive) -> bool {
-    directive.inside.iter().any(|it| match it.name.as_str() {
-        "deny" => it.argument(0) == "all",
-        "return" => ["403", "404", "410", "444"].contains(&it.argument(0)),
-        _ => false,
-    }) && !directive.has("allow")
-        && !directive.has("location")
-        && !directive.has("fastcgi_pass")
+/// `if (!-e $request_filename) { rewrite ^ /index.php last; }`, the older way to write `try_files`.
+fn front_by_condition(directive: &Directive, site: &mut Site) {
+    let condition = directive.arguments.concat();
+    if let [rewrite] = &directive.inside[..]
+        && condition.contains("$request_filename")
+        && condition.contains("!-")
+        && rewrite.name == "rewrite"
+        && !rewrite.argument(1).contains("=$")
+        && try_files_last(rewrite.argument(1), site)
+    {
+        directive.done_whole();
+    }
+}
+
+/// With which sign a location is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Exact,
+    /// `^~`: no expression is asked.
+    Strong,
+    Plain,
+}
+
+impl How {
+    const fn rank(self) -> Rank {
+        match self {
+            Self::Exact => Rank::Exact,
+            Self::Strong => Rank::Strong,
+            Self::Plain => Rank::Plain,
+        }
+    }
+
+    fn at(self, path: &str) -> At {
+        match self {
+            Self::Exact => At::Path(path.to_owned()),
+            Self::Strong | Self::Plain => At::Below(path.to_owned()),
+        }
+    }
+}
+
+/// The status of a block that refuses all: `deny all`, or `return 403` or another one.
+fn refuses(directive: &Directive) -> Option<&str> {
+    if ["allow", "location", "fastcgi_pass", "if"]
+        .iter()
+        .any(|name| directive.has(name))
+    {
+        return None;
+    }
+    let mut returns = directive.inside.iter().filter(|it| it.name == "return");
+    let status = returns.next().map(|it| it.argument(0));
+    match status {
+        Some("444") => Some(NOT_FOUND),
+        Some(status) => (status.starts_with('4') && status.len() == 3).then_some(status),
+        None => {
+            let mut all = directive.inside.iter();
+            all.any(|it| it.name == "deny" && it.argument(0) == "all")
+                .then_some("403")
+        }
+    }
 }
 
 fn by_pattern(
     directive: &Directive,
-    pattern: &str,
+    expression: &str,
     site: &mut Site,
     draft: &mut Draft,
     around: &Around,
-    server: &Directive,
+    php: &Php,
 ) {
-    let is_plain = directive.argument(0) == "~";
-    if refuses(directive) {
-        // As for one script in front, all others being refused.
-        let has_front = server.inside.iter().any(|it| {
-            it.name == "location"
-                && it.has("fastcgi_pass")
-                && it.argument(1).starts_with("^/index\\.php")
-        });
-        if has_front && ["\\.php$", "\\.php"].contains(&pattern) {
-            return draft.leave_out_limit(
-                directive,
-                "other scripts than `index.php` run here, if there are any below the root",
-            );
-        }
-        let has_known = server.inside.iter().any(|it| {
-            it.argument(it.arguments.len().saturating_sub(1))
-                .contains("well-known")
-        });
-        if pattern == "/\\." && !has_known {
-            site.close("/.well-known");
+    if let Some(status) = refuses(directive) {
+        // With no location for all scripts, those that it refuses do not run anyway.
+        let is_of_scripts = ["\\.php$", "\\.php", "\\.php(/|$)"].contains(&expression);
+        if is_of_scripts && php.all.is_none() && !php.some.is_empty() {
             return directive.done_whole();
         }
-        return draft.refuse(directive, pattern, is_plain, site);
+        return draft.refuse(directive, expression, status, site);
     }
-    if !directive.has("fastcgi_pass") {
-        if limits(directive) {
-            draft.refuse(directive, pattern, false, site);
+    if directive.has("fastcgi_pass") && !directive.has("alias") {
+        directive.done();
+        for inside in &directive.inside {
+            match inside.name.as_str() {
+                "try_files" => inside.done(), // whether the script is there is looked at anyway
+                "if" if inside.arguments.concat().contains("!-f") && inside.has("return") => {
+                    inside.done_whole();
+                }
+                // The front controller answers for all paths: its own name says no more.
+                "internal" if expression.starts_with("^/index\\.php") => inside.done(),
+                _ => of_server(inside, site, draft, around),
+            }
         }
         return;
     }
-    directive.done();
-    for inside in &directive.inside {
-        match inside.name.as_str() {
-            "try_files" => inside.done(), // whether the script is there is looked at anyway
-            "if" if inside.arguments.concat().contains("!-f") && inside.has("return") => {
-                inside.done_whole();
-            }
-            // The front controller answers for all paths: its own name says no more.
-            "internal" if pattern.starts_with("^/index\\.php") => inside.done(),
-            _ => of_server(inside, site, draft, around),
-        }
+    if limits(directive) {
+        return draft.refuse(directive, expression, NOT_FOUND, site);
     }
+    if let Some(to) = directive.find("return")
+        && lead_on(expression, to, site, draft)
+    {
+        return directive.done();
+    }
+    let mut keys = Tree::default();
+    for inside in &directive.inside {
+        of_route(inside, &mut keys, &around.zones);
+        of_files(inside);
+    }
+    // Before that of scripts it is the one that is asked for them, too.
+    let which = match (has_front(directive), php.is_after(directive)) {
+        (false, true) => Some("none"),
+        (false, false) => Some("named"),
+        (true, true) => Some("front"),
+        (true, false) => None,
+    };
+    keys.merge(which.map(scripts).unwrap_or_default());
+    if keys.is_empty()
+        || site.rule(
+            At::Expression(expression.to_owned()),
+            Rank::Expression,
+            keys,
+        )
+    {
+        directive.done();
+    } else {
+        site.close("");
+        draft.leave_out_limit(directive, ALL_CLOSED);
+    }
+}
+
+/// Whether what is no file in a location goes to a front controller.
+fn has_front(location: &Directive) -> bool {
+    let tries = location
+        .find("try_files")
+        .and_then(|it| it.arguments.last());
+    tries.is_some_and(|last| last.contains(".php") || last.starts_with('@'))
+        || location.inside.iter().any(|it| {
+            (it.name == "rewrite" || it.name == "error_page" || it.name == "fastcgi_param")
+                && it.arguments.concat().contains(".php")
+        })
+        || location.has("fastcgi_pass")
+}
+
+/// What says nothing of who answers where only files are sent.
+fn of_files(inside: &Directive) {
+    let first = inside.argument(0);
+    match inside.name.as_str() {
+        "access_log" if first == "off" => inside.done(),
+        "try_files" | "log_not_found" | "default_type" | "etag" | "if_modified_since" => {
+            inside.done()
+        }
+        "auth_basic" | "gzip" | "gzip_static" if first == "off" => inside.done(),
+        "allow" if first == "all" => inside.done(),
+        _ => {}
+    }
+}
+
+/// A redirect of the paths in which an expression is found.
+fn lead_on(expression: &str, to: &Directive, site: &Site, draft: &mut Draft) -> bool {
+    let (Some(status), to_path) = (status(to.argument(0)), target(to.argument(1))) else {
+        return false;
+    };
+    let mut rule = Tree::default();
+    if let [name, ..] = &site.names[..] {
+        rule.set("host", name.as_str());
+    }
+    // The query is kept anyway.
+    let to_path = to_path.trim_end_matches("$is_args$args").to_owned();
+    let is_plain = !to_path.contains('$');
+    rule.set("path", pattern(expression)).set("to", to_path);
+    rule.set("status", status);
+    let is_taken = is_plain && accepts_rule(&rule);
+    if is_taken {
+        draft.rewrite(rule);
+        to.done();
+    }
+    is_taken
 }
 
 fn below(
     location: &Directive,
-    is_exact: bool,
+    how: How,
     path: &str,
     site: &mut Site,
     draft: &mut Draft,
@@ -597,27 +1038,28 @@ fn below(
     let folder = location.find("alias").or_else(|| location.find("root"));
     let folder = folder.map(|it| it.argument(0).trim_end_matches('/').to_owned());
     let folder = folder.filter(|it| !it.contains('$'));
-    if refuses(location) {
-        site.close(path);
-        location.done_whole();
-        if is_exact || path.ends_with('/') {
-            return draft.note_closed(location);
-        }
-        return draft.leave_out_limit(
-            location,
-            &format!(
-                "`{path}` and what is below it are answered 404, and no longer names such as \
-                 `{path}2`"
-            ),
-        );
+    if let Some(status) = refuses(location) {
+        // Without a slash at its end it is the beginning of longer names, too.
+        let at = if how == How::Exact || path.ends_with('/') {
+            how.at(path)
+        } else {
+            At::Expression(format!("^{}", as_it_is(path)))
+        };
+        let rank = if how == How::Plain {
+            Rank::Refusal
+        } else {
+            how.rank()
+        };
+        site.rule(at, rank, refusal(status));
+        return location.done_whole();
     }
     if location.has("internal") {
         let is_plain = location
             .inside
             .iter()
             .all(|it| ["internal", "alias", "root"].contains(&it.name.as_str()));
-        site.close(path);
-        if is_exact && is_plain {
+        site.refuse(how.at(path), NOT_FOUND);
+        if how == How::Exact && is_plain {
             return location.done_whole();
         }
         if let Some(folder) = &folder
@@ -639,21 +1081,65 @@ fn below(
     if let (Some(folder), Some(php)) = (&folder, php) {
         return application(location, php, path, folder, site, draft, around);
     }
-    if limits(location) {
-        site.close(path);
+    // A location inside for scripts, which refuses them: the rest is files.
+    let is_for_scripts = |it: &&Directive| {
+        it.name == "location" && refuses(it).is_some() && it.argument(1).contains("php")
+    };
+    let refuses_scripts = location.inside.iter().find(is_for_scripts);
+    if let Some(inside) = refuses_scripts {
+        inside.done_whole();
+    }
+    if location
+        .inside
+        .iter()
+        .any(|it| limits(it) && it.fate.get() == directive::Fate::Unread)
+    {
+        site.rule(how.at(path), Rank::Refusal, refusal(NOT_FOUND));
         return draft.leave_out_limit(
             location,
-            "the path is answered 404, by a route with `strip_prefix: /closed`",
+            "the path is answered 404, by a route with `refuse: 404`",
         );
     }
-    if folder.is_some()
-        || ["expires", "gzip_static"]
-            .iter()
-            .any(|name| location.has(name))
-    {
-        return files(location, path, folder.as_deref(), site, draft);
+    if let Some(to) = location.find("return") {
+        let end = if how == How::Exact { "$" } else { "" };
+        if lead_on(&format!("^{}{end}", as_it_is(path)), to, site, draft) {
+            location.done();
+        }
+        return;
     }
-    route(location, is_exact, path, site, draft, around);
+    let is_elsewhere = folder.is_some() && folder != site.root;
+    let has_age = ["expires", "gzip_static"]
+        .iter()
+        .any(|name| location.has(name));
+    location.done();
+    if is_elsewhere || has_age {
+        files(location, path, folder.as_deref(), site, draft);
+    }
+    let mut keys = Tree::default();
+    for inside in &location.inside {
+        of_route(inside, &mut keys, &around.zones);
+        of_files(inside);
+        if ["include", "fastcgi_pass"].contains(&inside.name.as_str()) && php.is_some() {
+            of_server(inside, site, draft, around);
+        }
+    }
+    draft.leave_out_unread(&location.inside, "");
+    let runs_named = how == How::Plain && refuses_scripts.is_none();
+    let which = match (has_front(location), runs_named || php.is_some()) {
+        (false, true) => Some("named"),
+        (false, false) => Some("none"),
+        (true, true) => None,
+        // It names no script.
+        (true, false) if how == How::Exact && !path.contains(".php") => None,
+        (true, false) => Some("front"),
+    };
+    if is_elsewhere && !has_front(location) {
+        return site.rest_of_files(how.at(path), how.rank());
+    }
+    keys.merge(which.map(scripts).unwrap_or_default());
+    if !keys.is_empty() {
+        site.rule(how.at(path), how.rank(), keys);
+    }
 }
 
 /// Another application below a path. What can't be translated of it closes it.
@@ -690,7 +1176,7 @@ fn application(
     }
     if draft.leave_out_unread(
         &location.inside,
-        "the application below this path is answered 404, by a route with `strip_prefix: /closed`",
+        "the application below this path is answered 404, by a route with `refuse: 404`",
     ) {
         site.close(path);
     }
@@ -721,7 +1207,9 @@ fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, dr
     location.done();
     for inside in &location.inside {
         match inside.name.as_str() {
-            "root" | "alias" | "access_log" | "log_not_found" => inside.done(),
+            "root" | "alias" | "access_log" | "log_not_found" | "try_files" | "default_type" => {
+                inside.done();
+            }
             "expires" if let Some(age) = seconds(inside.argument(0)) => {
                 files.set("max_age", age.min(31_536_000));
                 inside.done();
@@ -733,67 +1221,11 @@ fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, dr
             _ => {}
         }
     }
-    draft.leave_out_unread(&location.inside, "");
     draft.serve_files(files);
 }
 
-/// More rules for a path of the application.
-fn route(
-    location: &Directive,
-    is_exact: bool,
-    path: &str,
-    site: &mut Site,
-    draft: &mut Draft,
-    around: &Around,
-) {
-    let (mut route, mut is_meant) = (Tree::default(), false);
-    let wide = if is_exact {
-        path.to_owned()
-    } else {
-        format!("{}/*", path.trim_end_matches('/'))
-    };
-    route.set("path", wide.as_str());
-    for inside in &location.inside {
-        is_meant |= of_route(inside, &mut route, &around.zones);
-    }
-    let to = location.find("return");
-    if is_meant {
-        location.done();
-        site.route(route);
-    } else if let Some(to) = to
-        && let Some(status) = status(to.argument(0))
-    {
-        let mut rule = Tree::default();
-        if let [name, ..] = &site.names[..] {
-            rule.set("host", name.as_str());
-        }
-        let end = if is_exact { "$" } else { "" };
-        let plain: String = path
-            .chars()
-            .flat_map(|c| {
-                let is_plain = c.is_ascii_alphanumeric() || "/_".contains(c);
-                (!is_plain).then_some('\\').into_iter().chain([c])
-            })
-            .collect();
-        rule.set("path", format!("^{plain}{end}"))
-            .set("to", to.argument(1));
-        rule.set("status", status);
-        if !to.argument(1).contains('$') && accepts_rule(&rule) {
-            draft.rewrite(rule);
-            to.done();
-            location.done();
-        }
-    } else if location.inside.iter().all(|it| {
-        it.fate.get() == directive::Fate::Done
-            || ["try_files", "include", "fastcgi_pass"].contains(&it.name.as_str())
-    }) {
-        // As for the whole site.
-        location.done_whole();
-    }
-}
-
-/// Whether a statement says something of a route.
-fn of_route(directive: &Directive, route: &mut Tree, zones: &[Directive]) -> bool {
+/// What a statement says of a route.
+fn of_route(directive: &Directive, route: &mut Tree, zones: &[Directive]) {
     let first = directive.argument(0);
     match directive.name.as_str() {
         "client_max_body_size" if let Some(size) = size(first) => {
@@ -806,19 +1238,9 @@ fn of_route(directive: &Directive, route: &mut Tree, zones: &[Directive]) -> boo
             // nginx limits every method; what is asked for in a form is what is tried out.
             route.set("rate_limit", Value::Map(limit));
         }
-        "try_files"
-            if directive
-                .arguments
-                .last()
-                .is_some_and(|it| it.contains(".php")) =>
-        {
-            directive.done();
-            return false;
-        }
-        _ => return false,
+        _ => return,
     }
     directive.done();
-    true
 }
 
 fn rate(directive: &Directive, zones: &[Directive]) -> Option<Tree> {
@@ -957,6 +1379,13 @@ impl Pool {
                 };
                 self.env.push((name.to_owned(), value));
             }
+            ("request_slowlog_timeout", _) if let Some(seconds) = seconds(value) => {
+                if seconds > 0 {
+                    self.keys.set("slow", format!("{seconds}s"));
+                }
+            }
+            // Records of slow calls have PHP's stack, in the log.
+            ("slowlog", _) => {}
             ("security.limit_extensions", _) => return value == ".php",
             ("pm.start_servers" | "pm.max_spare_servers" | "pm.process_idle_timeout", _) => {}
             ("catch_workers_output" | "clear_env", _) => return value != "no",

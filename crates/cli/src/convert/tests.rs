@@ -139,7 +139,7 @@ fn the_blocks_of_the_page_of_nginx_become_what_stands_beside_them() {
 #[test]
 fn the_blocks_of_the_page_of_apache_become_what_stands_beside_them() {
     let page = include_str!("../../../../docs/migration/from-apache.md");
-    assert_eq!(compare_page(page, "apache", "site.conf"), 11);
+    assert_eq!(compare_page(page, "apache", "site.conf"), 12);
 }
 
 /// A whole site of nginx with PHP, and these statements.
@@ -156,7 +156,7 @@ fn made(name: &str, text: &str) -> (String, String) {
     (converted.yaml, converted.limits.join("\n"))
 }
 
-const CLOSED: &str = "strip_prefix: /closed";
+const CLOSED: &str = "refuse: 404";
 
 #[test]
 fn what_limits_who_gets_what_is_translated_or_told() {
@@ -173,13 +173,13 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "nginx.conf",
             nginx_site("location /secret { return 404; }"),
-            "\"/secret/*\"",
-            "/secret",
+            "{path: \"~ ^/secret\", refuse: 404}",
+            "",
         ),
         (
             "nginx.conf",
             nginx_site("location = /status { return 403; }"),
-            "\"/status/*\"",
+            "{path: /status, refuse: 403}",
             "",
         ),
         (
@@ -227,32 +227,44 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "nginx.conf",
             nginx_site("location ~* /(?:uploads|files)/.*\\.php$ { deny all; }"),
-            "no_scripts: [uploads, files, wp-content/uploads, wp-content/files]",
-            "uploads|files",
+            "no_scripts: [uploads, files]",
+            "",
         ),
         (
             "nginx.conf",
             nginx_site("location ~ (composer\\.json|wp-config\\.php|vendor) { deny all; }"),
-            "\"/wp-config.php/*\"",
-            "composer",
+            "refuse: 403",
+            "",
         ),
         (
             "nginx.conf",
             nginx_site("location ~ \\.(php|phtml)\\.bak$ { deny all; }"),
-            "root: /srv/x",
-            "phtml",
+            "refuse: 403",
+            "",
         ),
         (
             "nginx.conf",
             nginx_site("location ~ x+\\.php { deny all; }"),
+            "refuse: 403",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~ (?<!a)b { deny all; }"),
+            "{path: \"~ b\", refuse: 403}",
+            "(?<!a)b",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ~ ^/(?!index) { deny all; }"),
             CLOSED,
-            "x+",
+            "whole site",
         ),
         (
             "nginx.conf",
             nginx_site("location /files { alias /x/files; location ~ \\.php$ { return 403; } }"),
-            "\"/files/*\"",
-            "return 403",
+            "{prefix: /files, root: /x/files}",
+            "",
         ),
         (
             "nginx.conf",
@@ -304,19 +316,19 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "site.conf",
             apache("<FilesMatch \"\\.(inc|bak)$\">\nRequire all denied\n</FilesMatch>"),
-            "root: /srv/x",
-            "inc|bak",
+            "refuse: 403",
+            "",
         ),
         (
             "site.conf",
             apache("<Files xmlrpc.php>\nRequire all denied\n</Files>"),
-            "\"/xmlrpc.php/*\"",
-            "xmlrpc.php",
+            "refuse: 403",
+            "",
         ),
         (
             "site.conf",
             apache("RewriteRule ^wp-admin/includes/ - [F,L]"),
-            "\"/wp-admin/includes/*\"",
+            "\"~ ^/wp-admin/includes/\"",
             "",
         ),
         (
@@ -334,6 +346,12 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "Caddyfile",
             caddy("@x path *.bak\nrespond @x 403"),
+            "refuse: 403",
+            "",
+        ),
+        (
+            "Caddyfile",
+            caddy("@x not path /a\nrespond @x 403"),
             CLOSED,
             "respond @x",
         ),

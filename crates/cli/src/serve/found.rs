@@ -287,9 +287,31 @@ fn described(application: &Application) -> Found {
             worker.unwrap_or(&"DIR")
         ));
     }
+    if let Some(closed) = application.closed() {
+        if !closed.files.is_empty() {
+            found
+                .lines
+                .push(("closed", format!("as `{}` say", some_of(&closed.files))));
+        }
+        let told = closed.told.iter();
+        let told = told.map(|text| format!("not closed as `.htaccess` says: {text}"));
+        found.warnings.extend(told);
+    }
     found.warnings.extend(application.lacks_packages());
     found.warnings.extend(application.is_perhaps_a_page());
     found
+}
+
+/// A list of files, as long as a line of a terminal.
+fn some_of(files: &[String]) -> String {
+    const MOST: usize = 3;
+    match files.len().checked_sub(MOST) {
+        Some(others @ 1..) => {
+            let first = files.get(..MOST).unwrap_or_default();
+            format!("{}` and {others} more `.htaccess", first.join("`, `"))
+        }
+        _ => files.join("`, `"),
+    }
 }
 
 /// A port alone is on loopback, as other servers for development take it.

@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::arguments::{Arguments, Name, Serve};
 use crate::exit::{Exit, failed, mention, say};
 use crate::folders;
+use crate::htaccess;
 use crate::pid_file::PidFile;
 use crate::steer::place_of;
 
@@ -150,6 +151,12 @@ fn prepare(
     greeting::record(&found);
     if options.dev {
         greeting::warn_of_development(&effective);
+    }
+    let is_written = loaded.file.is_some();
+    let findings = is_written.then(|| htaccess::findings(&settings, &loaded, &folder));
+    for finding in findings.into_iter().flatten() {
+        let (key, message, hint) = (finding.key, finding.message, finding.hint);
+        tracing::warn!(target: "config", hint, "`{key}` {message}");
     }
     if let Some(file) = loaded.file.as_deref().filter(|file| is_roadrunners(file)) {
         let Compat { era, reason } = loaded.compat();

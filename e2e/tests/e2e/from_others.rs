@@ -1,0 +1,393 @@
+//! `init --from`: configurations as they stand in the field, each with a table of what is asked and
+//! answered. What nginx answers is compared with the table, too.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
+
+use crate::ring::extension;
+
+/// Shows which script ran.
+const SCRIPT: &str = "<?php echo 'RAN ', $_SERVER['SCRIPT_NAME'];";
+
+/// What lies below the root of all of them.
+const SCRIPTS: [&str; 19] = [
+    "index.php",
+    "info.php",
+    "xmlrpc.php",
+    "wp-login.php",
+    "wp-config.php",
+    "console.php",
+    "wp-admin/index.php",
+    "admin/info.php",
+    "admin/users/index.php",
+    "app/info.php",
+    "config/info.php",
+    "data/shell.php",
+    "uploads/shell.php",
+    "media/shell.php",
+    "files/shell.php",
+    "static/shell.php",
+    "regex/shell.php",
+    "nested/shell.php",
+    "late/shell.php",
+];
+const UPLOADS: [&str; 3] = [
+    "wp-content/uploads/shell.php",
+    "wp-content/uploads/sub/shell.php",
+    "wp-content/uploads/SHELL.php",
+];
+const FILES: [&str; 26] = [
+    "style.css",
+    "robots.txt",
+    "readme.html",
+    "dump.sql",
+    "old.bak",
+    "app.log",
+    "composer.json",
+    "composer.lock",
+    "package.json",
+    ".env",
+    ".htaccess",
+    ".git/config",
+    ".well-known/security.txt",
+    "sub/dump.sql",
+    "sub/composer.json",
+    "admin/a.jpg",
+    "data/users.json",
+    "private/key.txt",
+    "vendor/a.js",
+    "occ",
+    "uploads/a.jpg",
+    "nested/a.jpg",
+    "core/a.css",
+    "wp-content/uploads/a.jpg",
+    "letsencrypt/.well-known/acme-challenge/token",
+    "manual/page.txt",
+];
+
+fn site() -> Site {
+    let mut site = Site::new();
+    for script in SCRIPTS.iter().chain(&UPLOADS) {
+        site = site.file(&format!("root/{script}"), SCRIPT);
+    }
+    for file in FILES {
+        site = site.file(&format!("root/{file}"), "FILE");
+    }
+    // A root of a site of its own.
+    site.file("manual/page.txt", "FILE")
+        .file("manual/a.php", SCRIPT)
+}
+
+/// A line of a table.
+struct Row {
+    path: String,
+    there: String,
+    here: String,
+}
+
+fn rows(text: &str) -> Vec<Row> {
+    let rows = text
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("# crawl "));
+    rows.map(|row| {
+        let words: Vec<_> = row.split_whitespace().collect();
+        let (there, here) = match words[1..] {
+            [both] => (both, both),
+            [there, "here", here] => (there, here),
+            _ => panic!("{row}"),
+        };
+        Row {
+            path: words[0].to_owned(),
+            there: there.to_owned(),
+            here: here.to_owned(),
+        }
+    })
+    .collect()
+}
+
+/// What a reply is, in a word.
+fn word(reply: &Response) -> String {
+    let text = reply.text();
+    match reply.status {
+        200 if text == "RAN /index.php" => "front".to_owned(),
+        200 if text.starts_with("RAN") => "script".to_owned(),
+        200 if text.starts_with("<?php") => "source".to_owned(),
+        200 => "file".to_owned(),
+        301 | 302 | 303 | 307 | 308 => "redirect".to_owned(),
+        status => status.to_string(),
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// nginx with php-cgi behind it, which end with their owner.
+struct Nginx {
+    processes: Vec<Child>,
+    port: u16,
+}
+
+impl Nginx {
+    /// None where there is no nginx.
+    fn start(site: &Site, text: &str) -> Option<Self> {
+        let program = ["/usr/sbin/nginx", "/usr/bin/nginx"];
+        let program = program.iter().find(|it| Path::new(it).exists())?;
+        let (port, php) = (free_port(), free_port());
+        let folder = site.path("nginx");
+        std::fs::create_dir_all(&folder).expect("a directory");
+        let shown = folder.display();
+        let text = text
+            .replace("{port}", &port.to_string())
+            .replace("{php}", &php.to_string());
+        std::fs::write(folder.join("site.conf"), text).expect("a file");
+        std::fs::copy("/etc/nginx/fastcgi_params", folder.join("fastcgi_params")).ok()?;
+        let mut main = format!(
+            "worker_processes 1; daemon off; master_process off; pid {shown}/pid; error_log {shown}/error.log;\n\
+             events {{ worker_connections 64; }}\nhttp {{ access_log off; types {{ text/css css; }} "
+        );
+        for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            _ = write!(main, "{name}_temp_path {shown}/{name}; "); // a String takes all
+        }
+        _ = write!(main, "include {shown}/site.conf; }}\n"); // as above
+        std::fs::write(folder.join("nginx.conf"), main).expect("a file");
+        let run = |command: &mut Command| {
+            let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
+            quiet.process_group(0).spawn().expect("it starts")
+        };
+        let processes = vec![
+            run(Command::new("php-cgi").args(["-b", &format!("127.0.0.1:{php}")])),
+            run(Command::new(program)
+                .arg("-c")
+                .arg(folder.join("nginx.conf"))),
+        ];
+        let nginx = Self { processes, port };
+        for port in [port, php] {
+            wait_for("nginx and php-cgi", || {
+                std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+            });
+        }
+        Some(nginx)
+    }
+
+    fn get(&self, path: &str) -> Response {
+        Connection::open((Ipv4Addr::LOCALHOST, self.port).into()).get(path)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            _ = process.kill(); // it may have ended
+            _ = process.wait(); // as above
+        }
+    }
+}
+
+fn corpus() -> Vec<PathBuf> {
+    let folder = Site::fixture("from");
+    let entries = std::fs::read_dir(folder).expect("the corpus");
+    let mut all: Vec<_> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    all.sort();
+    all
+}
+
+/// Converts and crawls one; what is not as its table says.
+fn crawl(file: &Path) -> Vec<String> {
+    let name = file
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    let text = std::fs::read_to_string(file).expect(&name);
+    let site = site();
+    let root = site.path("root").display().to_string();
+    let text = text.replace("{root}", &root);
+    let text = match name.ends_with(".htaccess") {
+        true => format!("DocumentRoot {root}\n{text}"),
+        false => text,
+    };
+    let rows = rows(&text);
+    assert!(rows.len() > 2, "{name} has a table");
+    let mut wrong = Vec::new();
+    if name.ends_with(".nginx")
+        && let Some(nginx) = Nginx::start(&site, &text)
+    {
+        for row in &rows {
+            let said = word(&nginx.get(&row.path));
+            if said != row.there {
+                wrong.push(format!(
+                    "{name} {}: nginx {said}, not {}",
+                    row.path, row.there
+                ));
+            }
+        }
+    }
+    let (stem, kind) = name.rsplit_once('.').expect("a kind");
+    let given = match kind {
+        "nginx" => format!("{stem}.conf"),
+        "apache" | "htaccess" => format!("{stem}-httpd.conf"),
+        _ => "Caddyfile".to_owned(),
+    };
+    let text = text.replace("{port}", "8080").replace("{php}", "9000");
+    site.write(&given, &text);
+    let said = Server::run(&site, &["init", "--from", &given]);
+    if !site.path("pronghorn.yaml").exists() {
+        return vec![format!("{name}: {}{}", said.stdout, said.stderr)];
+    }
+    let checked = Server::run(&site, &["check"]);
+    if checked.stdout.contains("error:") || checked.stderr.contains("error:") {
+        wrong.push(format!("{name}: {}{}", checked.stdout, checked.stderr));
+        return wrong;
+    }
+    let yaml = site.read("pronghorn.yaml");
+    let php = format!("http.pool.php=php -d extension={}", extension().display());
+    let many = yaml.contains("\n  pools:");
+    let mut arguments = vec!["-o", "http.address=127.0.0.1:0"];
+    if !many {
+        arguments.extend(["-o", &php, "-o", "http.pool.num_workers=1"]);
+    }
+    let server = Server::start_with(site, &arguments);
+    for row in &rows {
+        let said = word(&server.get(&row.path));
+        if said != row.here {
+            wrong.push(format!(
+                "{name} {}: here {said}, not {}",
+                row.path, row.here
+            ));
+        }
+    }
+    if !wrong.is_empty() {
+        wrong.push(format!("{yaml}\n{}", said.stdout));
+    }
+    server.stop();
+    wrong
+}
+
+#[test]
+fn what_is_made_of_configurations_answers_as_they_did() {
+    let wrong: Vec<_> = corpus().iter().flat_map(|file| crawl(file)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What marks processes of a test, for who has no configuration.
+const MARK: &str = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
+
+#[test]
+fn what_htaccess_files_close_is_closed_without_a_configuration_and_named_with_one() {
+    extension(); // or it would be served by something else
+    let files = [
+        ("user/accounts/admin.yaml", 403),
+        ("data/users.json", 403),
+        ("data/x.php", 403),
+        ("wp-content/uploads/paid/a.zip", 403),
+        ("upload/shell.php", 404),
+        ("upload/a.jpg", 200),
+        ("style.css", 200),
+    ];
+    let mut site = Site::new()
+        .file("index.php", SCRIPT)
+        .file(
+            ".htaccess",
+            "RewriteEngine On\nRewriteRule ^(user)/(.*)\\.(txt|yaml)$ error [F]\n",
+        )
+        .file("data/.htaccess", "Require all denied\n")
+        .file("wp-content/uploads/paid/.htaccess", "deny from all\n")
+        .file("upload/.htaccess", "php_flag engine off\n");
+    for (file, _) in files {
+        site = site.file(
+            file,
+            if file.ends_with(".php") {
+                SCRIPT
+            } else {
+                "FILE"
+            },
+        );
+    }
+    let address = format!("127.0.0.1:{}", free_port());
+    let server = Server::start_with(site, &["serve", "--listen", &address, "-o", MARK]);
+    for (file, status) in files {
+        assert_eq!(server.get(&format!("/{file}")).status, status, "{file}");
+    }
+    assert_eq!(server.get("/data%2Fusers.json").status, 403);
+    let site = server.into_site();
+    Server::run(&site, &["init"]).assert_said(&["closed as by `", "data/.htaccess"]);
+    let made = site.read("pronghorn.yaml");
+    assert!(made.contains("{path: \"/data/*\", refuse: 403}"), "{made}");
+    let checked = Server::run(&site, &["check"]);
+    assert!(!checked.stdout.contains(".htaccess"), "{}", checked.stdout);
+    site.replace(
+        "pronghorn.yaml",
+        "version: '3'\nhttp: {address: 127.0.0.1:0, pool: {mode: classic, root: ., forbid: [data/]}}\n",
+    );
+    let checked = Server::run(&site, &["check"]);
+    let said = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(
+        said.contains("`.htaccess` files, which are not read"),
+        "{said}"
+    );
+    assert!(said.contains("/wp-content/uploads/paid/*"), "{said}");
+    assert!(!said.contains("`/data/*`"), "{said}");
+}
+
+#[test]
+fn copies_and_keys_of_a_project_are_not_sent() {
+    const FILES: [&str; 16] = [
+        "config.yml~",
+        "app.log.1",
+        "var/data.sqlite-wal",
+        "var/data.sqlite-journal",
+        "site.tar.gz",
+        "site.tgz",
+        "backup.zip",
+        "error_log",
+        "id_rsa",
+        "server.p12",
+        "bin/install.sh",
+        "a.patch",
+        "dump.sql.gz",
+        "a.bak",
+        "composer.lock",
+        "#notes#",
+    ];
+    extension(); // or it would be served by something else
+    let mut site = Site::new().file("index.php", SCRIPT).file("a.zip", "FILE");
+    for file in FILES {
+        site = site.file(file, "FILE");
+    }
+    let address = format!("127.0.0.1:{}", free_port());
+    let server = Server::start_with(site, &["serve", "--listen", &address, "-o", MARK]);
+    for file in FILES {
+        let path = format!("/{}", file.replace('#', "%23"));
+        assert_eq!(server.get(&path).status, 404, "{file}");
+    }
+    assert_eq!(server.get("/a.zip").text(), "FILE");
+    // Neither does a secret of a query stay in the request's record.
+    assert_eq!(server.get("/x?token=abc&a=1").status, 200);
+    server.logged(&["http log", "/x?token=***&a=1"]);
+    server.stop();
+}
+
+#[test]
+fn a_configuration_that_is_a_named_pipe_holds_nobody_up() {
+    let site = Site::new();
+    let made = Command::new("mkfifo")
+        .arg(site.path("pronghorn.yaml"))
+        .status();
+    assert!(made.expect("it is there").success());
+    for command in ["check", "serve"] {
+        let said = Server::run(&site, &[command]);
+        let said = format!("{}{}", said.stdout, said.stderr);
+        assert!(said.contains("it is a named pipe"), "{command}: {said}");
+    }
+    let said = Server::run(&site, &["check", "-c", "/dev/stdin"]);
+    assert!(!said.stderr.contains("named pipe"), "{}", said.stderr);
+}
