@@ -57,7 +57,7 @@ struct Shared {
     followers: Mutex<HashMap<String, Vec<Part>>>,
 }
 
-/// What is to be done with a batch whose jobs have ended.
+/// The next step for a batch whose jobs have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Somebody is at it.
@@ -87,7 +87,7 @@ pub(crate) struct Last {
 pub(crate) struct Summary {
     /// That of its last job.
     pub(crate) id: String,
-    /// Of the last job.
+    /// The name of the last job.
     pub(crate) job: String,
     pub(crate) pipeline: String,
     pub(crate) jobs: u64,
@@ -132,7 +132,7 @@ struct Stored {
     ended: u64,
     #[prost(uint64, tag = "7")]
     until: u64,
-    /// Of the last job, in milliseconds: it begins to count when all others have ended.
+    /// The delay of the last job, in milliseconds: it begins when all others have ended.
     #[prost(uint64, tag = "8")]
     delay: u64,
 }

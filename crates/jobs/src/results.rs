@@ -77,7 +77,7 @@ struct State {
     is_over: bool,
 }
 
-/// What has come of waiting for a job's end.
+/// The outcome of waiting for a job's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Ended(Ended),

@@ -214,7 +214,7 @@ impl Setting for Backoff {
 #[derive(Debug)]
 pub(crate) struct Window {
     rate: Rate,
-    /// Of the last ones, the oldest first; as many as may begin in that time at most.
+    /// When the last ones began, the oldest first: as many as may begin in that time at most.
     begun: Mutex<VecDeque<Instant>>,
 }
 

@@ -22,7 +22,7 @@ final class Cache implements CacheInterface
     private const LOOK = 0.002;
     /** Looks after which it is looked whether that worker is still there. */
     private const LOOKS_AT_OWNER = 10;
-    /** Of PSR-16, for extensions of keys that were never made. */
+    /** Signs that PSR-16 reserves for extensions of keys that were never made. */
     private const RESERVED = '{}()/\\@:';
 
     private readonly Tags $tags;
@@ -194,8 +194,8 @@ final class Cache implements CacheInterface
      * The value of the key, computed when it is not there: by one worker, while the others wait for
      * it, or are given the value of before for `$stale` seconds more.
      *
-     * What the function throws is thrown here, and nothing is kept. In the place of a worker that
-     * dies while it computes, one of those who wait goes on: at once where they are on the same
+     * An exception of the function is thrown here, and nothing is kept. In the place of a worker
+     * that dies while it computes, one of those who wait goes on: at once where they are on one
      * machine and `/proc` can be read, else after {@see COMPUTING} seconds. A function that asks
      * for its own key computes it.
      *
@@ -244,7 +244,7 @@ final class Cache implements CacheInterface
     }
 
     /**
-     * What is there, if its tags hold, in a list.
+     * The value that is there, if its tags hold, in a list.
      *
      * @return list<mixed>
      */

@@ -67,7 +67,7 @@ final class Pool implements CacheItemPoolInterface
             $names[$key] = $this->name($key);
         }
         $found = $this->store->many(\array_values(\array_diff_key($names, $this->deferred)));
-        // What `Cache::remember()` has kept is read by both.
+        // Values of `Cache::remember()` are read here, too.
         $found = \array_filter(\array_map(Fresh::of(...), $this->tags->unwrap($found)));
         $items = [];
         foreach ($names as $key => $name) {

@@ -15,7 +15,7 @@ const MOST_TRANSITIONS: usize = 64;
 /// Missed moments of a pattern that are counted: a second's over a year is a number that nobody
 /// needs.
 const MOST_COUNTED: usize = 10_000;
-/// Those that are walked over at a time to find the last ones.
+/// Moments that are walked over at a time to find the last ones.
 const MOST_WALKED: usize = 1_000;
 
 /// Moments that have passed without a run.
@@ -93,7 +93,7 @@ impl Moments {
         })
     }
 
-    /// What there is behind `from`, up to `to`: how much, and the last ones of it, up to `most`.
+    /// Counts the moments behind `from`, up to `to`, and lists the last ones, up to `most`.
     pub(crate) fn missed(&self, from: u64, to: u64, most: usize) -> Missed {
         if let When::Every(period) = &self.when {
             let period = pronghorn_base::millis(*period).max(1);

@@ -25,7 +25,7 @@ pub(super) struct Judged {
 /// How a job ends for good.
 pub(super) enum End {
     Done(Bytes),
-    /// What its handler returned is dropped; why.
+    /// It is done, and its result is dropped; why.
     DoneWithout(Reason),
     /// It is a dead letter; why.
     GivenUp(Reason),
@@ -49,12 +49,12 @@ impl From<End> for Ended {
     }
 }
 
-/// Of a result.
+/// Why a result is dropped that has so many bytes.
 pub(super) fn too_long(len: u64) -> String {
     format!("its result has {len} bytes; at most {LONGEST} are kept")
 }
 
-/// What becomes of what a handler returned.
+/// Keeps the result of a job, unless it is too long.
 fn done(result: Bytes) -> End {
     if result.len() > LONGEST {
         return without(&too_long(result.len() as u64));

@@ -45,7 +45,7 @@ const TRIES_OF_OURS: u32 = 1500;
 const MOST_MOVING: usize = 256;
 /// How long a job waits that names a pool which is not there.
 const WITHOUT_POOL: Duration = Duration::from_mins(1);
-/// Of an answer that is read. Longer than any result that is kept, for the reasons of failures that
+/// The longest answer that is read: longer than a result that is kept, for reasons of failures that
 /// RoadRunner's packages send.
 const LONGEST_ANSWER: usize = 16 << 20;
 /// How long a job waits that is given up and can't be kept as a dead letter.
@@ -444,8 +444,8 @@ impl Unsettled {
         true
     }
 
-    /// What has ended has ended, whatever becomes of a batch: a store that does not answer is asked
-    /// again, and then the batch is left to its own end.
+    /// The end of a job stands, whatever becomes of its batch: a store that does not answer is
+    /// asked again, and then the batch is left to its own end.
     async fn tell_batches(&self, failed: bool) {
         let Self { job, extras, .. } = self;
         for tries in 1.. {

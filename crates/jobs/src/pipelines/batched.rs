@@ -131,7 +131,7 @@ impl Pipelines {
             Err(error) => error,
         };
         let why = with_causes(&error);
-        // What the others say may change.
+        // A full pipeline or a store that is away may change.
         let is_final = matches!(
             error,
             PipelineError::Unknown { .. } | PipelineError::Refused(_)

@@ -466,8 +466,8 @@ impl Schedules {
     }
 }
 
-/// What is kept of these schedules. Those that are in the store alone are out of the configuration,
-/// and miss nothing until they are back.
+/// Reads the records of these schedules. Schedules that only the store has are out of the
+/// configuration, and miss nothing until they are back.
 fn records(
     transaction: &mut Transaction<'_>,
     patterns: BTreeMap<String, String>,

@@ -17,8 +17,8 @@ const LONGEST_REASON: usize = 500;
 #[serde(default)]
 pub(super) struct Record {
     pub(super) paused: bool,
-    /// Of the last run that was begun or missed, in milliseconds since 1970; at first, when the
-    /// schedule was seen with this pattern.
+    /// When the last run was due that was begun or missed, in milliseconds since 1970; at first,
+    /// when the schedule was seen with this pattern.
     pub(super) last_due: Option<u64>,
     /// When it is due, as the configuration had it then. Empty: a release before has not said.
     pub(super) pattern: String,
@@ -153,7 +153,7 @@ mod tests {
         assert!(record.is_gone() && !record.is_gone());
         assert!(record.see("hourly", 20), "it is back");
         assert_eq!(record.last_due, Some(20));
-        // Of a release before, which has kept no pattern.
+        // A release before has kept no pattern.
         let mut before = Record {
             last_due: Some(3),
             ..Record::default()

@@ -603,7 +603,7 @@ async fn a_call_that_waits_for_its_caller_holds_up_no_stop() {
     stage.shared.stopping.cancel();
     let (flags, .., text) = stage.reply().await;
     assert_eq!((flags, text.as_str()), (0x48, "the server is stopping"));
-    // What needs no wait is done all the same.
+    // A call that needs no wait is done all the same.
     stage.gates.open("done");
     stage.send(&call(0x08, 2, "test.Attend", b"\"done\"")).await;
     assert_eq!(stage.reply().await.3, "\"done\"");

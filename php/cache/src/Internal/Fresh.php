@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Cache\Internal;
 
-/** What `remember()` keeps: a value, and until when it is fresh. After that it may be used as stale. */
+/** A value of `remember()`, and until when it is fresh. After that it may be used as stale. */
 final class Fresh
 {
     private const UNTIL = "\0fresh";
