@@ -210,11 +210,7 @@ fn number(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Bytes of workers and clients are in it: what would move a terminal's cursor is not printed.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    line.chars()
-        .filter(|letter| !letter.is_control())
-        .take(160)
-        .collect()
+    line.chars().take(160).collect()
 }

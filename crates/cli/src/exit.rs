@@ -1,4 +1,6 @@
 //! Exit codes and the last words of a command.
+//!
+//! What strangers have sent is in much of it, so nothing is printed here that a terminal obeys.
 
 #![expect(
     clippy::print_stderr,
@@ -8,6 +10,7 @@
 
 use std::process::ExitCode;
 
+use pronghorn_server::logs::printable;
 use serde::Serialize;
 
 /// How the command ends. The numbers are documented in `docs/reference/command-line.md`.
@@ -33,18 +36,23 @@ impl From<Exit> for ExitCode {
 
 /// Says what is wrong, on stderr, and is the exit for it.
 pub(crate) fn failed(message: &str) -> Exit {
-    eprintln!("error: {message}");
+    eprintln!("error: {}", printable(message));
     Exit::Failed
 }
 
 /// The same for a command that was asked wrongly.
 pub(crate) fn misused(message: &str) -> Exit {
-    eprintln!("error: {message}");
+    eprintln!("error: {}", printable(message));
     Exit::Misused
 }
 
 /// Data, on stdout.
 pub(crate) fn say(text: &str) {
+    print!("{}", printable(text));
+}
+
+/// The same where it has our own colours, and foreign texts in it are [`printable`].
+pub(crate) fn say_coloured(text: &str) {
     print!("{text}");
 }
 
@@ -57,5 +65,5 @@ pub(crate) fn say_json(value: &impl Serialize) -> Result<Exit, String> {
 
 /// What is not data, on stderr.
 pub(crate) fn mention(text: &str) {
-    eprint!("{text}");
+    eprint!("{}", printable(text));
 }

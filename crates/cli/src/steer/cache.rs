@@ -1,6 +1,6 @@
 //! `cache`: storages of keys and values.
 
-use std::io::{Write, stdout};
+use std::io::{IsTerminal as _, Write, stdout};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -114,13 +114,17 @@ fn without_section(error: String) -> String {
     error
 }
 
-/// As it is kept, and nothing behind it.
+/// As it is kept, and nothing behind it; on a terminal, as that can show it.
 fn print(storage: &str, key: &str, item: Option<&Item>) -> Result<Exit, String> {
     let Some(item) = item else {
         return Err(format!("the storage `{storage}` has no key `{key}`"));
     };
     let value = STANDARD.decode(&item.value);
     let value = value.map_err(|error| format!("kv.MGet answered oddly: {error}"))?;
+    if stdout().is_terminal() {
+        say(&String::from_utf8_lossy(&value));
+        return Ok(Exit::Done);
+    }
     let written = stdout().write_all(&value).and_then(|()| stdout().flush());
     written.map_err(|error| format!("the value can't be written: {error}"))?;
     Ok(Exit::Done)

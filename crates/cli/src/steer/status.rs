@@ -173,6 +173,6 @@ mod tests {
             not_ready: Some("a worker\u{1b}[2J".to_owned()),
             ..status
         };
-        assert!(report(&broken).contains("state    not ready: a worker?[2J\n"));
+        assert!(report(&broken).contains("state    not ready: a worker\\u001b[2J\n"));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pronghorn_server::logs::printable;
+
 /// `1,234,567`
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -73,8 +75,7 @@ pub(super) fn line(text: &str) -> String {
 
 /// The same for several lines in any script.
 pub(super) fn lines(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && c != '\n' { '?' } else { c };
-    text.chars().map(shown).collect()
+    printable(text)
 }
 
 /// At most `width` characters; what is longer ends with `…`.
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn no_text_reaches_the_terminals_controls() {
         assert_eq!(line("GET /\u{1b}[2J\u{9b}\n\u{202e}é"), "GET /?[2J????");
-        assert_eq!(lines("é\n\u{1b}[2J\r"), "é\n?[2J?");
+        assert_eq!(lines("é\n\u{1b}[2J\r"), "é\n\\u001b[2J\\r");
     }
 
     #[test]

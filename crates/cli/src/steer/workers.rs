@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::table::{Look, Row, View, jobs_table, roadrunners, table};
 use super::{Server, Task, live, over_rpc, terminal};
 use crate::arguments::Name;
-use crate::exit::{Exit, say, say_json};
+use crate::exit::{Exit, say, say_coloured, say_json};
 
 pub(super) async fn run(
     task: &Task<'_>,
@@ -32,7 +32,7 @@ pub(super) async fn run(
             say(&roadrunners(&first));
             say(&jobs(task, &mut server, &first).await?);
         }
-        Name::Pronghorn => say(&table(&first, look())),
+        Name::Pronghorn => say_coloured(&table(&first, look())),
     }
     Ok(Exit::Done)
 }

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use tracing::Subscriber;
 
 pub use error::LogError;
-pub use format::readable;
+pub use format::{printable, readable};
 pub use newest::Newest;
 
 use crate::settings::{Level, LogMode, LogSettings, LogTarget};

@@ -14,6 +14,18 @@ pub(super) enum Place {
     Raw,
     /// On a terminal, where it may have several lines: all but the first are indented.
     Screen,
+    /// In what a command prints: its lines and its tabs are meant.
+    Page,
+}
+
+/// A text that may hold what strangers have sent, as a terminal shows it and does not obey it.
+/// Lines and tabs stay.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut left = usize::MAX;
+    // A String takes all.
+    _ = Escaped::new(&mut out, Place::Page, &mut left).write_str(text);
+    out
 }
 
 /// What the lines of a text on a terminal begin with, but for the first.
@@ -52,9 +64,10 @@ impl Write for Escaped<'_> {
 }
 
 /// The first byte of all characters that are changed anywhere, and of few others: control
-/// characters, the quote, the backslash, and what begins U+0080 to U+00BF and U+2000 to U+2FFF.
+/// characters, the quote, the backslash, and what begins U+0080 to U+00BF, U+0600 to U+063F and
+/// U+2000 to U+2FFF.
 fn may_need_change(byte: u8) -> bool {
-    matches!(byte, ..0x20 | b'"' | b'\\' | 0x7f | 0xc2 | 0xe2)
+    matches!(byte, ..0x20 | b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2)
 }
 
 impl<'a> Escaped<'a> {
@@ -73,6 +86,7 @@ impl<'a> Escaped<'a> {
             Place::Raw => is_line_break(c),
             Place::Json => matches!(c, '"' | '\\') || is_line_break(c) || is_control(c),
             Place::Column | Place::Screen => is_line_break(c) || is_control(c),
+            Place::Page => !matches!(c, '\n' | '\t') && (is_line_break(c) || is_control(c)),
         }
     }
 
@@ -128,5 +142,9 @@ fn is_line_break(c: char) -> bool {
 /// Control characters, of ASCII and above, and those that turn the direction of writing: with them
 /// a line shows another text than it holds.
 fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(
+            c,
+            '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }

@@ -19,6 +19,7 @@ use tracing::Event;
 
 use super::time::{Moment, since_1970};
 use crate::settings::{Encoding, Level, LogMode, LogTarget};
+pub use escape::printable;
 use escape::{Escaped, Place};
 use fields::{Fields, Message};
 use template::Template;

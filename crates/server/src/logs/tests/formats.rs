@@ -9,8 +9,8 @@ use serde_json::Value;
 use tracing::{debug, error, info, warn};
 
 use super::Rig;
-use crate::logs::readable;
 use crate::logs::time::Moment;
+use crate::logs::{printable, readable};
 
 /// A record with a field of each type, and all that has to be escaped.
 fn a_field_of_each_type() {
@@ -425,9 +425,20 @@ fn the_ends_of_years_are_right() {
     assert_eq!(at(u64::MAX >> 2), "9999-12-31T23-59-59.000");
 }
 
+#[test]
+fn what_commands_print_keeps_its_lines_and_nothing_a_terminal_obeys() {
+    for (text, shown) in [
+        ("a\n\tb\\ \"é\"", "a\n\tb\\ \"é\""),
+        ("\x1b]0;x\x07\u{9b}31m", "\\u001b]0;x\\u0007\\u009b31m"),
+        ("a\r\u{202e}\u{61c}", "a\\r\\u202e\\u061c"),
+    ] {
+        assert_eq!(printable(text), shown);
+    }
+}
+
 /// Texts with much in them that could break a line.
 fn any_text() -> impl Strategy<Value = String> {
-    let special = "\n\r\t\0\x0b\x0c\x1b\x7f\"\\{}'\u{85}\u{9b}\u{2028}\u{2029}\u{202e}\u{2066}";
+    let special = "\n\r\t\0\x0b\x0c\x1b\x7f\"\\{}'\u{85}\u{9b}\u{2028}\u{2029}\u{61c}\u{200f}\u{202e}\u{2066}";
     let special: Vec<char> = special.chars().collect();
     let c = prop_oneof![prop::sample::select(special), any::<char>()];
     prop::collection::vec(c, 0..40).prop_map(String::from_iter)
@@ -435,6 +446,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 fn is_dangerous(c: char) -> bool {
     c.is_control()
+        || ['\u{61c}', '\u{200e}', '\u{200f}'].contains(&c)
         || ('\u{202a}'..='\u{202e}').contains(&c)
         || ('\u{2066}'..='\u{2069}').contains(&c)
 }
