@@ -7,6 +7,9 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "php.h"
+#include "php_ini.h"
+
 #include "channel.h"
 #include "deadline.h"
 #include "reply.h"
@@ -288,9 +291,12 @@ const char *call_attach(const call_offer *offer, const char *version)
 		return wrong;
 	}
 	char said[GREETING], announcement[GREETING];
+	/* Proves that this process has the pool's settings: the last option of its command line. */
+	char *settings = NULL;
+	const bool is_given = cfg_get_string("pronghorn.settings", &settings) == SUCCESS && settings != NULL;
 	int text = snprintf(
 		said, sizeof said, "{\"pid\":%ld,\"codec\":\"native\",\"version\":1,\"kinds\":[\"script\"],\"sdk\":\"extension %s\",\"php\":\"%s\",\"ring\":true,"
-		"\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, DEADLINE_SIGNAL
+		"\"settings\":\"%.16s\",\"deadline_signal\":%d}", (long) getpid(), version, PHP_VERSION, is_given ? settings : "", DEADLINE_SIGNAL
 	);
 	size_t all = native_write_control((unsigned char *) announcement, said, (size_t) text);
 	return write(descriptors.output, announcement, all) == (ssize_t) all ? NULL : "the server is gone";

@@ -1352,8 +1352,19 @@ PHP_INI_BEGIN()
 	PHP_INI_ENTRY("pronghorn.session_lock_timeout", "30", PHP_INI_ALL, NULL)
 PHP_INI_END()
 
+/* The server passes the build as a descriptor, and says so on the command line, which children do
+ * not inherit. It is of no use once this is loaded. */
+static void close_own_file(void)
+{
+	zend_long descriptor;
+	if (cfg_get_long("pronghorn.extension", &descriptor) == SUCCESS && descriptor > STDERR_FILENO && descriptor <= INT_MAX) {
+		close((int) descriptor);
+	}
+}
+
 static PHP_MINIT_FUNCTION(pronghorn)
 {
+	close_own_file();
 	find_globals();
 	register_pronghorn_symbols(module_number);
 	deadline_startup(register_class_Pronghorn_DeadlineExceeded(zend_ce_error));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_base::with_causes;
 use pronghorn_extension::{
-    BuildError, StepError, Toolchain, build, find, folder_to_install, folders, release_of,
+    BuildError, StepError, Toolchain, build, find, folder_to_install, folders,
 };
 use pronghorn_launch::{About, ask_php, extension_command, installed_phps};
 use pronghorn_process::{Spawner, which};
@@ -70,12 +70,13 @@ async fn install(spawner: &Spawner, php: Option<&Path>) -> Exit {
         );
     };
     if let Some(there) = find(&about.identity)
-        && there.parent() != Some(&folder)
-        && release_of(spawner, &php, &there)
+        && there.path().parent() != Some(&folder)
+        && there
+            .release(spawner, &php)
             .await
             .is_ok_and(|found| found == VERSION)
     {
-        let there = there.display();
+        let there = there.path().display();
         say(&format!(
             "`{shown}` (PHP {version}) has a build that fits, `{there}`: nothing to do\n"
         ));
@@ -104,6 +105,12 @@ async fn make(spawner: &Spawner, php: &Path, about: &About, folder: &Path) -> Ex
         "building the extension for PHP {version} ({identity})\n"
     ));
     match build(spawner, php, &toolchain, folder).await {
+        Ok(file) if find(identity).is_none_or(|found| found.path() != file) => failed(&format!(
+            "`{}` was built, and servers do not load it: on its path is a folder where others may \
+             write, or one of another user\nhint: `PRONGHORN_EXTENSIONS=/a/folder` names another \
+             folder, here and for the server",
+            file.display()
+        )),
         Ok(file) => {
             say(&format!(
                 "`{}`: workers of `{shown}` will use it from the next start or `pronghorn reset`\n",
@@ -245,11 +252,12 @@ async fn standing(spawner: &Spawner, php: PathBuf) -> Standing {
     let Some(about) = ask_php(spawner, &standing.php).await else {
         return standing;
     };
-    let file = find(&about.identity);
-    let built = match &file {
-        Some(file) => release_of(spawner, &standing.php, file).await.ok(),
+    let build = find(&about.identity);
+    let built = match &build {
+        Some(build) => build.release(spawner, &standing.php).await.ok(),
         None => None,
     };
+    let file = build.map(|build| build.path().to_owned());
     standing.state = if release(&about.version) < OLDEST {
         State::TooOld
     } else if about.has_extension && about.release == VERSION {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use thiserror::Error;
 
 pub use crate::run::StepError;
 use crate::run::run;
-use crate::{SOURCES, Toolchain, file_name};
+use crate::{Build, SOURCES, Toolchain, file_name};
 
 /// A build has 1.2 MB, with its symbols for debuggers.
 const ROOM: u64 = 2 << 20;
@@ -60,10 +61,18 @@ pub async fn build(
         (&program("make"), vec![format!("-j{jobs}").into()]),
     ];
     for (program, args) in steps {
-        run(spawner, &work.0, program, &args, &[("CFLAGS", "-O2 -g")]).await?;
+        run(
+            spawner,
+            &work.0,
+            program,
+            &args,
+            &[("CFLAGS", "-O2 -g")],
+            Vec::new(),
+        )
+        .await?;
     }
     let built = work.0.join("modules/pronghorn.so");
-    let said = release_of(spawner, php, &built).await?;
+    let said = release_at(spawner, php, &built, Vec::new()).await?;
     if said != env!("CARGO_PKG_VERSION") {
         let php = php.display().to_string();
         return Err(BuildError::NotLoaded { php, said });
@@ -80,9 +89,26 @@ fn joined(option: &str, path: &Path) -> OsString {
     argument
 }
 
-/// What a build says of itself when this PHP loads it, and no other extension: its release. What
-/// PHP says instead, when it does not.
-pub async fn release_of(spawner: &Spawner, php: &Path, build: &Path) -> Result<String, StepError> {
+impl Build {
+    /// What it says of itself when this PHP loads it, and no other extension: its release. What PHP
+    /// says instead, when it does not.
+    ///
+    /// # Errors
+    ///
+    /// When PHP does not run.
+    pub async fn release(&self, spawner: &Spawner, php: &Path) -> Result<String, StepError> {
+        let file = self.descriptor();
+        let file = file.map_err(|error| StepError::Output(php.display().to_string(), error))?;
+        release_at(spawner, php, Path::new("/proc/self/fd/3"), vec![file]).await
+    }
+}
+
+async fn release_at(
+    spawner: &Spawner,
+    php: &Path,
+    build: &Path,
+    passed: Vec<OwnedFd>,
+) -> Result<String, StepError> {
     const QUESTION: &str = "echo phpversion('pronghorn');";
     let extension = joined("extension=", build);
     let args = [
@@ -92,7 +118,7 @@ pub async fn release_of(spawner: &Spawner, php: &Path, build: &Path) -> Result<S
         "-r".into(),
         QUESTION.into(),
     ];
-    let said = run(spawner, Path::new("/"), php, &args, &[]).await?;
+    let said = run(spawner, Path::new("/"), php, &args, &[], passed).await?;
     // Before it may stand what PHP warns of.
     Ok(said.trim().lines().last().unwrap_or_default().to_owned())
 }

@@ -1,7 +1,15 @@
 //! Where builds of the extension lie, and where a new one is put.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use crate::trusted::Trusted;
 
 /// Folders with builds, before all others: absolute paths, separated by colons.
 pub const VARIABLE: &str = "PRONGHORN_EXTENSIONS";
@@ -11,6 +19,60 @@ const OF_MACHINE: &str = "/usr/local/lib/pronghorn";
 /// Below a user's folder for data.
 const OF_USER: &str = "pronghorn/extensions";
 
+/// A build, held open: what a PHP loads by its descriptor is what was judged here, wherever its
+/// path leads by then.
+#[derive(Clone, Debug)]
+pub struct Build {
+    path: PathBuf,
+    file: Arc<File>,
+}
+
+/// A folder where builds may lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    folder: PathBuf,
+    /// None: the operator has named it.
+    trusted: Option<Trusted>,
+}
+
+impl Build {
+    /// For people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// To be passed to the PHP that loads it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no descriptor left.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.file.try_clone()?.into())
+    }
+}
+
+impl Place {
+    fn open(&self, name: &str) -> Option<Build> {
+        let path = self.folder.join(name);
+        let file = match &self.trusted {
+            Some(trusted) => trusted.open(&path),
+            None => open(&path),
+        };
+        let file = Arc::new(file.ok()?);
+        Some(Build { path, file })
+    }
+}
+
+/// A file that links may lead to. A pipe does not hold this up.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// What a build is called, by what its PHP asks of extensions: `20220829-nts`.
 pub fn file_name(identity: &str) -> String {
     format!("pronghorn-{identity}.so")
@@ -19,21 +81,36 @@ pub fn file_name(identity: &str) -> String {
 /// Where a server looks for builds, in this order: what the variable names, beside the binary,
 /// where the administrator puts them, and last the user's own.
 pub fn folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = Vec::new();
-    let known = named().chain(beside_binary());
-    for folder in known.chain([OF_MACHINE.into()]).chain(of_user()) {
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
-    folders
+    places().into_iter().map(|place| place.folder).collect()
 }
 
-/// The first build for this identity.
-pub fn find(identity: &str) -> Option<PathBuf> {
+/// The first build for this identity that nobody can have put there who is not trusted.
+pub fn find(identity: &str) -> Option<Build> {
     let name = file_name(identity);
-    let mut paths = folders().into_iter().map(|folder| folder.join(&name));
-    paths.find(|path| path.is_file())
+    places().iter().find_map(|place| place.open(&name))
+}
+
+fn places() -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let me = rustix::process::geteuid().as_raw();
+    let trusted = |folder, users: &[u32]| Place {
+        folder,
+        trusted: Some(Trusted(users.to_vec())),
+    };
+    let named = named().map(|folder| Place {
+        folder,
+        trusted: None,
+    });
+    let beside = beside_binary(me).into_iter();
+    let beside = beside.map(|(folder, owner)| trusted(folder, &[me, owner]));
+    let of_user = of_user().map(|folder| trusted(folder, &[me]));
+    let of_machine = trusted(OF_MACHINE.into(), &[me]);
+    for place in named.chain(beside).chain([of_machine]).chain(of_user) {
+        if places.iter().all(|known| known.folder != place.folder) {
+            places.push(place);
+        }
+    }
+    places
 }
 
 /// Where a new build goes: what the variable names, else as root for all users, else for this one.
@@ -57,13 +134,11 @@ fn named() -> impl Iterator<Item = PathBuf> {
 /// Where `make build` puts them, and where a package does. The binary may be in a folder where
 /// others write, such as `/tmp`: who could have made a folder beside it, and is neither root, nor
 /// the user, nor the owner of the binary, whose code runs anyway, is not trusted.
-fn beside_binary() -> Vec<PathBuf> {
+fn beside_binary(me: u32) -> Vec<(PathBuf, u32)> {
     let binary = std::env::current_exe().unwrap_or_default();
-    let me = rustix::process::geteuid().as_raw();
     let owner = std::fs::metadata(&binary).map_or(me, |facts| facts.uid());
-    let mut folders = candidates(&binary);
-    folders.retain(|folder| is_trusted(folder, &[me, owner]));
-    folders
+    let folders = candidates(&binary).into_iter();
+    folders.map(|folder| (folder, owner)).collect()
 }
 
 fn candidates(binary: &Path) -> Vec<PathBuf> {
@@ -77,15 +152,13 @@ fn candidates(binary: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// `HOME` may name a stranger's folder after `sudo` or `su`. Root has none.
+/// Root has none.
 fn of_user() -> Option<PathBuf> {
-    let user = rustix::process::geteuid();
-    if user.is_root() {
+    if rustix::process::geteuid().is_root() {
         return None;
     }
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let folder = data_folder(variable("XDG_DATA_HOME"), variable("HOME"))?;
-    is_trusted(&folder, &[user.as_raw()]).then_some(folder)
+    data_folder(variable("XDG_DATA_HOME"), variable("HOME"))
 }
 
 fn data_folder(data: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
@@ -95,18 +168,9 @@ fn data_folder(data: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> 
     Some(data.join(OF_USER))
 }
 
-/// Code from there runs in workers, so it must be root's or one of these users'. A folder that is
-/// not there is no danger.
-fn is_trusted(folder: &Path, users: &[u32]) -> bool {
-    std::fs::metadata(folder).map_or(true, |facts| {
-        facts.mode() & 0o002 == 0 && (facts.uid() == 0 || users.contains(&facts.uid()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_users_builds_are_with_the_users_data() {
@@ -120,21 +184,6 @@ mod tests {
             path("/h/.local/share/pronghorn/extensions")
         );
         assert_eq!(data_folder(None, path("h")), None);
-    }
-
-    #[test]
-    fn a_folder_that_others_may_change_is_not_a_users_own() {
-        let folder = std::env::temp_dir().join(format!("pronghorn-trust-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let me = rustix::process::geteuid().as_raw();
-        assert!(is_trusted(&folder, &[me]));
-        if me != 0 {
-            assert!(!is_trusted(&folder, &[me + 1]));
-        }
-        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(!is_trusted(&folder, &[me]));
-        std::fs::remove_dir(&folder).unwrap();
-        assert!(is_trusted(&folder, &[me]), "it is not there");
     }
 
     #[test]

@@ -10,9 +10,10 @@ mod build;
 mod folders;
 mod run;
 mod toolchain;
+mod trusted;
 
-pub use build::{BuildError, StepError, build, release_of};
-pub use folders::{VARIABLE, file_name, find, folder_to_install, folders};
+pub use build::{BuildError, StepError, build};
+pub use folders::{Build, VARIABLE, file_name, find, folder_to_install, folders};
 pub use toolchain::{Toolchain, ToolchainError};
 
 /// The C sources and `config.m4`, by name.

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::{Read as _, Seek as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,13 +40,14 @@ pub enum StepError {
 }
 
 /// Runs a program with this process's environment; what it said on standard output, and on standard
-/// error where it is not `quiet`.
+/// error where it is not `quiet`. What is passed becomes its descriptors from 3 on.
 pub(crate) async fn run(
     spawner: &Spawner,
     folder: &Path,
     program: &Path,
     args: &[OsString],
     variables: &[(&str, &str)],
+    passed: Vec<OwnedFd>,
 ) -> Result<String, StepError> {
     let step = || {
         let words =
@@ -71,7 +73,7 @@ pub(crate) async fn run(
         stdin: Stream::Null,
         stdout: copy().map_err(unread)?,
         stderr: copy().map_err(unread)?,
-        passed: Vec::new(),
+        passed,
         mark: None,
     };
     let mut child = spawner.spawn(command).await?;
@@ -138,10 +140,19 @@ mod tests {
             sh,
             &args("echo $X; echo b >&2"),
             &[("X", "a")],
+            Vec::new(),
         )
         .await;
         assert_eq!(said.unwrap(), "a\nb\n");
-        let failed = run(&spawner, &folder, sh, &args("echo why; exit 3"), &[]).await;
+        let failed = run(
+            &spawner,
+            &folder,
+            sh,
+            &args("echo why; exit 3"),
+            &[],
+            Vec::new(),
+        )
+        .await;
         let Err(StepError::Failed {
             exit: Exit::Code(3),
             output,

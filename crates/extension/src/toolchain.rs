@@ -154,7 +154,7 @@ fn config_of(phpize: &Path) -> Option<PathBuf> {
 /// What the headers say that an extension is built for, as a PHP says it of itself.
 async fn built_for(spawner: &Spawner, config: &Path) -> Result<Option<String>, StepError> {
     let args = [OsString::from("--include-dir")];
-    match run(spawner, Path::new("/"), config, &args, &[]).await {
+    match run(spawner, Path::new("/"), config, &args, &[], Vec::new()).await {
         Ok(said) => Ok(identity_of(&said)),
         // It belongs to some other PHP, or is broken: the next one may fit.
         Err(StepError::Failed { .. } | StepError::Spawn(_)) => Ok(None),

@@ -10,6 +10,8 @@ use pronghorn_process::{Exit, ForkError, SpawnError};
 
 use pronghorn_pool::transport::LaunchError;
 
+use crate::php::PhpError;
+
 /// A worker that was started, or was to be, and is not up.
 #[derive(Debug)]
 pub(crate) struct BootError {
@@ -43,6 +45,8 @@ pub(crate) enum BootCause {
     WarmUp(String),
     /// The zygote's that its workers are forked from.
     NotForked(NotForked),
+    /// The operator's: the workers would lack what the pool needs.
+    Php(PhpError),
     /// The server's: no descriptors, no memory.
     System(std::io::Error),
 }
@@ -81,6 +85,7 @@ impl fmt::Display for BootCause {
             Self::Protocol(what) => write!(f, "worker cannot be used: {what}"),
             Self::WarmUp(how) => write!(f, "worker failed its warm-up: {how}"),
             Self::NotForked(why) => write!(f, "the zygote gave no worker: {why}"),
+            Self::Php(error) => write!(f, "no worker is started: {error}"),
             Self::System(error) => write!(f, "worker cannot be connected: {error}"),
         }
     }
@@ -174,6 +179,7 @@ impl BootError {
             BootCause::NotForked(_) => {
                 "`spawn: exec` of the pool does without a zygote: each worker is a PHP started anew, with an OPcache of its own".into()
             }
+            BootCause::Php(error) => error.hint(),
             BootCause::WarmUp(_) => {
                 "every new worker answers the requests of `pool.warmup` before it gets those of clients".into()
             }
@@ -218,6 +224,7 @@ impl BootError {
             | BootCause::Protocol(_)
             | BootCause::WarmUp(_)
             | BootCause::NotForked(_)
+            | BootCause::Php(_)
             | BootCause::System(_) => None,
         }
     }

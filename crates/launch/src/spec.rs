@@ -10,6 +10,7 @@ use pronghorn_process::{Command, Credentials, Spawner, Stream};
 
 use crate::error::{BootCause, BootError};
 use crate::output::Output;
+use crate::php::PhpError;
 use pronghorn_pool::Home;
 use pronghorn_pool::Spool;
 use pronghorn_pool::Warmup;
@@ -45,15 +46,15 @@ pub struct LaunchSpec {
 pub type Storage = (String, Arc<OwnedFd>);
 
 impl LaunchSpec {
-    /// A process of the pool's command, with its output in pipes.
+    /// A process of this command line, with its output in pipes.
     pub(crate) fn process(
         &self,
+        argv: &[OsString],
         stdin: Stream,
         env: Vec<(OsString, OsString)>,
         passed: Vec<OwnedFd>,
     ) -> Command {
-        let (program, args) = self
-            .argv
+        let (program, args) = argv
             .split_first()
             .map_or_else(Default::default, |(program, args)| {
                 (program.clone(), args.to_vec())
@@ -72,6 +73,15 @@ impl LaunchSpec {
             stderr: Stream::Pipe,
             passed,
             mark: None,
+        }
+    }
+
+    /// No worker was started for want of something.
+    pub(crate) fn without(&self, error: PhpError) -> BootError {
+        let transcript = error.said().to_owned();
+        BootError {
+            transcript,
+            ..self.failed(BootCause::Php(error), None)
         }
     }
 

@@ -13,7 +13,9 @@ use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
-use pronghorn_workers::{Launch, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUsers};
+use pronghorn_workers::{
+    Launch, PhpError, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUsers,
+};
 use tokio::runtime::Builder;
 
 use crate::VERSION;
@@ -224,27 +226,21 @@ async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option
     ))
 }
 
-/// A PHP that can't run scripts, and perhaps no worker either.
-fn silent(php: &Path, pool: &ConfiguredPool<'_>) -> Finding {
-    let php = php.display();
-    let hint = format!("`{php} -v` shows what it says");
-    if pool.settings.mode() == Mode::Classic {
-        let message = format!("is `classic`, and `{php}` does not report its version");
-        return Finding::missing(format!("{}.mode", pool.section), message, hint);
-    }
-    Finding {
-        severity: Severity::Warning,
-        key: command_key(pool),
-        message: format!("`{php}` does not report its version: do its workers start?"),
-        hint,
-    }
+/// Its workers do not start.
+fn wrong_php(error: &PhpError, pool: &ConfiguredPool<'_>) -> Finding {
+    let key = match (pool.settings.mode(), error) {
+        (Mode::Classic, _) => format!("{}.mode", pool.section),
+        (_, PhpError::Unknown { .. }) => format!("{}.ini", pool.section),
+        _ => command_key(pool),
+    };
+    Finding::missing(key, format!("can't start workers: {error}"), error.hint())
 }
 
 /// What a pool loses whose PHP has no extension.
 async fn look_for_extension(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
     let launch = start.launch();
-    if let Some(php) = launch.silent_php().await {
-        return Some(silent(&php, pool));
+    if let Some(error) = launch.wrong_php().await {
+        return Some(wrong_php(&error, pool));
     }
     let lacking = launch.lacks_extension().await?;
     let remedy = &lacking.remedy;

@@ -845,17 +845,14 @@ fn orphans_of_php_fpm(folder: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// What was killed can't remove its control socket and the settings of its workers and of php-fpm;
-/// the next start does.
+/// What was killed can't remove its control socket and the folder of php-fpm; the next start does.
 fn assert_little_left(status: ExitStatus, mark: &str, folder: &Path) {
     if status.code().is_none() {
         for socket in control_sockets(folder) {
             std::fs::remove_file(socket).expect("it was there");
         }
-        for prefix in ["pronghorn-ini-", "pronghorn-fpm-"] {
-            for settings in named(folder, prefix) {
-                std::fs::remove_dir_all(settings).expect("it was there");
-            }
+        for of_fpm in named(folder, "pronghorn-fpm-") {
+            std::fs::remove_dir_all(of_fpm).expect("it was there");
         }
     }
     assert_nothing_left(mark, folder);

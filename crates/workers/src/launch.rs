@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, ProgramLauncher};
-use pronghorn_pool::LauncherRef;
+use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, PhpError, ProgramLauncher};
+use pronghorn_pool::{LaunchError, LauncherRef};
 
 /// What kept workers with the extension have, and those without it have not.
 const LOST_BY_PIPES: &str = "calls cost more, and `exit` or a passed deadline ends the worker";
@@ -55,7 +55,15 @@ impl Launch {
         }
     }
 
-    pub(crate) async fn launcher(&self) -> LauncherRef {
+    /// What starts the workers.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be given what the pool needs of its PHP.
+    pub(crate) async fn launcher(&self) -> Result<LauncherRef, LaunchError> {
+        if let Self::Command(command) | Self::Classic { command, .. } = self {
+            command.prepare().await?;
+        }
         if let Some(lacking) = self.lacks_extension().await {
             if lacking.starts {
                 let (pool, remedy) = (lacking.pool, &lacking.remedy);
@@ -66,17 +74,17 @@ impl Launch {
                 ..
             } = self
             {
-                return otherwise.clone().into();
+                return Ok(otherwise.clone().into());
             }
         }
-        match self {
+        Ok(match self {
             Self::Command(launcher)
             | Self::Classic {
                 command: launcher, ..
             } => launcher.clone().into(),
             Self::FastCgi(launcher) => launcher.clone().into(),
             Self::Programs(launcher) => launcher.clone().into(),
-        }
+        })
     }
 
     /// Names of the pool's `ini` that its PHP does not have, and all that it has. Asks PHP the
@@ -91,11 +99,11 @@ impl Launch {
         Some((unknown, &about.settings))
     }
 
-    /// The PHP that says nothing of itself when it is asked.
-    pub async fn silent_php(&self) -> Option<std::path::PathBuf> {
+    /// What keeps its workers from what they need of their PHP.
+    pub async fn wrong_php(&self) -> Option<PhpError> {
         match self {
             Self::Command(command) | Self::Classic { command, .. } => {
-                command.php.silent(&command.spec).await
+                command.php.wrong(&command.spec).await
             }
             Self::FastCgi(_) | Self::Programs(_) => None,
         }

@@ -118,7 +118,7 @@ impl Setup {
     }
 
     async fn start(&self, pool: &Pool) -> Result<RunningPool, LaunchError> {
-        RunningPool::start(pool.clone(), self.launch.launcher().await, self.plan).await
+        RunningPool::start(pool.clone(), self.launch.launcher().await?, self.plan).await
     }
 }
 
@@ -614,9 +614,10 @@ impl PoolTask {
                     reset_timeout,
                     ..
                 } = &change;
-                supervised
-                    .change(launch.launcher().await, *plan, *reset_timeout)
-                    .await
+                match launch.launcher().await {
+                    Ok(launcher) => supervised.change(launcher, *plan, *reset_timeout).await,
+                    Err(error) => Err(error),
+                }
             }
             None => change
                 .start(&self.pool)

@@ -12,7 +12,7 @@ use pronghorn_config::{Address, Command, Listen, Size};
 use pronghorn_launch::{
     Addresses, Booted, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php,
     Place, ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command,
-    classic_variables, how_to_let_read, script_of,
+    classic_variables, how_to_let_read, php_option, script_of,
 };
 use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
@@ -526,7 +526,7 @@ fn words(command: &Command) -> Vec<OsString> {
 fn with_ini(program: &str, ini: &Ini) -> Vec<OsString> {
     let mut argv = vec![OsString::from(program)];
     for (setting, value) in ini.written_lines() {
-        argv.extend(["-d".into(), format!("{setting}={value}").into()]);
+        argv.extend(["-d".into(), php_option(setting, &value).into()]);
     }
     argv
 }

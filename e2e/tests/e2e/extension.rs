@@ -115,6 +115,119 @@ fn where_the_php_cannot_be_told_a_record_says_so() {
     server.stop();
 }
 
+/// A `php8.2` in the site's folder `bin`: a script that does this before it becomes the real one.
+fn stand_in(site: Site, first: &str, last: &str) -> Site {
+    use std::os::unix::fs::PermissionsExt as _;
+    let php = std::process::Command::new("sh")
+        .args(["-c", "command -v php"])
+        .output()
+        .expect("there is a shell");
+    let php = String::from_utf8(php.stdout).unwrap();
+    let script = format!("#!/bin/sh\n{first}\nexec {} {last}\n", php.trim());
+    let site = site.file("bin/php8.2", &script);
+    let path = site.path("bin/php8.2");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    site
+}
+
+/// Some pools that run `bin/php8.2`.
+fn pools(count: usize, more: &str) -> Site {
+    let pools: Vec<_> = (0..count)
+        .map(|n| {
+            format!(
+                "p{n}: {{num_workers: 1, ini: {{memory_limit: 6{n}M, disable_functions: exec}}}}"
+            )
+        })
+        .collect();
+    let pools = pools.join(", ");
+    Site::new()
+        .file(
+            "worker.php",
+            &Site::sdk_worker(
+                "return ini_get('memory_limit') . ' ' . (int) function_exists('exec');",
+            ),
+        )
+        .config(&format!(
+            "version: '3'\nserver: {{command: bin/php8.2 worker.php}}\nlogs: {{level: info}}\n\
+             http: {{address: '127.0.0.1:0', pool: {{num_workers: 1{more}}}, pools: {{{pools}}}, \
+             routes: [{{path: /1, pool: p1}}]}}\n"
+        ))
+}
+
+#[test]
+fn a_php_that_is_slow_to_start_is_waited_for_and_asked_once_for_all_pools() {
+    let first = "case \"$*\" in *pronghorn-asks*) echo asked >>questions; sleep 6 ;; esac";
+    let server = Server::start(stand_in(pools(4, ""), first, "\"$@\""));
+    assert_eq!(server.get("/1").text(), "61M 0");
+    assert_eq!(server.site().read("questions"), "asked\n");
+    server.stop();
+}
+
+#[test]
+fn no_pool_starts_without_its_settings() {
+    let late = stand_in(pools(2, ", boot_timeout: 1s"), "sleep 20", "\"$@\"");
+    Server::run(&late, &["serve"]).assert_refused(&[
+        "did not report its version within `boot_timeout`, 1s",
+        "hint: ",
+    ]);
+    let broken = stand_in(pools(2, ""), "echo no disk; exit 3", "\"$@\"");
+    Server::run(&broken, &["serve"]).assert_refused(&[
+        "does not report its version",
+        "it said  no disk",
+        "hint: `",
+    ]);
+    let deaf = "test \"$1\" = -d && shift 2";
+    let deaf = stand_in(pools(2, ""), deaf, "\"$@\"");
+    Server::run(&deaf, &["serve"]).assert_refused(&["does not take PHP's option `-d`", "hint: "]);
+    let unknown = site(", command: [sh, -c, 'exec php worker.php'], ini: {precision: 5}");
+    let said = [
+        "`sh -c \"exec php worker.php\"` does not tell which PHP it runs",
+        "begin the command with `php`",
+    ];
+    Server::run(&unknown, &["serve"]).assert_refused(&said);
+    Server::run(&unknown, &["check"]).assert_said_with(2, &said[1..]);
+}
+
+#[test]
+fn a_worker_that_lost_its_settings_gets_no_call() {
+    let start_again = "<?php $php = [PHP_BINARY, 'real.php'];\n\
+        pcntl_exec($php[0], array_slice($php, 1));\n";
+    let site = site(", ini: {precision: 5}");
+    let worker = site.read("worker.php");
+    let site = site
+        .file("real.php", &worker)
+        .file("worker.php", start_again);
+    Server::run(&site, &["serve"]).assert_refused(&[
+        "it runs without the pool's settings of PHP (`ini`)",
+        "starts another PHP",
+    ]);
+}
+
+#[test]
+fn settings_are_in_no_file_and_reach_every_way_to_start_a_worker() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let body = "return json_encode([ini_get('precision'), ini_get('error_reporting'), \
+        ini_get('user_agent'), ini_get('memory_limit'), \
+        array_values(array_filter(scandir('/proc/self/fd'), fn ($fd) => \
+        str_ends_with((string) @readlink(\"/proc/self/fd/$fd\"), '.so')))]);";
+    let ini =
+        ", ini: {precision: 5, error_reporting: '~E_NOTICE & E_ALL', user_agent: \"it's; a=b\"}";
+    for command in ["php -d memory_limit=77M worker.php", "./worker.php 1"] {
+        let site = site(&format!("{ini}, command: {command}"));
+        let script = format!(
+            "#!/usr/bin/php -d memory_limit=77M\n{}",
+            Site::sdk_worker(body)
+        );
+        let site = site.file("worker.php", &script);
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(site.path("worker.php"), mode).unwrap();
+        let server = Server::start(site);
+        let said = server.get("/").text();
+        assert_eq!(said, r#"["5","32759","it's; a=b","77M",[]]"#, "{command}");
+        server.stop();
+    }
+}
+
 /// Calls this with `/spoil`; asserts that both workers are replaced, once, for this reason.
 fn renewed(ini: &str, spoil: &str, why: &str) {
     extension(); // or there is nothing to test

@@ -28,7 +28,7 @@ final class RelayTest extends TransportTestCase
 
         $said = json_decode($answer->body, true);
         self::assertSame(
-            ['pid' => getmypid(), 'codec' => 'native', 'version' => 1, 'kinds' => ['http']],
+            ['pid' => getmypid(), 'codec' => 'native', 'version' => 1, 'kinds' => ['http'], 'settings' => ''],
             array_diff_key($said, ['sdk' => 1, 'php' => 1]),
         );
         self::assertMatchesRegularExpression('#^pronghorn/worker \d+\.\d+\.\d+$#', $said['sdk']);

@@ -28,6 +28,8 @@ pub(crate) struct Announcement {
     pub(crate) ring: Option<Result<(), String>>,
     /// The signal by which a call of it can be ended.
     pub(crate) deadline_signal: Option<i32>,
+    /// Which settings of PHP it has, by their digest.
+    pub(crate) settings: Option<String>,
     /// What had been read behind its answer.
     pub(crate) leftover: Vec<u8>,
 }
@@ -195,6 +197,10 @@ fn read_announcement(body: &[u8]) -> Result<Announcement, Refusal> {
         kinds,
         ring,
         deadline_signal: signal,
+        settings: said
+            .get("settings")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
         leftover: Vec::new(),
     })
 }

@@ -102,6 +102,8 @@ impl Launcher for CommandLauncher {
 /// without waiting.
 const PIPE_SIZE: usize = 256 << 10;
 
+/// The number of the first descriptor that a process is handed beside its standard streams.
+const FIRST_PASSED: usize = 3;
 /// Descriptors that every worker is handed.
 const PIPES: usize = 2;
 
@@ -124,6 +126,16 @@ fn private_pipes() -> io::Result<((OwnedFd, OwnedFd), Vec<OwnedFd>)> {
 }
 
 impl CommandLauncher {
+    /// Looks whether workers can be given what the pool needs. Asks PHP the first time.
+    ///
+    /// # Errors
+    ///
+    /// When they can't. The operator's to mend.
+    pub async fn prepare(&self) -> Result<(), LaunchError> {
+        let wrong = self.php.wrong(&self.spec).await;
+        wrong.map_or(Ok(()), |error| Err(self.spec.without(error).into()))
+    }
+
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
         let (ours, mut passed) =
             private_pipes().map_err(|error| self.spec.failed(BootCause::System(error), None))?;
@@ -144,8 +156,7 @@ impl CommandLauncher {
                 }
             }
             Spawn::Fork(_) | Spawn::Exec => {
-                let besides = self.php.variables(&self.spec).await;
-                let mut command = self.command_line(passed, besides);
+                let mut command = self.command_line(passed).await?;
                 if self.php.runs_scripts() {
                     command.env.push(classic_worker(number));
                 }
@@ -263,40 +274,59 @@ impl CommandLauncher {
         }
     }
 
+    /// A worker that says that it has other settings than the pool's. One that says nothing of them
+    /// is an old package, or one of others: its PHP has taken the options that it was started with.
+    async fn lacks_settings(&self, answer: &Announcement) -> Option<String> {
+        let said = answer.settings.as_deref()?;
+        let expected = self.php.found(&self.spec).await.ok()?.digest()?;
+        (said != expected).then(|| {
+            "it runs without the pool's settings of PHP (`ini`): its command starts another PHP \
+             than the one that was given them"
+                .to_owned()
+        })
+    }
+
     fn no_ring(&self, why: &str) {
         if !self.told.swap(true, Ordering::Relaxed) {
             tracing::warn!(target: "server", pool = self.spec.pool, "pipes are used instead of the ring: {why}");
         }
     }
 
-    fn command_line(
-        &self,
-        mut passed: Vec<OwnedFd>,
-        besides: Vec<(OsString, OsString)>,
-    ) -> Command {
+    /// # Errors
+    ///
+    /// When workers can't be given what the pool needs.
+    async fn command_line(&self, mut passed: Vec<OwnedFd>) -> Result<Command, BootError> {
+        let found = self.php.found(&self.spec).await;
+        let found = found.map_err(|error| self.spec.without(error))?;
         let mut env = self.spec.env.clone();
+        let besides = &found.variables;
         env.retain(|(known, _)| besides.iter().all(|(name, _)| known != name));
-        env.extend(besides);
+        env.extend(besides.iter().cloned());
         if passed.len() > PIPES {
             env.push(("PRONGHORN_RING".into(), "5,6,7".into()));
         }
         self.pass_storages(&mut passed, &mut env);
+        let argv = found.argv(&self.spec.argv, FIRST_PASSED + passed.len());
+        let extension = found.extension();
+        let extension =
+            extension.map_err(|error| self.spec.failed(BootCause::System(error), None))?;
+        passed.extend(extension);
         // A foreign worker finds its relay on the pipes unless it is sent to a socket.
         let stdin = if self.listener.is_some() {
             Stream::Null
         } else {
             Stream::Pipe
         };
-        self.spec.process(stdin, env, passed)
+        Ok(self.spec.process(&argv, stdin, env, passed))
     }
 
-    /// Behind all else. A storage for which there is no descriptor left is reached over RPC.
+    /// Behind pipes and memory. A storage for which there is no descriptor left is reached over
+    /// RPC.
     fn pass_storages(&self, passed: &mut Vec<OwnedFd>, env: &mut Vec<(OsString, OsString)>) {
-        const FIRST: usize = 3;
         let mut offer = String::new();
         for (name, memory) in &self.spec.storages {
             if let Ok(memory) = memory.try_clone() {
-                _ = writeln!(offer, "{}={name}", FIRST + passed.len()); // a string takes all
+                _ = writeln!(offer, "{}={name}", FIRST_PASSED + passed.len()); // a string takes all
                 passed.push(memory);
             }
         }
@@ -403,6 +433,9 @@ impl CommandLauncher {
                     ));
                 }
                 if let Some(why) = answer.cannot_answer(self.kind) {
+                    return Err(BootCause::Protocol(why));
+                }
+                if let Some(why) = self.lacks_settings(&answer).await {
                     return Err(BootCause::Protocol(why));
                 }
                 let deadline_signal = answer.signal_of(pid);

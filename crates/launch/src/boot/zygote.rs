@@ -346,16 +346,15 @@ impl Zygotes {
     }
 }
 
-async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Command {
-    let besides = of.php.variables(&of.spec).await;
-    let mut command = of.command_line(vec![control], besides);
+async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Result<Command, BootError> {
+    let mut command = of.command_line(vec![control]).await?;
     command.env.retain(|(name, _)| name != PIPES);
     command.env.push((VARIABLE.0.into(), VARIABLE.1.into()));
     if let Some(requests) = of.spec.warmup.words() {
         command.env.push((WARMUP.into(), requests.into()));
     }
     command.stdin = Stream::Null;
-    command
+    Ok(command)
 }
 
 async fn bring_up(
@@ -407,7 +406,7 @@ impl Owner {
     async fn start(of: &CommandLauncher) -> Result<(Self, Introduction), BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let (link, theirs) = Zygote::pair().map_err(system)?;
-        let child = of.spec.spawner.spawn(command_line(of, theirs).await).await;
+        let child = of.spec.spawner.spawn(command_line(of, theirs).await?).await;
         let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
         let mut zygote = RunningWorker::new(&of.spec.pool, child.process);
         let introduction = bring_up(

@@ -1,13 +1,16 @@
 //! A php-fpm of one generation: its master is our child, its workers are that one's.
 
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, lchown};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_cgi::fastcgi::{is_answer, question};
 use pronghorn_process::{Command, Exit, Stream};
+use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -22,8 +25,6 @@ use pronghorn_pool::transport::Watched;
 
 /// Between two looks at whether its socket is there.
 const LOOK: Duration = Duration::from_millis(10);
-/// What a socket's path may have, less the closing NUL.
-const LONGEST_SOCKET_PATH: usize = 107;
 const SOCKET: &str = "socket";
 
 /// What php-fpm is told beside its command.
@@ -51,50 +52,56 @@ pub(super) struct Master {
     _folder: Folder,
 }
 
-/// What one php-fpm has: its configuration, and its socket, which it must be able to make. Goes
-/// with its owner.
+/// Where one php-fpm makes its socket. It is known by its descriptor, to this process and to
+/// php-fpm: its name lies where others may put something else. Goes with its owner.
 #[derive(Debug)]
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    folder: OwnedFd,
+}
 
 impl Folder {
-    /// In the folder for spool files, whose leftovers the next server removes, unless its path is
-    /// too long. Whoever runs php-fpm may write there, and nobody else.
+    /// In the folder for spool files, whose leftovers the next server removes. Whoever runs php-fpm
+    /// may write there, and nobody else.
     fn make(of: &FastCgiLauncher) -> io::Result<Self> {
-        let mut path = of.spec.spool.path("fpm");
-        if path.join(SOCKET).as_os_str().len() > LONGEST_SOCKET_PATH {
-            path = std::env::temp_dir().join(path.file_name().unwrap_or_default());
-        }
+        let path = of.spec.spool.path("fpm");
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let folder = Self(path);
-        if let Some((_, user)) = &of.spec.user {
-            // In a folder of somebody else's its name may be a link by now.
-            lchown(&folder.0, Some(user.uid()), Some(user.gid()))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&path, flags, Mode::empty())?;
+        if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other(format!(
+                "`{}` is somebody else's by now",
+                path.display()
+            )));
         }
-        Ok(folder)
+        if let Some((_, user)) = &of.spec.user {
+            std::os::unix::fs::fchown(&folder, Some(user.uid()), Some(user.gid()))?;
+        }
+        Ok(Self { path, folder })
     }
 
+    /// Where this process connects, whatever becomes of the folder's name.
     fn socket(&self) -> PathBuf {
-        self.0.join(SOCKET)
-    }
-
-    /// Readable for all: whoever runs php-fpm is not its owner.
-    fn write_configuration(&self, text: &str) -> io::Result<PathBuf> {
-        let path = self.0.join("php-fpm.conf");
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(&path)?;
-        file.write_all(text.as_bytes())?;
-        Ok(path)
+        format!("/proc/self/fd/{}/{SOCKET}", self.folder.as_raw_fd()).into()
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0); // what can't be removed is in a folder for temporary files
+        // What can't be removed is in a folder for temporary files.
+        _ = rustix::fs::unlinkat(&self.folder, SOCKET, AtFlags::empty());
+        _ = std::fs::remove_dir(&self.path);
     }
+}
+
+/// A file that nobody can change or take away. php-fpm reads it again when it is told to reload.
+fn sealed(text: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(rustix::fs::memfd_create("pronghorn-fpm", flags)?);
+    file.write_all(text.as_bytes())?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file.into())
 }
 
 impl Master {
@@ -118,9 +125,10 @@ impl Master {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let folder = Folder::make(of).map_err(system)?;
         let socket = folder.socket();
-        let config = folder.write_configuration(&configuration(of, fpm, &socket));
-        let config = config.map_err(system)?;
-        let child = of.spec.spawner.spawn(command_line(of, &config)).await;
+        let passed = [sealed(&configuration(of, fpm)), folder.folder.try_clone()];
+        let passed: io::Result<Vec<_>> = passed.into_iter().collect();
+        let command = command_line(of, passed.map_err(system)?);
+        let child = of.spec.spawner.spawn(command).await;
         let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
         let pid = child.process.pid();
         let mut worker = RunningWorker::new(&of.spec.pool, child.process);
@@ -153,7 +161,8 @@ impl Master {
     }
 }
 
-fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
+/// Its own descriptors are those of [`command_line`].
+fn configuration(of: &FastCgiLauncher, fpm: &Fpm) -> String {
     let seconds = |time: Duration| time.as_secs().max(1);
     let terminate = fpm.terminate_after.map_or(0, seconds);
     let user = if runs_as_root(of) {
@@ -163,12 +172,11 @@ fn configuration(of: &FastCgiLauncher, fpm: &Fpm, socket: &Path) -> String {
     };
     format!(
         "[global]\ndaemonize = no\nerror_log = /dev/null\nprocess_control_timeout = {drain}\n\
-         [{pool}]\n{user}listen = {socket}\nlisten.mode = 0600\n\
+         [{pool}]\n{user}listen = /proc/self/fd/4/{SOCKET}\nlisten.mode = 0600\n\
          pm = static\npm.max_children = {children}\npm.max_requests = {requests}\n\
          request_terminate_timeout = {terminate}\nclear_env = no\n\
          catch_workers_output = yes\ndecorate_workers_output = no\n",
         pool = of.spec.pool,
-        socket = socket.display(),
         drain = seconds(fpm.drain),
         children = fpm.workers,
         requests = fpm.max_requests.unwrap_or(0),
@@ -183,7 +191,8 @@ fn runs_as_root(of: &FastCgiLauncher) -> bool {
     }
 }
 
-fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
+/// `passed` are its configuration and the folder of its socket, 3 and 4.
+fn command_line(of: &FastCgiLauncher, passed: Vec<OwnedFd>) -> Command {
     let (program, own) = of
         .spec
         .argv
@@ -193,8 +202,7 @@ fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
         });
     let mut args = own;
     // To stderr, although that is no terminal.
-    args.extend(["-F", "-O", "-y"].map(Into::into));
-    args.push(config.into());
+    args.extend(["-F", "-O", "-y", "/proc/self/fd/3"].map(Into::into));
     if runs_as_root(of) {
         args.push("-R".into());
     }
@@ -211,7 +219,7 @@ fn command_line(of: &FastCgiLauncher, config: &Path) -> Command {
         stdin: Stream::Null,
         stdout: Stream::Pipe,
         stderr: Stream::Pipe,
-        passed: Vec::new(),
+        passed,
         mark: None,
     }
 }
@@ -220,7 +228,7 @@ async fn bring_up(
     of: &FastCgiLauncher,
     worker: &mut RunningWorker,
     socket: &Path,
-    output: [Option<std::os::fd::OwnedFd>; 2],
+    output: [Option<OwnedFd>; 2],
 ) -> Result<(), BootCause> {
     let until = Instant::now() + of.spec.boot_timeout;
     for pipe in output.into_iter().flatten() {

@@ -150,6 +150,13 @@ impl Entrance {
             let (first, second) = (socket()?, socket()?);
             for ours in [&first, &second] {
                 rustix::net::connect(ours, &address)?;
+                // Whoever owns the folder could have put a socket of its own under this name.
+                let listener = rustix::net::sockopt::socket_peercred(ours)?.pid;
+                if listener != rustix::process::getpid() {
+                    let folder = path.parent().unwrap_or(path).display();
+                    let what = format!("somebody else has put a socket into `{folder}`");
+                    return Err(io::Error::other(what));
+                }
                 rustix::io::ioctl_fionbio(ours, true)?;
             }
             Ok((first, second))
@@ -239,7 +246,8 @@ impl FastCgiLauncher {
         } = Entrance::open(&self.spec.spool.path("fastcgi"))
             .map_err(|error| self.spec.failed(BootCause::System(error), None))?;
         let stdin = Stream::File(listening);
-        let command = self.spec.process(stdin, self.spec.env.clone(), Vec::new());
+        let (argv, env) = (&self.spec.argv, self.spec.env.clone());
+        let command = self.spec.process(argv, stdin, env, Vec::new());
         let child = self.spec.spawner.spawn(command).await;
         let child = child.map_err(|error| self.spec.failed(BootCause::Spawn(error), None))?;
         let mut worker = RunningWorker::new(&self.spec.pool, child.process);

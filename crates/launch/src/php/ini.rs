@@ -1,47 +1,59 @@
-//! Settings of PHP as lines of a file, in a folder that only this server writes.
+//! Settings of PHP as options of its command line: no file that somebody could remove or replace
+//! while the server runs, and nothing that a worker could be started without.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::settings::{Ini, IniSetting, Preset, in_php_ini, wants_jit};
 use super::{About, Program};
 
-/// A folder of one file that goes with its owner.
-#[derive(Debug)]
-pub(super) struct Folder(PathBuf);
+/// Says which settings were given. It is the last of them, and PHP passes over all that follows a
+/// line that it can't read: a PHP that knows it has read all of them.
+const DIGEST: &str = "pronghorn.settings";
 
-impl Folder {
-    /// Readable for all: workers may have a user of their own.
-    pub(super) fn make(path: PathBuf, lines: &[String]) -> io::Result<Self> {
-        let folder = Self(std::path::absolute(path)?);
-        std::fs::DirBuilder::new().mode(0o755).create(&folder.0)?;
-        std::fs::write(folder.0.join("pronghorn.ini"), lines.concat())?;
-        Ok(folder)
+/// Options of a PHP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Each is what stands behind `-d`.
+    options: Vec<String>,
+}
+
+impl Settings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.options.is_empty()
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.0
+    pub(super) fn add(&mut self, name: &str, value: &str, quoted: bool) {
+        self.options.push(option(name, &in_php_ini(value, quoted)));
+    }
+
+    /// What a worker that has all of them says of itself.
+    pub(crate) fn digest(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.options.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    }
+
+    /// The arguments, to stand before all others: those of the command win.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = OsString> {
+        let digest = option(DIGEST, &in_php_ini(&self.digest(), true));
+        let options = self.options.iter().cloned().chain([digest]);
+        options.flat_map(|option| ["-d".into(), option.into()])
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What can't be removed is in a folder for temporary files.
-        _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-pub(super) fn extension(path: &Path) -> String {
-    format!(
-        "extension={}\n",
-        in_php_ini(&path.display().to_string(), true)
-    )
+/// A setting behind `-d`, with its value as php.ini has it. PHP puts what begins with another
+/// character than a letter, a digit or a quotation mark between quotation marks, which makes a text
+/// of what it is to compute.
+pub fn option(name: &str, value: &str) -> String {
+    let computes = value.trim_start().starts_with(['~', '!', '(']);
+    let value = value.trim_start();
+    let before = if computes { "0|" } else { "" };
+    format!("{name}={before}{value}")
 }
 
 /// The pool's settings: what is written, and the preset where it is meant for such workers.
-pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -> Vec<String> {
+pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -> Settings {
     let preset = match ini.preset {
         Preset::On => true,
         Preset::Off => false,
@@ -50,9 +62,9 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
     let added = ini.added.iter().filter(|_| preset);
     let settings = added.chain(&ini.written).map(IniSetting::pair);
     let mut settings: Vec<(&str, &str)> = settings.collect();
-    let mut lines = Vec::new();
+    let mut options = Settings::default();
     if preset && about.could_have_opcache {
-        lines.push("zend_extension=opcache\n".to_owned());
+        options.add("zend_extension", "opcache", true);
     }
     if settings.iter().any(wants_jit) && !about.against_jit.is_empty() {
         tracing::warn!(
@@ -72,18 +84,18 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
              warning off)"
         );
     }
-    lines.extend(settings.iter().map(|(name, value)| {
+    for (name, value) in settings {
         let mut written = ini.written.iter();
-        let quoted = written.any(|it| it.name == *name && it.quoted);
-        format!("{name}={}\n", in_php_ini(value, quoted))
-    }));
-    lines
+        let quoted = written.any(|it| it.name == name && it.quoted);
+        options.add(name, value, quoted);
+    }
+    options
 }
 
 /// Whether the preset, and nothing that was written, takes away a JIT that PHP would have.
 fn drops_jit(settings: &[(&str, &str)], ini: &Ini, about: &About, program: &Program) -> bool {
     let names = |(name, _): &(&str, &str)| *name == "opcache.jit";
-    // An option of the command goes before all files.
+    // An option of the command wins.
     let is_option = |option: &OsString| option.to_string_lossy().contains("opcache.jit");
     settings.iter().any(names)
         && !ini.written.iter().any(|it| names(&it.pair()))
@@ -96,16 +108,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_goes_with_its_owner() {
-        let folder = {
-            let path =
-                std::env::temp_dir().join(format!("pronghorn-ini-test-{}", std::process::id()));
-            Folder::make(path, &["a='b'\n".into(), "c=d\n".into()]).unwrap()
-        };
-        let path = folder.path().to_owned();
-        let text = std::fs::read_to_string(path.join("pronghorn.ini")).unwrap();
-        assert_eq!(text, "a='b'\nc=d\n");
-        drop(folder);
-        assert!(!path.exists());
+    fn the_digest_is_the_last_setting_and_another_one_for_other_settings() {
+        let mut settings = Settings::default();
+        let empty = settings.digest();
+        settings.add("memory_limit", "64M", false);
+        let digest = settings.digest();
+        assert_ne!(digest, empty);
+        let arguments: Vec<_> = settings.arguments().collect();
+        let last = format!("pronghorn.settings='{digest}'");
+        assert_eq!(arguments, ["-d", "memory_limit='64M'", "-d", &last]);
+        settings.add("precision", "5", false);
+        assert_ne!(settings.digest(), digest);
+    }
+
+    #[test]
+    fn what_php_computes_begins_so_that_it_still_does_behind_an_option() {
+        for (value, expected) in [
+            ("E_ALL & ~E_NOTICE", "x=E_ALL & ~E_NOTICE"),
+            ("~E_NOTICE", "x=0|~E_NOTICE"),
+            (" (E_ALL)", "x=0|(E_ALL)"),
+            ("!E_ALL", "x=0|!E_ALL"),
+            ("'~E_NOTICE'", "x='~E_NOTICE'"),
+            ("''", "x=''"),
+        ] {
+            assert_eq!(option("x", value), expected);
+        }
     }
 }

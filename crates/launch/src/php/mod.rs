@@ -1,20 +1,25 @@
 //! The PHP that a pool's command runs, and what its workers are given beside its own settings: the
 //! extension, and settings that suit processes that are kept.
 //!
-//! Both go in through `PHP_INI_SCAN_DIR`, which reaches `php worker.php`, a script that begins with
-//! `#!` and `sh -c` alike. The PHP is asked once what it is. Where the command does not tell which
-//! PHP it runs, nothing is given.
+//! Both are options of its command line, which nobody can take from a worker, and the extension is
+//! a descriptor. The PHP is asked once what it is, and whether it takes them. Where the command
+//! does not tell which PHP it runs, nothing is given; a pool that needs something does not start
+//! then.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_base::open_linked;
+use pronghorn_extension::Build;
 use tokio::sync::OnceCell;
 
 use crate::spec::LaunchSpec;
 
 mod classic;
+mod error;
 mod ini;
 mod program;
 mod question;
@@ -23,16 +28,19 @@ pub(crate) mod stack;
 
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
-use ini::Folder;
+pub use error::PhpError;
+use ini::Settings;
+pub use ini::option as php_option;
 pub use program::installed as installed_phps;
 pub use question::{About, ask_one as ask_php};
 pub use settings::{Ini, IniSetting, Preset};
 
-/// Where PHP looks for settings beside `php.ini`; an empty part stands for the folder that it was
-/// compiled with.
+/// Where PHP looks for settings beside `php.ini`.
 const SCAN: &str = "PHP_INI_SCAN_DIR";
 /// Where it looks for `php.ini` first.
 const RC: &str = "PHPRC";
+/// Tells the extension by which descriptor it was loaded, for it to close that.
+const LOADED_BY: &str = "pronghorn.extension";
 
 /// What the workers of one pool are given.
 #[derive(Debug)]
@@ -47,11 +55,13 @@ pub struct Php {
 
 /// What was found out, once for all workers.
 #[derive(Debug, Default)]
-struct Found {
+pub(crate) struct Found {
     about: Option<Arc<About>>,
     /// Where it looks for `php.ini` and more.
-    variables: Variables,
-    folder: Option<Folder>,
+    pub(crate) variables: Variables,
+    program: Option<Program>,
+    settings: Settings,
+    extension: Option<Build>,
     /// The extension is there, or given to it.
     has_extension: bool,
 }
@@ -66,6 +76,43 @@ pub struct LackingPhp {
     pub install: String,
 }
 
+impl Found {
+    /// The command line of a process that is passed the extension as this descriptor.
+    pub(crate) fn argv(&self, argv: &[OsString], place: usize) -> Vec<OsString> {
+        let Some(program) = self.program.as_ref().filter(|_| self.gives_something()) else {
+            return argv.to_vec();
+        };
+        let mut ours = Vec::new();
+        if self.extension.is_some() {
+            for (name, value) in [
+                ("extension", format!("'/proc/self/fd/{place}'")),
+                (LOADED_BY, place.to_string()),
+            ] {
+                ours.extend(["-d".into(), ini::option(name, &value).into()]);
+            }
+        }
+        if !self.settings.is_empty() {
+            ours.extend(self.settings.arguments());
+        }
+        program.argv(argv, ours)
+    }
+
+    /// The build of the extension for it.
+    pub(crate) fn extension(&self) -> io::Result<Option<OwnedFd>> {
+        let build = self.extension.as_ref();
+        build.map(Build::descriptor).transpose()
+    }
+
+    /// What a worker says of itself that has its settings; None where there are none to have.
+    pub(crate) fn digest(&self) -> Option<String> {
+        (!self.settings.is_empty()).then(|| self.settings.digest())
+    }
+
+    fn gives_something(&self) -> bool {
+        self.extension.is_some() || !self.settings.is_empty()
+    }
+}
+
 impl Php {
     pub fn new(offer_extension: bool, scripts: bool, ini: Ini) -> Self {
         Self {
@@ -76,29 +123,20 @@ impl Php {
         }
     }
 
-    /// The variables that workers get besides. Asks PHP the first time, which takes as long as PHP
-    /// takes to start.
-    pub(crate) async fn variables(&self, of: &LaunchSpec) -> Variables {
-        let found = self.found(of).await;
-        let mut variables = found.variables.clone();
-        if let Some(folder) = &found.folder {
-            let known = of.env.iter().chain(&variables);
-            let known = known.rev().find(|(name, _)| name == SCAN);
-            let scanned = scanned(known.map(|(_, value)| value.as_os_str()), folder.path());
-            variables.retain(|(name, _)| name != SCAN);
-            variables.push((SCAN.into(), scanned));
-        }
-        variables
-    }
-
-    /// What its PHP says of itself; None where the command does not tell which one it is.
+    /// What its PHP says of itself; None where the command does not tell which one it is, or that
+    /// one does not answer.
     pub async fn about(&self, of: &LaunchSpec) -> Option<&About> {
-        self.found(of).await.about.as_deref()
+        self.found(of).await.ok()?.about.as_deref()
     }
 
     /// Whether its workers have the extension, as far as is known.
     pub(crate) async fn has_extension(&self, of: &LaunchSpec) -> bool {
-        self.found(of).await.has_extension
+        self.found(of).await.is_ok_and(|found| found.has_extension)
+    }
+
+    /// What keeps the pool's workers from what they need.
+    pub async fn wrong(&self, of: &LaunchSpec) -> Option<PhpError> {
+        self.found(of).await.err()
     }
 
     /// Names of the pool's `ini` that its PHP does not have.
@@ -118,9 +156,9 @@ impl Php {
     /// The PHP that could use the extension, has none and gets none: its path. None where the pool
     /// does not want it, or its workers are not of our package.
     pub async fn lacks_extension(&self, of: &LaunchSpec) -> Option<LackingPhp> {
-        let found = self.found(of).await;
+        let found = self.found(of).await.ok()?;
         let about = found.about.as_ref().filter(|_| !found.has_extension)?;
-        let program = program::find(&of.argv, &of.env, &of.cwd)?;
+        let program = found.program.as_ref()?;
         let uses_it = self.scripts || self.offer_extension && program.uses_package();
         uses_it.then(|| LackingPhp {
             version: about.version.clone(),
@@ -128,71 +166,71 @@ impl Php {
         })
     }
 
-    /// The PHP that says nothing of itself when it is asked. None also where no PHP is known.
-    pub async fn silent(&self, of: &LaunchSpec) -> Option<PathBuf> {
-        if self.about(of).await.is_some() {
-            return None;
-        }
-        program::find(&of.argv, &of.env, &of.cwd).map(|program| program.path)
+    /// What workers are given. Asks PHP the first time, which takes as long as PHP takes to start.
+    ///
+    /// # Errors
+    ///
+    /// When the pool needs something that its workers can't be given.
+    pub(crate) async fn found(&self, of: &LaunchSpec) -> Result<&Found, PhpError> {
+        self.found.get_or_try_init(|| self.find(of)).await
     }
 
-    async fn found(&self, of: &LaunchSpec) -> &Found {
-        self.found.get_or_init(|| self.find(of)).await
-    }
-
-    async fn find(&self, of: &LaunchSpec) -> Found {
+    async fn find(&self, of: &LaunchSpec) -> Result<Found, PhpError> {
         let Some(program) = program::find(&of.argv, &of.env, &of.cwd) else {
-            if self.offer_extension || self.ini.is_written() {
+            if self.ini.is_written() && program::is_there(&of.argv, &of.env, &of.cwd) {
+                return Err(PhpError::Unknown {
+                    command: of.command.clone(),
+                });
+            }
+            if self.offer_extension {
                 tracing::info!(
                     target: "server", pool = of.pool,
-                    "it is unknown which PHP `{}` runs, so its workers get neither the extension \
-                     nor the pool's `ini`: write both into its php.ini",
+                    "it is unknown which PHP `{}` runs, so its workers do not get the extension: \
+                     write it into its php.ini",
                     of.command
                 );
             }
-            return Found::default();
+            return Ok(Found::default());
         };
-        let asked = question::ask(of, &program, &of.env).await;
-        let (asked, variables) = match asked {
-            Some(about) if self.scripts => self.as_fpm(of, &program, about).await,
-            asked => (asked, Variables::new()),
+        let about = match question::ask(of, &program, &of.env).await {
+            Err(_) if !self.needs_something() => return Ok(Found::default()),
+            about => about?,
         };
-        let Some(about) = asked else {
-            tracing::warn!(
-                target: "server", pool = of.pool,
-                "`{}` does not report its version, so its workers get neither the extension nor \
-                 the pool's `ini`",
-                program.path.display()
-            );
-            return Found::default();
-        };
-        let mut lines = ini::of_pool(&self.ini, &about, &program, &of.pool);
-        let mut has_extension = about.has_extension;
-        if self.offer_extension
-            && !has_extension
-            && let Some(path) = pronghorn_extension::find(&about.identity)
-        {
-            lines.push(ini::extension(&path));
-            has_extension = true;
+        let mut asked = (about, Variables::new());
+        if self.scripts {
+            asked = self.as_fpm(of, &program, asked.0).await?;
         }
-        let folder = (!lines.is_empty()).then(|| Folder::make(of.spool.path("ini"), &lines));
-        let folder = folder.and_then(|made| {
-            made.inspect_err(|error| {
-                let folder = of.spool.folder().display();
-                tracing::warn!(
-                    target: "server", pool = of.pool,
-                    "workers get neither the extension nor the pool's `ini`: no folder for it can \
-                     be made in `{folder}`: {error}"
-                );
-            })
-            .ok()
-        });
-        Found {
-            about: Some(about),
+        let (about, variables) = asked;
+        let settings = ini::of_pool(&self.ini, &about, &program, &of.pool);
+        let extension = if self.offer_extension && !about.has_extension {
+            pronghorn_extension::find(&about.identity)
+        } else {
+            None
+        };
+        let found = Found {
+            has_extension: about.has_extension || extension.is_some(),
             variables,
-            folder,
-            has_extension,
+            settings,
+            extension,
+            program: Some(program),
+            about: Some(about),
+        };
+        match (&found.about, &found.program) {
+            (Some(about), Some(program)) if found.gives_something() && !about.takes_options => {
+                Err(PhpError::NoOptions {
+                    php: program.path.clone(),
+                })
+            }
+            _ => Ok(found),
         }
+    }
+
+    /// Whether workers are given anything, with any PHP.
+    fn needs_something(&self) -> bool {
+        self.scripts
+            || self.offer_extension
+            || self.ini.is_written()
+            || self.ini.preset != Preset::Off
     }
 
     /// With the settings of php-fpm, where a distribution has them apart from those of the command
@@ -202,32 +240,22 @@ impl Php {
         of: &LaunchSpec,
         program: &Program,
         about: Arc<About>,
-    ) -> (Option<Arc<About>>, Variables) {
+    ) -> Result<(Arc<About>, Variables), PhpError> {
         let written = |name: &str| of.env.iter().any(|(known, _)| known == name);
         let chosen =
             |option: &OsString| matches!(option.as_encoded_bytes(), [b'-', b'c' | b'n', ..]);
         if written(RC) || written(SCAN) || program.options.iter().any(chosen) {
-            return (Some(about), Variables::new());
+            return Ok((about, Variables::new()));
         }
         let Some(folder) = fpm_folder(&about.ini_file) else {
-            return (Some(about), Variables::new());
+            return Ok((about, Variables::new()));
         };
         let scanned = folder.join("conf.d").into();
         let variables = vec![(RC.into(), folder.into()), (SCAN.into(), scanned)];
         let environment = [of.env.as_slice(), &variables].concat();
-        (question::ask(of, program, &environment).await, variables)
+        let about = question::ask(of, program, &environment).await?;
+        Ok((about, variables))
     }
-}
-
-/// What `PHP_INI_SCAN_DIR` becomes with one more folder. To PHP it is not the same whether it is
-/// not set, which stands for the folder that it was compiled with, or empty, which stands for none.
-fn scanned(before: Option<&OsStr>, folder: &Path) -> OsString {
-    let mut scanned = before.unwrap_or_default().to_owned();
-    if before.is_none_or(|before| !before.is_empty()) {
-        scanned.push(":");
-    }
-    scanned.push(folder);
-    scanned
 }
 
 /// Of `/etc/php/8.2/cli/php.ini`: `/etc/php/8.2/fpm`, if it is there.
@@ -266,7 +294,7 @@ impl Program {
     fn uses_package(&self) -> bool {
         /// A worker's script is short; what it includes is not looked at.
         const LONGEST: u64 = 64 << 10;
-        let read = |path: &Path| -> std::io::Result<Vec<u8>> {
+        let read = |path: &Path| -> io::Result<Vec<u8>> {
             use std::io::Read as _;
             let mut text = Vec::new();
             open_linked(path)?.take(LONGEST).read_to_end(&mut text)?;
@@ -276,25 +304,5 @@ impl Program {
             .as_deref()
             .and_then(|path| read(path).ok())
             .is_some_and(|text| memchr::memmem::find(&text, b"Pronghorn\\").is_some())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_folder_is_not_the_one_that_php_was_compiled_with() {
-        for (before, after) in [
-            (None, ":/made"),
-            (Some(""), "/made"),
-            (Some("/a"), "/a:/made"),
-            (Some("/a:/b"), "/a:/b:/made"),
-            (Some(":/a"), ":/a:/made"),
-            (Some("/a:"), "/a::/made"),
-        ] {
-            let scanned = scanned(before.map(OsStr::new), Path::new("/made"));
-            assert_eq!(scanned, after, "{before:?}");
-        }
     }
 }

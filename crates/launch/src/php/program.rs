@@ -42,6 +42,37 @@ pub(super) fn find(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) 
     })
 }
 
+/// Whether there is a program for the command.
+pub(super) fn is_there(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> bool {
+    let name = argv.first();
+    name.is_some_and(|name| resolve(name, env, cwd).is_some_and(|path| path.is_file()))
+}
+
+impl Program {
+    /// Its command line with more options, before all others: of two that say something else, PHP
+    /// takes the last one. A script that names its PHP in its first line is run as the kernel would
+    /// run it.
+    pub(super) fn argv(&self, argv: &[OsString], more: Vec<OsString>) -> Vec<OsString> {
+        let Some((name, arguments)) = argv.split_first() else {
+            return Vec::new();
+        };
+        let mut all = Vec::with_capacity(argv.len() + more.len() + self.options.len() + 1);
+        if is_php(Path::new(name)) {
+            all.push(name.clone());
+            all.extend(more);
+        } else {
+            all.push(self.path.clone().into());
+            all.extend(more);
+            all.extend_from_slice(&self.options);
+            let is_path = name.as_bytes().contains(&b'/');
+            let script = self.script.as_ref().filter(|_| !is_path);
+            all.push(script.map_or_else(|| name.clone(), |found| found.clone().into()));
+        }
+        all.extend_from_slice(arguments);
+        all
+    }
+}
+
 /// `php`, `php8.2`, `php82`, `php-zts`: what takes `-r` and is no php-cgi.
 pub(super) fn is_php(path: &Path) -> bool {
     let Some(rest) = path
@@ -168,6 +199,21 @@ mod tests {
         let direct = found(&["./direct"], &folder).unwrap();
         assert_eq!(direct.path, Path::new("/opt/php/bin/php8.4"));
         assert_eq!(direct.options, ["-d", "a=b"]);
+
+        let argv = |program: &Program, command: &[&str]| {
+            let command: Vec<_> = command.iter().map(OsString::from).collect();
+            let argv = program.argv(&command, vec!["-d".into(), "x=y".into()]);
+            let words: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
+            words.join(" ")
+        };
+        assert_eq!(
+            argv(&plain, &["php", "-d", "a=b", "-n", "worker.php", "-x"]),
+            "php -d x=y -d a=b -n worker.php -x",
+        );
+        assert_eq!(
+            argv(&direct, &["./direct", "serve"]),
+            "/opt/php/bin/php8.4 -d x=y -d a=b ./direct serve",
+        );
 
         for unclear in [
             &["./script"][..],

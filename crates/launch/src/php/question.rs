@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,22 +12,26 @@ use std::time::Duration;
 
 use pronghorn_base::lock;
 use pronghorn_process::{Command, Credentials, Spawner, Stream};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
-use super::Program;
+use super::{PhpError, Program};
 use crate::spec::LaunchSpec;
 
-/// PHP starts in 30 ms.
+/// For a command that somebody waits for, of each PHP on the machine. PHP starts in 30 ms.
 const LONGEST: Duration = Duration::from_secs(5);
 /// What it says is shorter. One that fills the pipe is not waited for.
 const LONGEST_ANSWER: u64 = 64 << 10;
+/// An option that it is asked with, to see whether the command takes any.
+const TRIAL: &str = "pronghorn.settings=asked";
 /// Answers that are kept; a server has a few PHPs. Another one is asked again.
 const KEPT: usize = 64;
 
 /// Says it in one line that nothing else looks like, whatever is printed around it. `phpinfo` alone
-/// knows the number of the API.
+/// knows the number of the API; where a php.ini forbids it, the folder of extensions is called so.
 const QUESTION: &str = r#"
-ob_start(); phpinfo(INFO_GENERAL); $info = ob_get_clean();
-preg_match('/PHP Extension => (\d+)/', $info, $api);
+ob_start(); if (function_exists('phpinfo')) { phpinfo(INFO_GENERAL); } $info = ob_get_clean();
+preg_match('/PHP Extension => (\d+)/', $info, $api) || preg_match('/(\d{8})/', basename(PHP_EXTENSION_DIR), $api);
 $jit = ['xdebug', 'pcov', 'uopz', 'Zend Extension Manager'];
 echo "\n", implode("\t", [
     'pronghorn-asks', PHP_VERSION, ($api[1] ?? '?') . (PHP_ZTS ? '-zts' : '-nts') . (PHP_DEBUG ? '-debug' : ''),
@@ -32,7 +39,9 @@ echo "\n", implode("\t", [
     (int) is_file(ini_get('extension_dir') . '/opcache.so'),
     implode(' ', array_filter($jit, 'extension_loaded')), ini_get('memory_limit'), php_ini_loaded_file(),
     (int) ini_get('opcache.jit_buffer_size') > 0 ? ini_get('opcache.jit') : '',
-    (string) phpversion('pronghorn'), PHP_BINDIR, implode(' ', array_keys(ini_get_all(null, false))),
+    (string) phpversion('pronghorn'), PHP_BINDIR,
+    (int) (!function_exists('get_cfg_var') || get_cfg_var('pronghorn.settings') === 'asked'),
+    function_exists('ini_get_all') ? implode(' ', array_keys(ini_get_all(null, false))) : '*',
 ]), "\n";
 "#;
 
@@ -58,7 +67,9 @@ pub struct About {
     pub release: String,
     /// Where its `phpize` was installed.
     pub binaries: PathBuf,
-    /// Names of the settings that it has, with blanks between them.
+    /// It takes options of its command line.
+    pub(super) takes_options: bool,
+    /// Names of the settings that it has, with blanks between them; `*` where it can't say them.
     pub settings: String,
 }
 
@@ -81,6 +92,7 @@ impl About {
             mode,
             release,
             binaries,
+            options,
             settings,
         ] = parts[..]
         else {
@@ -102,6 +114,7 @@ impl About {
             jit: mode.to_owned(),
             release: release.to_owned(),
             binaries: binaries.into(),
+            takes_options: options == "1",
             settings: settings.to_owned(),
         })
     }
@@ -110,37 +123,52 @@ impl About {
     pub fn knows(&self, name: &str) -> bool {
         // What loads an extension is no setting; OPcache's are there once it is loaded.
         matches!(name, "extension" | "zend_extension")
+            || self.settings == "*"
             || self.could_have_opcache && name.starts_with("opcache.")
             || self.settings.split(' ').any(|known| known == name)
     }
 }
 
 /// A program as it was, and all that may change what it answers.
-type Asked = (Program, (u64, u64, i64), Vec<(OsString, OsString)>, PathBuf);
-
-static ANSWERS: Mutex<Option<HashMap<Asked, Arc<About>>>> = Mutex::new(None);
-
-fn kept(asked: &Asked) -> Option<Arc<About>> {
-    let answers = lock(&ANSWERS);
-    answers.as_ref()?.get(asked).cloned()
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Asked {
+    program: Program,
+    file: (u64, u64, i64),
+    variables: Vec<(OsString, OsString)>,
+    cwd: PathBuf,
+    user: Option<u32>,
 }
 
-fn keep(asked: Asked, about: &Arc<About>) {
+/// An answer, or the question that is under way: pools that start at the same moment ask once.
+type Answer = Arc<OnceCell<Arc<About>>>;
+
+static ANSWERS: Mutex<Option<HashMap<Asked, Answer>>> = Mutex::new(None);
+
+fn answer_to(asked: Asked) -> Answer {
     let mut answers = lock(&ANSWERS);
     let answers = answers.get_or_insert_default();
-    if answers.len() < KEPT {
-        answers.insert(asked, about.clone());
+    if answers.len() >= KEPT {
+        answers.retain(|_, answer| answer.initialized());
+    }
+    match answers.get(&asked) {
+        Some(answer) => answer.clone(),
+        None if answers.len() >= KEPT => Answer::default(),
+        None => answers.entry(asked).or_default().clone(),
     }
 }
 
-/// None when it does not answer, or something else.
+/// What the PHP says of itself, within the time that a worker of the pool has for its start.
 pub(super) async fn ask(
     of: &LaunchSpec,
     program: &Program,
     environment: &[(OsString, OsString)],
-) -> Option<Arc<About>> {
-    let file = std::fs::metadata(&program.path).ok()?;
-    let program = Program {
+) -> Result<Arc<About>, PhpError> {
+    let php = || program.path.clone();
+    let file = std::fs::metadata(&program.path).map_err(|error| PhpError::NoAnswer {
+        php: php(),
+        said: error.to_string(),
+    })?;
+    let asked = Program {
         script: None,
         ..program.clone()
     };
@@ -148,20 +176,24 @@ pub(super) async fn ask(
     let relevant = |(name, _): &&(OsString, OsString)| {
         name.to_str().is_some_and(|name| name.starts_with("PHP"))
     };
-    let asked = (
-        program,
-        (file.dev(), file.ino(), file.mtime()),
-        environment.iter().filter(relevant).cloned().collect(),
-        of.cwd.clone(),
-    );
-    if let Some(about) = kept(&asked) {
-        return Some(about);
-    }
     let credentials = of.user.as_ref().map(|(_, user)| user.clone());
-    let question = question(&asked.0, environment, of.cwd.clone(), credentials);
-    let about = Arc::new(answer(&of.spawner, question).await?);
-    keep(asked, &about);
-    Some(about)
+    let answer_there = answer_to(Asked {
+        program: asked.clone(),
+        file: (file.dev(), file.ino(), file.mtime()),
+        variables: environment.iter().filter(relevant).cloned().collect(),
+        cwd: of.cwd.clone(),
+        user: credentials.as_ref().map(Credentials::uid),
+    });
+    let asking = answer_there.get_or_try_init(|| async {
+        let question = question(&asked, environment, of.cwd.clone(), credentials);
+        let about = answer(&of.spawner, question).await;
+        let about = about.map_err(|said| PhpError::NoAnswer { php: php(), said })?;
+        Ok(Arc::new(about))
+    });
+    let limit = of.boot_timeout;
+    let answered = timeout(limit, asking).await;
+    let about = answered.map_err(|_| PhpError::TimedOut { php: php(), limit })??;
+    Ok(about.clone())
 }
 
 /// The same of one PHP by itself, as this process's user would run it.
@@ -172,11 +204,9 @@ pub async fn ask_one(spawner: &Spawner, php: &Path) -> Option<About> {
         script: None,
     };
     let environment: Vec<_> = std::env::vars_os().collect();
-    answer(
-        spawner,
-        question(&program, &environment, PathBuf::from("/"), None),
-    )
-    .await
+    let question = question(&program, &environment, PathBuf::from("/"), None);
+    let answered = timeout(LONGEST, answer(spawner, question)).await;
+    answered.ok()?.ok()
 }
 
 fn question(
@@ -185,7 +215,8 @@ fn question(
     cwd: PathBuf,
     credentials: Option<Credentials>,
 ) -> Command {
-    let mut args = program.options.clone();
+    let mut args: Vec<OsString> = ["-d", TRIAL].map(OsString::from).into();
+    args.extend_from_slice(&program.options);
     args.extend(["-r", QUESTION].map(OsString::from));
     // What a worker of ours finds there, this one does not get.
     let is_ours = |(name, _): &&(OsString, OsString)| {
@@ -204,24 +235,38 @@ fn question(
         credentials,
         stdin: Stream::Null,
         stdout: Stream::Pipe,
-        stderr: Stream::Null,
+        stderr: Stream::Pipe,
         passed: Vec::new(),
         mark: None,
     }
 }
 
-async fn answer(spawner: &Spawner, question: Command) -> Option<About> {
-    let answer = async {
-        let mut child = spawner.spawn(question).await.ok()?;
-        child.process.wait().await.ok()?;
-        let mut answer = Vec::new();
-        let said = std::fs::File::from(child.stdout?);
-        // It has ended, so all it said is there.
-        let mut said = std::io::Read::take(said, LONGEST_ANSWER);
-        std::io::Read::read_to_end(&mut said, &mut answer).ok()?;
-        About::parse(&String::from_utf8_lossy(&answer))
-    };
-    tokio::time::timeout(LONGEST, answer).await.ok()?
+/// The error is what was said instead.
+async fn answer(spawner: &Spawner, question: Command) -> Result<About, String> {
+    let spawned = spawner.spawn(question).await;
+    let mut child = spawned.map_err(|error| error.to_string())?;
+    let ended = child.process.wait().await;
+    let exit = ended.map_err(|error| error.to_string())?;
+    let said = read(child.stdout.take());
+    About::parse(&said).ok_or_else(|| {
+        let said = [said, read(child.stderr.take())].concat();
+        match said.trim() {
+            "" => format!("nothing, and ended ({exit})"),
+            said => said.to_owned(),
+        }
+    })
+}
+
+/// It has ended, so all that it said is there. What it started may hold its pipes for ever.
+fn read(pipe: Option<OwnedFd>) -> String {
+    let mut said = Vec::new();
+    if let Some(pipe) = pipe
+        && rustix::io::ioctl_fionbio(&pipe, true).is_ok()
+    {
+        // What was read before an error is there.
+        _ = File::from(pipe).take(LONGEST_ANSWER).read_to_end(&mut said);
+    }
+    String::from_utf8_lossy(&said).into_owned()
 }
 
 #[cfg(test)]
@@ -231,7 +276,7 @@ mod tests {
     #[test]
     fn the_line_is_found_whatever_is_printed_around_it() {
         let answer = "\nWarning: Module \"x\" is already loaded in Unknown on line 0\n\n\
-            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\t\t/usr/bin\tdate.timezone precision\nbye\n";
+            pronghorn-asks\t8.2.36\t20220829-nts\t0\t1\t1\txdebug\t-1\t/etc/php.ini\ttracing\t\t/usr/bin\t1\tdate.timezone precision\nbye\n";
         let about = About::parse(answer).unwrap();
         assert_eq!(
             (&*about.version, &*about.identity),
@@ -261,8 +306,8 @@ mod tests {
             "",
             "hello\n",
             "pronghorn-asks\t8.2\n",
-            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\t\t/b\t\n",
-            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\t\t/b\t\n",
+            "pronghorn-asks\t8.2.36\t../x\t0\t1\t1\t\t-1\t\t\t\t/b\t1\t\n",
+            "pronghorn-asks\t8.2.36\t\t0\t1\t1\t\t-1\t\t\t\t/b\t1\t\n",
         ] {
             assert_eq!(About::parse(answer), None, "{answer:?}");
         }

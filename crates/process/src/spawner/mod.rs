@@ -24,7 +24,7 @@ use light::Image;
 /// here.
 const FIRST_FD: i32 = 3;
 /// So many can be handed over; the server keeps these numbers for itself.
-const MOST_PASSED: i32 = 5 + 16;
+const MOST_PASSED: i32 = 5 + 16 + 1;
 /// Numbers from here on are nobody's place.
 pub(crate) const FIRST_OWN: i32 = FIRST_FD + MOST_PASSED;
 /// Spawns that may wait for the thread. Each takes about a millisecond; a pool boots a few workers
@@ -51,7 +51,7 @@ pub struct Command {
     pub stdin: Stream,
     pub stdout: Stream,
     pub stderr: Stream,
-    /// Become descriptors 3, 4 and so on of the child, in order, at most 21.
+    /// Become descriptors 3, 4 and so on of the child, in order, at most 22.
     pub passed: Vec<OwnedFd>,
     /// By which it and all that it starts can be found.
     pub mark: Option<Mark>,

@@ -292,7 +292,20 @@ abstract class Frames implements Transport
             'kinds' => $kinds,
             'sdk' => 'pronghorn/worker ' . self::RELEASE,
             'php' => \PHP_VERSION,
-        ] + $more, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES));
+        ] + self::settings() + $more, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES));
+    }
+
+    /**
+     * Proves that this process has the pool's settings: the last option of its command line, which
+     * nothing can change later. A php.ini may forbid the function.
+     *
+     * @return array<string, string>
+     */
+    private static function settings(): array
+    {
+        return \function_exists('get_cfg_var')
+            ? ['settings' => (string) \get_cfg_var('pronghorn.settings')]
+            : [];
     }
 
     /**

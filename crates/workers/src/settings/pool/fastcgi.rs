@@ -134,7 +134,11 @@ impl FastCgiSettings {
         };
         if no_ini && !self.ini.written.is_empty() {
             let message = "has no effect: it is for a PHP that the server finds and starts";
-            t.warn("ini", message, "put it into the php.ini of what runs there");
+            t.error(
+                "ini",
+                message,
+                "put it into the php.ini of what runs there, and remove it here",
+            );
         }
         if no_memory && self.kept.max_worker_memory.is_some() {
             let message = "has a `max_worker_memory`, and what processes of php-fpm or at an \
