@@ -48,12 +48,22 @@ impl RequestId {
     pub const CHOICE: u16 = u16::MAX - 1;
 }
 
-/// Appends the beginning of a request: it is answered by a responder, and the connection is kept.
-pub fn begin(out: &mut Vec<u8>, id: RequestId) {
+/// What becomes of a connection when its request has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum After {
+    /// The peer closes it.
+    #[default]
+    Close,
+    /// It is for the next request.
+    Keep,
+}
+
+/// Appends the beginning of a request, which a responder is to answer.
+pub fn begin(out: &mut Vec<u8>, id: RequestId, after: After) {
     const RESPONDER: u8 = 1;
-    const KEEP: u8 = 1;
+    let flags = u8::from(after == After::Keep);
     out.extend_from_slice(&header(BEGIN_REQUEST, id, FIXED));
-    out.extend_from_slice(&[0, RESPONDER, KEEP, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&[0, RESPONDER, flags, 0, 0, 0, 0, 0]);
 }
 
 /// A question that every peer answers as soon as it is up, and that is about no request.
@@ -335,7 +345,7 @@ mod tests {
     #[test]
     fn a_request_is_a_beginning_its_variables_and_its_body() {
         let mut out = Vec::new();
-        begin(&mut out, ID);
+        begin(&mut out, ID, After::Keep);
         let params = OpenParams::begin(&mut out);
         crate::variables::push(&mut out, b"A", &[b"bc"]);
         params.finish(&mut out, ID);

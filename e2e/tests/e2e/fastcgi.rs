@@ -616,6 +616,25 @@ fn what_cannot_be_used_ends_the_start() {
 }
 
 #[test]
+fn a_call_does_not_wait_for_what_another_one_does_behind_its_answer() {
+    let after = "<?php echo 'thanks'; fastcgi_finish_request();\n\
+        for ($i = 0; $i < 2000 && !is_file('go'); $i++) { usleep(10000); clearstatcache(); }\n\
+        touch('gone');";
+    let hello = "<?php echo is_file('gone') ? 'late' : 'hello';";
+    let site = site(", fastcgi: {php_fpm: php-fpm8.2}")
+        .file("public/after.php", after)
+        .file("public/hello.php", hello);
+    let server = Server::start(site);
+    assert_eq!(server.get("/after.php").text(), "thanks");
+    // More than there are slots: one of them had the call before.
+    for _ in 0..4 {
+        assert_eq!(server.get("/hello.php").text(), "hello");
+    }
+    server.site().write("public/go", "");
+    server.stop();
+}
+
+#[test]
 fn a_folder_is_served_without_a_configuration() {
     let site = Site::new()
         .file(

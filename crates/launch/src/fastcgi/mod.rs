@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
-use pronghorn_cgi::fastcgi::{RequestId, begin, is_answer, question};
+use pronghorn_cgi::fastcgi::{After, RequestId, begin, is_answer, question};
 use pronghorn_process::{Exit, Signal, Stream};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -166,7 +166,7 @@ impl Entrance {
         let (first, second) = connected?;
         let mut beginning = Vec::new();
         let id = request::number_after(None);
-        begin(&mut beginning, id);
+        begin(&mut beginning, id, After::Keep);
         // php-cgi closes a connection over which nothing comes within 5 s of its accept, and calls
         // may be rare.
         rustix::io::write(&second, &beginning)?;
@@ -490,7 +490,7 @@ mod tests {
         let mut beginning = [0; 16];
         second.read_exact(&mut beginning).unwrap();
         let mut expected = Vec::new();
-        begin(&mut expected, entrance.id);
+        begin(&mut expected, entrance.id, After::Keep);
         assert_eq!(beginning[..], expected);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use pronghorn_cgi::fastcgi::{LARGEST, OpenParams, RequestId, begin, stdin};
+use pronghorn_cgi::fastcgi::{After, LARGEST, OpenParams, RequestId, begin, stdin};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
@@ -31,6 +31,7 @@ pub(super) struct Outgoing {
     id: Option<RequestId>,
     /// The beginning of the next request is out already.
     begun: bool,
+    after: After,
 }
 
 /// What of a body is not under way yet.
@@ -69,6 +70,7 @@ impl Outgoing {
         Self {
             id: Some(id),
             begun: true,
+            after: After::Keep,
             ..Self::default()
         }
     }
@@ -85,7 +87,7 @@ impl Outgoing {
         };
         self.id = Some(id);
         if !self.begun {
-            begin(&mut self.records, id);
+            begin(&mut self.records, id, self.after);
         }
         let params = OpenParams::begin(&mut self.records);
         let body = payload

@@ -1,8 +1,8 @@
 //! A slot behind FastCGI: one task owns its connection and carries one call at a time.
 //!
-//! The connection to a process of ours is kept as long as that lives. One to an address is made
-//! when there is a call, kept, and made again when it was closed. The task ends when the slot's
-//! process, or what stands for it, has ended, which it is told.
+//! The connection to a process of ours is kept as long as that lives. To an address each call has
+//! one of its own: whichever process is free accepts it. The task ends when the slot's process, or
+//! what stands for it, has ended, which it is told.
 
 use std::future::poll_fn;
 use std::io;
@@ -673,11 +673,13 @@ impl Responder {
             let what = ANSWERS_NOTHING.to_owned();
             return self.unusable(Trouble::Garbage { request, what });
         }
-        if self.outgoing.is_done() {
-            return Served::Free(now);
-        }
+        // The process behind it may be at work for long after its answer, by
+        // `fastcgi_finish_request()`, while others are free.
         if self.dial.is_some() {
             self.disconnect();
+            return Served::Free(now);
+        }
+        if self.outgoing.is_done() {
             return Served::Free(now);
         }
         self.slot_handle
