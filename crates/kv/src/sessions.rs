@@ -51,11 +51,14 @@ const PARTS: u32 = 8;
 
 /// Clones are the same ones.
 #[derive(Clone, Debug)]
-pub(crate) struct Sessions(Arc<Shared>);
+pub(crate) struct Sessions {
+    /// Those that there are for whoever calls.
+    storages: Storages,
+    shared: Arc<Shared>,
+}
 
 #[derive(Debug)]
 struct Shared {
-    storages: Storages,
     /// By storage and id.
     held: Mutex<HashMap<Name, Holder>>,
     /// One was let go.
@@ -131,13 +134,19 @@ fn failed(why: impl Display) -> Failure {
 }
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) -> JoinSet<()> {
-    let sessions = Sessions(Arc::new(Shared {
+    let sessions = Sessions {
         storages: storages.clone(),
-        held: Mutex::default(),
-        changed: Notify::new(),
-        server: format!("{:032x}", fastrand::u128(..)).into(),
-    }));
-    let methods = methods.service("session", sessions.clone());
+        shared: Arc::new(Shared {
+            held: Mutex::default(),
+            changed: Notify::new(),
+            server: format!("{:032x}", fastrand::u128(..)).into(),
+        }),
+    };
+    let all = sessions.clone();
+    let methods = methods.service_by_caller("session", move |caller| Sessions {
+        storages: all.storages.of(caller),
+        shared: all.shared.clone(),
+    });
     methods.add_while_connected("Open", async |sessions: Sessions, request: Request| {
         sessions.open(request).await
     });
@@ -188,7 +197,7 @@ impl Sessions {
             ));
         }
         let name = &request.storage;
-        let driver = self.0.storages.find(name);
+        let driver = self.storages.find(name);
         let driver = driver.ok_or_else(|| failed(format!("no such storage: {name}")))?;
         if driver.has_sessions() {
             return Ok(driver);
@@ -240,7 +249,7 @@ impl Sessions {
             wait => Duration::from_millis(wait).min(LONGEST_WAIT),
         };
         loop {
-            let changed = self.0.changed.notified();
+            let changed = self.shared.changed.notified();
             let holder = match self.try_take(request)? {
                 Ok(token) => {
                     mine.token = token;
@@ -258,7 +267,7 @@ impl Sessions {
             // Let go or not: it looks again.
             _ = timeout(LOOK.min(wait.saturating_sub(waited)), changed).await;
         }
-        let claim = || driver.claim(lock_key(&request.id), self.0.server.clone(), CLAIM);
+        let claim = || driver.claim(lock_key(&request.id), self.shared.server.clone(), CLAIM);
         while let Some(claim) = claim() {
             if claim.await.map_err(failed)? {
                 break;
@@ -360,7 +369,7 @@ impl Sessions {
     async fn unclaim(&self, driver: &dyn Driver, request: &Request) -> Result<(), Failure> {
         let has_it = self.held().get(&name(request)).map(|it| it.token) == Some(request.token);
         let key = lock_key(&request.id);
-        match driver.unclaim(key, self.0.server.clone()) {
+        match driver.unclaim(key, self.shared.server.clone()) {
             Some(unclaimed) if has_it => {
                 let unclaimed = unclaimed.await;
                 // It ends by itself.
@@ -378,7 +387,7 @@ impl Sessions {
         if held.get(name).is_some_and(|it| it.token == token) {
             held.remove(name);
             drop(held);
-            self.0.changed.notify_waiters();
+            self.shared.changed.notify_waiters();
         }
     }
 
@@ -400,10 +409,10 @@ impl Sessions {
     }
 
     async fn renew_one(&self, name: &Name, holder: &Holder) {
-        let Some(driver) = self.0.storages.find(&name.0) else {
+        let Some(driver) = self.storages.find(&name.0) else {
             return;
         };
-        let (key, server) = (lock_key(&name.1), self.0.server.clone());
+        let (key, server) = (lock_key(&name.1), self.shared.server.clone());
         if !holder.process.lives() {
             if let Some(unclaimed) = driver.unclaim(key, server) {
                 _ = unclaimed.await; // it ends by itself
@@ -422,7 +431,7 @@ impl Sessions {
     }
 
     fn held(&self) -> MutexGuard<'_, HashMap<Name, Holder>> {
-        lock(&self.0.held)
+        lock(&self.shared.held)
     }
 }
 

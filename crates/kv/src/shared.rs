@@ -91,7 +91,8 @@ impl Argument for Request {}
 impl Outcome for Response {}
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
-    let methods = methods.service("cache", storages.clone());
+    let storages = storages.clone();
+    let methods = methods.service_by_caller("cache", move |caller| storages.of(caller));
     methods.add("Storages", async |storages: Storages, _: Request| {
         // That is a look at all entries.
         let listed = tokio::task::spawn_blocking(move || list(&storages)).await;

@@ -3,31 +3,55 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pronghorn_plugin_api::rpc::Caller;
+
 use crate::driver::Driver;
 
-/// All storages, by name. Clones are the same ones.
+/// Storages, by name. Clones are the same ones.
 #[derive(Clone, Default)]
-pub(crate) struct Storages(Arc<BTreeMap<String, Arc<dyn Driver>>>);
+pub(crate) struct Storages {
+    all: Arc<BTreeMap<String, Arc<dyn Driver>>>,
+    /// Others than those of its pool are not there for a worker.
+    caller: Caller,
+}
 
 impl Storages {
     pub(crate) fn new(all: impl IntoIterator<Item = (String, Arc<dyn Driver>)>) -> Self {
         let all = all.into_iter().map(|(name, it)| (folded(&name), it));
-        Self(Arc::new(all.collect()))
+        Self {
+            all: Arc::new(all.collect()),
+            caller: Caller::anyone(),
+        }
+    }
+
+    /// Those that there are for a caller.
+    pub(crate) fn of(&self, caller: &Caller) -> Self {
+        Self {
+            all: self.all.clone(),
+            caller: caller.clone(),
+        }
+    }
+
+    fn is_there(&self, name: &str) -> bool {
+        let borders = self.caller.borders();
+        borders.is_none_or(|borders| borders.has_storage(name))
     }
 
     /// Names match without regard to case: RoadRunner makes those of the configuration lower-case,
     /// and then finds none that PHP writes in another way.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<dyn Driver>> {
-        self.0.get(&folded(name)).cloned()
+        let found = self.all.get(&folded(name));
+        found.filter(|_| self.is_there(name)).cloned()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Arc<dyn Driver>)> {
-        self.0.iter().map(|(name, driver)| (&**name, driver))
+        let there = self.all.iter().filter(|(name, _)| self.is_there(name));
+        there.map(|(name, driver)| (&**name, driver))
     }
 
     /// What is wrong with the first one that would not answer.
     pub(crate) fn health(&self) -> Result<(), String> {
-        self.0.iter().try_for_each(|(name, driver)| {
+        self.all.iter().try_for_each(|(name, driver)| {
             let health = driver.health();
             health.map_err(|wrong| format!("storage `{name}`: {wrong}"))
         })
@@ -40,6 +64,6 @@ fn folded(name: &str) -> String {
 
 impl std::fmt::Debug for Storages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.all.keys()).finish()
     }
 }

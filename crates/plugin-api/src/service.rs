@@ -16,6 +16,7 @@ use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::settings::{PoolSettings, Runner};
 use pronghorn_workers::{Io, Pools, ServerSettings, WorkerUsers};
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -270,6 +271,8 @@ pub struct Context {
     pub shutdown: CancellationToken,
     /// Where the service adds its methods, as it starts.
     pub rpc: Methods,
+    /// Where those are carried out that come over RPC; None: where the services start.
+    pub rpc_runtime: Option<Handle>,
     /// Where relative paths begin.
     pub folder: PathBuf,
     /// As whom the workers of each pool run.

@@ -74,8 +74,8 @@ pub mod transport {
     pub use crate::relay::incoming::{Garbage, Incoming, Item};
     pub use crate::relay::outlet::{Outlet, Streamed};
     pub use crate::relay::{
-        Calling, Dialect, MethodCaller, Prefetched, Relay, Returned, Sent,
-        Settings as RelaySettings,
+        Allowed, Borders, Calling, Dialect, Held, MethodCaller, MethodCallers, Prefetched, Relay,
+        Returned, Sent, Settings as RelaySettings,
     };
     pub use crate::session::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
     pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};

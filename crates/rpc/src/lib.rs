@@ -22,6 +22,7 @@ mod room;
 mod server;
 mod service;
 mod successor;
+mod thread;
 mod workers;
 
 pub use client::{CallError, Client};
@@ -31,4 +32,5 @@ pub use room::{REPLIES_PER_CONNECTION, REPLIES_UNREAD};
 pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};
 pub use service::Rpc;
 pub use successor::{Successor, answer_predecessor};
-pub use workers::WorkerMethods;
+pub use thread::RpcThread;
+pub use workers::{APART, WorkerMethods};

@@ -5,6 +5,7 @@ use pronghorn_plugin_api::rpc::{Binary, Failure};
 use pronghorn_plugin_api::{
     BoxFuture, Configuration, Context, Handover, Running, Service, StartError, Stopped,
 };
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::listener::Listener;
@@ -95,7 +96,10 @@ impl Service for Rpc {
             }
             context.sockets.offer("rpc", listener.socket())?;
             let for_workers = listener.endpoint_for_workers();
-            let server = Server::start(listener, context.rpc)?;
+            let server = {
+                let _on_its_thread = context.rpc_runtime.as_ref().map(Handle::enter);
+                Server::start(listener, context.rpc)?
+            };
             server.tell_connections(&context.metrics.named("rpc"));
             if !context.sockets.has_predecessor() {
                 server.open(); // workers call from their first line on

@@ -178,7 +178,7 @@ fn to_tokio(stream: StdStream) -> io::Result<UnixStream> {
 
 #[cfg(test)]
 mod tests {
-    use pronghorn_plugin_api::rpc::Binary;
+    use pronghorn_plugin_api::rpc::{Binary, Caller};
 
     use super::*;
 
@@ -206,7 +206,11 @@ mod tests {
         service.add("Fail", async |(), _: bool| Ok("here".to_owned()));
         let call = |method: &str, encoding, argument: &'static str| {
             let method = here.find(method).expect("it is there");
-            method.call(encoding, Bytes::from_static(argument.as_bytes()))
+            method.call(
+                &Caller::anyone(),
+                encoding,
+                Bytes::from_static(argument.as_bytes()),
+            )
         };
         assert_eq!(
             call("jobs.Wait", Encoding::Json, "true").await.unwrap(),

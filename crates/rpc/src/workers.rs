@@ -1,57 +1,114 @@
 //! Methods that workers call over their own connection, for which they need no socket.
+//!
+//! Each pool has calls of its own, within its own borders: what its workers do holds up no other
+//! pool's, and they reach what is theirs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use pronghorn_plugin_api::rpc::{self, Encoding, Failure, Method, Methods, WeakMethods};
-use pronghorn_pool::transport::{Calling, MethodCaller, Returned};
+use pronghorn_base::LogThrottle;
+use pronghorn_plugin_api::rpc::{self, Caller, Encoding, Failure, Method, Methods, WeakMethods};
+use pronghorn_pool::transport::{
+    Allowed, Borders, Calling, Held, MethodCaller, MethodCallers, Returned,
+};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-/// Calls that are not done, of all workers together. One worker waits for one at a time; those
-/// beyond that wait for nothing any more.
+/// Calls that are not done, of all workers of a pool together. One worker waits for one at a time;
+/// those beyond that wait for nothing any more.
 const MOST: usize = 1024;
+
+/// Services and methods for workers of pools whose users differ: none of them acts on another
+/// pool's workers, shows the configuration, or takes jobs and locks away from others.
+pub const APART: [&str; 19] = [
+    "app",
+    "cache",
+    "jobs.Await",
+    "jobs.Batch",
+    "jobs.Progress",
+    "jobs.Push",
+    "jobs.PushBatch",
+    "kv",
+    "lock.Exists",
+    "lock.Lock",
+    "lock.LockRead",
+    "lock.Release",
+    "lock.Token",
+    "lock.UpdateTTL",
+    "metrics",
+    "pronghorn",
+    "rpc.Version",
+    "session",
+    "status.Ready",
+];
 
 /// Answers workers, by the same methods as RPC.
 #[derive(Debug)]
 pub struct WorkerMethods {
     /// They lead to the pools, whose workers have this.
     methods: WeakMethods,
+    /// Where calls are carried out.
+    runtime: Handle,
+}
+
+/// Answers those of one pool.
+#[derive(Debug)]
+struct PoolMethods {
+    methods: WeakMethods,
+    borders: Arc<Borders>,
     orders: mpsc::Sender<Order>,
+    refused: LogThrottle,
 }
 
 /// A call that is not done at once.
 struct Order {
     work: Work,
     caller: oneshot::Sender<Returned>,
+    _held: Held,
 }
 
 enum Work {
     /// To be begun where it is carried out.
-    New(Method, Bytes),
+    New(Method, Caller, Bytes),
     /// Its service starts.
-    ToCome(Methods, String, Bytes),
+    ToCome(Methods, String, Caller, Bytes),
     Begun(rpc::Calling),
 }
 
 impl WorkerMethods {
-    /// The second is what carries calls out, on the runtime that this is called on. Dropped, it
-    /// cuts them off.
-    pub fn start(methods: &Methods) -> (Arc<Self>, JoinSet<()>) {
-        let (orders, inbox) = mpsc::channel(MOST);
-        let mut carrying = JoinSet::new();
-        carrying.spawn(carry_out(inbox));
-        let methods = methods.downgrade();
-        (Arc::new(Self { methods, orders }), carrying)
+    /// Calls are carried out on this runtime, and cut off with it.
+    pub fn new(methods: &Methods, runtime: Handle) -> Self {
+        Self {
+            methods: methods.downgrade(),
+            runtime,
+        }
     }
 }
 
-impl MethodCaller for WorkerMethods {
-    fn call(&self, method: &str, argument: Bytes) -> Calling {
+impl MethodCallers for WorkerMethods {
+    fn of_pool(&self, borders: Borders) -> Arc<dyn MethodCaller> {
+        let (orders, inbox) = mpsc::channel(MOST);
+        // Ends with the pool, which has the other end.
+        self.runtime.spawn(carry_out(inbox));
+        Arc::new(PoolMethods {
+            methods: self.methods.clone(),
+            borders: Arc::new(borders),
+            orders,
+            refused: LogThrottle::new(),
+        })
+    }
+}
+
+impl MethodCaller for PoolMethods {
+    fn call(&self, method: &str, argument: Bytes, held: Held) -> Calling {
         let Some(methods) = self.methods.upgrade() else {
             return Calling::Done(Err("the server is stopping".to_owned()));
         };
+        if !may_call(&self.borders.methods, method) {
+            return Calling::Done(Err(self.refuse(method)));
+        }
         let found = match methods.find(method) {
             Err(unknown) if !methods.may_grow() => {
                 return Calling::Done(Err(unknown.to_string()));
@@ -63,10 +120,11 @@ impl MethodCaller for WorkerMethods {
             let why = format!("{MOST} calls of methods are under way already");
             return Calling::Done(Err(why));
         };
+        let caller = Caller::of_pool(&self.borders);
         let work = match found {
-            None => Work::ToCome(methods.clone(), method.to_owned(), argument),
+            None => Work::ToCome(methods.clone(), method.to_owned(), caller, argument),
             Some(method) if method.is_for_any_thread() => {
-                let mut calling = method.call(Encoding::Json, argument);
+                let mut calling = method.call(&caller, Encoding::Json, argument);
                 let polled = calling
                     .as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()));
@@ -75,11 +133,46 @@ impl MethodCaller for WorkerMethods {
                     Poll::Pending => Work::Begun(calling),
                 }
             }
-            Some(method) => Work::New(method, argument),
+            Some(method) => Work::New(method, caller, argument),
         };
         let (caller, returned) = oneshot::channel();
-        place.send(Order { work, caller });
+        place.send(Order {
+            work,
+            caller,
+            _held: held,
+        });
         Calling::Later(returned)
+    }
+}
+
+impl PoolMethods {
+    fn refuse(&self, method: &str) -> String {
+        let pool = &self.borders.pool;
+        let method: String = method.chars().take(SHOWN).collect();
+        if let Some(calls) = self.refused.should_log() {
+            tracing::warn!(
+                target: "rpc", pool, method, calls,
+                "a worker called a method that its pool may not call: `methods` of the pool lists \
+                 those that it may"
+            );
+        }
+        format!(
+            "rpc: the pool `{pool}` may not call {method} (hint: `methods: [{method}]` of the pool \
+             lists what it may call)"
+        )
+    }
+}
+
+/// Of the name of a method, in messages.
+const SHOWN: usize = 100;
+
+fn may_call(allowed: &Allowed, method: &str) -> bool {
+    let service = method.rsplit_once('.').map(|(service, _)| service);
+    let is_it = |listed: &str| listed == method || Some(listed) == service;
+    match allowed {
+        Allowed::All => true,
+        Allowed::Apart => APART.into_iter().any(is_it),
+        Allowed::Listed(listed) => listed.iter().any(|listed| is_it(listed)),
     }
 }
 
@@ -99,18 +192,30 @@ async fn carry_out(mut orders: mpsc::Receiver<Order>) {
             },
         }
     }
+    // The pool is gone; what has begun is carried out.
+    while calls.join_next().await.is_some() {}
 }
 
 impl Order {
     async fn carry_out(self) {
-        let Self { work, mut caller } = self;
+        let Self {
+            work,
+            mut caller,
+            _held,
+        } = self;
         let result = match work {
             Work::Begun(calling) => Some(calling.await),
-            Work::New(method, argument) => carry_out_new(method, argument, &mut caller).await,
-            Work::ToCome(methods, name, argument) => match methods.find_in_time(&name).await {
-                Ok(method) => carry_out_new(method, argument, &mut caller).await,
-                Err(unknown) => Some(Err(Failure::new(unknown.to_string()))),
-            },
+            // The worker is gone, or waits for something else.
+            Work::New(..) | Work::ToCome(..) if caller.is_closed() => None,
+            Work::New(method, whose, argument) => {
+                carry_out_new(method, &whose, argument, &mut caller).await
+            }
+            Work::ToCome(methods, name, whose, argument) => {
+                match methods.find_in_time(&name).await {
+                    Ok(method) => carry_out_new(method, &whose, argument, &mut caller).await,
+                    Err(unknown) => Some(Err(Failure::new(unknown.to_string()))),
+                }
+            }
         };
         if let Some(result) = result {
             // A worker that has ended needs no answer.
@@ -122,10 +227,11 @@ impl Order {
 /// None when the caller has left, and the method was for its sake.
 async fn carry_out_new(
     method: Method,
+    whose: &Caller,
     argument: Bytes,
     caller: &mut oneshot::Sender<Returned>,
 ) -> Option<Result<Bytes, Failure>> {
-    let calling = method.call(Encoding::Json, argument);
+    let calling = method.call(whose, Encoding::Json, argument);
     if !method.is_while_connected() {
         return Some(calling.await);
     }
@@ -151,6 +257,10 @@ mod tests {
         }
     }
 
+    fn workers(methods: &Methods, borders: Borders) -> Arc<dyn MethodCaller> {
+        WorkerMethods::new(methods, Handle::current()).of_pool(borders)
+    }
+
     fn json(text: &'static str) -> Bytes {
         Bytes::from_static(text.as_bytes())
     }
@@ -169,23 +279,28 @@ mod tests {
         own.add("Usual", async |_, _: bool| {
             Err::<bool, _>(Failure::new("not today"))
         });
-        let (workers, _carrying) = WorkerMethods::start(&methods);
+        let workers = workers(&methods, Borders::default());
 
-        let Calling::Done(Ok(result)) = workers.call("own.Now", json(r#""a""#)) else {
+        let Calling::Done(Ok(result)) = workers.call("own.Now", json(r#""a""#), Held::default())
+        else {
             panic!("not at once");
         };
         assert_eq!(&result[..], br#""a!""#);
-        let failed = later(workers.call("own.Usual", json("true"))).await;
+        let failed = later(workers.call("own.Usual", json("true"), Held::default())).await;
         assert_eq!(failed, Ok(Err("not today".to_owned())));
         assert_eq!(
-            later(workers.call("own.Slow", json("true"))).await,
+            later(workers.call("own.Slow", json("true"), Held::default())).await,
             Ok(Ok(json("true")))
         );
-        drop(later(workers.call("own.Slow", json("true"))));
+        drop(later(workers.call(
+            "own.Slow",
+            json("true"),
+            Held::default(),
+        )));
         while done.load(Ordering::Relaxed) < 2 {
             yield_now().await; // it is done although nobody waits
         }
-        let Calling::Done(Err(why)) = workers.call("own.None", json("1")) else {
+        let Calling::Done(Err(why)) = workers.call("own.None", json("1"), Held::default()) else {
             panic!("there is no such method");
         };
         assert_eq!(why, "rpc: can't find method own.None");
@@ -195,9 +310,9 @@ mod tests {
     async fn a_worker_that_is_early_waits_for_a_method_of_a_service_that_starts() {
         let methods = Methods::default();
         methods.expect_more();
-        let (workers, _carrying) = WorkerMethods::start(&methods);
-        let early = later(workers.call("own.Late", json("true")));
-        let never = later(workers.call("own.None", json("true")));
+        let workers = workers(&methods, Borders::default());
+        let early = later(workers.call("own.Late", json("true"), Held::default()));
+        let never = later(workers.call("own.None", json("true"), Held::default()));
         yield_now().await;
         methods
             .service("own", ())
@@ -223,8 +338,8 @@ mod tests {
             let _dropped = Dropped(ended);
             std::future::pending::<Result<bool, Failure>>().await
         });
-        let (workers, _carrying) = WorkerMethods::start(&methods);
-        let waits = later(workers.call("own.Wait", json("true")));
+        let workers = workers(&methods, Borders::default());
+        let waits = later(workers.call("own.Wait", json("true"), Held::default()));
         yield_now().await;
         assert_eq!(ended.load(Ordering::Relaxed), 0);
         drop(waits);
@@ -232,12 +347,73 @@ mod tests {
             yield_now().await;
         }
         let all: Vec<_> = (0..MOST)
-            .map(|_| later(workers.call("own.Wait", json("true"))))
+            .map(|_| later(workers.call("own.Wait", json("true"), Held::default())))
             .collect();
-        let Calling::Done(Err(why)) = workers.call("own.Wait", json("true")) else {
+        let Calling::Done(Err(why)) = workers.call("own.Wait", json("true"), Held::default())
+        else {
             panic!("there is no room");
         };
         assert_eq!(why, "1024 calls of methods are under way already");
         drop(all);
+    }
+
+    #[tokio::test]
+    async fn a_pool_calls_what_is_its_own() {
+        let methods = Methods::default();
+        methods
+            .service("kv", ())
+            .add("Set", async |(), _: bool| Ok(true));
+        let service = methods.service("resetter", ());
+        service.add("Reset", async |(), _: bool| Ok(true));
+        let listed = |names: &[&str]| {
+            let names = names.iter().map(|&name| name.to_owned());
+            Allowed::Listed(names.collect())
+        };
+        for (allowed, kv, resetter) in [
+            (Allowed::All, true, true),
+            (Allowed::Apart, true, false),
+            (listed(&[]), false, false),
+            (listed(&["resetter.Reset"]), false, true),
+            (listed(&["kv", "resetter.List"]), true, false),
+            (listed(&["kv.Se", "k"]), false, false),
+        ] {
+            let borders = Borders {
+                pool: "b".to_owned(),
+                methods: allowed.clone(),
+                ..Borders::default()
+            };
+            let workers = workers(&methods, borders);
+            for (method, may) in [("kv.Set", kv), ("resetter.Reset", resetter)] {
+                let refused = match workers.call(method, json("true"), Held::default()) {
+                    Calling::Done(refused) => refused.unwrap_err(),
+                    Calling::Later(returned) => {
+                        assert_eq!(returned.await, Ok(Ok(json("true"))));
+                        String::new()
+                    }
+                };
+                assert_eq!(refused.is_empty(), may, "{allowed:?} {method}");
+                let why = format!("rpc: the pool `b` may not call {method} ");
+                assert!(may || refused.starts_with(&why), "{refused}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_has_not_begun_goes_with_its_worker() {
+        let methods = Methods::default();
+        let begun = Arc::new(AtomicU32::new(0));
+        let own = methods.service("own", begun.clone());
+        own.add("Count", async |begun: Arc<AtomicU32>, _: bool| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            Ok(true)
+        });
+        let workers = workers(&methods, Borders::default());
+        let held = Held::default();
+        for _ in 0..10 {
+            drop(later(workers.call("own.Count", json("true"), held.clone())));
+        }
+        let last = later(workers.call("own.Count", json("true"), held.clone()));
+        assert_eq!(last.await, Ok(Ok(json("true"))));
+        assert_eq!(begun.load(Ordering::Relaxed), 1);
     }
 }

@@ -11,7 +11,7 @@ use pronghorn_control::{
     Answer, Ask, ListenError, Listener, Place, Refusal, Reset, Served, State, Status, Steerable,
     Steering, Surroundings, Tell, serve,
 };
-use pronghorn_plugin_api::rpc::{Encoding, Methods};
+use pronghorn_plugin_api::rpc::{Caller, Encoding, Methods};
 use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools};
 use rustix::process::{Signal, getpid, kill_process};
@@ -298,7 +298,9 @@ impl Shared {
         };
         let found = serving.methods.find(method).map_err(|why| refusal(&why))?;
         let argument = argument.to_string().into();
-        let result = found.call(Encoding::Json, argument).await;
+        let result = found
+            .call(&Caller::anyone(), Encoding::Json, argument)
+            .await;
         let result = result.map_err(|why| refusal(&why))?;
         serde_json::from_slice(&result).map_err(|why| refusal(&why))
     }

@@ -17,7 +17,7 @@ use pronghorn_plugin_api::{
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
 use pronghorn_process::{Spawner, own_files};
-use pronghorn_rpc::{WorkerMethods, answer_predecessor};
+use pronghorn_rpc::{RpcThread, WorkerMethods, answer_predecessor};
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, UserError, Versions,
@@ -96,8 +96,10 @@ pub struct Server {
     pub(crate) configuration: Configuration,
     /// None until services start.
     pub(crate) configuration_metrics: Option<ConfigurationMetrics>,
-    /// Last: what the others have to tell is written.
+    /// Nearly last: what the others have to tell is written.
     reports: Option<incidents::Writer>,
+    /// Last: what services have started on it ends with them.
+    rpc: RpcThread,
 }
 
 /// Where the server lives.
@@ -126,9 +128,8 @@ struct Workers {
     relay: Option<Arc<RelayListener>>,
     /// None where nobody asked for it.
     watches: Vec<Watch>,
-    /// Methods that workers call, and the calls.
+    /// Methods that workers call.
     _methods: Methods,
-    _calls: JoinSet<()>,
     /// Last, for what is above it lives on these threads.
     io: IoThreads,
 }
@@ -182,6 +183,7 @@ impl Server {
             configuration,
             configuration_metrics: None,
             reports: None,
+            rpc: RpcThread::start()?,
         };
         if let Err(error) = server.start_services(plan).await {
             if let Some(predecessor) = predecessor {
@@ -258,6 +260,7 @@ impl Server {
         let mut context = Context {
             shutdown: self.shutdown.clone(),
             rpc: Methods::default(),
+            rpc_runtime: Some(self.rpc.runtime().clone()),
             folder,
             users,
             health: self.health.clone(),
@@ -277,7 +280,7 @@ impl Server {
         for calls in self.sockets.take(CALLS) {
             let stopping = self.shutdown.child_token();
             let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
-            self.answering.spawn(answer);
+            self.answering.spawn_on(answer, self.rpc.runtime());
         }
         context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
@@ -373,7 +376,7 @@ impl Server {
             let user = users.of_server().map(|(_, user)| user);
             run_on_init(on_init, &self.spawner, folder, &environment, user).await?;
         }
-        let (methods, calls) = WorkerMethods::start(&context.rpc);
+        let methods = WorkerMethods::new(&context.rpc, self.rpc.runtime().clone());
         let services = self.services.iter();
         let resources = PoolResources {
             users: users.clone(),
@@ -392,7 +395,7 @@ impl Server {
             },
             development,
             incidents,
-            methods: Some(methods),
+            methods: Some(Arc::new(methods)),
             storages: self
                 .services
                 .iter()
@@ -404,7 +407,6 @@ impl Server {
             relay,
             watches: Vec::new(),
             _methods: context.rpc.clone(),
-            _calls: calls,
             io,
         })
     }

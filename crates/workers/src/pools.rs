@@ -9,7 +9,7 @@ use std::time::Duration;
 use pronghorn_base::lock;
 use pronghorn_launch::{RelayListener, Storage};
 use pronghorn_metrics::Registry;
-use pronghorn_pool::transport::MethodCaller;
+use pronghorn_pool::transport::MethodCallers;
 use pronghorn_pool::{
     Home, Incidents, LaunchError, NotExtended, NotResized, Options, Plan, Pool, RunningPool, Spool,
     Stats, Warmup, WorkerInfo,
@@ -59,7 +59,7 @@ pub struct PoolResources {
     /// Who keeps what went wrong with workers.
     pub incidents: Incidents,
     /// Who answers the methods that workers call over their own connection.
-    pub methods: Option<Arc<dyn MethodCaller>>,
+    pub methods: Option<Arc<dyn MethodCallers>>,
     /// Storages in shared memory.
     pub storages: Vec<Storage>,
 }

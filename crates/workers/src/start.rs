@@ -14,6 +14,7 @@ use pronghorn_launch::{
     Place, ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command,
     classic_variables, how_to_let_read, php_option, script_of,
 };
+use pronghorn_pool::transport::{Allowed, Borders};
 use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
@@ -197,19 +198,36 @@ impl Start<'_> {
             stream_timeout: self.spec.settings.common.stream_timeout,
             spool: self.spec.spool.clone(),
             homes: self.resources.homes.clone(),
-            methods: self.resources.methods.clone(),
+            methods: self
+                .resources
+                .methods
+                .as_ref()
+                .map(|methods| methods.of_pool(self.borders())),
             storages: self.storages(),
         }
     }
 
     /// Those that the pool is given, or all.
     fn storages(&self) -> Vec<Storage> {
-        let given = self.spec.settings.common.storages.as_ref();
-        let is_given = |name: &str| {
-            given.is_none_or(|given| given.iter().any(|it| it.eq_ignore_ascii_case(name)))
-        };
+        let borders = self.borders();
         let all = self.resources.storages.iter();
-        all.filter(|(name, _)| is_given(name)).cloned().collect()
+        let given = all.filter(|(name, _)| borders.has_storage(name));
+        given.cloned().collect()
+    }
+
+    /// What its workers may reach of the server.
+    fn borders(&self) -> Borders {
+        let common = &self.spec.settings.common;
+        Borders {
+            pool: self.spec.name.to_owned(),
+            methods: match &common.methods {
+                Some(listed) => Allowed::Listed(listed.clone()),
+                None if self.resources.users.differ() => Allowed::Apart,
+                None => Allowed::All,
+            },
+            storages: common.storages.clone(),
+            pipelines: common.pipelines.clone(),
+        }
     }
 
     fn first_of(&self, names: &[&'static str]) -> Option<&'static str> {

@@ -73,6 +73,7 @@ pub struct WorkerUsers {
     server: Option<WorkerUser>,
     /// Of pools with a user of their own, by their names.
     pools: Arc<[(String, Option<WorkerUser>)]>,
+    are_several: bool,
 }
 
 impl WorkerUsers {
@@ -90,14 +91,27 @@ impl WorkerUsers {
             None => None,
             Some(user) => look_up("server", user, server.group.as_deref(), server.allow_root)?,
         };
-        let own = pools.filter_map(|(section, name, settings)| {
-            let found = of_pool(&section, settings, server)?;
-            Some(found.map(|user| (name.to_owned(), user)))
-        });
-        let own = own.collect::<Result<Vec<_>, _>>()?;
+        let mut own = Vec::new();
+        let mut users = Vec::new();
+        for (section, name, settings) in pools {
+            let user = match of_pool(&section, settings, server) {
+                Some(found) => {
+                    let user = found?;
+                    own.push((name.to_owned(), user.clone()));
+                    user
+                }
+                None => of_server.clone(),
+            };
+            let user = user.map(|(_, user)| user.uid());
+            // Those at addresses are somebody else's, and call nothing.
+            if settings.addresses().is_empty() && !users.contains(&user) {
+                users.push(user);
+            }
+        }
         Ok(Self {
             server: of_server,
             pools: own.into(),
+            are_several: users.len() > 1,
         })
     }
 
@@ -115,6 +129,12 @@ impl WorkerUsers {
             Some((_, user)) => user.as_ref(),
             None => self.server.as_ref(),
         }
+    }
+
+    /// Whether two pools have different users.
+    #[must_use]
+    pub fn differ(&self) -> bool {
+        self.are_several
     }
 
     /// All of them, each once, the one that `server.user` names first; None is the server's own

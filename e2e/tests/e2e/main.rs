@@ -4,6 +4,7 @@ mod applications;
 mod apps;
 mod behind_nginx;
 mod bodies;
+mod borders;
 mod cache;
 mod called_as_rr;
 mod causes;

@@ -8,7 +8,7 @@ mod waiting;
 use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
-use pronghorn_plugin_api::rpc::{Failure, Methods};
+use pronghorn_plugin_api::rpc::{Caller, Failure, Methods};
 
 use crate::messages::{
     BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
@@ -22,16 +22,21 @@ pub(crate) use self::moving::hand_on;
 
 pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedules) {
     by_clock::add(methods, schedules);
+    let pushed_to = pipelines.clone();
+    let pushing = methods.service_by_caller("jobs", move |caller| Pushing {
+        pipelines: pushed_to.clone(),
+        caller: caller.clone(),
+    });
+    pushing.add_on_any_thread("Push", async |pushing, request: PushRequest| {
+        push(pushing, request.jobs()).await
+    });
+    pushing.add_on_any_thread("PushBatch", async |pushing, request: PushBatchRequest| {
+        push(pushing, request.jobs()).await
+    });
+    pushing.add("Batch", async |pushing, request: BatchRequest| {
+        batch(pushing, request).await
+    });
     let methods = methods.service("jobs", pipelines.clone());
-    methods.add_on_any_thread("Push", async |pipelines, request: PushRequest| {
-        push(pipelines, request.jobs()).await
-    });
-    methods.add_on_any_thread("PushBatch", async |pipelines, request: PushBatchRequest| {
-        push(pipelines, request.jobs()).await
-    });
-    methods.add("Batch", async |pipelines, request: BatchRequest| {
-        batch(pipelines, request).await
-    });
     methods.add(
         "Pause",
         async |pipelines: Pipelines, names: PipelineNames| {
@@ -61,16 +66,54 @@ fn chain(operations: &str, error: &PipelineError) -> Failure {
     Failure::new(format!("{operations}{}", with_causes(error)))
 }
 
-async fn push(pipelines: Pipelines, jobs: Result<Pushed, Failure>) -> Result<Kept, Failure> {
-    let pushed = pipelines.push(jobs?).await;
-    let duplicates = pushed.map_err(|error| chain("rpc_push:\n\tjobs_plugin_push: ", &error))?;
+/// Pipelines, and who pushes to them.
+#[derive(Clone)]
+struct Pushing {
+    pipelines: Pipelines,
+    caller: Caller,
+}
+
+impl Pushing {
+    /// For a worker, a pipeline that its pool may not push to is not there.
+    fn expect<'a>(
+        &self,
+        operation: &str,
+        mut pipelines: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Failure> {
+        let Some(borders) = self.caller.borders() else {
+            return Ok(());
+        };
+        let other = pipelines.find(|pipeline| !borders.has_pipeline(pipeline));
+        other.map_or(Ok(()), |pipeline| {
+            let pool = &borders.pool;
+            Err(Failure::new(format!(
+                "{operation}no such pipeline, requested: {pipeline} (hint: `pipelines` of the pool \
+                 `{pool}` lists those that it may push to)"
+            )))
+        })
+    }
+}
+
+/// Of the pipelines of these jobs.
+fn names(jobs: &Pushed) -> impl Iterator<Item = &str> {
+    jobs.iter().map(|(pipeline, _)| &**pipeline)
+}
+
+async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, Failure> {
+    const OPERATION: &str = "rpc_push:\n\tjobs_plugin_push: ";
+    let jobs = jobs?;
+    pushing.expect(OPERATION, names(&jobs))?;
+    let pushed = pushing.pipelines.push(jobs).await;
+    let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
     Ok(Kept { duplicates })
 }
 
-async fn batch(pipelines: Pipelines, request: BatchRequest) -> Result<Kept, Failure> {
+async fn batch(pushing: Pushing, request: BatchRequest) -> Result<Kept, Failure> {
+    const OPERATION: &str = "rpc_batch: ";
     let (jobs, last) = request.jobs()?;
-    let pushed = pipelines.push_batch(jobs, last).await;
-    let duplicates = pushed.map_err(|error| chain("rpc_batch: ", &error))?;
+    pushing.expect(OPERATION, names(&jobs).chain([&*last.pipeline]))?;
+    let pushed = pushing.pipelines.push_batch(jobs, last).await;
+    let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
     Ok(Kept { duplicates })
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::rpc::Encoding;
+use pronghorn_plugin_api::rpc::{Caller, Encoding};
 use pronghorn_store::LazyStore;
 
 use super::*;
@@ -44,7 +44,10 @@ impl Server {
     async fn call(&self, method: &str, json: &str) -> String {
         let argument = Bytes::copy_from_slice(json.as_bytes());
         let method = self.0.find(&format!("jobs.{method}")).unwrap();
-        match method.call(Encoding::Json, argument).await {
+        match method
+            .call(&Caller::anyone(), Encoding::Json, argument)
+            .await
+        {
             Ok(result) => String::from_utf8(result.to_vec()).unwrap(),
             Err(failure) => failure.to_string(),
         }

@@ -35,6 +35,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_metrics::{Counter, Registry};
+use pronghorn_pool::transport::Borders;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -73,18 +74,24 @@ struct Counted {
     counters: OnceLock<(Counter, Counter)>,
 }
 
-/// One service's part of the table; what is added here gets a clone of `state` with each call.
-#[derive(Debug)]
+/// Whose call it is.
+#[derive(Clone, Debug, Default)]
+pub struct Caller(Option<Arc<Borders>>);
+
+/// One service's part of the table; what is added here gets what it acts on with each call.
 pub struct ServiceMethods<S> {
     methods: Methods,
     service: &'static str,
-    state: S,
+    state: StateOf<S>,
 }
+
+/// What a service acts on for a caller.
+type StateOf<S> = Arc<dyn Fn(&Caller) -> S + Send + Sync>;
 
 /// A method, ready to be called with bytes.
 #[derive(Clone)]
 pub struct Method {
-    begin: Arc<dyn Fn(Encoding, Bytes) -> Calling + Send + Sync>,
+    begin: Arc<dyn Fn(&Caller, Encoding, Bytes) -> Calling + Send + Sync>,
     manner: Manner,
 }
 
@@ -96,7 +103,7 @@ enum Manner {
     AnyThread,
 }
 
-/// A call under way. Polled inside of the server's control thread: a method must not block.
+/// A call under way. Polled on the thread of RPC: a method must not block.
 pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;
 
 /// Carries out calls in another process, by the names of their methods. It needs no answer in time:
@@ -150,13 +157,42 @@ impl Failure {
     }
 }
 
+impl Caller {
+    /// A process that nothing is kept from: one that has reached the socket of RPC, a command.
+    pub const fn anyone() -> Self {
+        Self(None)
+    }
+
+    /// A worker of a pool.
+    pub fn of_pool(borders: &Arc<Borders>) -> Self {
+        Self(Some(borders.clone()))
+    }
+
+    /// The borders of its pool; None where nothing is kept from it.
+    pub fn borders(&self) -> Option<&Borders> {
+        self.0.as_deref()
+    }
+}
+
 impl Methods {
     /// A place for the methods of `service`; each call of one gets a clone of `state`.
-    pub fn service<S>(&self, service: &'static str, state: S) -> ServiceMethods<S> {
+    pub fn service<S>(&self, service: &'static str, state: S) -> ServiceMethods<S>
+    where
+        S: Clone + Send + Sync + 'static,
+    {
+        self.service_by_caller(service, move |_| state.clone())
+    }
+
+    /// The same where it depends on the caller what there is for it.
+    pub fn service_by_caller<S>(
+        &self,
+        service: &'static str,
+        state: impl Fn(&Caller) -> S + Send + Sync + 'static,
+    ) -> ServiceMethods<S> {
         ServiceMethods {
             methods: self.clone(),
             service,
-            state,
+            state: Arc::new(state),
         }
     }
 
@@ -226,7 +262,7 @@ impl Methods {
         for (name, method) in methods {
             let (to, name) = (to.clone(), format!("{service}.{name}"));
             *method = Method {
-                begin: Arc::new(move |encoding, argument| to(&name, encoding, argument)),
+                begin: Arc::new(move |_, encoding, argument| to(&name, encoding, argument)),
                 manner: Manner::Usual,
             };
         }
@@ -271,7 +307,7 @@ impl WeakMethods {
     }
 }
 
-impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
+impl<S: 'static> ServiceMethods<S> {
     /// Adds `service.name`.
     ///
     /// A call is carried on when its caller leaves: what it asked for may matter more than the
@@ -337,11 +373,11 @@ impl<S: Clone + Send + Sync + 'static> ServiceMethods<S> {
             counters: OnceLock::new(),
         };
         let state = self.state.clone();
-        let begin = Arc::new(move |encoding, argument| {
+        let begin = Arc::new(move |caller: &Caller, encoding, argument| {
             let failures = counted.call();
             let begun = Form::<A, O>::of(&counted.name, encoding).and_then(|form| {
                 let argument = (form.read)(argument)?;
-                Ok((form.write, method(state.clone(), argument)))
+                Ok((form.write, method(state(caller), argument)))
             });
             Box::pin(async move {
                 let result = match begun {
@@ -388,8 +424,8 @@ impl Counted {
 
 impl Method {
     /// Begins a call. What can't be read is an error of the returned future too.
-    pub fn call(&self, encoding: Encoding, argument: Bytes) -> Calling {
-        (self.begin)(encoding, argument)
+    pub fn call(&self, caller: &Caller, encoding: Encoding, argument: Bytes) -> Calling {
+        (self.begin)(caller, encoding, argument)
     }
 
     /// Whether a call is to be dropped when its caller leaves, or the server does.
@@ -400,6 +436,14 @@ impl Method {
     /// Whether any thread may begin a call.
     pub fn is_for_any_thread(&self) -> bool {
         self.manner == Manner::AnyThread
+    }
+}
+
+impl<S> fmt::Debug for ServiceMethods<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ServiceMethods")
+            .field(&self.service)
+            .finish()
     }
 }
 

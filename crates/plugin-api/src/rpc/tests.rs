@@ -127,7 +127,11 @@ fn calls_count_by_method_from_the_first_one_on() {
         ("test.Fails", "true"),
     ] {
         let method = methods.find(name).expect("it is there");
-        let mut calling = method.call(Encoding::Json, Bytes::from_static(argument.as_bytes()));
+        let mut calling = method.call(
+            &Caller::anyone(),
+            Encoding::Json,
+            Bytes::from_static(argument.as_bytes()),
+        );
         let polled = calling
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()));
@@ -234,10 +238,11 @@ fn json_is_as_lenient_as_go() {
 #[test]
 fn message_pack_comes_in_and_goes_out_with_the_names_of_go() {
     let pack = |name, bytes: &[u8]| {
-        let mut calling = methods()
-            .find(name)
-            .unwrap()
-            .call(Encoding::MessagePack, Bytes::copy_from_slice(bytes));
+        let mut calling = methods().find(name).unwrap().call(
+            &Caller::anyone(),
+            Encoding::MessagePack,
+            Bytes::copy_from_slice(bytes),
+        );
         match calling
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))

@@ -52,7 +52,7 @@ impl Relay {
             return Served::Free(Instant::now());
         }
         let mut body_stream = None;
-        (self.wishes, self.informed) = (0, 0);
+        (self.wishes, self.informed, self.impatient) = (0, 0, 0);
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.prefetch.begin(since, sent);
         let nth = self.inbox.count();

@@ -45,7 +45,7 @@ mod questions;
 
 pub use dialect::Dialect;
 pub use prefetch::{Prefetched, Sent};
-pub use questions::{Calling, MethodCaller, Returned};
+pub use questions::{Allowed, Borders, Calling, Held, MethodCaller, MethodCallers, Returned};
 
 use channel::Channel;
 use inbox::{Inbox, News, Told};
@@ -57,6 +57,12 @@ use questions::{Asked, Noted};
 /// Wishes for new workers between two calls. The extension sends one, if any, before it waits for
 /// the next call, and it waits again where one was taken back.
 const MOST_WISHES: u32 = 100;
+/// Questions of a worker that did not wait for the answer to the one before. One that gave up
+/// waiting does so once in a call.
+const MOST_IMPATIENT: u32 = 100;
+/// Methods that a worker has asked for and that are not done, also those it has given up waiting
+/// for. It waits for one at a time.
+const MOST_UNDER_WAY: usize = 16;
 /// Of what a worker that has ended left behind: as much as a pipe or its shared memory can hold. A
 /// process that it started may write on for ever.
 const MOST_LAST_READS: u32 = 1024;
@@ -96,6 +102,10 @@ pub struct Relay {
     informed: u32,
     /// A method of the server that the worker waits for.
     asked: Asked,
+    /// Those that are under way for it.
+    held: Held,
+    /// Questions before the one before was answered, since the last call began.
+    impatient: u32,
     /// When somebody wants to know what PHP does in the call at hand.
     slow_at: Option<Instant>,
     /// Calls that the worker still gets.
@@ -144,6 +154,8 @@ impl Relay {
             wishes: 0,
             informed: 0,
             asked: Asked::Nothing,
+            held: Held::default(),
+            impatient: 0,
             slow_at: None,
             meter: meter(&channel, &slot_handle),
             channel,
@@ -206,7 +218,15 @@ impl Relay {
                 pronghorn_ring::asked();
                 let argument = std::mem::replace(body, Bytes::new().into());
                 let noted = Noted::of(self.under_way.as_ref(), &question.method);
-                let calling = methods.call(&question.method, argument.into());
+                self.impatient += u32::from(!self.asked.is_nothing());
+                let calling = if self.held.count() < MOST_UNDER_WAY {
+                    methods.call(&question.method, argument.into(), self.held.clone())
+                } else {
+                    Calling::Done(Err(format!(
+                        "{MOST_UNDER_WAY} methods that this worker did not wait for are under way \
+                         already"
+                    )))
+                };
                 // A worker that gave up waiting may ask again before it is answered.
                 if !self.asked.sends() {
                     self.asked = Asked::new(question.number, calling, noted);
@@ -261,7 +281,13 @@ impl Relay {
     }
 
     /// What a worker did that says nothing else.
-    fn too_many_wishes(&self) -> Option<String> {
+    fn too_many_asides(&self) -> Option<String> {
+        if self.impatient > MOST_IMPATIENT {
+            return Some(format!(
+                "it called methods more than {MOST_IMPATIENT} times during one call without \
+                 waiting for their answers"
+            ));
+        }
         (self.wishes > MOST_WISHES).then(|| {
             format!("it asked for new workers more than {MOST_WISHES} times during one call")
         })
@@ -300,7 +326,7 @@ impl Relay {
                             if !self.is_aside(&mut item) {
                                 return Poll::Ready(Event::Item(item));
                             }
-                            match self.too_many_wishes() {
+                            match self.too_many_asides() {
                                 None => continue,
                                 Some(what) => {
                                     return Poll::Ready(Event::Over(Over::Garbage(what)));
@@ -462,7 +488,7 @@ impl Peer for Relay {
                 Ok(None) => {}
                 Ok(Some(mut item)) => {
                     if self.is_aside(&mut item) {
-                        match self.too_many_wishes() {
+                        match self.too_many_asides() {
                             None => continue,
                             Some(what) => {
                                 let request = None;

@@ -18,10 +18,64 @@ use super::channel::Channel;
 use crate::call::Payload;
 use crate::roster::UnderWay;
 
-/// Calls methods of the server for workers.
+/// Calls methods of the server for the workers of a pool.
 pub trait MethodCaller: Debug + Send + Sync {
-    /// Begins a call. What it has begun is carried out, whether or not the answer is waited for.
-    fn call(&self, method: &str, argument: Bytes) -> Calling;
+    /// Begins a call. What it has begun is carried out, whether or not the answer is waited for; it
+    /// is under way for as long as `held` is kept.
+    fn call(&self, method: &str, argument: Bytes, held: Held) -> Calling;
+}
+
+/// Makes them, one for each pool.
+pub trait MethodCallers: Debug + Send + Sync {
+    fn of_pool(&self, borders: Borders) -> Arc<dyn MethodCaller>;
+}
+
+/// What the workers of a pool may call, and what they find behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Borders {
+    pub pool: String,
+    pub methods: Allowed,
+    /// Names of storages, without regard to case. None: all of them.
+    pub storages: Option<Vec<String>>,
+    /// Names of pipelines that they may push to. None: all of them.
+    pub pipelines: Option<Vec<String>>,
+}
+
+/// Which methods the workers of a pool may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Allowed {
+    #[default]
+    All,
+    /// Those that act neither on other pools nor on the server: workers of other pools have another
+    /// user.
+    Apart,
+    /// Services (`kv`) and methods (`jobs.Push`) that the operator has listed.
+    Listed(Vec<String>),
+}
+
+impl Borders {
+    /// Whether there is a storage of this name for them.
+    pub fn has_storage(&self, name: &str) -> bool {
+        let given = self.storages.as_ref();
+        given.is_none_or(|given| given.iter().any(|it| it.eq_ignore_ascii_case(name)))
+    }
+
+    /// Whether there is a pipeline of this name for what they push.
+    pub fn has_pipeline(&self, name: &str) -> bool {
+        let given = self.pipelines.as_ref();
+        given.is_none_or(|given| given.iter().any(|it| it == name))
+    }
+}
+
+/// Counts a call of a worker as one under way.
+#[derive(Clone, Debug, Default)]
+pub struct Held(Arc<()>);
+
+impl Held {
+    /// How many others there are.
+    pub(super) fn count(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
 }
 
 /// A call under way.

@@ -32,7 +32,7 @@ use crate::raw::{RawCall, RawError};
 use crate::relay::channel::Channel;
 use crate::relay::connection::Connection;
 use crate::relay::inbox::Inbox;
-use crate::relay::{Calling, Dialect, MethodCaller, Relay, Settings};
+use crate::relay::{Calling, Dialect, Held, MethodCaller, Relay, Settings};
 use crate::session;
 use crate::spool::Spool;
 use crate::warmup::{Cold, WarmupCall, warm_up};
@@ -1459,13 +1459,13 @@ async fn a_free_worker_says_that_it_hears() {
 struct Answers;
 
 impl MethodCaller for Answers {
-    fn call(&self, method: &str, argument: Bytes) -> Calling {
+    fn call(&self, method: &str, argument: Bytes, held: Held) -> Calling {
         match method {
             "now" => Calling::Done(Ok(argument)),
             "never" => {
                 let (caller, returned) = oneshot::channel();
                 tokio::runtime::Handle::current().spawn(async move {
-                    let _caller = caller;
+                    let (_caller, _held) = (caller, held);
                     std::future::pending::<()>().await;
                 });
                 Calling::Later(returned)
@@ -1506,6 +1506,33 @@ async fn what_a_worker_asks_is_answered_beside_its_call() {
     stage.worker.reply(call, b"reply").await;
     assert_eq!(body(&mut pending).await.unwrap(), "reply");
     stage.goes_on().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_has_few_methods_under_way_and_one_that_waits_for_none_is_ended() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    let ask = |number: u32, method: &str| {
+        native(0x8D, 0, 0, number, method.as_bytes(), b"[1]", Stream::END)
+    };
+    for number in 1..=16 {
+        stage.worker.send(&ask(number, "never")).await;
+    }
+    stage.worker.send(&ask(17, "now")).await;
+    let frame = stage.worker.frame().await;
+    assert_eq!((frame.kind(), frame.call()), (0x13, 17));
+    assert_eq!(
+        &frame.body[..],
+        b"16 methods that this worker did not wait for are under way already"
+    );
+    stage.worker.reply(call, b"reply").await;
+    assert_eq!(body(&mut pending).await.unwrap(), "reply");
+    let (mut pending, _) = stage.running("/flood").await;
+    let flood: Vec<u8> = (0..110).flat_map(|number| ask(number, "now")).collect();
+    stage.worker.send(&flood).await;
+    let what = garbage(body(&mut pending).await);
+    assert!(what.contains("without waiting for their answers"), "{what}");
+    stage.ends(Exit::Signal(9)).await;
 }
 
 /// A worker that the test plays gets calls for these before it is in a pool.

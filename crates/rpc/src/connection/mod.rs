@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_base::LogThrottle;
-use pronghorn_plugin_api::rpc::Failure;
+use pronghorn_plugin_api::rpc::{self, Failure};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -241,7 +241,11 @@ impl Pending {
             () = self.left.cancelled() => return Err(Failure::new("the caller has left")),
         };
         let method = method.map_err(|unknown| Failure::new(unknown.to_string()))?;
-        let call = method.call(self.caller.codec.encoding()?, argument);
+        let call = method.call(
+            &rpc::Caller::anyone(),
+            self.caller.codec.encoding()?,
+            argument,
+        );
         if !method.is_while_connected() {
             return call.await;
         }

@@ -8,7 +8,7 @@ use pronghorn_control::{PoolStatus, WorkersOf};
 use pronghorn_http::{Body, Response};
 use pronghorn_metrics::Reading;
 use pronghorn_plugin_api::Question;
-use pronghorn_plugin_api::rpc::Encoding;
+use pronghorn_plugin_api::rpc::{Caller, Encoding};
 use pronghorn_workers::Pools;
 use serde::Serialize;
 use serde_json::{Value, json as value};
@@ -123,7 +123,8 @@ impl Known {
         let Ok(method) = self.methods.find(method) else {
             return not_found("the configuration has no section `jobs`");
         };
-        match method.call(Encoding::Json, "{}".into()).await {
+        let told = method.call(&Caller::anyone(), Encoding::Json, "{}".into());
+        match told.await {
             Ok(told) => json(200, String::from_utf8_lossy(&told).into_owned()),
             Err(failure) => json(500, value!({"error": failure.to_string()}).to_string()),
         }

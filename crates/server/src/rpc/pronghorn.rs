@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use pronghorn_plugin_api::rpc::{Argument, Failure, Methods, Outcome};
+use pronghorn_plugin_api::rpc::{Argument, Caller, Failure, Methods, Outcome};
 use pronghorn_pool::NotExtended;
+use pronghorn_workers::PoolHandle;
 use serde::{Deserialize, Serialize};
 
 use super::Operated;
@@ -28,11 +29,19 @@ impl Argument for Extension {}
 impl Outcome for Extended {}
 
 pub(super) fn add(methods: &Methods, operated: &Operated) {
-    let pronghorn = methods.service("pronghorn", operated.clone());
+    let operated = operated.clone();
+    let pronghorn = methods.service_by_caller("pronghorn", move |caller: &Caller| {
+        let mut pools = operated.all_pools();
+        if let Some(borders) = caller.borders() {
+            pools.retain(|pool| pool.name() == borders.pool);
+        }
+        pools
+    });
     pronghorn.add("Extend", extend);
 }
 
-async fn extend(operated: Operated, extension: Extension) -> Result<Extended, Failure> {
+/// A worker has more time granted to its own pool's calls alone.
+async fn extend(pools: Vec<PoolHandle>, extension: Extension) -> Result<Extended, Failure> {
     let Extension { pid, seconds } = extension;
     let time = Duration::try_from_secs_f64(seconds).ok();
     let Some(time) = time.filter(|time| !time.is_zero()) else {
@@ -41,7 +50,7 @@ async fn extend(operated: Operated, extension: Extension) -> Result<Extended, Fa
         )));
     };
     let mut failure = NotExtended::NoWorker(pid);
-    for pool in operated.all_pools() {
+    for pool in pools {
         match pool.extend(pid, time).await {
             Ok(time) => {
                 let seconds = time.as_secs_f64();

@@ -160,6 +160,7 @@ impl Settings {
             }
         }
         check_addresses(t, &services);
+        check_borders(t, &services);
         for kind in kinds.iter().filter(|kind| !kind.is_there()) {
             _ = kind.read(t); // it says so, and there is nothing to start
         }
@@ -198,6 +199,36 @@ fn check_addresses(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service
         }
     }
 }
+
+/// The section `rpc` gives to every process what these keys keep from a pool.
+fn check_borders(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>)]) {
+    if !services.iter().any(|(name, _)| *name == RPC) {
+        return;
+    }
+    let mut pools = services.iter().flat_map(|(_, service)| service.pools());
+    let bounded = pools.find_map(|pool| {
+        let common = &pool.settings.common;
+        let keys = [
+            ("methods", &common.methods),
+            ("storages", &common.storages),
+            ("pipelines", &common.pipelines),
+        ];
+        let (key, _) = keys.into_iter().find(|(_, listed)| listed.is_some())?;
+        Some(format!("{}.{key}", pool.section))
+    });
+    if let Some(key) = bounded {
+        t.warn(
+            RPC,
+            &format!(
+                "lets every process that reaches its address call all methods, in spite of `{key}`"
+            ),
+            "remove the section if nothing but workers calls: they need none for their own \
+             connection",
+        );
+    }
+}
+
+const RPC: &str = "rpc";
 
 /// Where the server keeps what outlives it.
 pub(crate) fn state_dir(t: &mut Table<'_>) -> Option<PathBuf> {

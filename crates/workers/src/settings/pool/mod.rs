@@ -110,8 +110,12 @@ pub struct CommonSettings {
     pub exec_ttl: Option<Duration>,
     /// Calls that take longer are told of.
     pub slow: Option<Duration>,
-    /// The storages in memory that its workers map; None is all.
+    /// The storages that its workers reach; None is all.
     pub storages: Option<Vec<String>>,
+    /// The services and methods that its workers may call; None is the default.
+    pub methods: Option<Vec<String>>,
+    /// The pipelines that its workers may push to; None is all.
+    pub pipelines: Option<Vec<String>>,
     /// Name of the user that its workers run as; None is the server's.
     pub user: Option<String>,
     /// Name of their group; None is the user's.
@@ -353,9 +357,25 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let storages = t
         .key(
             "storages",
-            "Storages of `kv` with `driver: memory` that its workers map; all when not written, none for `[]`.",
+            "Storages of `kv` that its workers reach, in shared memory and over their connection; all when not written, none for `[]`.",
         )
         .ours()
+        .optional();
+    let pipelines = t
+        .key(
+            "pipelines",
+            "Pipelines of `jobs` that its workers may push to over their connection; all when not written, none for `[]`.",
+        )
+        .ours()
+        .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
+        .optional();
+    let methods = t
+        .key(
+            "methods",
+            "Methods of RPC that its workers may call over their connection: services (`kv`) and methods (`jobs.Push`), none for `[]`. When not written all; where pools have different users, those that act on no other pool.",
+        )
+        .ours()
+        .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
         .optional();
     let reset_timeout = t
         .key(
@@ -423,6 +443,8 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         destroy_timeout,
         reset_timeout,
         storages,
+        methods,
+        pipelines,
         user,
         group,
         stream_timeout,
