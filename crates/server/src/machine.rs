@@ -228,12 +228,18 @@ async fn look_at_classic(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option
 
 /// Its workers do not start.
 fn wrong_php(error: &PhpError, pool: &ConfiguredPool<'_>) -> Finding {
-    let key = match (pool.settings.mode(), error) {
-        (Mode::Classic, _) => format!("{}.mode", pool.section),
-        (_, PhpError::Unknown { .. }) => format!("{}.ini", pool.section),
-        _ => command_key(pool),
+    let (key, message) = match (pool.settings.mode(), error) {
+        (Mode::Classic, _) => (
+            format!("{}.mode", pool.section),
+            format!("is `classic`, and {error}"),
+        ),
+        (_, PhpError::Unknown { .. }) => (
+            format!("{}.ini", pool.section),
+            format!("can't be given to workers: {error}"),
+        ),
+        _ => (command_key(pool), format!("can't start workers: {error}")),
     };
-    Finding::missing(key, format!("can't start workers: {error}"), error.hint())
+    Finding::missing(key, message, error.hint())
 }
 
 /// What a pool loses whose PHP has no extension.

@@ -507,7 +507,9 @@ fn a_child_that_a_script_leaves_behind_answers_nobody() {
         // It is repeated, as it may be.
         let got = (victim.status, victim.text(), victim.header("set-cookie"));
         assert_eq!(got, (200, "private".to_owned(), None), "{by}");
-        server.logged(&["which is not under way", "/victim.php"]);
+        if by.is_empty() {
+            server.logged(&["which is not under way", "/victim.php"]);
+        } // a connection to php-fpm is no other call's
         assert_eq!(server.get("/victim.php").text(), "private");
         server.stop();
     }
