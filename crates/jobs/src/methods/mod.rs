@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Caller, Failure, Methods};
 
+use crate::job::Job;
 use crate::messages::{
     BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
     PushRequest, Pushed, Stats,
@@ -95,7 +96,7 @@ impl Pushing {
 }
 
 /// Of the pipelines of these jobs.
-fn names(jobs: &Pushed) -> impl Iterator<Item = &str> {
+fn names(jobs: &[(String, Job)]) -> impl Iterator<Item = &str> {
     jobs.iter().map(|(pipeline, _)| &**pipeline)
 }
 

@@ -52,7 +52,11 @@ fn call(name: &str, encoding: Encoding, argument: &[u8]) -> Result<String, Strin
     let mut calling = methods()
         .find(name)
         .map_err(|unknown| unknown.to_string())?
-        .call(encoding, Bytes::copy_from_slice(argument));
+        .call(
+            &Caller::anyone(),
+            encoding,
+            Bytes::copy_from_slice(argument),
+        );
     match calling
         .as_mut()
         .poll(&mut Context::from_waker(Waker::noop()))
