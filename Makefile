@@ -7,6 +7,11 @@ TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
 TUNED := $(TARGET)/tuned/pronghorn
 
+# `make build DRIVERS="amqp nats"`: drivers of jobs that a plain build leaves out.
+comma := ,
+space := $(subst ,, )
+FEATURES := $(if $(DRIVERS),--features $(subst $(space),$(comma),$(strip $(DRIVERS))))
+
 # For clippy and rustdoc: also the drivers that a plain build leaves out. The targets that `docs` names
 # bring the features of tests with them, so that dependencies are checked once for both.
 EVERYTHING := --workspace --features pronghorn-cli/all-drivers
@@ -17,9 +22,9 @@ DOCUMENTED = $(shell grep -rlE '^ *//[/!] ```$$' crates/*/src | cut -d/ -f2 | so
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-build: ## Build the release binary, target/release/pronghorn, and the extension for the PHP that is here
+build: ## Build the release binary, target/release/pronghorn, and the extension for the PHP that is here; DRIVERS="amqp nats" adds drivers of jobs
 	@scripts/need build php extension
-	cargo build --release --bin pronghorn
+	cargo build --release --bin pronghorn $(FEATURES)
 	scripts/build-extension
 
 tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a profile of itself under load, in ten to twenty minutes
@@ -35,8 +40,8 @@ test: ## Run every test
 	scripts/php-extensions
 	TESTS=1 scripts/build-extension
 	TESTS=valgrind scripts/build-extension
-	cargo build --bin pronghorn --bin own-server --bin echo-service
-	cargo test --workspace --lib --bins --tests --examples
+	cargo build --workspace --bins --tests --examples
+	cargo test --workspace --lib --bins --tests
 	cargo test --doc $(DOCUMENTED)
 	scripts/planted-bugs
 	cargo test -p pronghorn-ring --features model
@@ -52,7 +57,7 @@ test: ## Run every test
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
 	@scripts/need build brokers nsq moto kafka
-	cargo test -p pronghorn-jobs --lib --features kafka -- --include-ignored drivers
+	cargo test -p pronghorn-jobs --lib --features all-drivers -- --include-ignored drivers
 
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint

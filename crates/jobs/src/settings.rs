@@ -157,7 +157,8 @@ impl DriverSettings {
         brokers: &Brokers,
     ) -> Result<Self, String> {
         if !choice.is_built() {
-            return Err(format!("the driver `{}` {NOT_BUILT}", choice.spelling()));
+            let (driver, hint) = (choice.spelling(), choice.how_to_build());
+            return Err(format!("the driver `{driver}` is not in this build: {hint}"));
         }
         let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
         let queue = || text("queue").unwrap_or_else(|| name.to_owned());
@@ -190,12 +191,27 @@ impl DriverSettings {
     }
 }
 
-const NOT_BUILT: &str = "is not in this build";
-
 impl DriverChoice {
-    /// Kafka's client is large: who builds the server without it has it sooner.
-    fn is_built(self) -> bool {
-        self != Self::Kafka || cfg!(feature = "kafka")
+    /// Whether this build has it. Who builds the server without it has it sooner.
+    const fn is_built(self) -> bool {
+        match self {
+            Self::Memory | Self::Embedded | Self::Boltdb | Self::Redis => true,
+            Self::Amqp => cfg!(feature = "amqp"),
+            Self::Beanstalk => cfg!(feature = "beanstalk"),
+            Self::GooglePubSub => cfg!(feature = "google_pub_sub"),
+            Self::Kafka => cfg!(feature = "kafka"),
+            Self::Nats => cfg!(feature = "nats"),
+            Self::Nsq => cfg!(feature = "nsq"),
+            Self::Sqs => cfg!(feature = "sqs"),
+        }
+    }
+
+    /// What to do about one that is not built.
+    fn how_to_build(self) -> String {
+        let driver = self.spelling();
+        format!(
+            "`make build DRIVERS={driver}` builds a server with it, and packages have all drivers"
+        )
     }
 }
 
@@ -434,7 +450,7 @@ fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
     pools.collect()
 }
 
-/// None, with a warning, for a driver that is not in this build.
+/// None, with an error, for a driver that is not in this build.
 fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSettings> {
     let name = t.name().to_owned();
     let choice = t
@@ -452,9 +468,8 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
         .default(DEFAULT_POOL.to_owned());
     let rules = Rules::read(t);
     if !choice.is_built() {
-        let message = format!("{NOT_BUILT}: the pipeline is not there either");
-        let hint = "take one of the packages, or build with `cargo build --features all-drivers`";
-        t.warn("driver", &message, hint);
+        let message = format!("is `{}`, which is not in this build", choice.spelling());
+        t.error("driver", &message, &choice.how_to_build());
     }
     if choice == DriverChoice::Boltdb {
         let hint = "let RoadRunner finish the jobs that are in its file first";
@@ -607,10 +622,12 @@ mod tests {
         let refused = declared(&[("name", "n"), ("driver", "kafka")]).unwrap_err();
         assert_eq!(
             refused,
-            "the driver `kafka` is not in this build, pipeline name: n"
+            "the driver `kafka` is not in this build: `make build DRIVERS=kafka` builds a server \
+             with it, and packages have all drivers, pipeline name: n"
         );
     }
 
+    /// Tests are built without Kafka's client.
     #[test]
     fn a_declared_pipeline_is_read_from_texts() {
         let (name, pipeline) = declared(&[

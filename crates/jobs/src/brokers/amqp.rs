@@ -307,6 +307,7 @@ impl AmqpPipeline {
 
 impl AmqpPipeline {
     /// What jobs are pushed with.
+    #[cfg(feature = "amqp")]
     pub(crate) fn routing_key(&self) -> &str {
         let key = self.queue.routing_key.as_deref();
         key.or(self.queue.name.as_deref()).unwrap_or_default()

@@ -168,6 +168,7 @@ impl BrokerAddress {
     }
 
     /// Of each one of several.
+    #[cfg(feature = "nats")]
     pub(crate) fn places(&self) -> String {
         let each = self.0.split(',').map(|one| Self(one.to_owned()));
         let each = each.map(|one| one.place().to_owned());

@@ -21,6 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const POLL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(1);
 /// Where nsqd has its HTTP when nobody says otherwise.
+#[cfg(feature = "nsq")]
 const HTTP_PORT: u16 = 4151;
 
 /// One nsqd.
@@ -38,6 +39,7 @@ pub struct NsqServer {
     pub lookupd_poll_interval: Duration,
 }
 
+#[cfg(feature = "nsq")]
 impl NsqServer {
     pub(crate) fn place(&self) -> &str {
         place(&self.address)

@@ -17,6 +17,7 @@ pub struct PubSubServer {
     pub insecure: bool,
 }
 
+#[cfg(feature = "google_pub_sub")]
 impl PubSubServer {
     pub(crate) fn url(&self) -> String {
         let scheme = if self.insecure { "http" } else { "https" };

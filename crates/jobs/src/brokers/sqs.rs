@@ -175,6 +175,7 @@ fn is_queue(name: &str) -> bool {
 }
 
 impl SqsPipeline {
+    #[cfg(feature = "sqs")]
     pub(crate) fn is_fifo(&self) -> bool {
         self.queue.strip_suffix(".fifo").is_some() // as AWS tells them apart, case and all
     }

@@ -1,13 +1,12 @@
 //! When a schedule is due.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use chrono::{DateTime, Offset, TimeZone};
+use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::Tz;
-use croner::Cron;
-use croner::errors::CronError;
+
+use super::cron::Cron;
 
 /// Far more than there are between two moments of a pattern.
 const MOST_TRANSITIONS: usize = 64;
@@ -51,16 +50,8 @@ impl Moments {
     pub(crate) fn pattern(text: &str) -> Result<When, String> {
         const FIELDS: &str = "minute 0 to 59, hour 0 to 23, day 1 to 31, month 1 to 12, day of \
                               the week 0 to 7";
-        let cron = Cron::from_str(text).map_err(|error| {
-            let why = match error {
-                CronError::ComponentError(why)
-                | CronError::InvalidPattern(why)
-                | CronError::IllegalCharacters(why) => why,
-                other => other.to_string(),
-            };
-            format!("{}; the fields are {FIELDS}", why.trim_end_matches('.'))
-        })?;
-        Ok(When::Cron(Box::new(cron)))
+        let cron = Cron::read(text).map_err(|why| format!("{why}; the fields are {FIELDS}"));
+        Ok(When::Cron(Box::new(cron?)))
     }
 
     /// The first moment behind this one, in milliseconds since 1970. None where none is left.
@@ -74,7 +65,7 @@ impl Moments {
                 // A pattern knows whole seconds.
                 let then = DateTime::from_timestamp(i64::try_from(ms / 1000).ok()?, 0)?;
                 let then = then.with_timezone(&self.zone);
-                let next = if has_any_hour(cron) {
+                let next = if cron.has_any_hour() {
                     by_the_time_that_passes(cron, then)?
                 } else {
                     by_the_clock_on_the_wall(cron, then)?
@@ -135,52 +126,52 @@ impl Moments {
     }
 }
 
-/// Whether a pattern means each hour, or each of some step.
-fn has_any_hour(cron: &Cron) -> bool {
-    let text = cron.as_str();
-    // Six fields begin with the seconds.
-    let hour = text.split_whitespace().rev().nth(3);
-    hour.is_some_and(|hour| hour.starts_with('*'))
-}
-
 /// What is due each hour or minute is due in the hour that comes twice, too: clocks that are set do
 /// not change how often it runs.
 fn by_the_time_that_passes(cron: &Cron, then: DateTime<Tz>) -> Option<DateTime<Tz>> {
     let zone = then.timezone();
     let mut from = then;
-    let mut is_included = false;
+    let mut local = then.naive_local();
     // Between two moments of such a pattern clocks may be set more than once: it can have a month.
     for _ in 0..MOST_TRANSITIONS {
         let offset = from.offset().fix();
-        let next = cron
-            .find_next_occurrence(&from.with_timezone(&offset), is_included)
-            .ok()?
-            .with_timezone(&zone);
+        let next = offset.from_local_datetime(&cron.after(local)?).single()?;
+        let next = next.with_timezone(&zone);
         if next.offset().fix() == offset {
             return Some(next);
         }
         from = transition(from, next);
-        is_included = true;
+        // The first second of the new time counts.
+        local = from.naive_local() - TimeDelta::seconds(1);
     }
     None
 }
 
-/// What is due at a time of the day runs once a day: at the first of two such times. The clock of
-/// the library shows the first of two even behind it.
+/// What is due at a time of the day runs once a day: at the first of two such times, and behind an
+/// hour that is left out.
 fn by_the_clock_on_the_wall(cron: &Cron, then: DateTime<Tz>) -> Option<DateTime<Tz>> {
-    let mut from = then;
-    // Each second of an hour.
+    let zone = then.timezone();
+    let mut local = then.naive_local();
+    // Each second of an hour that comes twice, at most.
     for _ in 0..=3600 {
-        let next = cron.find_next_occurrence(&from, false).ok()?;
+        local = cron.after(local)?;
+        let next = match zone.from_local_datetime(&local) {
+            MappedLocalTime::Single(next) | MappedLocalTime::Ambiguous(next, _) => next,
+            MappedLocalTime::None => end_of_gap(zone, local),
+        };
         if next > then {
             return Some(next);
         }
-        from = then
-            .timezone()
-            .from_local_datetime(&next.naive_local())
-            .latest()?;
     }
     None
+}
+
+/// The first second behind a gap, in which clocks never show `local`.
+fn end_of_gap(zone: Tz, local: NaiveDateTime) -> DateTime<Tz> {
+    // Nowhere are clocks set twice within two days.
+    let before = zone.from_utc_datetime(&(local - TimeDelta::days(1)));
+    let behind = zone.from_utc_datetime(&(local + TimeDelta::days(1)));
+    transition(before, behind)
 }
 
 /// The first second behind `before` with another offset, of which there is one until `behind`.

@@ -5,18 +5,24 @@
 //!   what `broker` does for all of them.
 //! - `ready`: the order of jobs that could run now.
 
+#[cfg(feature = "amqp")]
 mod amqp;
+#[cfg(feature = "beanstalk")]
 mod beanstalk;
 mod broker;
 mod embedded;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod memory;
+#[cfg(feature = "nats")]
 mod nats;
+#[cfg(feature = "nsq")]
 mod nsq;
+#[cfg(feature = "google_pub_sub")]
 mod pub_sub;
 mod ready;
 mod redis;
+#[cfg(feature = "sqs")]
 mod sqs;
 
 #[cfg(test)]
@@ -35,15 +41,22 @@ use tokio::time::Instant;
 use crate::extras;
 use crate::job::{Headers, Job};
 
+#[cfg(feature = "amqp")]
 pub(crate) use self::amqp::open as amqp;
+#[cfg(feature = "beanstalk")]
 pub(crate) use self::beanstalk::open as beanstalk;
+#[cfg(feature = "later")]
 pub(crate) use self::broker::Later;
 #[cfg(feature = "kafka")]
 pub(crate) use self::kafka::open as kafka;
+#[cfg(feature = "nats")]
 pub(crate) use self::nats::open as nats;
+#[cfg(feature = "nsq")]
 pub(crate) use self::nsq::open as nsq;
+#[cfg(feature = "google_pub_sub")]
 pub(crate) use self::pub_sub::open as pub_sub;
 pub(crate) use self::redis::open as redis;
+#[cfg(feature = "sqs")]
 pub(crate) use self::sqs::open as sqs;
 pub use embedded::Embedded;
 pub(crate) use embedded::{OpenPipelines, Stored, decode_job, encode_job, stored};

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batches::{BatchError, Batches};
 use crate::dead::{DeadError, DeadLetters};
 use crate::drivers::{
-    self, Delivery, Driver, DriverError, Later, Memory, OpenPipelines, Part, Stat, Wake,
+    self, Delivery, Driver, DriverError, Memory, OpenPipelines, Part, Stat, Wake,
 };
 use crate::extras::{self, Extras, Unique};
 use crate::job::{Job, now_ms};
@@ -341,9 +341,11 @@ impl Pipelines {
             DriverSettings::Redis(redis) => {
                 Arc::new(drivers::redis(name, redis, wake.clone()).with_priority(priority))
             }
+            #[cfg(feature = "amqp")]
             DriverSettings::Amqp(amqp) => {
                 Arc::new(drivers::amqp(name, amqp, wake.clone()).with_priority(priority))
             }
+            #[cfg(feature = "beanstalk")]
             DriverSettings::Beanstalk(tube) => {
                 Arc::new(drivers::beanstalk(name, tube, wake.clone()).with_priority(priority))
             }
@@ -353,26 +355,38 @@ impl Pipelines {
                 let driver = drivers::kafka(name, kafka, wake.clone(), later);
                 Arc::new(driver.with_priority(priority))
             }
-            #[cfg(not(feature = "kafka"))]
-            DriverSettings::Kafka(_) => {
-                let why = "the driver `kafka` is not in this build".to_owned();
-                return Err(PipelineError::Refused(why));
-            }
+            #[cfg(feature = "sqs")]
             DriverSettings::Sqs(sqs) => {
                 let later = self.later(name).await?;
                 let driver = drivers::sqs(name, sqs, wake.clone(), later);
                 Arc::new(driver.with_priority(priority))
             }
+            #[cfg(feature = "google_pub_sub")]
             DriverSettings::PubSub(pub_sub) => {
                 let later = self.later(name).await?;
                 let driver = drivers::pub_sub(name, pub_sub, wake.clone(), later);
                 Arc::new(driver.with_priority(priority))
             }
+            #[cfg(feature = "nats")]
             DriverSettings::Nats(nats) => {
                 Arc::new(drivers::nats(name, nats, wake.clone()).with_priority(priority))
             }
+            #[cfg(feature = "nsq")]
             DriverSettings::Nsq(nsq) => {
                 Arc::new(drivers::nsq(name, nsq, wake.clone()).with_priority(priority))
+            }
+            #[cfg(not(all(
+                feature = "amqp",
+                feature = "beanstalk",
+                feature = "google_pub_sub",
+                feature = "kafka",
+                feature = "nats",
+                feature = "nsq",
+                feature = "sqs"
+            )))]
+            missing => {
+                let why = format!("the driver `{}` is not in this build", missing.name());
+                return Err(PipelineError::Refused(why));
             }
         };
         Ok(Pipeline {
@@ -393,9 +407,10 @@ impl Pipelines {
     }
 
     /// Where a broker's jobs wait that it can't keep back.
-    async fn later(&self, pipeline: &str) -> Result<Later, PipelineError> {
+    #[cfg(feature = "later")]
+    async fn later(&self, pipeline: &str) -> Result<drivers::Later, PipelineError> {
         let store = self.0.store.get().await?;
-        Ok(Later::open(pipeline, &self.0.stored, store).await?)
+        Ok(drivers::Later::open(pipeline, &self.0.stored, store).await?)
     }
 
     /// Keeps jobs. Those of one pipeline are kept together, or none of them. Returns those that are

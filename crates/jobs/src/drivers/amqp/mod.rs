@@ -6,6 +6,7 @@
 //! wants jobs any more, the consumer ends and what it has got goes back.
 
 mod message;
+mod runtime;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,6 @@ use lapin::options::{
     BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, ExchangeDeclareOptions,
     QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 use lapin::{
@@ -29,11 +29,9 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
 use crate::drivers::Wake;
-use crate::drivers::broker::{
-    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step, read_file,
-};
+use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
 use crate::job::Job;
-use crate::settings::{AmqpExchange, AmqpPipeline, BrokerTls};
+use crate::settings::{AmqpExchange, AmqpPipeline};
 
 /// How often it is looked whether the connection stands.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -98,23 +96,8 @@ impl Broker for AmqpBroker {
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }
-        let mut tls = OwnedTLSConfig::default();
-        let BrokerTls { root_ca, identity } = &settings.server.tls;
-        if let Some(root_ca) = root_ca {
-            let pem = String::from_utf8(read_file(root_ca)?);
-            let pem = pem
-                .map_err(|_| BrokerError::Refused(format!("`{}` is no PEM", root_ca.display())))?;
-            tls.cert_chain = Some(pem);
-        }
-        if let Some((cert, key)) = identity {
-            tls.identity = Some(OwnedIdentity::PKCS8 {
-                pem: read_file(cert)?,
-                key: read_file(key)?,
-            });
-        }
         let properties = ConnectionProperties::default().with_connection_name("pronghorn".into());
-        let runtime = lapin::runtime::default_runtime()?;
-        let connection = Connection::connect_uri_with_config(uri, properties, tls, runtime).await?;
+        let connection = runtime::connect(uri, &settings.server.tls, properties).await?;
         let publishing = connection.create_channel().await?;
         publishing
             .confirm_select(ConfirmSelectOptions::default())

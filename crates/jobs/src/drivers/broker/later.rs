@@ -28,6 +28,7 @@ impl Later {
     /// # Errors
     ///
     /// When the store does not answer.
+    #[cfg(feature = "later")]
     pub(crate) async fn open(
         pipeline: &str,
         open: &OpenPipelines,

@@ -12,12 +12,16 @@
 //! A job stays the broker's until it is settled, so a broker that goes away loses none of them. One
 //! that ran while its connection was lost may run again.
 
+#[cfg(feature = "attributes")]
 pub(super) mod attributes;
 mod backoff;
+#[cfg(feature = "http")]
 pub(super) mod http;
+#[cfg(feature = "item")]
 pub(super) mod item;
 mod later;
 mod state;
+#[cfg(feature = "tls")]
 pub(super) mod tls;
 
 use std::path::Path;
@@ -152,7 +156,13 @@ pub(crate) trait Link: Send + Sync + 'static {
 pub(crate) enum Step {
     Done,
     /// Nobody wants it: the broker's dead letters have it, if there are any.
-    Rejected(Arc<Job>),
+    Rejected(
+        #[cfg_attr(
+            not(feature = "google_pub_sub"),
+            expect(dead_code, reason = "others know by the token which one it is")
+        )]
+        Arc<Job>,
+    ),
     /// Somebody else is to have it.
     Back(Arc<Job>),
     /// It is done, and this one is pushed in its place.
@@ -281,6 +291,7 @@ impl<B: Broker> Brokered<B> {
     }
 
     /// As [`open`](Self::open), with a place for jobs that the broker can't keep back for so long.
+    #[cfg(feature = "later")]
     pub(super) fn open_with(broker: B, pipeline: &str, wake: Wake, later: Later) -> Self {
         Self::start(broker, pipeline, wake, Some(later))
     }
