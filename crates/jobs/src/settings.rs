@@ -158,7 +158,9 @@ impl DriverSettings {
     ) -> Result<Self, String> {
         if !choice.is_built() {
             let (driver, hint) = (choice.spelling(), choice.how_to_build());
-            return Err(format!("the driver `{driver}` is not in this build: {hint}"));
+            return Err(format!(
+                "the driver `{driver}` is not in this build: {hint}"
+            ));
         }
         let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
         let queue = || text("queue").unwrap_or_else(|| name.to_owned());
@@ -215,16 +217,28 @@ impl DriverChoice {
     }
 }
 
+/// The names of all drivers in this build.
+#[cfg(test)]
+pub(crate) fn built_drivers() -> impl Iterator<Item = &'static str> {
+    let built = DriverChoice::CHOICES.iter().filter(|it| it.1.is_built());
+    built.map(|(name, _)| *name)
+}
+
 impl PipelineSettings {
     /// Whether it needs the server's store, for all of its jobs or for delayed ones.
     pub(crate) const fn is_stored(&self) -> bool {
-        matches!(
-            self.driver,
+        match self.driver {
             DriverSettings::Embedded { .. }
-                | DriverSettings::Kafka(_)
-                | DriverSettings::PubSub(_)
-                | DriverSettings::Sqs(_)
-        )
+            | DriverSettings::Kafka(_)
+            | DriverSettings::PubSub(_)
+            | DriverSettings::Sqs(_) => true,
+            DriverSettings::Memory { .. }
+            | DriverSettings::Redis(_)
+            | DriverSettings::Amqp(_)
+            | DriverSettings::Beanstalk(_)
+            | DriverSettings::Nats(_)
+            | DriverSettings::Nsq(_) => false,
+        }
     }
 
     /// What PHP declares at run time: all values are texts. Its name and the pipeline, or what is
@@ -616,6 +630,7 @@ mod tests {
             .map(|(name, pipeline)| (name.to_owned(), pipeline))
     }
 
+    /// Tests are built without Kafka's client.
     #[test]
     #[cfg(not(feature = "kafka"))]
     fn a_driver_that_is_not_in_this_build_is_told() {
@@ -627,7 +642,6 @@ mod tests {
         );
     }
 
-    /// Tests are built without Kafka's client.
     #[test]
     fn a_declared_pipeline_is_read_from_texts() {
         let (name, pipeline) = declared(&[

@@ -318,6 +318,24 @@ async fn pipelines_take_turns_and_the_better_priority_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_urgent_pipeline_leaves_a_share_to_others() {
+    let scene = Scene::new(0, &["other", "urgent"]).await;
+    for number in 0..20 {
+        let urgent = Job {
+            priority: 1,
+            ..job(&format!("urgent{number}"))
+        };
+        scene.push("urgent", urgent).await;
+    }
+    scene.push("other", job("other")).await;
+    lock(&scene.fakes.0).places = 8;
+    sleep(2 * LOOK_AGAIN).await;
+    let running = scene.running();
+    assert_eq!(running.len(), 8);
+    assert!(running.contains(&"other".to_owned()), "{running:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_paused_pipeline_holds_nothing_back_from_others() {
     let scene = Scene::new(1, &["a", "b"]).await;
     scene.pipelines.pause("a").unwrap();

@@ -958,3 +958,6 @@ impl Pipeline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

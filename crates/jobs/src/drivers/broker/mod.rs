@@ -760,7 +760,87 @@ impl<B: Broker> Driver for Brokered<B> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
+
+    /// A broker whose connections end after these times; then it lets nobody in.
+    struct Flaky {
+        lives: Mutex<VecDeque<Duration>>,
+        connected: Arc<Mutex<Vec<Instant>>>,
+    }
+
+    struct FlakyLink(Duration);
+
+    impl Broker for Flaky {
+        type Link = FlakyLink;
+
+        fn title(&self) -> &'static str {
+            "flaky"
+        }
+
+        fn queue(&self) -> &'static str {
+            "jobs"
+        }
+
+        async fn connect(&self) -> Result<FlakyLink, BrokerError> {
+            lock(&self.connected).push(Instant::now());
+            let life = lock(&self.lives).pop_front();
+            let life = life.ok_or_else(|| BrokerError::Refused("no more".to_owned()))?;
+            Ok(FlakyLink(life))
+        }
+    }
+
+    impl Link for FlakyLink {
+        type Token = u64;
+
+        const TOKENS_OUTLIVE_IT: bool = false;
+        const KEEP_EVERY: Option<Duration> = None;
+
+        async fn push(&self, _jobs: Vec<Job>) -> Result<(), BrokerError> {
+            Ok(())
+        }
+
+        async fn fetch(&self, _most: usize) -> Result<Vec<(Job, u64)>, BrokerError> {
+            Ok(Vec::new())
+        }
+
+        async fn settle(&self, _token: u64, _step: Step) -> Result<(), BrokerError> {
+            Ok(())
+        }
+
+        async fn tend(&self) -> BrokerError {
+            sleep(self.0).await;
+            BrokerError::Lost("it does not last".to_owned())
+        }
+
+        async fn stat(&self) -> Result<Counts, BrokerError> {
+            Ok(Counts::default())
+        }
+
+        async fn close(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broker_that_was_of_use_is_tried_again_soon() {
+        const SHORT: usize = 10;
+        const LONG: Duration = Duration::from_secs(3600);
+        let mut lives = VecDeque::from([Duration::ZERO; SHORT]);
+        lives.push_back(LONG);
+        let connected = Arc::new(Mutex::new(Vec::new()));
+        let broker = Flaky {
+            lives: Mutex::new(lives),
+            connected: connected.clone(),
+        };
+        let _driver = Brokered::open(broker, "p", Wake::default());
+        sleep(2 * LONG).await;
+        let connected = lock(&connected).clone();
+        // By then a broker that ends all connections at once is tried every few seconds.
+        let patient = connected[SHORT] - connected[SHORT - 1];
+        assert!(patient > Duration::from_secs(4), "{patient:?}");
+        let soon = connected[SHORT + 1] - (connected[SHORT] + LONG);
+        assert!(soon < Duration::from_millis(200), "{soon:?}");
+    }
 
     #[test]
     fn a_place_in_a_list_is_read_as_it_was_written() {
