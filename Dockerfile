@@ -7,18 +7,18 @@
 FROM rust:1.95-bookworm AS server
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --features all-drivers --bin pronghorn \
-    && strip target/release/pronghorn
+RUN cargo build --profile production --locked --features all-drivers --bin pronghorn \
+    && strip target/production/pronghorn
 
 # What builds the extension stays behind in this stage.
 FROM php:8.4-cli-bookworm AS extension
-COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
+COPY --from=server /src/target/production/pronghorn /usr/local/bin/pronghorn
 RUN pronghorn extension install
 
 FROM php:8.4-cli-bookworm
 RUN docker-php-ext-install opcache \
     && mv "$PHP_INI_DIR/php.ini-production" "$PHP_INI_DIR/php.ini"
-COPY --from=server /src/target/release/pronghorn /usr/local/bin/pronghorn
+COPY --from=server /src/target/production/pronghorn /usr/local/bin/pronghorn
 COPY --from=extension /usr/local/lib/pronghorn /usr/local/lib/pronghorn
 COPY php /usr/share/pronghorn/php
 # Jobs, sessions and reports outlive a container where this is a volume.

@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run test test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -12,12 +12,9 @@ comma := ,
 space := $(subst ,, )
 FEATURES := $(if $(DRIVERS),--features $(subst $(space),$(comma),$(strip $(DRIVERS))))
 
-# For clippy and rustdoc: also the drivers that a plain build leaves out. The targets that `docs` names
-# bring the features of tests with them, so that dependencies are checked once for both.
+# For clippy and rustdoc: all drivers of jobs. The targets that `docs` names bring the features of
+# tests with them, so that dependencies are checked once for both.
 EVERYTHING := --workspace --features pronghorn-cli/all-drivers
-
-# The crates with examples in their documentation: rustdoc takes seconds to find none in a crate.
-DOCUMENTED = $(shell grep -rlE '^ *//[/!] ```$$' crates/*/src | cut -d/ -f2 | sort -u | sed 's/^/-p pronghorn-/')
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -32,19 +29,23 @@ tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a
 	scripts/build-extension
 	scripts/build-tuned
 
-run: build ## Serve examples/hello on 127.0.0.1:8080
-	$(BINARY) serve -c examples/hello/pronghorn.yaml
+run: ## Build in three minutes, and serve examples/hello on 127.0.0.1:8080
+	@scripts/need build php extension
+	@scripts/build-quick $(FEATURES)
+	$(TARGET)/quick/pronghorn serve -c examples/hello/pronghorn.yaml
 
-test: ## Run every test
+# All that tests are made of, in one go: so each crate is compiled once. The drivers of jobs but for
+# Kafka's come with the tests of crate `jobs`.
+tests-built: ## Compile every test, the binary and the extension
 	@scripts/need build php extension tests apps brokers nsq h2spec
-	scripts/php-extensions
-	TESTS=1 scripts/build-extension
-	TESTS=valgrind scripts/build-extension
 	cargo build --workspace --bins --tests --examples
+	scripts/build-extension
+	scripts/php-extensions
+
+test: tests-built ## Run every test
+	TESTS=1 scripts/build-extension
 	cargo test --workspace --lib --bins --tests
-	cargo test --doc $(DOCUMENTED)
-	scripts/planted-bugs
-	cargo test -p pronghorn-ring --features model
+	cargo test --workspace --doc
 	phpunit -c php/goridge/phpunit.xml.dist
 	phpunit -c php/cache/phpunit.xml.dist
 	phpunit -c php/http-foundation/phpunit.xml.dist
@@ -54,6 +55,13 @@ test: ## Run every test
 	phpunit -c php/wordpress/phpunit.xml.dist
 	phpunit -c php/worker/phpunit.xml.dist
 	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
+
+weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, Kafka and SQS
+	@scripts/need build php extension tests
+	TESTS=valgrind scripts/build-extension
+	cargo test -p pronghorn-ring --features model
+	scripts/planted-bugs
+	$(MAKE) test-brokers
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
 	@scripts/need build brokers nsq moto kafka

@@ -4,4 +4,5 @@ mod circles;
 mod configuration;
 mod features;
 mod layers;
+mod manifests;
 mod pages;
