@@ -1,5 +1,6 @@
 //! The modules of a crate use each other in one direction, too: who reads one need not read all of
-//! them. A module here is one that the root of its crate names, with all that lies below it.
+//! them. A module here is one that the root of its crate names, with all that lies below it; each
+//! file by itself is a module to `ratchet`, which counts those in circles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -121,6 +122,34 @@ fn all_ways_to_name_a_module_are_seen() {
     assert_eq!(circles, [["a", "b", "c"]]);
 }
 
+#[test]
+fn circles_below_the_root_are_seen() {
+    let files = ["a", "a::b", "a::c", "d"].map(|name| (name.to_owned(), PathBuf::new()));
+    let files = BTreeMap::from(files);
+    for (module, text, used) in [
+        ("a::b", "use super::c::Thing;", vec!["a::c"]),
+        ("a::b", "use super::{Other, c};", vec!["a", "a::c"]),
+        (
+            "a::b",
+            "use crate::{a::c::{self, X as Y}, d};",
+            vec!["a::c", "d"],
+        ),
+        (
+            "a",
+            "mod b;\nuse self::c::X;\nfn f() { b::g() }",
+            vec!["a::b", "a::c"],
+        ),
+        (
+            "d",
+            "fn f() { crate::a::b::g(); crate::nowhere() }",
+            vec!["a::b"],
+        ),
+    ] {
+        let found = used_by(module, text, &files, &BTreeMap::new());
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), used, "{text}");
+    }
+}
+
 fn is_part(circle: &[String], known: &[&str]) -> bool {
     circle.iter().all(|module| known.contains(&&**module))
 }
@@ -186,10 +215,14 @@ fn uses(src: &Path) -> Uses {
 }
 
 /// What a file says without comments and tests.
-fn program(file: &Path) -> String {
+pub(crate) fn program(file: &Path) -> String {
     let text = fs::read_to_string(file).expect("a source");
-    // Tests come last.
-    let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    // Tests that a file holds itself come last; those of a file of their own are anywhere.
+    let tests = text.match_indices("#[cfg(test)]\nmod ").find(|(at, _)| {
+        let line = text.get(*at..).and_then(|rest| rest.lines().nth(1));
+        line.is_some_and(|line| line.ends_with('{'))
+    });
+    let text = tests.map_or(&*text, |(at, _)| text.get(..at).unwrap_or_default());
     let lines = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
@@ -197,7 +230,7 @@ fn program(file: &Path) -> String {
 }
 
 /// All sources below a folder, but for tests.
-fn add_files(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn add_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.expect("a source").path();
         if path.file_stem().is_some_and(|name| name == "tests") {
@@ -274,4 +307,144 @@ fn reexported(root: &str) -> BTreeMap<String, String> {
         );
     }
     all
+}
+
+/// The circles of a crate's modules, each file by itself.
+pub(crate) fn circles_of_files(src: &Path) -> Vec<Vec<String>> {
+    let root = ["lib.rs", "main.rs"].map(|file| src.join(file));
+    let root = root.iter().find(|file| file.exists()).expect("a root");
+    let mut files = BTreeMap::new();
+    add_modules("", root, src, &mut files);
+    let text = program(root);
+    let reexported = reexported(&text);
+    let uses = files.iter().map(|(module, file)| {
+        let used = used_by(module, &program(file), &files, &reexported);
+        (module.clone(), used)
+    });
+    circles(&uses.collect()).collect()
+}
+
+/// The modules that a file declares, and those below them; without those of tests.
+fn add_modules(path: &str, file: &Path, below: &Path, files: &mut BTreeMap<String, PathBuf>) {
+    let text = fs::read_to_string(file).expect("a source");
+    let mut is_of_tests = false;
+    for line in text.lines() {
+        let declared = line
+            .trim_start_matches("pub(crate) ")
+            .trim_start_matches("pub(super) ")
+            .trim_start_matches("pub ");
+        let declared = declared
+            .strip_prefix("mod ")
+            .and_then(|rest| rest.strip_suffix(';'));
+        if let Some(name) = declared.filter(|name| *name != "tests" && !is_of_tests) {
+            let beside = below.join(format!("{name}.rs"));
+            let (file, below) = (below.join(name).join("mod.rs"), below.join(name));
+            let file = if beside.exists() { beside } else { file };
+            let module = if path.is_empty() {
+                name.to_owned()
+            } else {
+                format!("{path}::{name}")
+            };
+            if file.exists() {
+                add_modules(&module, &file, &below, files);
+                files.insert(module, file);
+            }
+        }
+        is_of_tests = line.starts_with("#[cfg(") && line.contains("test");
+    }
+}
+
+/// The modules that a program names by a path, or by the name of a module below its own.
+fn used_by(
+    module: &str,
+    program: &str,
+    files: &BTreeMap<String, PathBuf>,
+    reexported: &BTreeMap<String, String>,
+) -> BTreeSet<String> {
+    let own: Vec<&str> = module.split("::").collect();
+    let mut used = BTreeSet::new();
+    let mut add = |base: &[&str], path: &[&str]| {
+        let mut full = [base, path].concat();
+        if base.is_empty()
+            && let Some(home) = path.first().and_then(|name| reexported.get(*name))
+            && !files.contains_key(path[0])
+        {
+            full = vec![home];
+        }
+        while !full.is_empty() && !files.contains_key(&full.join("::")) {
+            full.pop();
+        }
+        let found = full.join("::");
+        if !found.is_empty() && found != module {
+            used.insert(found);
+        }
+    };
+    for (at, _) in program.match_indices("::") {
+        let before = program.get(..at).unwrap_or_default();
+        let start = before
+            .rfind(|sign: char| !sign.is_alphanumeric() && sign != '_')
+            .map_or(0, |found| found + 1);
+        // A name in the middle of a path was seen with its beginning, but for `super::super`.
+        let word = before.get(start..).unwrap_or_default();
+        let is_first = !before.get(..start).is_some_and(|text| text.ends_with("::"));
+        let base: Option<&[&str]> = match word {
+            "crate" => Some(&[]),
+            "self" if is_first => Some(&own),
+            "super" if is_first => Some(own.get(..own.len() - 1).unwrap_or_default()),
+            _ if is_first && files.contains_key(&format!("{module}::{word}")) => {
+                add(&own, &[word]);
+                None
+            }
+            _ => None,
+        };
+        let Some(base) = base else {
+            continue;
+        };
+        let mut base = base.to_vec();
+        let mut rest = program.get(at + 2..).unwrap_or_default();
+        while let Some(above) = rest.strip_prefix("super::") {
+            base.pop();
+            rest = above;
+        }
+        let mut path = Vec::new();
+        paths(rest, &mut path, &mut |path| add(&base, path));
+    }
+    used
+}
+
+/// Gives each path of a tree of names as `a::{b, c::d}`, and says what stands behind it.
+fn paths<'a>(text: &'a str, path: &mut Vec<&'a str>, give: &mut impl FnMut(&[&str])) -> &'a str {
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = rest.trim_start_matches(|sign: char| sign.is_whitespace() || sign == ',');
+            if let Some(behind) = rest.strip_prefix('}') {
+                return behind;
+            }
+            let behind = paths(rest, path, give);
+            if behind.len() == rest.len() {
+                return behind;
+            }
+            let behind = behind.trim_start();
+            rest = match behind.strip_prefix("as ") {
+                Some(other) => other.get(name(other).len()..).unwrap_or_default(),
+                None => behind,
+            };
+        }
+    }
+    let first = name(text);
+    let rest = text.get(first.len()..).unwrap_or_default();
+    if first.is_empty() {
+        give(path);
+        return rest.strip_prefix('*').unwrap_or(rest);
+    }
+    path.push(first);
+    let behind = match rest.strip_prefix("::") {
+        Some(below) => paths(below, path, give),
+        None => {
+            give(path);
+            rest
+        }
+    };
+    path.pop();
+    behind
 }

@@ -6,3 +6,4 @@ mod features;
 mod layers;
 mod manifests;
 mod pages;
+mod ratchet;

@@ -98,6 +98,35 @@ fn the_map_has_each_crate_and_the_make_targets_are_there() {
     none(&wrong);
 }
 
+/// Who adds something begins with these paths: they are whole, from the root or from `crates`.
+#[test]
+fn the_map_says_where_to_add_what() {
+    let map = page("ARCHITECTURE.md").text;
+    let (_, rows) = map
+        .split_once("\n## Where to add what\n")
+        .expect("the section");
+    let section = Page {
+        name: "ARCHITECTURE.md".to_owned(),
+        text: rows.to_owned(),
+    };
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for span in section.spans() {
+        for path in alternatives(&span) {
+            if !path.contains('/') || !is_named(&path) {
+                continue;
+            }
+            seen += 1;
+            let places = [root().join(&path), root().join("crates").join(&path)];
+            if !places.iter().any(|place| place.exists()) {
+                wrong.push(format!("ARCHITECTURE.md: `{path}` is not there"));
+            }
+        }
+    }
+    assert!(seen > 30, "the paths are gone: {seen}");
+    none(&wrong);
+}
+
 #[test]
 fn keys_that_pages_name_are_in_the_reference() {
     let keys = Keys::read();
@@ -615,7 +644,12 @@ fn alternatives(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether it names a file or a folder of the sources, and not one of an application.
+/// Whether it has the form of a path in the repository.
+fn is_named(path: &str) -> bool {
+    is_source(path) || is_a(path, "md") || is_a(path, "toml")
+}
+
+/// Whether it names a file or a directory of the sources, and not one of an application.
 fn is_source(path: &str) -> bool {
     const ABOVE: [&str; 8] = [
         "scripts/",
