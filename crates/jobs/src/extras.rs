@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use crate::job::{Headers, Job};
-use crate::rules::Rules;
+use crate::rules::{Retry, Rules};
 
 const PREFIX: &str = "pronghorn-";
 const DEADLINE: &str = "pronghorn-deadline";
@@ -99,9 +99,13 @@ pub(crate) fn expires_at(headers: &Headers) -> Option<u64> {
     headers.get(EXPIRES_AT)?.first()?.parse().ok()
 }
 
-/// How often a job is tried whose push has said so, in place of its pipeline's `retry.max`.
-pub(crate) fn attempts(headers: &Headers) -> Option<u32> {
-    counted(headers.get(ATTEMPTS)?.first()?)
+/// How often a job is tried: as its push has said, or else as its pipeline does.
+pub(crate) fn most_attempts(job: &Job, retry: &Retry) -> u32 {
+    let said = job
+        .headers
+        .get(ATTEMPTS)
+        .and_then(|values| counted(values.first()?));
+    said.unwrap_or(retry.max)
 }
 
 /// However old it is by now, it may run.

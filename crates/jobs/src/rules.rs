@@ -8,9 +8,6 @@ use pronghorn_base::lock;
 use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
 use tokio::time::Instant;
 
-use crate::extras;
-use crate::job::Job;
-
 /// Attempts in all. A job that kills its worker costs a new one each time, and what has failed
 /// three times is seldom the network's fault.
 const ATTEMPTS: u32 = 3;
@@ -73,11 +70,6 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How often this job is tried.
-    pub(crate) fn most(&self, job: &Job) -> u32 {
-        extras::attempts(&job.headers).unwrap_or(self.max)
-    }
-
     /// How long to wait after so many attempts of `most` that failed; None: it is given up.
     pub(crate) fn after(&self, attempts: u32, most: u32) -> Option<Duration> {
         if attempts >= most {
@@ -255,6 +247,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::extras;
+    use crate::job::Job;
 
     fn retry(backoff: Backoff) -> Retry {
         Retry {
@@ -292,12 +286,16 @@ mod tests {
     fn a_job_may_say_how_often_it_is_tried() {
         let retry = retry(Backoff::Exponential);
         let mut job = Job::default();
-        assert_eq!(retry.most(&job), 5);
+        assert_eq!(extras::most_attempts(&job, &retry), 5);
         let header = ("pronghorn-attempts".to_owned(), vec!["9".to_owned()]);
         job.headers.extend([header]);
-        assert_eq!(retry.most(&job), 9);
-        assert!(retry.after(8, retry.most(&job)).is_some());
-        assert_eq!(retry.after(9, retry.most(&job)), None);
+        assert_eq!(extras::most_attempts(&job, &retry), 9);
+        assert!(
+            retry
+                .after(8, extras::most_attempts(&job, &retry))
+                .is_some()
+        );
+        assert_eq!(retry.after(9, extras::most_attempts(&job, &retry)), None);
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         Wish::DoneWithout(why) => (Settlement::Ack, Some(without(&why))),
         Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
-        Wish::Failed { delay } => match retry.after(attempts, retry.most(job)) {
+        Wish::Failed { delay } => match retry.after(attempts, extras::most_attempts(job, retry)) {
             Some(by_rule) => {
                 let delay = delay.unwrap_or(by_rule);
                 (Settlement::Failed { delay }, None)

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
 use crate::drivers::{DriverError, Settlement, Ticket};
-use crate::extras::Extras;
+use crate::extras::{self, Extras};
 use crate::job::{Job, now_ms};
 use crate::metrics::OutcomeLabel;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
@@ -294,7 +294,7 @@ impl<R: Runners> Consumer<R> {
         let (id, name, pool) = (&job.id, &job.name, &self.pool);
         let (attempt, most) = (
             job.attempts.saturating_add(1),
-            pipeline.rules.retry.most(job),
+            extras::most_attempts(job, &pipeline.rules.retry),
         );
         let (pipeline, label) = (&pipeline.name, judged.label());
         let took_ms = pronghorn_base::millis(took);
