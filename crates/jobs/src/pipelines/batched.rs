@@ -30,8 +30,8 @@ impl Pipelines {
         mut last: Last,
     ) -> Result<Duplicates, PipelineError> {
         let id = last.job.id.clone();
-        let mut ids = jobs.iter().map(|(_, job)| &job.id).chain([&id]);
-        if jobs.is_empty() || ids.any(|id| id.contains('\0')) {
+        let has_zero = |id: &str| id.contains('\0');
+        if jobs.is_empty() || has_zero(&id) || jobs.iter().any(|(_, job)| has_zero(&job.id)) {
             let why = "a batch has at least one job, and IDs without a byte of zero";
             return Err(PipelineError::Refused(why.to_owned()));
         }
