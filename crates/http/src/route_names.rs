@@ -2,18 +2,22 @@
 //!
 //! The application may give a name. Else it is a pattern that is learned from the paths of answered
 //! requests: what looks like a number is `{id}` from the start, and what has too many values turns
-//! into it. Names are counted up to a limit, the others together: clients choose paths.
+//! into it. Names are counted up to a limit, the others together: clients choose paths. So do
+//! applications that answer whatever is asked for, and a visitor could take all names for ever.
+//! Where there are as many as there may be, those that nobody asked for in a while go.
 //!
 //! To look a name up takes no lock and no memory. To learn one does, which ends: patterns, and what
 //! is kept to find them, have limits.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::lock;
 use pronghorn_metrics::{Family, Histogram, Registry};
+use tokio::time::Instant;
 
 /// Names of one pool. With the buckets of each, a scrape stays below 4,500 lines for a pool.
 pub(crate) const MOST_ROUTES: usize = 200;
@@ -27,6 +31,9 @@ const MOST_NODES: usize = 2_000;
 const DEEPEST: usize = 8;
 /// A longer segment is a value.
 const LONGEST_SEGMENT: usize = 40;
+/// When names are scarce, one that was not asked for between two looks goes. A scrape comes each
+/// minute or more often, so what was counted by it was read.
+const BETWEEN_LOOKS: Duration = Duration::from_mins(10);
 /// Of a name that the application gives.
 pub(crate) const LONGEST_NAME: usize = 100;
 
@@ -38,6 +45,30 @@ const REST: &str = "{rest}";
 pub(crate) struct Route {
     pub(crate) name: Box<str>,
     pub(crate) duration: Histogram,
+    /// Since the last look at what can go.
+    was_asked: AtomicBool,
+}
+
+impl Route {
+    fn new(name: &str, family: &Family<Histogram, 1>) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            duration: family.with([name]),
+            was_asked: AtomicBool::new(true),
+        })
+    }
+
+    fn asked(self: &Arc<Self>) -> Arc<Self> {
+        if !self.was_asked.load(Relaxed) {
+            self.was_asked.store(true, Relaxed);
+        }
+        self.clone()
+    }
+
+    /// Whether it was asked for since the last look.
+    fn is_kept(&self) -> bool {
+        self.was_asked.swap(false, Relaxed)
+    }
 }
 
 /// The names of one pool.
@@ -48,8 +79,11 @@ pub struct RouteNames {
     learned: ArcSwap<Node>,
     given: ArcSwap<HashMap<Box<str>, Arc<Route>>>,
     learning: Mutex<Counts>,
-    /// Nothing more is learned.
+    /// Nothing more is learned, before names have gone.
     is_full: AtomicBool,
+    started: Instant,
+    /// When names may go next, in seconds from the start.
+    next_look: AtomicU64,
 }
 
 /// How much was learned.
@@ -80,10 +114,7 @@ impl RouteNames {
             ["route"],
             MOST_ROUTES,
         );
-        let other = Arc::new(Route {
-            name: OTHER.into(),
-            duration: family.with([OTHER]),
-        });
+        let other = Route::new(OTHER, &family);
         Self {
             family,
             other,
@@ -91,6 +122,8 @@ impl RouteNames {
             given: ArcSwap::default(),
             learning: Mutex::default(),
             is_full: AtomicBool::new(false),
+            started: Instant::now(),
+            next_look: AtomicU64::new(0),
         }
     }
 
@@ -100,17 +133,49 @@ impl RouteNames {
         if let Some(name) = given {
             let known = self.given.load();
             return match known.get(name) {
-                Some(route) => route.clone(),
-                None if self.is_full.load(Relaxed) => self.other.clone(),
-                None => self.name(name),
+                Some(route) => route.asked(),
+                None if self.has_room() => self.name(name),
+                None => self.other.clone(),
             };
         }
         let learned = self.learned.load();
         match learned.find(segments(path)) {
-            Some(route) => route.clone(),
-            None if is_good && !self.is_full.load(Relaxed) => self.learn(path),
+            Some(route) => route.asked(),
+            None if is_good && self.has_room() => self.learn(path),
             None => self.other.clone(),
         }
+    }
+
+    /// Whether another name can be learned; names may go for it.
+    fn has_room(&self) -> bool {
+        if !self.is_full.load(Relaxed) {
+            return true;
+        }
+        let now = self.started.elapsed().as_secs();
+        if now < self.next_look.load(Relaxed) {
+            return false;
+        }
+        let mut counts = lock(&self.learning);
+        self.next_look.store(now + BETWEEN_LOOKS.as_secs(), Relaxed);
+        let learned = self.learned.load().kept();
+        let given = HashMap::clone(&self.given.load());
+        let given: HashMap<_, _> = given
+            .into_iter()
+            .filter(|(_, route)| route.is_kept())
+            .collect();
+        let mut names: HashSet<&str> = given.keys().map(|name| &**name).collect();
+        learned.names(&mut names);
+        self.family.retain(|[name]| names.contains(name));
+        *counts = Counts {
+            routes: names.len(),
+            nodes: learned.size(),
+        };
+        let is_full = counts.routes + 1 >= MOST_ROUTES || counts.nodes + DEEPEST > MOST_NODES;
+        drop(names);
+        self.learned.store(Arc::new(learned));
+        self.given.store(Arc::new(given));
+        self.is_full.store(is_full, Relaxed);
+        !is_full
     }
 
     fn name(&self, name: &str) -> Arc<Route> {
@@ -162,10 +227,7 @@ impl RouteNames {
             return None;
         }
         counts.routes += 1;
-        Some(Arc::new(Route {
-            name: name.into(),
-            duration: self.family.with([name]),
-        }))
+        Some(Route::new(name, &self.family))
     }
 }
 
@@ -259,6 +321,36 @@ impl Node {
             self.values.clear();
         }
         self.is_merged = true;
+    }
+
+    /// What is left of it when the names go that nobody asked for.
+    fn kept(&self) -> Self {
+        let values = self.values.iter();
+        let values = values.map(|(segment, node)| (segment.clone(), node.kept()));
+        let parameter = self.parameter.as_ref().map(|node| node.kept());
+        let parameter = parameter.filter(|node| !node.is_empty());
+        Self {
+            values: values
+                .filter(|(_, node)| !node.is_empty())
+                .map(|(segment, node)| (segment, Arc::new(node)))
+                .collect(),
+            // Where nobody asks for values any more, words are told apart again.
+            is_merged: self.is_merged && parameter.is_some(),
+            parameter: parameter.map(Arc::new),
+            route: self.route.clone().filter(|route| route.is_kept()),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.parameter.is_none() && self.route.is_none()
+    }
+
+    fn names<'a>(&'a self, to: &mut HashSet<&'a str>) {
+        to.extend(self.route.as_ref().map(|route| &*route.name));
+        let below = self.values.iter().map(|(_, node)| node);
+        for node in below.chain(&self.parameter) {
+            node.names(to);
+        }
     }
 
     fn size(&self) -> usize {
@@ -395,6 +487,31 @@ mod tests {
         let families = metrics.families();
         assert!(families[0].series.len() <= MOST_ROUTES);
         assert!(names.learned.load().size() <= MOST_NODES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_that_nobody_asks_for_make_room_for_others() {
+        let metrics = Registry::default();
+        let names = RouteNames::new(&metrics);
+        let word = |number: usize| {
+            let letter = |digit: usize| char::from(b'a' + u8::try_from(digit % 26).unwrap());
+            format!("{}{}", letter(number / 26), letter(number))
+        };
+        good(&names, "/shop");
+        // An application that answers whatever is asked for.
+        for number in 0..600 {
+            let (first, second) = (word(number % 40), word(number / 40));
+            good(&names, &format!("/{first}/{second}"));
+        }
+        assert_eq!(good(&names, "/cart"), OTHER);
+        good(&names, "/shop");
+        tokio::time::advance(BETWEEN_LOOKS).await;
+        assert_eq!(good(&names, "/cart"), "/cart");
+        assert_eq!(good(&names, "/shop"), "/shop");
+        let series = &metrics.families()[0].series;
+        let mut left: Vec<&str> = series.iter().map(|series| &*series.labels[0].1).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["/cart", "/shop", OTHER]);
     }
 
     proptest! {

@@ -28,6 +28,17 @@ struct Inner<M, const N: usize> {
     known: Mutex<HashMap<[String; N], M>>,
 }
 
+impl<M, const N: usize> Inner<M, N> {
+    /// For the series with these values.
+    fn labelled(&self, values: &[String; N]) -> Registry {
+        let mut registry = self.registry.clone();
+        for (label, value) in self.labels.iter().zip(values) {
+            registry = registry.labelled(label, value);
+        }
+        registry
+    }
+}
+
 impl<M, const N: usize> Clone for Family<M, N> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
@@ -64,13 +75,23 @@ impl<M: Metric, const N: usize> Family<M, N> {
         if let Some(metric) = known.get(&key) {
             return metric.clone();
         }
-        let mut registry = inner.registry.clone();
-        for (label, value) in inner.labels.iter().zip(&key) {
-            registry = registry.labelled(label, value);
-        }
-        let metric: M = registry.register(inner.name, inner.help);
+        let metric: M = inner.labelled(&key).register(inner.name, inner.help);
         known.insert(key, metric.clone());
         metric
+    }
+
+    /// Forgets the series whose values are not to be kept, but for `other`: there is room for as
+    /// many new ones. What is counted by a handle of one is not seen any more.
+    pub fn retain(&self, keep: impl Fn([&str; N]) -> bool) {
+        let inner = &*self.0;
+        lock(&inner.known).retain(|key, _| {
+            let values = key.each_ref().map(String::as_str);
+            let is_kept = values == [OTHER; N] || keep(values);
+            if !is_kept {
+                inner.labelled(key).forget(inner.name);
+            }
+            is_kept
+        });
     }
 }
 
@@ -90,6 +111,28 @@ mod tests {
         family.with(["GET", "200"]).increment();
         family.with(["GET", "404"]).increment();
         assert_eq!(family.with(["GET", "200"]).get(), 2);
+    }
+
+    #[test]
+    fn what_is_not_kept_makes_room() {
+        let registry = Registry::default();
+        let family = family(&registry, 2);
+        for status in ["200", "404", "500"] {
+            family.with(["GET", status]).increment();
+        }
+        family.retain(|[_, status]| status == "404");
+        family.with(["GET", "201"]).increment();
+        let families = registry.families();
+        let labels = families[0].series.iter().map(|series| &*series.labels[1].1);
+        assert_eq!(
+            labels.collect::<Vec<_>>(),
+            ["404", "other"],
+            "as many as there may be"
+        );
+        let family = self::family(&registry, 9);
+        family.retain(|_| false);
+        family.with(["GET", "201"]).increment();
+        assert_eq!(family.with(["GET", "201"]).get(), 1);
     }
 
     #[test]

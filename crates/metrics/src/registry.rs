@@ -291,6 +291,14 @@ impl Registry {
         M::of(&registered).unwrap_or(metric)
     }
 
+    /// Removes the series of this name and these labels. Whoever has its handle counts unseen.
+    pub(crate) fn forget(&self, name: &str) {
+        let mut families = lock(&self.families);
+        if let Some(family) = families.get_mut(&format!("{}{name}", self.prefix)) {
+            family.series.retain(|(labels, _)| *labels != self.labels);
+        }
+    }
+
     fn insert(&self, name: &str, help: &'static str, kind: Kind, source: Source) -> Source {
         let mut families = lock(&self.families);
         let family = families
