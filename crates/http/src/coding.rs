@@ -3,6 +3,8 @@
 use pronghorn_config::Choice;
 use pronghorn_wire::Fields;
 
+use crate::accept::weighed;
+
 /// A way to make a body shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
@@ -55,15 +57,12 @@ impl Coding {
 pub(crate) fn choose(request: &Fields, offered: &[Coding]) -> Option<Coding> {
     let mut named = [None; 3];
     let (mut others, mut plain) = (None, None);
-    for list in request.all("accept-encoding") {
-        for item in list.split(|&byte| byte == b',') {
-            let (name, quality) = weighed(item);
-            match Coding::by_name(name) {
-                Some(coding) => named[coding as usize] = Some(quality),
-                None if name == b"*" => others = Some(quality),
-                None if name.eq_ignore_ascii_case(b"identity") => plain = Some(quality),
-                None => {}
-            }
+    for (name, quality) in weighed(request, "accept-encoding") {
+        match Coding::by_name(name) {
+            Some(coding) => named[coding as usize] = Some(quality),
+            None if name == b"*" => others = Some(quality),
+            None if name.eq_ignore_ascii_case(b"identity") => plain = Some(quality),
+            None => {}
         }
     }
     let quality = |coding: Coding| named[coding as usize].or(others).unwrap_or(0);
@@ -77,37 +76,6 @@ pub(crate) fn choose(request: &Fields, offered: &[Coding]) -> Option<Coding> {
         }
     }
     best
-}
-
-/// An item of a list with weights, without them, and its weight in thousandths. What is no weight
-/// counts as none given.
-fn weighed(item: &[u8]) -> (&[u8], u16) {
-    let mut parts = item.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
-    let name = parts.next().unwrap_or_default();
-    let weights = parts.filter_map(|part| match part {
-        [b'q' | b'Q', value @ ..] => thousandths(value.trim_ascii_start().strip_prefix(b"=")?),
-        _ => None,
-    });
-    (name, weights.fold(1000, |_, weight| weight))
-}
-
-fn thousandths(value: &[u8]) -> Option<u16> {
-    let (whole, rest) = value.trim_ascii().split_first()?;
-    let digits = match rest {
-        [] => rest,
-        [b'.', digits @ ..] if digits.len() <= 3 => digits,
-        _ => return None,
-    };
-    let mut value = match whole {
-        b'0' => 0,
-        b'1' => 1,
-        _ => return None,
-    };
-    for place in 0..3 {
-        let digit = digits.get(place).unwrap_or(&b'0');
-        value = value * 10 + u16::from(digit.is_ascii_digit().then(|| digit - b'0')?);
-    }
-    (value <= 1000).then_some(value)
 }
 
 #[cfg(test)]

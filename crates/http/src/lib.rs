@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept;
 mod addresses;
 mod body;
 mod bridge;
@@ -55,6 +56,7 @@ mod trace;
 mod upgrade;
 mod warmup;
 
+pub use accept::wanted;
 pub use addresses::Addresses;
 pub use body::BodySettings;
 pub use bridge::PoolHandler;

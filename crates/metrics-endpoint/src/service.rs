@@ -117,8 +117,7 @@ impl MetricsService {
 
 impl Handler for Exposition {
     fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
-        let accept = request.head.fields().get("accept").unwrap_or_default();
-        let format = Format::wanted(accept);
+        let format = Format::wanted(request.head.fields());
         Box::pin(async move {
             let text = Bytes::from_owner(Shared(self.text(format).await));
             let mut response = Response::new(200, Body::Whole(text));

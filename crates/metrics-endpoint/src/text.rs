@@ -5,7 +5,9 @@ use std::fmt::Write;
 use std::iter::repeat;
 
 use pronghorn_base::LogThrottle;
+use pronghorn_http::wanted;
 use pronghorn_metrics::{Exemplar, Kind, ReadFamily, Reading};
+use pronghorn_wire::Fields;
 
 /// Bytes of a text. What the server counts takes less than a hundredth of it; an application may
 /// declare series whose text would take all memory there is.
@@ -30,16 +32,11 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The one that a client takes, by its field `Accept`. Prometheus lists OpenMetrics where it
-    /// reads it; what else it lists, and in which order, does not matter.
-    pub(crate) fn wanted(accept: &[u8]) -> Self {
-        let mut types = accept.split(|byte| *byte == b',');
-        let is_open = |listed: &[u8]| {
-            let name = listed.split(|byte| *byte == b';').next();
-            let name = name.unwrap_or_default().trim_ascii();
-            name.eq_ignore_ascii_case(b"application/openmetrics-text")
-        };
-        if types.any(is_open) {
+    /// The one that a client takes, by its field `Accept`. Prometheus names OpenMetrics where it
+    /// reads it; who wants plain text more gets that.
+    pub(crate) fn wanted(request: &Fields) -> Self {
+        let open = wanted(request, "application/openmetrics-text");
+        if open > 0 && open >= wanted(request, "text/plain") {
             Self::OpenMetrics
         } else {
             Self::Prometheus
@@ -412,10 +409,23 @@ mod tests {
 
     #[test]
     fn who_asks_for_openmetrics_gets_it() {
-        let prometheus = b"application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4";
-        assert_eq!(Format::wanted(prometheus), Format::OpenMetrics);
-        for other in [&b""[..], b"*/*", b"text/plain", b"application/json"] {
-            assert_eq!(Format::wanted(other), Format::Prometheus);
+        let wanted = |accept| Format::wanted(&[("accept", accept)].into_iter().collect());
+        for open in [
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4",
+            "text/plain, application/openmetrics-text",
+        ] {
+            assert_eq!(wanted(open), Format::OpenMetrics, "{open}");
+        }
+        for plain in [
+            "",
+            "*/*",
+            "text/plain",
+            "application/json",
+            "application/openmetrics-text;q=0, */*",
+            "text/plain;version=0.0.4,application/openmetrics-text;q=0",
+            "application/openmetrics-text;q=0.3,text/plain;version=0.0.4;q=0.9",
+        ] {
+            assert_eq!(wanted(plain), Format::Prometheus, "{plain}");
         }
     }
 

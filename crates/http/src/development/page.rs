@@ -7,6 +7,7 @@ use pronghorn_h1::reason;
 use super::Development;
 use super::problem::{Frame, Problem, is_of_application};
 use super::source::{Excerpt, excerpt};
+use crate::accept::wanted;
 use crate::message::{Body, Request, Response};
 
 /// Frames of the application whose lines are shown.
@@ -42,9 +43,8 @@ impl Asked {
             };
             (name, value)
         });
-        let accept = request.head.fields().get("accept").unwrap_or_default();
         Self {
-            wants_html: String::from_utf8_lossy(accept).contains("text/html"),
+            wants_html: wanted(request.head.fields(), "text/html") > 0,
             line: format!("{} {}", request.head.method(), request.target()),
             fields: fields.collect(),
         }

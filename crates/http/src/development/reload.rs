@@ -13,6 +13,7 @@ use pronghorn_workers::Standing;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::accept::wanted;
 use crate::exchange::Exchange;
 use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::reader::Reader;
@@ -109,12 +110,11 @@ fn script() -> Response {
 /// part as it is.
 fn shows_page(request: &Request) -> bool {
     let fields = request.head.fields();
-    let accept = fields.get("accept").unwrap_or_default();
     let is_shown = match fields.get("sec-fetch-dest") {
         None => true,
         Some(destination) => destination == b"document" || destination == b"iframe",
     };
-    request.head.method() == "GET" && is_shown && contains(accept, b"text/html")
+    request.head.method() == "GET" && is_shown && wanted(fields, "text/html") > 0
 }
 
 /// HTML that is here as a whole, in no coding, to be shown.
@@ -171,10 +171,6 @@ fn end_of_body(page: &[u8]) -> Option<usize> {
     const END: &[u8] = b"</body";
     let mut windows = page.windows(END.len());
     windows.rposition(|window| window.eq_ignore_ascii_case(END))
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }
 
 /// A body that was cut short where it came from.

@@ -34,6 +34,7 @@ pub use root::{CACHE_DURATION, RootSettings};
 pub(crate) use conditions::Tags;
 pub(crate) use reply::Asked;
 
+use crate::accept;
 use crate::coding::choose;
 use crate::file::{Identity, OWN, OpenFile};
 use crate::message::{Body, Request, Response};
@@ -295,8 +296,7 @@ pub(crate) fn to_folder(head: &RequestHead) -> Response {
 }
 
 fn wants_page(head: &RequestHead) -> bool {
-    let mut accepted = head.fields().all("accept");
-    accepted.any(|accept| memchr::memmem::find(accept, b"text/html").is_some())
+    accept::wanted(head.fields(), "text/html") > 0
 }
 
 /// The system could not tell: out of descriptors, or a disk that fails. Another time it may.

@@ -10,6 +10,7 @@ use pronghorn_base::read_linked;
 use pronghorn_h1::{RequestHead, reason};
 
 use super::{Parts, Unusable};
+use crate::accept::{wanted, weighed};
 use crate::exchange::Exchange;
 use crate::file::content_type;
 use crate::message::{Body, Handled, Handler, Request, Response};
@@ -129,20 +130,12 @@ fn media_is_json(media: &[u8]) -> bool {
     media == b"application/json" || media.ends_with(b"+json")
 }
 
-/// A program that names JSON and no page. What is weighed less than something else is not told
-/// apart: who takes both gets a page.
+/// A program that names JSON and wants it more than a page.
 fn wants_json(head: &RequestHead) -> bool {
-    let mut json = false;
-    for value in head.fields().all("accept") {
-        for item in value.split(|&byte| byte == b',') {
-            let media = item.split(|&byte| byte == b';').next().unwrap_or_default();
-            if media.trim_ascii().eq_ignore_ascii_case(b"text/html") {
-                return false;
-            }
-            json |= media_is_json(media);
-        }
-    }
-    json
+    let fields = head.fields();
+    let json = weighed(fields, "accept").filter(|(media, _)| media_is_json(media));
+    let json = json.map(|(_, weight)| weight).max().unwrap_or(0);
+    json > wanted(fields, "text/html")
 }
 
 #[cfg(test)]
@@ -231,6 +224,9 @@ mod tests {
             ("application/json", true),
             ("application/vnd.api+json;q=0.9, */*", true),
             ("text/html,application/xhtml+xml,application/json", false),
+            ("text/html;q=0.5, application/json", true),
+            ("application/json;q=0", false),
+            ("text/html;q=0, application/json;q=0.1", true),
             ("*/*", false),
         ] {
             let head = head(&format!(
