@@ -298,6 +298,7 @@ impl Section for HttpSettings {
         listen::check(t, &settings);
         routes::check_use(t, &settings);
         check_middleware(t, &settings.middleware);
+        check_codings(t, &settings.middleware);
         settings.client.check(t, &settings.middleware);
         check_files(t, &settings);
         not_yet(t);
@@ -453,6 +454,28 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
         if times == 0 && !by_another && t.is_written(name) {
             let hint = format!("`http.middleware` does not list `{name}`");
             t.warn(name, "is not used", &hint);
+        }
+    }
+}
+
+/// The first one listed is the innermost here: what another one answers or makes outside of a coding
+/// never passes that.
+fn check_codings(t: &mut Table<'_>, listed: &[String]) {
+    let place = |name: &str| listed.iter().position(|l| l.eq_ignore_ascii_case(name));
+    for coding in ["compress", "gzip", "zstd"] {
+        for files in ["static", "sendfile"] {
+            if place(coding) < place(files) && place(coding).is_some() {
+                let message = format!("`{coding}` does not reach the files of `{files}`");
+                let side = if t.era() == Era::V3 {
+                    "behind"
+                } else {
+                    "before"
+                };
+                let hint = format!(
+                    "`{files}` stands between it and the client: list `{files}` {side} `{coding}`"
+                );
+                t.warn("middleware", &message, &hint);
+            }
         }
     }
 }
