@@ -828,11 +828,51 @@ fn where_it_may_be_spoken_refused_requests_of_http1_are_answered() {
         connection.send(bytes);
         assert_eq!(connection.response().status, status, "{bytes:.30}");
     }
-    let mut connection = server.connect();
-    connection.send("INVALID CONNECTION PREFACE\r\n\r\n");
-    assert_eq!(connection.rest(), b"", "it is neither protocol");
     let site = server.into_site();
-    assert_eq!(site.read("access.log"), "400\n400\n400\n414\n400\n");
+    assert_eq!(site.read("access.log"), "400\n400\n400\n414\n");
+}
+
+#[test]
+fn where_it_may_be_spoken_malformed_lines_get_the_same_answer() {
+    let with = Server::start(site("app.php", "", ""));
+    let site = site("app.php", "", "");
+    site.change_config("http2: {h2c: true}", "http2: {h2c: false}");
+    let without = Server::start(site);
+    let long = "A".repeat(70_000);
+    let lines: [&[u8]; 20] = [
+        b"INVALID CONNECTION PREFACE\r\n",
+        b"GET  / HTTP/1.1\r\n",
+        b" GET / HTTP/1.1\r\n",
+        b"\r\n\r\n\r\nGET / HTTP/1.1\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n",
+        b"SSH-2.0-OpenSSH_9\r\n",
+        b"\0\0\0\0\r\n\r\n",
+        b"GET\r\n",
+        b"GET HTTP/1.1\r\n",
+        b"/ GET HTTP/1.1\r\n",
+        b"GET\t/ HTTP/1.1\r\n",
+        b"GE\x00T / HTTP/1.1\r\n",
+        b"PRI / HTTP/2.0\r\n",
+        b"PRI * HTTP/1.1\r\n",
+        b"PRI * HTTP/2.0\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rx",
+        b"PRI",
+        b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
+        b"QUIT\r\n",
+        long.as_bytes(),
+    ];
+    for line in lines {
+        let request = [line, b"Host: a\r\nConnection: close\r\n\r\n"].concat();
+        let status = |server: &Server| {
+            let mut connection = server.connect();
+            connection.send(&request);
+            connection.response().status
+        };
+        let shown = line[..line.len().min(30)].escape_ascii();
+        assert_eq!(status(&with), status(&without), "{shown}");
+    }
+    with.stop();
+    without.stop();
 }
 
 #[test]

@@ -379,10 +379,7 @@ impl Http1 {
                         }
                         Ok(None) => {}
                         // Neither protocol: no answer would be understood.
-                        Err(_)
-                            if self.may_be_http2 && !is_request(&self.input)
-                                || self.lacks_tls && !is_http(&self.input) =>
-                        {
+                        Err(_) if self.lacks_tls && !is_http(&self.input) => {
                             return Poll::Ready(Next::Neither);
                         }
                         Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
