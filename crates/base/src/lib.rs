@@ -8,6 +8,7 @@ mod duration;
 mod log_throttle;
 mod mutex;
 mod plain_file;
+mod standing;
 mod timer;
 
 use std::pin::Pin;
@@ -18,6 +19,7 @@ pub use duration::{micros, millis};
 pub use log_throttle::LogThrottle;
 pub use mutex::lock;
 pub use plain_file::{kind_of, open_linked, open_plain, read_linked, read_plain};
+pub use standing::{Admission, Cut, Place, Standings};
 pub use timer::Timer;
 
 /// A future whose type a trait cannot name.

@@ -4,19 +4,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::{BoxFuture, LogThrottle};
+use pronghorn_base::{Admission, BoxFuture, LogThrottle, Place, Standings};
 use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, interval, timeout};
 
 use crate::lines::{self, LineError};
 use crate::listener::{Listener, SocketFile};
 use crate::message::{Ask, PROTOCOL, Question, Tell, Version};
 
-/// People and scripts at work at the same time; one more is closed at once.
+/// People and scripts at work at the same time; for one more the one that has asked nothing for the
+/// longest time goes.
 const CONNECTIONS: usize = 32;
 /// The longest question: a call that pushes a batch of jobs.
 const QUESTION: usize = 16 << 20;
@@ -68,6 +69,7 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
     };
     let mut connections = JoinSet::new();
     let throttles = Arc::<Throttles>::default();
+    let standings = Arc::<Standings>::default();
     loop {
         let opened = tokio::select! {
             opened = door.socket.accept() => opened,
@@ -75,7 +77,7 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         };
         match opened {
             // They are tried again by a person.
-            Ok(_) if connections.len() >= CONNECTIONS => {
+            Ok(_) if standings.make_room(connections.len(), CONNECTIONS) == Admission::Full => {
                 if let Some(connections) = throttles.too_many.should_log() {
                     tracing::warn!(
                         target: "server", connections, limit = CONNECTIONS,
@@ -84,7 +86,10 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
                 }
             }
             Ok((stream, _)) => {
-                connections.spawn(host(stream, steerable.clone(), throttles.clone()));
+                let place = standings.enter();
+                connections.spawn(host(stream, place, steerable.clone(), throttles.clone()));
+                // Who is to make room for the next one gets the time for it.
+                yield_now().await;
             }
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
@@ -110,7 +115,12 @@ struct Throttles {
     strangers: LogThrottle,
 }
 
-async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>, throttles: Arc<Throttles>) {
+async fn host(
+    stream: UnixStream,
+    place: Place,
+    steerable: Arc<dyn Steerable>,
+    throttles: Arc<Throttles>,
+) {
     let mut guest = Guest {
         stream: BufReader::new(stream),
         gone: false,
@@ -123,7 +133,17 @@ async fn host(stream: UnixStream, steerable: Arc<dyn Steerable>, throttles: Arc<
         guest.tell(&Tell::Refused { why }).await;
         return;
     }
-    while let Some(asked) = guest.question().await {
+    loop {
+        place.idle(Instant::now());
+        let asked = tokio::select! {
+            biased; // a question in the last moment is answered
+            asked = guest.question() => asked,
+            () = place.evicted() => return,
+        };
+        let Some(asked) = asked else {
+            return;
+        };
+        place.busy();
         let outcome = match asked {
             Ok(ask) => guest.answered(ask, steerable.clone()).await,
             Err(refusal) => Err(refusal),

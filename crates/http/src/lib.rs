@@ -49,7 +49,6 @@ pub mod settings;
 mod slow_log;
 mod source;
 mod split;
-mod standing;
 mod stream;
 mod tls;
 mod trace;

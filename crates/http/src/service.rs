@@ -1,12 +1,11 @@
 //! What all connections of a listener share.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::Spool;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +17,6 @@ use crate::limits::Limits;
 use crate::message::{Handler, PeerAddress};
 use crate::metrics::{ConnectionMetrics, ResponseMetrics};
 use crate::sent::{OnSent, Sent};
-use crate::standing::{LEAVING, Place, Standings};
 
 /// A handler with its limits, and the way to an orderly end.
 pub struct Service {
@@ -129,9 +127,12 @@ impl Service {
     pub(crate) fn enter(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Entered, Full> {
         let permit = self.addresses.connection(address);
         let permit = permit.map_err(|_| Full::Address)?;
-        let is_full = self.connections.len() >= self.limits.connections;
-        if is_full {
-            self.make_room()?;
+        let (open, limit) = (self.connections.len(), self.limits.connections);
+        let room = self.standings.make_room(open, limit);
+        match room {
+            Admission::Free => {}
+            Admission::Freed => self.tell_of_eviction(),
+            Admission::Full => return Err(Full::All),
         }
         if let Some(counted) = &self.counted {
             counted.accepted.increment();
@@ -139,7 +140,7 @@ impl Service {
         Ok(Entered {
             service: self.clone(),
             place: self.standings.enter(),
-            is_over: is_full,
+            is_over: room == Admission::Freed,
             _token: self.connections.token(),
             seat: permit,
         })
@@ -171,11 +172,8 @@ impl Service {
         }
     }
 
-    fn make_room(&self) -> Result<(), Full> {
+    fn tell_of_eviction(&self) {
         let limit = self.limits.connections;
-        if self.connections.len() >= limit + LEAVING || !self.standings.evict() {
-            return Err(Full::All);
-        }
         if let Some(counted) = &self.counted {
             counted.evicted.increment();
         }
@@ -185,7 +183,6 @@ impl Service {
                 "idle connections closed for new ones: the limit of connections is reached"
             );
         }
-        Ok(())
     }
 }
 
@@ -224,7 +221,7 @@ impl Entered {
     /// waited long enough for it: for a client that shakes hands.
     pub(crate) async fn ended(&self) {
         tokio::select! {
-            () = poll_fn(|cx| self.place.poll_evicted(cx)) => {}
+            () = self.place.evicted() => {}
             () = self.service.drained() => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
@@ -15,7 +15,7 @@ use pronghorn_process::socket::{
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ use crate::connection::serve;
 use crate::listener::{Listener, Socket};
 use crate::room::{REPLIES_UNREAD, Room};
 
-/// Open connections; one more is closed at once. Each PHP package that a worker uses may keep one:
+/// Open connections; for one more the one that has called nothing for the longest time is closed. Each PHP package that a worker uses may keep one:
 /// 200 workers with five.
 pub const CONNECTIONS: usize = 1024;
 /// Calls of one connection that are not answered yet; while there are as many, nothing is read from
@@ -58,6 +58,7 @@ pub(crate) struct Shared {
     pub(crate) replies: Arc<Room>,
     pub(crate) calls: Count,
     connections: Count,
+    standings: Arc<Standings>,
     most_connections: usize,
     pub(crate) throttles: Throttles,
 }
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 pub(crate) struct Throttles {
     refused: LogThrottle,
+    evicted: LogThrottle,
     /// Failures to accept: without a descriptor left, ten in a second.
     failed: LogThrottle,
     pub(crate) broken: LogThrottle,
@@ -233,21 +235,13 @@ async fn accept(door: Door, shared: Arc<Shared>) {
             Some(_) = connections.join_next() => continue,
         };
         match opened {
-            Ok(_) if shared.connections.now() >= shared.most_connections => {
-                if let Some(connections) = shared.throttles.refused.should_log() {
-                    tracing::warn!(
-                        target: "rpc", connections, limit = shared.most_connections,
-                        "connections refused: there are too many"
-                    );
-                }
-            }
             Ok((guest, peer)) => {
-                connections.spawn(host(
-                    guest,
-                    peer,
-                    shared.connections.count(),
-                    shared.clone(),
-                ));
+                let Some((counted, place)) = shared.admit() else {
+                    continue;
+                };
+                connections.spawn(host(guest, peer, place, counted, shared.clone()));
+                // Who is to make room for the next one gets the time for it.
+                yield_now().await;
             }
             Err(error) if is_about_the_connection(&error) => {}
             Err(error) => {
@@ -262,15 +256,15 @@ async fn accept(door: Door, shared: Arc<Shared>) {
     while connections.join_next().await.is_some() {}
 }
 
-async fn host(guest: Guest, peer: String, counted: Counted, shared: Arc<Shared>) {
+async fn host(guest: Guest, peer: String, place: Place, counted: Counted, shared: Arc<Shared>) {
     match guest {
         Guest::Tcp(stream) => {
             let (reader, writer) = stream.into_split();
-            serve(reader, writer, &peer, shared).await;
+            serve(reader, writer, &peer, place, shared).await;
         }
         Guest::Unix(stream) => {
             let (reader, writer) = stream.into_split();
-            serve(reader, writer, &peer, shared).await;
+            serve(reader, writer, &peer, place, shared).await;
         }
     }
     drop(counted);
@@ -292,9 +286,38 @@ impl Shared {
             replies: Arc::new(Room::new(replies_unread)),
             calls: Count::default(),
             connections: Count::default(),
+            standings: Arc::default(),
             most_connections,
             throttles: Throttles::default(),
         }
+    }
+}
+
+impl Shared {
+    /// A place for a new connection; none where all have calls under way.
+    fn admit(&self) -> Option<(Counted, Place)> {
+        let limit = self.most_connections;
+        match self.standings.make_room(self.connections.now(), limit) {
+            Admission::Free => {}
+            Admission::Freed => {
+                if let Some(connections) = self.throttles.evicted.should_log() {
+                    tracing::warn!(
+                        target: "rpc", connections, limit,
+                        "idle connections closed for new ones: the limit of connections is reached"
+                    );
+                }
+            }
+            Admission::Full => {
+                if let Some(connections) = self.throttles.refused.should_log() {
+                    tracing::warn!(
+                        target: "rpc", connections, limit,
+                        "connections refused: there are too many, and all have calls under way"
+                    );
+                }
+                return None;
+            }
+        }
+        Some((self.connections.count(), self.standings.enter()))
     }
 }
 
@@ -324,7 +347,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_connection_too_many_is_closed_and_room_is_used_again() {
+    async fn for_one_connection_too_many_the_longest_idle_one_is_closed() {
         let host = Some("127.0.0.1".to_owned());
         let listener = Listener::bind(&Endpoint::Tcp(Address { host, port: 0 }), &[]).unwrap();
         let Endpoint::Tcp(Address { port, .. }) = *listener.endpoint() else {
@@ -337,18 +360,19 @@ mod tests {
         accepting.spawn(accept(door, shared.clone()));
         let connect = || TcpStream::connect(("127.0.0.1", port));
 
-        let kept = connect().await.unwrap();
-        let leaving = connect().await.unwrap();
-        let mut refused = connect().await.unwrap();
-        let closed = timeout(Duration::from_secs(10), refused.read(&mut [0])).await;
-        assert_eq!(closed.expect("closed at once").unwrap(), 0);
-        drop(leaving);
-        while shared.connections.now() > 1 {
-            tokio::task::yield_now().await;
+        let mut longest = connect().await.unwrap();
+        while shared.connections.now() < 1 {
+            yield_now().await;
+        }
+        let other = connect().await.unwrap();
+        while shared.connections.now() < 2 {
+            yield_now().await;
         }
         let mut admitted = connect().await.unwrap();
-        while shared.connections.now() < 2 {
-            tokio::task::yield_now().await;
+        let closed = timeout(Duration::from_secs(10), longest.read(&mut [0])).await;
+        assert_eq!(closed.expect("closed at once").unwrap(), 0);
+        while shared.connections.now() > 2 {
+            yield_now().await;
         }
         shared.stopping.cancel();
         assert_eq!(
@@ -356,6 +380,6 @@ mod tests {
             0,
             "open until the stop"
         );
-        drop(kept);
+        drop(other);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_base::lock;
+use pronghorn_base::{Standings, lock};
 use pronghorn_plugin_api::rpc::{Calling, Encoding, Failure, Forward, Methods};
 use pronghorn_wire::frame::Flags;
 use tokio::io::AsyncWriteExt;
@@ -167,7 +167,16 @@ pub async fn answer_predecessor(
     let (reader, writer) = to_tokio(stream)?.into_split();
     let mut shared = Server::new(methods, 1, BYTES_UNDER_WAY, REPLIES_UNREAD);
     shared.stopping = stopping;
-    serve(reader, writer, "the process before", Arc::new(shared)).await;
+    // Nobody else needs its place.
+    let standing = Arc::<Standings>::default().enter();
+    serve(
+        reader,
+        writer,
+        "the process before",
+        standing,
+        Arc::new(shared),
+    )
+    .await;
     Ok(())
 }
 

@@ -8,14 +8,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::{LogThrottle, lock};
+use pronghorn_base::{Admission, LogThrottle, Standings, lock};
 use pronghorn_process::Credentials;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, Admitted, BindError, SocketFile, bound_to, open_unix,
 };
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, yield_now};
 
 use crate::boot::handshake::{Refusal, shake_hands};
 use pronghorn_pool::transport::Channel;
@@ -193,7 +193,7 @@ impl Drop for RelayListener {
 }
 
 async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch::Receiver<bool>) {
-    let strangers = Arc::new(Semaphore::new(STRANGERS));
+    let strangers = Arc::<Standings>::default();
     let mut tasks = tokio::task::JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -204,12 +204,18 @@ async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch:
         };
         match accepted {
             Ok(channel) => {
-                if let Ok(permit) = strangers.clone().try_acquire_owned() {
-                    let guests = guests.clone();
+                while tasks.try_join_next().is_some() {}
+                if strangers.make_room(tasks.len(), STRANGERS) != Admission::Full {
+                    let (guests, place) = (guests.clone(), strangers.enter());
                     tasks.spawn(async move {
-                        receive(channel, &guests).await;
-                        drop(permit);
+                        tokio::select! {
+                            biased;
+                            () = receive(channel, &guests) => {}
+                            () = place.evicted() => {}
+                        }
                     });
+                    // Who is to make room for the next one gets the time for it.
+                    yield_now().await;
                 }
             }
             Err(error) => {

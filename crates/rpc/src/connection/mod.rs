@@ -6,10 +6,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{LogThrottle, Place as Standing};
 use pronghorn_plugin_api::rpc::{self, Failure};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -43,32 +44,82 @@ const ON_ITS_WAY: Duration = Duration::from_millis(10);
 const READ_SIZE: usize = 4 << 10;
 
 /// Carries a connection to its end: the caller leaves, or breaks the protocol, or the server stops;
-/// then until the calls under way are answered.
-pub(crate) async fn serve<R, W>(reader: R, writer: W, peer: &str, shared: Arc<Shared>)
-where
+/// then until the calls under way are answered. One without any makes room for others.
+pub(crate) async fn serve<R, W>(
+    reader: R,
+    writer: W,
+    peer: &str,
+    standing: Standing,
+    shared: Arc<Shared>,
+) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
+    standing.idle(Instant::now());
+    let work = Arc::new(Work {
+        standing,
+        calls: AtomicUsize::new(0),
+    });
     let closing = shared.stopping.child_token();
     let left = CancellationToken::new();
     let (replies, outbox) = mpsc::channel(CALLS_PER_CONNECTION);
-    tokio::join!(
-        take_calls(
-            Incoming::new(reader),
-            replies,
-            peer,
-            &shared,
-            &closing,
-            &left
-        ),
-        send_replies(writer, outbox, peer, &shared.replies, &closing, &left),
-    );
+    let served = async {
+        tokio::join!(
+            take_calls(
+                Incoming::new(reader),
+                replies,
+                peer,
+                &work,
+                &shared,
+                &closing,
+                &left
+            ),
+            send_replies(writer, outbox, peer, &shared.replies, &closing, &left),
+        );
+    };
+    tokio::select! {
+        biased; // a call that has come in the last moment is carried out
+        () = served => {}
+        () = work.standing.evicted() => {
+            tracing::debug!(target: "rpc", peer, "connection closed: it was idle, and others need its place");
+        }
+    }
+}
+
+/// What a connection has to do.
+#[derive(Debug)]
+struct Work {
+    standing: Standing,
+    /// Calls under way.
+    calls: AtomicUsize,
+}
+
+/// A call under way, for as long as its method is at work: a reply that lies unread is the caller's
+/// doing.
+#[derive(Debug)]
+struct Working(Arc<Work>);
+
+impl Working {
+    fn new(work: &Arc<Work>) -> Self {
+        work.calls.fetch_add(1, Ordering::Relaxed);
+        work.standing.busy();
+        Self(work.clone())
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        if self.0.calls.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.standing.idle(Instant::now());
+        }
+    }
 }
 
 async fn take_calls<R: AsyncRead + Unpin>(
     mut incoming: Incoming<R>,
     replies: mpsc::Sender<(Reply, Place)>,
     peer: &str,
+    work: &Arc<Work>,
     shared: &Arc<Shared>,
     closing: &CancellationToken,
     left: &CancellationToken,
@@ -86,6 +137,9 @@ async fn take_calls<R: AsyncRead + Unpin>(
                 _call: acquire(&places, 1).await,
                 reply: Taken::default(),
             };
+            if incoming.begins().await? {
+                work.standing.reading();
+            }
             let call = incoming.next(&shared.budget).await?;
             if let Some((request, _)) = &call {
                 place.reply = room.before(&request.method).await;
@@ -105,13 +159,14 @@ async fn take_calls<R: AsyncRead + Unpin>(
         match next {
             Ok((place, Some((request, held)))) => {
                 while calls.try_join_next().is_some() {}
+                let working = Working::new(work);
                 let pending = Pending::new(&request, place, replies.clone(), left, shared);
-                calls.spawn(pending.carry_out(
-                    request.argument,
-                    held,
-                    room.clone(),
-                    shared.clone(),
-                ));
+                let carried =
+                    pending.carry_out(request.argument, held, room.clone(), shared.clone());
+                calls.spawn(async move {
+                    carried.await;
+                    drop(working);
+                });
                 // What can be done at once is done before the next call begins: then it is known
                 // how long replies are.
                 yield_now().await;
@@ -313,6 +368,11 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(crate) fn new(reader: R) -> Self {
         let buffer = BytesMut::new();
         Self { reader, buffer }
+    }
+
+    /// Waits for the first bytes of the next call. False when there is none.
+    async fn begins(&mut self) -> Result<bool, Broken> {
+        Ok(!self.buffer.is_empty() || self.fill(READ_SIZE).await? > 0)
     }
 
     /// The next call, and its share of `budget`; `None` when the caller is done.

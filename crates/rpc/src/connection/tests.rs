@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
 
-use pronghorn_base::lock;
+use pronghorn_base::{Standings, lock};
 use pronghorn_plugin_api::rpc::{Binary, Methods};
 use pronghorn_wire::frame::{Flags, FrameError, Header, Options, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -139,7 +139,8 @@ impl Stage {
         let (reader, writer) = served.into_split();
         let mut serving = JoinSet::new();
         let connection = shared.clone();
-        serving.spawn(async move { serve(reader, writer, "the test", connection).await });
+        let standing = Arc::<Standings>::default().enter();
+        serving.spawn(async move { serve(reader, writer, "the test", standing, connection).await });
         Self {
             shared,
             gates,
@@ -527,7 +528,8 @@ async fn many_callers_that_speak_something_else_make_one_record() {
         let (mut caller, served) = UnixStream::pair().unwrap();
         caller.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
         let (reader, writer) = served.into_split();
-        serve(reader, writer, "the test", stage.shared.clone()).await;
+        let standing = Arc::<Standings>::default().enter();
+        serve(reader, writer, "the test", standing, stage.shared.clone()).await;
     }
     let log = stage.log.text();
     assert_eq!(log.matches("connection closed: ").count(), 1, "{log}");

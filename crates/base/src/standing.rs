@@ -2,23 +2,26 @@
 //! has been without a request for the longest time, as nginx does it. Else whoever holds
 //! connections and asks nothing keeps all others out.
 //!
-//! Those that are kept after a response come first: their clients must expect it (RFC 9112, section
-//! 9.5). Then those that have not sent a whole head yet, in handshakes too. One with a request
-//! under way is never chosen, unless its client does not take the response of a service that has
-//! short ones (`Limits::whole_response`): it counts as idle since it asked.
+//! Those that are idle come first: over HTTP their clients must expect it (RFC 9112, section 9.5).
+//! Then those of which a request has begun and its rest is awaited, in handshakes too. One with a
+//! request under way is never chosen.
+//!
+//! [`Cut`] ends a connection whatever it does.
 
 use std::cmp::Reverse;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use pronghorn_base::lock;
 use tokio::time::Instant;
+
+use crate::mutex::lock;
 
 /// Connections that were told to end and have not done so yet: so many more than the limit there
 /// are at most, for a moment.
-pub(crate) const LEAVING: usize = 64;
+const LEAVING: usize = 64;
 
 /// So many are found in one look at all connections, which takes half a millisecond where there are
 /// ten thousand.
@@ -31,12 +34,12 @@ const NEXT_LOOK: Duration = Duration::from_millis(10);
 const BUSY: u64 = 0;
 /// It is to end, unless a request has come meanwhile.
 const EVICTED: u64 = u64::MAX;
-/// Set while no head is complete. Below it stands since when, in microseconds.
+/// Set while no head is complete, or a body is awaited. Below it stands since when, in microseconds.
 const READING: u64 = 1 << 62;
 
 /// All connections of a service.
 #[derive(Debug)]
-pub(crate) struct Standings {
+pub struct Standings {
     started: Instant,
     leaving: AtomicUsize,
     ranks: Mutex<Ranks>,
@@ -55,17 +58,32 @@ struct Ranks {
     was_in_vain: bool,
 }
 
+/// Whether there is room for another connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Free,
+    /// Another one was told to end, which takes its task a moment.
+    Freed,
+    Full,
+}
+
 /// What a connection does.
 #[derive(Debug)]
 struct Standing {
     state: AtomicU64,
+    /// It is to end, whatever it does.
+    is_cut: AtomicBool,
     hears: AtomicBool,
     waker: Mutex<Option<Waker>>,
 }
 
+/// Ends a connection from outside, also while it has a request.
+#[derive(Debug)]
+pub struct Cut(Arc<Standing>);
+
 /// A connection's place among all; given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub struct Place {
     standings: Arc<Standings>,
     own: Arc<Standing>,
     at: usize,
@@ -82,9 +100,11 @@ impl Default for Standings {
 }
 
 impl Standings {
-    pub(crate) fn enter(self: &Arc<Self>) -> Place {
+    /// A place for a connection of which nothing was read yet.
+    pub fn enter(self: &Arc<Self>) -> Place {
         let own = Arc::new(Standing {
             state: AtomicU64::new(self.since(Instant::now()) | READING),
+            is_cut: AtomicBool::new(false),
             hears: AtomicBool::new(false),
             waker: Mutex::default(),
         });
@@ -104,8 +124,19 @@ impl Standings {
         }
     }
 
+    /// Whether there is room for another connection beside so many that are open, of at most so
+    /// many: where there are as many, one is told to end. False when each has a request, or enough
+    /// are ending.
+    pub fn make_room(&self, open: usize, most: usize) -> Admission {
+        match () {
+            () if open < most => Admission::Free,
+            () if open < most.saturating_add(LEAVING) && self.evict() => Admission::Freed,
+            () => Admission::Full,
+        }
+    }
+
     /// Tells one to end. False when each has a request, or enough are ending.
-    pub(crate) fn evict(&self) -> bool {
+    fn evict(&self) -> bool {
         if self.leaving.load(Ordering::Relaxed) >= LEAVING {
             return false;
         }
@@ -197,7 +228,7 @@ impl Standing {
 
 impl Place {
     /// A request is there: the connection stays, whatever it was told before.
-    pub(crate) fn busy(&self) {
+    pub fn busy(&self) {
         if self.own.state.swap(BUSY, Ordering::AcqRel) == EVICTED {
             self.standings.leaving.fetch_sub(1, Ordering::Relaxed);
             self.own.hears.store(false, Ordering::Relaxed); // its waker is used up
@@ -205,7 +236,7 @@ impl Place {
     }
 
     /// The last request has ended at this moment.
-    pub(crate) fn idle(&self, moment: Instant) {
+    pub fn idle(&self, moment: Instant) {
         self.own.becomes(BUSY, self.standings.since(moment));
         let state = self.own.state.load(Ordering::Relaxed);
         if state & READING != 0 && state != EVICTED {
@@ -214,7 +245,7 @@ impl Place {
     }
 
     /// A part of the next head is there.
-    pub(crate) fn reading(&self) {
+    pub fn reading(&self) {
         let state = self.own.state.load(Ordering::Relaxed);
         if state & READING == 0 && state != BUSY {
             let since = self.standings.since(Instant::now());
@@ -222,16 +253,53 @@ impl Place {
         }
     }
 
+    /// The request waits for more of its body. What comes of it makes the connection
+    /// [busy](Self::busy) again.
+    pub fn awaits(&self) {
+        let since = self.standings.since(Instant::now());
+        self.own.becomes(BUSY, since | READING);
+    }
+
+    /// Returns when the connection is to end. It is waited for by one task.
+    pub async fn evicted(&self) {
+        poll_fn(|cx| self.poll_evicted(cx)).await;
+    }
+
     /// Ready when the connection is to end. It is asked by one task.
-    pub(crate) fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.own.hears.swap(true, Ordering::Relaxed) {
             *self.own.waker() = Some(cx.waker().clone());
         }
-        if self.own.state.load(Ordering::Acquire) == EVICTED {
+        if self.own.state.load(Ordering::Acquire) == EVICTED || self.is_cut() {
             Poll::Ready(())
         } else {
             Poll::Pending
         }
+    }
+
+    /// Whether it is to end whatever it does.
+    pub fn is_cut(&self) -> bool {
+        self.own.is_cut.load(Ordering::Acquire)
+    }
+
+    /// What ends it from outside.
+    pub fn cut(&self) -> Cut {
+        Cut(self.own.clone())
+    }
+}
+
+impl Cut {
+    /// Tells the connection to end.
+    pub fn cut(&self) {
+        self.0.is_cut.store(true, Ordering::Release);
+        if let Some(waker) = self.0.waker().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the connection was told to end.
+    pub fn is_cut(&self) -> bool {
+        self.0.is_cut.load(Ordering::Acquire)
     }
 }
 
@@ -345,6 +413,39 @@ mod tests {
         later_idle.busy();
         later_idle.idle(Instant::now());
         assert!(standings.evict() && is_evicted(&later_idle) && !is_evicted(&other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_waits_for_its_body_stands_as_one_without_a_whole_head() {
+        let standings = Arc::new(Standings::default());
+        let (head, body, busy) = (standings.enter(), standings.enter(), standings.enter());
+        busy.busy();
+        body.busy();
+        body.awaits();
+        later().await;
+        head.reading();
+        body.busy();
+        later().await;
+        body.awaits();
+        assert!(standings.evict() && is_evicted(&head) && !is_evicted(&body));
+        assert!(standings.evict() && is_evicted(&body) && !is_evicted(&busy));
+        assert!(!standings.evict());
+        body.busy();
+        assert!(!is_evicted(&body), "more of it came in the last moment");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_cut_ends_whatever_it_does() {
+        let standings = Arc::new(Standings::default());
+        let place = standings.enter();
+        place.busy();
+        let cut = place.cut();
+        assert!(!is_evicted(&place) && !cut.is_cut());
+        cut.cut();
+        place.busy();
+        assert!(is_evicted(&place) && place.is_cut());
+        drop(place);
+        cut.cut(); // it is gone already
     }
 
     #[tokio::test(start_paused = true)]
