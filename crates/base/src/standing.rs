@@ -34,7 +34,8 @@ const NEXT_LOOK: Duration = Duration::from_millis(10);
 const BUSY: u64 = 0;
 /// It is to end, unless a request has come meanwhile.
 const EVICTED: u64 = u64::MAX;
-/// Set while no head is complete, or a body is awaited. Below it stands since when, in microseconds.
+/// Set while no head is complete, or a body is awaited. Below it stands since when, in
+/// microseconds.
 const READING: u64 = 1 << 62;
 
 /// All connections of a service.

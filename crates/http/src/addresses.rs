@@ -68,16 +68,22 @@ impl Addresses {
         self: &Arc<Self>,
         ip: Option<IpAddr>,
     ) -> Result<Option<ConnectionPermit>, NoSeat> {
-        let is_proxy = |ip| {
-            let proxies = self.proxies.load();
-            proxies
-                .as_ref()
-                .is_some_and(|proxies| proxies.trusts(Some(ip)))
-        };
         match ip {
-            Some(ip) if self.limit() > 0 && !is_proxy(ip) => self.permit(ip),
+            Some(ip) if self.limit() > 0 && !self.is_proxy(ip) => self.permit(ip),
             _ => Ok(None),
         }
+    }
+
+    /// Who a connection is counted for; none for a trusted proxy, who carries many clients.
+    pub(crate) fn household(&self, ip: Option<IpAddr>) -> Option<Household> {
+        ip.filter(|ip| !self.is_proxy(*ip)).map(Household::of)
+    }
+
+    fn is_proxy(&self, ip: IpAddr) -> bool {
+        let proxies = self.proxies.load();
+        proxies
+            .as_ref()
+            .is_some_and(|proxies| proxies.trusts(Some(ip)))
     }
 
     /// A place for a request of a client that a trusted proxy tells of.

@@ -18,6 +18,7 @@ use pronghorn_pool::{Body as CallBody, BodyStream, Spool, SpoolError, SpoolFile,
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
 
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::exchange::{BodyError, Exchange};
 use crate::message::Request;
 
@@ -136,20 +137,42 @@ impl From<SpoolError> for NotTaken {
     }
 }
 
-/// Reads the whole body. Returns it with its length.
+/// A body that was read whole.
+#[derive(Debug)]
+pub(crate) struct Collected {
+    pub(crate) body: RequestBody,
+    /// How long it was.
+    pub(crate) read: u64,
+    /// For what is in memory.
+    pub(crate) held: Charge,
+}
+
+impl Collected {
+    /// One of which nothing was read.
+    pub(crate) fn of(body: RequestBody) -> Self {
+        Self {
+            body,
+            read: 0,
+            held: Charge::default(),
+        }
+    }
+}
+
+/// Reads the whole body.
 pub(crate) async fn collect(
     request: &Request,
     exchange: &mut dyn Exchange,
     settings: &BodySettings,
-) -> Result<(RequestBody, u64), NotTaken> {
+) -> Result<Collected, NotTaken> {
     if request.head.body_len() == Some(0) {
-        return Ok((empty(request, settings), 0));
+        return Ok(Collected::of(empty(request, settings)));
     }
     check_announced(request, settings)?;
     let mut source = Source {
         exchange,
         most: settings.max_size,
         read: 0,
+        held: Charge::default(),
     };
     let body = match form_kind(request, settings)? {
         ContentType::Multipart(boundary) => {
@@ -159,7 +182,11 @@ pub(crate) async fn collect(
         ContentType::Urlencoded => urlencoded_body(&mut source, settings).await?,
         ContentType::Other => raw_body(&mut source, settings).await?,
     };
-    Ok((body, source.read))
+    Ok(Collected {
+        body,
+        read: source.read,
+        held: source.held,
+    })
 }
 
 /// A request without a body. A form may have no fields; the official packages want to be told that
@@ -200,9 +227,18 @@ struct Source<'a> {
     exchange: &'a mut dyn Exchange,
     most: u64,
     read: u64,
+    held: Charge,
 }
 
 impl Source<'_> {
+    /// So much of it is in memory.
+    fn holds(&mut self, bytes: usize) {
+        if bytes > UNCOUNTED && self.held.is_none() {
+            self.held = self.exchange.charge();
+        }
+        self.held.set(bytes);
+    }
+
     async fn next(&mut self) -> Result<Option<Bytes>, NotTaken> {
         let Some(piece) = self.exchange.body().await? else {
             return Ok(None);
@@ -230,16 +266,19 @@ async fn raw_body(
     let Some(first) = source.next().await? else {
         return Ok(RequestBody::Empty);
     };
+    source.holds(first.len());
     let Some(second) = source.next().await? else {
         return Ok(RequestBody::Bytes(first));
     };
     let mut body = BytesMut::from(first);
     body.extend_from_slice(&second);
-    while body.len() <= IN_MEMORY {
+    source.holds(body.len());
+    while body.len() <= IN_MEMORY && source.held.has_room() {
         match source.next().await? {
             Some(piece) => body.extend_from_slice(&piece),
             None => return Ok(RequestBody::Bytes(body.freeze())),
         }
+        source.holds(body.len());
     }
     Box::pin(spooled_body(source, body, settings)).await
 }
@@ -253,6 +292,7 @@ async fn spooled_body(
     let mut file = SpoolWriter::create(&settings.spool, "body").await?;
     file.write(&begun).await?;
     drop(begun);
+    source.holds(0);
     while let Some(piece) = source.next().await? {
         file.write(&piece).await?;
     }
@@ -273,6 +313,7 @@ async fn urlencoded_body(
             ));
         }
         body.extend_from_slice(&piece);
+        source.holds(body.len());
     }
     // What counts as malformed depends on who parses it: the codec's rules come when it is written.
     urlencoded::check(&body, urlencoded::Rules::Php, &settings.forms)
@@ -290,13 +331,17 @@ async fn form_body(
         |error: pronghorn_form::multipart::Error| NotTaken::refused(400, error.to_string());
     let (mut form, mut files) = (Form::default(), Vec::new());
     let mut open = None;
+    let mut held = 0;
     while let Some(piece) = source.next().await? {
         let mut input = &piece[..];
         while let Some(event) = parser.next(&mut input).map_err(malformed)? {
             match event {
                 Event::PartBegin(part) => open = Some(Open::begin(part, settings).await?),
                 Event::Data(data) => match &mut open {
-                    Some(Open::Field(_, value)) => value.extend_from_slice(data),
+                    Some(Open::Field(_, value)) => {
+                        value.extend_from_slice(data);
+                        held += data.len();
+                    }
                     Some(Open::File(_, file)) => file.write(data).await?,
                     Some(Open::Dropped(..)) | None => {}
                 },
@@ -308,6 +353,7 @@ async fn form_body(
                 Event::End => {}
             }
         }
+        source.holds(held);
     }
     parser.finish().map_err(malformed)?;
     Ok(RequestBody::Form {

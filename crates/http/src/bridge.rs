@@ -21,9 +21,10 @@ use pronghorn_workers::settings::Retry;
 use tokio::time::Instant;
 
 use crate::body::{
-    BodySettings, NotTaken, RequestBody, check_announced, collect, empty, for_foreign, for_native,
-    for_script, is_streamed,
+    BodySettings, Collected, NotTaken, RequestBody, check_announced, collect, empty, for_foreign,
+    for_native, for_script, is_streamed,
 };
+use crate::client_memory::Charge;
 use crate::development::{Asked as AskedPage, Development, Problem, show};
 use crate::error;
 use crate::exchange::Exchange;
@@ -128,7 +129,7 @@ impl PoolHandler {
             // Nothing to wait for, so the call begins here: what is made now need not be carried
             // into a future.
             let body = empty(&request, &self.bodies);
-            let begun = self.begin(request, body, 0, script);
+            let begun = self.begin(request, Collected::of(body), script);
             Box::pin(self.finish(begun, exchange, until_gone))
         } else if script.is_none() && is_streamed(&request, &self.bodies) {
             Box::pin(self.answer_streamed(request, exchange))
@@ -144,8 +145,8 @@ impl PoolHandler {
         script: Option<ScriptCall>,
     ) -> Response {
         match collect(&request, exchange, &self.bodies).await {
-            Ok((body, read)) => {
-                let begun = self.begin(request, body, read, script);
+            Ok(collected) => {
+                let begun = self.begin(request, collected, script);
                 self.finish(begun, exchange, until_gone).await
             }
             Err(why) => not_taken(&request, why),
@@ -156,13 +157,16 @@ impl PoolHandler {
     fn begin(
         self: &Arc<Self>,
         request: Request,
-        body: RequestBody,
-        read: u64,
+        collected: Collected,
         script: Option<ScriptCall>,
     ) -> Begun {
         let accepted = request.accepted;
-        let now = if read == 0 { accepted } else { Instant::now() };
-        let call = self.call(request, body, read, script);
+        let now = if collected.read == 0 {
+            accepted
+        } else {
+            Instant::now()
+        };
+        let call = self.call(request, collected, script);
         let pending = self.pool.call(call.clone(), self.terms, accepted, now);
         Begun { call, pending }
     }
@@ -229,7 +233,8 @@ impl PoolHandler {
             return not_taken(&request, why);
         }
         let (feed, stream) = streamed();
-        let begun = self.begin(request, RequestBody::Stream(stream), 0, None);
+        let body = Collected::of(RequestBody::Stream(stream));
+        let begun = self.begin(request, body, None);
         let call = begun.call.clone();
         let mut feeder = Feeder::new(feed, self.bodies.max_size);
         let feed = |cx: &mut Context<'_>, exchange: &mut dyn Exchange| feeder.poll(cx, exchange);
@@ -241,10 +246,10 @@ impl PoolHandler {
     fn call(
         self: &Arc<Self>,
         request: Request,
-        body: RequestBody,
-        read: u64,
+        collected: Collected,
         script: Option<ScriptCall>,
     ) -> Arc<HttpCall> {
+        let Collected { body, read, held } = collected;
         Arc::new(HttpCall {
             is_timed: self.server_timing
                 || self.shows_split
@@ -253,6 +258,7 @@ impl PoolHandler {
                 || tracing::enabled!(target: "http", tracing::Level::INFO),
             request,
             body,
+            _held: held,
             script,
             handler: self.clone(),
             begun: HasBegun::default(),
@@ -568,6 +574,8 @@ async fn wait(
 pub(crate) struct HttpCall {
     request: Request,
     body: RequestBody,
+    /// For what of the body is in memory.
+    _held: Charge,
     /// What runs, in a pool of scripts.
     script: Option<ScriptCall>,
     handler: Arc<PoolHandler>,

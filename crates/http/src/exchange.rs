@@ -9,6 +9,7 @@ use pronghorn_h1::Refusal;
 use pronghorn_wire::Fields;
 use thiserror::Error;
 
+use crate::client_memory::Charge;
 use crate::upgrade::Upgrade;
 
 /// One request's connection, lent to its handler.
@@ -35,6 +36,12 @@ pub trait Exchange: Send {
     /// upgrades, and a body must have been read to its end.
     fn upgrade(&mut self, _protocol: &'static str, _serve: Upgrade) -> bool {
         false
+    }
+
+    /// For what is held in memory because of this request, beyond what an ordinary one takes. The
+    /// default counts nothing.
+    fn charge(&self) -> Charge {
+        Charge::default()
     }
 
     /// Sends an informational reply, for instance 103 Early Hints, where the protocol knows them.

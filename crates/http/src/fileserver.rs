@@ -40,7 +40,7 @@ impl FileServer {
         })
     }
 
-    async fn answer(&self, request: Request) -> Response {
+    async fn answer(&self, request: Request, exchange: &mut dyn Exchange) -> Response {
         let head = &request.head;
         if !matches!(head.method(), "GET" | "HEAD") {
             let mut response = Response::status_only(405);
@@ -53,7 +53,8 @@ impl FileServer {
             };
             return match compressor {
                 Some(compressor) => {
-                    compressor.apply(&compressor.wish(head.method(), head.fields()), response)
+                    let wish = compressor.wish(head.method(), head.fields());
+                    compressor.apply(&wish, response, || exchange.charge().has_room())
                 }
                 None => response,
             };
@@ -63,7 +64,7 @@ impl FileServer {
 }
 
 impl Handler for FileServer {
-    fn handle<'a>(&'a self, request: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
-        Box::pin(self.answer(request))
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        Box::pin(self.answer(request, exchange))
     }
 }

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// sends.
 pub const SEND_PAUSE: Duration = Duration::from_secs(60);
 
+/// What clients may make the server hold. A thousand uploads or a hundred compressed replies at a
+/// time fit; beside what workers take it is little.
+pub const CLIENT_MEMORY: usize = 256 << 20;
+
 /// For who does not count descriptors; the server does.
 const CONNECTIONS: usize = 10_000;
 
@@ -22,6 +26,9 @@ pub struct Limits {
     pub whole_response: Option<Duration>,
     /// Open connections in all.
     pub connections: usize,
+    /// Bytes that clients may make the server hold in all, ordinary requests aside. Default is
+    /// [`CLIENT_MEMORY`].
+    pub memory: usize,
     pub http2: Http2Limits,
 }
 
@@ -32,6 +39,7 @@ impl Default for Limits {
             send_pause: SEND_PAUSE,
             whole_response: None,
             connections: CONNECTIONS,
+            memory: CLIENT_MEMORY,
             http2: Http2Limits::default(),
         }
     }

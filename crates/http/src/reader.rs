@@ -63,6 +63,16 @@ impl Reader {
         self.file.is_some() || matches!(self.parts.front(), Some(Part::File(_)))
     }
 
+    /// Whether what comes is made while it is sent: it need not begin before there is room for it.
+    pub(crate) fn is_made(&self) -> bool {
+        self.made.is_some() && self.file.is_none()
+    }
+
+    /// Bytes of memory that it takes while it is read, beside the pieces.
+    pub(crate) fn cost(&self) -> usize {
+        self.made.as_ref().map_or(0, |made| made.cost())
+    }
+
     /// What was read last comes from a file once more, before all else. Not for what came from a
     /// file: its rest would be lost.
     pub(crate) fn go_on_with(&mut self, file: SpoolFile) {

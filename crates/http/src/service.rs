@@ -13,8 +13,9 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
+use crate::client_memory::{Account, Charge, ClientMemory, UNCOUNTED};
 use crate::limits::Limits;
-use crate::message::{Handler, PeerAddress};
+use crate::message::{Handler, Peer, PeerAddress};
 use crate::metrics::{ConnectionMetrics, ResponseMetrics};
 use crate::sent::{OnSent, Sent};
 
@@ -29,6 +30,7 @@ pub struct Service {
     evictions: LogThrottle,
     standings: Arc<Standings>,
     addresses: Arc<Addresses>,
+    memory: Arc<ClientMemory>,
     /// Where somebody reads metrics.
     pub(crate) counted: Option<ConnectionMetrics>,
     responses: Option<ResponseMetrics>,
@@ -70,6 +72,7 @@ impl Service {
             evictions: LogThrottle::default(),
             standings: Arc::default(),
             addresses,
+            memory: ClientMemory::new(limits.memory, metrics),
             counted,
             responses: metrics.map(ResponseMetrics::new),
             spool,
@@ -143,6 +146,7 @@ impl Service {
             is_over: room == Admission::Freed,
             _token: self.connections.token(),
             seat: permit,
+            account: OnceLock::new(),
         })
     }
 
@@ -193,6 +197,8 @@ pub(crate) struct Entered {
     is_over: bool,
     _token: TaskTrackerToken,
     seat: Option<ConnectionPermit>,
+    /// Once it holds more than an ordinary one.
+    account: OnceLock<Arc<Account>>,
 }
 
 impl Entered {
@@ -215,6 +221,25 @@ impl Entered {
     /// To be told what the connection does.
     pub(crate) fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// What this connection of `peer` holds.
+    pub(crate) fn account(&self, peer: &Peer) -> &Arc<Account> {
+        self.account.get_or_init(|| {
+            let household = self.service.addresses.household(peer.address.ip());
+            let (memory, cut) = (&self.service.memory, self.place.cut());
+            memory.open(household, peer.address, cut)
+        })
+    }
+
+    /// For so much memory, where it is more than an ordinary request takes.
+    pub(crate) fn charged(&self, peer: &Peer, bytes: usize) -> Charge {
+        if bytes <= UNCOUNTED {
+            return Charge::default();
+        }
+        let mut charge = self.account(peer).charge();
+        charge.set(bytes);
+        charge
     }
 
     /// Returns when the connection is to make room for another one, or a draining service has

@@ -26,6 +26,11 @@ impl<B> Read<B> {
 
 /// Makes a body piece by piece.
 pub trait BodySource: Debug + Send {
+    /// Bytes of memory that it takes from its first piece to its last, beside the pieces.
+    fn cost(&self) -> usize {
+        0
+    }
+
     /// The next piece. Pending when there is none yet: what was had before should be on its way
     /// then.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read>;

@@ -23,8 +23,8 @@ use crate::connection::serve;
 use crate::listener::{Listener, Socket};
 use crate::room::{REPLIES_UNREAD, Room};
 
-/// Open connections; for one more the one that has called nothing for the longest time is closed. Each PHP package that a worker uses may keep one:
-/// 200 workers with five.
+/// Open connections; for one more the one that has called nothing for the longest time is closed.
+/// Each PHP package that a worker uses may keep one: 200 workers with five.
 pub const CONNECTIONS: usize = 1024;
 /// Calls of one connection that are not answered yet; while there are as many, nothing is read from
 /// it.

@@ -270,7 +270,7 @@ fn a_head_with_too_many_fields_is_431() {
 
 /// Sends frames behind the beginning of a connection, and reads until its end: the error of the
 /// last GOAWAY.
-fn end_of(server: &Server, frames: &[u8]) -> Option<u32> {
+pub(crate) fn end_of(server: &Server, frames: &[u8]) -> Option<u32> {
     let mut stream = TcpStream::connect(server.address()).expect("it accepts");
     stream
         .set_read_timeout(Some(PATIENCE))
@@ -447,12 +447,12 @@ impl Drop for Client {
 }
 
 /// A field that no table keeps.
-fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
+pub(crate) fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     let length = |text: &[u8]| vec![u8::try_from(text.len()).expect("it is short")];
     [&[0], &length(name)[..], name, &length(value), value].concat()
 }
 
-fn request(path: &str, more: &[u8]) -> Vec<u8> {
+pub(crate) fn request(path: &str, more: &[u8]) -> Vec<u8> {
     [
         &[0x82, 0x86][..],
         &literal(b":path", path.as_bytes()),
@@ -608,13 +608,13 @@ fn behind_haproxy_a_malformed_request_hurts_nobody_else() {
 const INITIAL_WINDOW: [u8; 2] = [0, 4];
 
 /// The beginning of a connection on which each stream may send so much.
-fn with_window(window: u32) -> Vec<u8> {
+pub(crate) fn with_window(window: u32) -> Vec<u8> {
     let setting = [&INITIAL_WINDOW[..], &window.to_be_bytes()].concat();
     let more = frame(8, 0, 0, &(1_u32 << 30).to_be_bytes());
     [PREFACE, &frame(SETTINGS, 0, 0, &setting), &more].concat()
 }
 
-fn site_with_large_file(more: &str) -> Site {
+pub(crate) fn site_with_large_file(more: &str) -> Site {
     let files = "  middleware: [static, compress]\n  static: {dir: public}\n";
     let site = site("app.php", "", &format!("{files}{more}"));
     site.write("public/large.txt", &"x".repeat(1 << 20));

@@ -46,6 +46,7 @@ mod life;
 mod logs;
 mod malformed;
 mod mediawiki;
+mod memory;
 mod middleware;
 mod migration;
 mod misbehaviour;

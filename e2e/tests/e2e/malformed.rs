@@ -263,7 +263,7 @@ fn is_the_compared_version() -> bool {
     String::from_utf8_lossy(&said.stderr).contains("nginx/1.22.")
 }
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

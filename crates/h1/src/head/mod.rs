@@ -189,6 +189,11 @@ impl RequestHead {
         &self.fields
     }
 
+    /// Bytes of the buffer that all of it lies in.
+    pub fn size(&self) -> usize {
+        self.fields.received().len()
+    }
+
     /// For what middleware changes.
     pub fn fields_mut(&mut self) -> &mut Fields {
         &mut self.fields

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::encoder::{Encoder, Levels, Then};
 use crate::coding::Coding;
 use crate::message::Body;
-use crate::reader::Reader;
+use crate::reader::{FILE_PIECE, Reader};
 use crate::source::{BodySource, Read};
 
 /// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much
@@ -113,6 +113,13 @@ impl Coded {
 }
 
 impl BodySource for Coded {
+    fn cost(&self) -> usize {
+        match self.work {
+            Work::Begins(coding, levels) => levels.memory(coding) + FILE_PIECE,
+            _ => 0,
+        }
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         self.poll_encoded(cx).map(|encoded| {
             encoded.unwrap_or_else(|error| {

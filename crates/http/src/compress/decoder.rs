@@ -25,6 +25,30 @@ const GZIP_WINDOW: u8 = 15;
 const MEMBER: u64 = 4 << 10;
 const SHORT_MEMBERS: u64 = 100;
 
+/// Bytes of memory that decoding takes, by the coding and how the body begins.
+pub(crate) fn memory(coding: Coding, begin: &[u8]) -> usize {
+    /// Tables, and where each piece is decoded to, beside the window.
+    const STATE: usize = 128 << 10;
+    let window = match coding {
+        Coding::Gzip => 1 << GZIP_WINDOW,
+        // Each frame of a body may have another one.
+        Coding::Zstd => 1 << ZSTD_WINDOW,
+        Coding::Brotli => 1 << brotli_window(begin.first().copied().unwrap_or_default()),
+    };
+    window + STATE
+}
+
+/// RFC 7932, section 9.1: the window's size as a power of two.
+fn brotli_window(first: u8) -> u32 {
+    let (short, long) = (u32::from(first >> 1 & 7), u32::from(first >> 4 & 7));
+    match (first & 1, short, long) {
+        (0, ..) => 16,
+        (_, 0, 0) => 17,
+        (_, 0, long) => 8 + long,
+        (_, short, _) => 17 + short,
+    }
+}
+
 pub(crate) struct Decoder {
     kind: Kind,
     coding: Coding,
@@ -226,6 +250,20 @@ mod tests {
             }
         }
         decoder.end().map(|()| whole)
+    }
+
+    #[test]
+    fn the_window_of_a_body_is_known_by_its_first_octet() {
+        for (first, window) in [
+            (0x0c, 16),
+            (0x01, 17),
+            (0x21, 10),
+            (0x71, 15),
+            (0x03, 18),
+            (0x0f, 24),
+        ] {
+            assert_eq!(brotli_window(first), window, "{first:#04x}");
+        }
     }
 
     #[test]

@@ -14,6 +14,19 @@ pub(crate) struct Levels {
     pub(crate) zstd: u32,
 }
 
+impl Levels {
+    /// What an encoder takes, in bytes: more than any was seen to take at the highest level.
+    pub(crate) const fn memory(self, coding: Coding) -> usize {
+        match coding {
+            Coding::Gzip => 512 << 10,
+            Coding::Brotli if self.brotli > 9 => 32 << 20,
+            Coding::Brotli => 4 << 20,
+            Coding::Zstd if self.zstd > 9 => 16 << 20,
+            Coding::Zstd => 4 << 20,
+        }
+    }
+}
+
 /// 256 KB: as far back as web pages repeat themselves; each body has a window of its own.
 const BROTLI_WINDOW: u32 = 18;
 const ZSTD_WINDOW: u32 = 18;

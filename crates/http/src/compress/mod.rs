@@ -10,7 +10,7 @@ use pronghorn_wire::Fields;
 
 pub use types::TypePattern;
 
-pub(crate) use decoder::Decoder;
+pub(crate) use decoder::{Decoder, memory};
 pub(crate) use encoder::Levels;
 
 use crate::coding::{Coding, choose};
@@ -51,7 +51,14 @@ impl Compressor {
         }
     }
 
-    pub(crate) fn apply(&self, wish: &Wish, mut response: Response) -> Response {
+    /// `has_room` says whether there is memory for an encoder. Without it the response stays as it
+    /// is.
+    pub(crate) fn apply(
+        &self,
+        wish: &Wish,
+        mut response: Response,
+        has_room: impl FnOnce() -> bool,
+    ) -> Response {
         if response.status == 304 {
             if let (Some(known), Some(etag)) = (&wish.known, response.fields.get("etag")) {
                 let weak = [b"W/", etag].concat();
@@ -69,7 +76,7 @@ impl Compressor {
         let Some(coding) = wish.coding else {
             return response;
         };
-        match self.encode(response.body, coding, wish.to_head) {
+        match self.encode(response.body, coding, wish.to_head, has_room) {
             Ok(body) => {
                 response.body = body;
                 describe(&mut response.fields, coding);
@@ -109,10 +116,16 @@ impl Compressor {
     }
 
     /// The body in this coding; as it was when that is no gain.
-    fn encode(&self, body: Body, coding: Coding, to_head: bool) -> Result<Body, Body> {
+    fn encode(
+        &self,
+        body: Body,
+        coding: Coding,
+        to_head: bool,
+        has_room: impl FnOnce() -> bool,
+    ) -> Result<Body, Body> {
         match body {
             Body::Empty => Err(body),
-            Body::Lent(loan) => self.encode(Body::Whole(loan.into()), coding, to_head),
+            Body::Lent(loan) => self.encode(Body::Whole(loan.into()), coding, to_head, has_room),
             Body::Whole(bytes) if bytes.len() <= INLINE && !to_head => {
                 let encoder = Encoder::new(coding, self.levels);
                 match encoder.and_then(|mut encoder| encoder.encode(&bytes, Then::End)) {
@@ -120,6 +133,8 @@ impl Compressor {
                     _ => Err(Body::Whole(bytes)),
                 }
             }
+            // What is only described takes nothing.
+            body if !to_head && !has_room() => Err(body),
             body => Ok(Body::Made(Box::new(Coded::new(body, coding, self.levels)))),
         }
     }

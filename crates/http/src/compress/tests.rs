@@ -35,7 +35,7 @@ fn long() -> Body {
 fn sent(request: &[(&str, &str)], response: Response) -> Response {
     let compressor = compressor();
     let wish = compressor.wish("GET", &request.iter().copied().collect());
-    compressor.apply(&wish, response)
+    compressor.apply(&wish, response, || true)
 }
 
 fn field<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
@@ -133,7 +133,7 @@ fn a_known_response_keeps_the_tag_by_which_it_is_known() {
 fn head_says_what_get_would() {
     let compressor = compressor();
     let wish = compressor.wish("HEAD", &GZIP.iter().copied().collect());
-    let response = compressor.apply(&wish, html(long(), &[]));
+    let response = compressor.apply(&wish, html(long(), &[]), || false);
     assert_eq!(field(&response, "content-encoding"), Some("gzip"));
     assert_eq!(
         response.body.known_len(),

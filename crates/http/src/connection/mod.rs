@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
@@ -58,6 +59,8 @@ pub(crate) struct Http1 {
     stream: Stream,
     machine: h1::Connection,
     input: BytesMut,
+    /// What `input` takes, if that is much.
+    ahead: Charge,
     out: Vec<u8>,
     /// How much of `out` is written.
     written: usize,
@@ -92,6 +95,8 @@ pub(crate) struct Http1 {
     begun: Option<bool>,
     /// Whether it was seen that nobody waits for the answer.
     is_gone: bool,
+    /// Whether more of a body is awaited.
+    is_silent: bool,
     /// What the handler goes on with, if it does: the protocol's name and what serves it.
     upgrade: Option<(&'static str, Upgrade)>,
 }
@@ -145,6 +150,7 @@ impl Http1 {
         Self {
             machine: h1::Connection::new(service.limits.receive, Duration::ZERO),
             input: BytesMut::new(),
+            ahead: Charge::default(),
             out: Vec::new(),
             written: 0,
             timer: Timer::default(),
@@ -165,6 +171,7 @@ impl Http1 {
             ended: None,
             begun: None,
             is_gone: false,
+            is_silent: false,
             stream,
             upgrade: None,
             entered,
@@ -256,6 +263,7 @@ impl Http1 {
         let is_for_all = head.path() == b"*";
         let accepted_us = self.opened_us + micros(accepted);
         let accepted = self.opened + accepted;
+        let _head = self.charged(head.size());
         let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
         let handler = self.entered.service().handler();
         let response = if self.lacks_tls {
@@ -266,6 +274,7 @@ impl Http1 {
         } else {
             handler.handle(request, self).await
         };
+        self.hear();
         if self.is_gone {
             // The status is for the record alone: none is for a client that left.
             self.sent(response.on_sent, response.status, 0, accepted);
@@ -302,13 +311,21 @@ impl Http1 {
             Poll::Pending => {
                 let read = poll_fn(|cx| match self.drain.as_mut().poll(cx) {
                     Poll::Ready(()) => Poll::Ready(false),
-                    Poll::Pending => self.poll_discard(cx, &mut discarded),
+                    Poll::Pending => match self.poll_discard(cx, &mut discarded) {
+                        Poll::Pending => self.poll_silent(cx).map(|()| false),
+                        read => read,
+                    },
                 });
                 let read = read.await;
                 ended = Instant::now();
                 read
             }
         };
+        let is_evicted = poll_fn(|cx| Poll::Ready(self.entered.place().poll_evicted(cx)));
+        if self.is_silent && is_evicted.await.is_ready() {
+            return After::Cut;
+        }
+        self.hear();
         if !read {
             self.linger().await;
         }
@@ -424,6 +441,7 @@ impl Http1 {
                 }
                 self.input.reserve(buffers::INPUT);
             }
+            self.count_input();
         }
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.input) {
             Poll::Ready(Ok(1..)) => Poll::Ready(Ok(())),
@@ -480,9 +498,40 @@ impl Http1 {
         self.drain.as_mut().poll(cx).is_ready()
     }
 
+    /// Ready when the client, of whose body more is to come, is to make room for others.
+    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.is_silent = true;
+        let place = self.entered.place();
+        place.awaits();
+        place.poll_evicted(cx)
+    }
+
+    /// More of a body came, or none is awaited any more.
+    fn hear(&mut self) {
+        if std::mem::take(&mut self.is_silent) {
+            self.entered.place().busy();
+        }
+    }
+
+    fn count_input(&mut self) {
+        /// As much as is given back to be used again.
+        const ORDINARY: usize = 2 * buffers::INPUT;
+        let held = self.input.capacity();
+        if held > ORDINARY && self.ahead.is_none() {
+            self.ahead = self.charge();
+        }
+        self.ahead.set(held);
+    }
+
+    /// For so much memory, where it is worth counting.
+    fn charged(&self, bytes: usize) -> Charge {
+        self.entered.charged(&self.peer, bytes)
+    }
+
     fn release_input(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             buffers::give_back_input(std::mem::take(&mut self.input));
+            self.ahead = Charge::default();
         }
     }
 
@@ -575,6 +624,7 @@ impl Http1 {
         mut reader: Reader,
         is_announced: bool,
     ) -> Result<(), Gone> {
+        let _made = self.charged(reader.cost());
         let mut seen = None;
         loop {
             let next = match seen.take() {
@@ -675,6 +725,7 @@ impl Http1 {
         mut after: &'static [u8],
     ) -> Result<(), Gone> {
         let mut until = None;
+        let mut waiting = Charge::default();
         poll_fn(|cx| {
             while self.written < self.out.len() || body.has_remaining() || !after.is_empty() {
                 let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
@@ -694,6 +745,11 @@ impl Http1 {
                         body.advance(of_body);
                     }
                     Poll::Pending => {
+                        let left = self.out.len() - self.written + body.remaining();
+                        if left > UNCOUNTED && waiting.is_none() {
+                            waiting = self.charge();
+                        }
+                        waiting.set(left);
                         return self.poll_untaken(cx, &mut until).map(|()| Err(Gone));
                     }
                 }
@@ -730,16 +786,16 @@ impl Http1 {
     fn poll_untaken(&mut self, cx: &mut Context<'_>, until: &mut Option<Instant>) -> Poll<()> {
         let limits = &self.entered.service().limits;
         let pause = *until.get_or_insert_with(|| Instant::now() + limits.send_pause);
-        let Some(whole) = limits.whole_response else {
-            return self.timer.poll(cx, Some(pause));
-        };
-        let asked = self.opened + self.accepted;
         let place = self.entered.place();
-        place.idle(asked); // all that is left to do is the client's
+        let until = limits.whole_response.map_or(pause, |whole| {
+            let asked = self.opened + self.accepted;
+            place.idle(asked); // all that is left to do is the client's
+            pause.min(asked + whole)
+        });
         if place.poll_evicted(cx).is_ready() {
             return Poll::Ready(());
         }
-        self.timer.poll(cx, Some(pause.min(asked + whole)))
+        self.timer.poll(cx, Some(until))
     }
 
     /// The last answer on a connection whose request could not be read.
@@ -848,8 +904,12 @@ impl Exchange for Http1 {
                 return Poll::Pending;
             }
             match self.poll_fill(cx) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.hear(),
                 Poll::Ready(Err(Gone)) => {
+                    self.is_gone = true;
+                    return Poll::Ready(Err(BodyError::Gone));
+                }
+                Poll::Pending if self.poll_silent(cx).is_ready() => {
                     self.is_gone = true;
                     return Poll::Ready(Err(BodyError::Gone));
                 }
@@ -895,6 +955,10 @@ impl Exchange for Http1 {
             self.upgrade = Some((protocol, serve));
         }
         may
+    }
+
+    fn charge(&self) -> Charge {
+        self.entered.account(&self.peer).charge()
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {

@@ -3,8 +3,9 @@
 //! `h2` keeps none of them, so they can't fill memory; without an end they would still keep a
 //! thread busy that others wait for. Frames are counted as they are read, before `h2` sees them.
 //! What is not counted here is bounded elsewhere: requests by the streams that may be open,
-//! CONTINUATION by `h2` from the limit on heads, a body's bytes by flow control, and
-//! `WINDOW_UPDATE` by nothing, because whoever takes a large reply sends many.
+//! CONTINUATION by `h2` from the limit on heads, fields where their blocks are judged, a body's
+//! bytes by flow control, and `WINDOW_UPDATE` by nothing, because whoever takes a large reply
+//! sends many.
 
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(super) enum Flood {
     Priorities,
     Others,
     EmptyData,
+    /// In one block.
+    Fields,
 }
 
 impl Flood {
@@ -53,6 +56,7 @@ impl Flood {
             Self::Priorities => "PRIORITY",
             Self::Others => "unknown type",
             Self::EmptyData => "empty DATA",
+            Self::Fields => "fields of a block",
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
+use super::HEADS;
 use super::flood::{Flood, Frames};
 use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
@@ -54,7 +55,21 @@ pub(super) struct Signs {
     reading: AtomicUsize,
     /// Of replies that are in memory, what the client has given no room for.
     held: AtomicUsize,
+    /// Of replies, what waits in files.
+    spilled: AtomicU64,
     drained: Notify,
+}
+
+/// A reply in a file that waits for the client.
+pub(super) struct Spilled<'a> {
+    signs: &'a Signs,
+    bytes: u64,
+}
+
+impl Drop for Spilled<'_> {
+    fn drop(&mut self) {
+        self.signs.spilled.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// A reply in memory that waits for the client.
@@ -114,6 +129,21 @@ impl Signs {
         (held + bytes <= HELD).then_some(kept)
     }
 
+    /// Counts so much of a reply in a file until that is dropped. `None` where files have no room
+    /// for it: once they take half of what they may, a connection has a share, and in the end
+    /// bodies of requests go before.
+    pub(super) fn spill(&self, bytes: u64, (used, limit): (u64, u64)) -> Option<Spilled<'_>> {
+        const OF_A_CONNECTION: u64 = 8;
+        let spilled = self.spilled.fetch_add(bytes, Ordering::Relaxed);
+        let kept = Spilled { signs: self, bytes };
+        let most = match used {
+            used if used < limit / 2 => u64::MAX,
+            used if used < limit / 4 * 3 => limit / OF_A_CONNECTION,
+            _ => 0,
+        };
+        (spilled.saturating_add(bytes) <= most).then_some(kept)
+    }
+
     /// Something was given to `h2` to be sent.
     pub(super) fn queue(&self, bytes: usize) {
         self.queued.fetch_add(bytes, Ordering::Relaxed);
@@ -145,14 +175,14 @@ impl Guard {
     pub(super) fn new(
         stream: Stream,
         received: BytesMut,
-        longest_head: usize,
+        limits: &pronghorn_h1::Limits,
     ) -> (Self, Arc<Signs>) {
         let signs = Arc::<Signs>::default();
         let mut guard = Self {
             stream,
             ready: BytesMut::new(),
             held: received,
-            inlet: Inlet::new(longest_head),
+            inlet: Inlet::new(limits.head * HEADS, limits.fields),
             frames: Frames::new(Instant::now()),
             signs: signs.clone(),
         };
@@ -185,6 +215,10 @@ impl Guard {
                 Stop::Instead(length, instead) => {
                     self.held.advance(length);
                     self.put(&instead);
+                }
+                Stop::Flood => {
+                    self.note_flood(Err(Flood::Fields));
+                    break;
                 }
             }
         }
@@ -220,6 +254,7 @@ impl Guard {
                 self.put(&instead);
                 self.settle();
             }
+            Stop::Flood => self.note_flood(Err(Flood::Fields)),
         }
         buffer.set_filled(before + passed);
         Poll::Ready(Ok(passed > 0))
@@ -303,5 +338,28 @@ impl AsyncWrite for Guard {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fuller_the_disk_the_less_of_it_has_one_connection() {
+        const LIMIT: u64 = 800;
+        let signs = Signs::default();
+        let all = signs.spill(1000, (0, LIMIT)).expect("there is room");
+        assert!(signs.spill(1, (LIMIT / 2, LIMIT)).is_none());
+        drop(all);
+        let share = signs.spill(100, (LIMIT / 2, LIMIT)).expect("its share");
+        assert!(signs.spill(1, (LIMIT / 2, LIMIT)).is_none());
+        drop(share);
+        assert!(signs.spill(1, (LIMIT / 4 * 3, LIMIT)).is_none());
+        assert_eq!(
+            signs.spilled.load(Ordering::Relaxed),
+            0,
+            "what is refused is not counted"
+        );
     }
 }

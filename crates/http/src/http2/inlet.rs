@@ -1,7 +1,7 @@
 //! What a client's frames bring to `h2`: all of it as it came, but for malformed requests, which
 //! are made such that `h2` ends their stream, or shows them to us, and not the connection.
 
-use super::block::{Blocks, Fault, Judged, condemn, mark};
+use super::block::{Blocks, Fault, Judged, Most, condemn, mark};
 use super::flood::{HEAD, PREFACE};
 
 const HEADERS: u8 = 1;
@@ -25,6 +25,8 @@ pub(super) struct Inlet {
     newest: u32,
     /// The longest block that is held back until it is whole.
     longest: usize,
+    /// Fields that a request may have.
+    fields: usize,
     /// Whether `h2` will end the connection: nothing more is judged.
     is_over: bool,
 }
@@ -36,6 +38,15 @@ pub(super) enum Stop {
     Wait,
     /// So many bytes, in place of which `h2` is to get others. More may follow.
     Instead(usize, Vec<u8>),
+    /// A block with so many fields that the connection is to end.
+    Flood,
+}
+
+/// What becomes of a block's frames.
+enum Verdict {
+    Pass,
+    Instead(Vec<u8>),
+    Flood,
 }
 
 /// A whole block of fields and its frames.
@@ -55,12 +66,13 @@ enum Search {
 }
 
 impl Inlet {
-    pub(super) fn new(longest: usize) -> Self {
+    pub(super) fn new(longest: usize, fields: usize) -> Self {
         Self {
             blocks: Blocks::default(),
             skip: PREFACE.len(),
             newest: 0,
             longest,
+            fields,
             is_over: false,
         }
     }
@@ -89,8 +101,11 @@ impl Inlet {
                 Search::Wait => return (at, Stop::Wait),
                 Search::Hopeless => self.is_over = true,
                 Search::Found(found) => match self.judge(&found, rest, &joined) {
-                    Some(instead) => return (at, Stop::Instead(found.length, instead)),
-                    None => at += found.length,
+                    Verdict::Instead(instead) => {
+                        return (at, Stop::Instead(found.length, instead));
+                    }
+                    Verdict::Flood => return (at, Stop::Flood),
+                    Verdict::Pass => at += found.length,
                 },
             }
         }
@@ -144,10 +159,14 @@ impl Inlet {
         }
     }
 
-    /// What is to take the place of a block's frames, if they can't pass.
-    fn judge(&mut self, found: &Found, frames: &[u8], joined: &[u8]) -> Option<Vec<u8>> {
-        let payload = frame(frames).map(|(_, length)| &frames[HEAD..HEAD + length])?;
-        let first = fragment(payload, frames[4])?;
+    /// Whether a block's frames may pass, or what is to take their place.
+    fn judge(&mut self, found: &Found, frames: &[u8], joined: &[u8]) -> Verdict {
+        let payload = frame(frames).map(|(_, length)| &frames[HEAD..HEAD + length]);
+        let Some((payload, first)) =
+            payload.and_then(|payload| Some((payload, fragment(payload, frames[4])?)))
+        else {
+            return Verdict::Pass;
+        };
         let block = if HEAD + payload.len() == found.length {
             first
         } else {
@@ -155,21 +174,27 @@ impl Inlet {
         };
         let is_request = found.stream > self.newest;
         self.newest = self.newest.max(found.stream);
-        let (fault, mut block) = match self.blocks.judge(block) {
+        let most = if is_request {
+            Most::of_request(self.fields)
+        } else {
+            Most::of_trailers()
+        };
+        let (fault, mut block) = match self.blocks.judge(block, most) {
             Judged::Good if found.depends_on_itself => (Fault::Priority, block.to_vec()),
-            Judged::Good => return None,
+            Judged::Good => return Verdict::Pass,
             Judged::Mended(fault, block) => (fault, block),
             Judged::Broken => {
                 self.is_over = true;
-                return None;
+                return Verdict::Pass;
             }
+            Judged::Flood => return Verdict::Flood,
         };
-        if is_request {
-            mark(&mut block, fault);
-        } else {
-            condemn(&mut block);
+        match (is_request, fault) {
+            (true, fault) => mark(&mut block, fault),
+            (false, Fault::TooMany) => {}
+            (false, _) => condemn(&mut block),
         }
-        Some(framed(found, &block))
+        Verdict::Instead(framed(found, &block))
     }
 }
 
@@ -215,14 +240,13 @@ fn depends_on(payload: &[u8], flags: u8) -> u32 {
 fn framed(found: &Found, block: &[u8]) -> Vec<u8> {
     let mut frames = Vec::with_capacity(block.len() + HEAD);
     let mut kind = HEADERS;
-    let mut pieces = block.chunks(LONGEST_FRAME).peekable();
-    while let Some(piece) = pieces.next() {
+    // Of trailers nothing may be left, which is a frame all the same.
+    let mut left = Some(block);
+    while let Some(rest) = left {
+        let (piece, after) = rest.split_at(rest.len().min(LONGEST_FRAME));
+        left = Some(after).filter(|after| !after.is_empty());
         let [.., a, b, c] = piece.len().to_be_bytes();
-        let end = if pieces.peek().is_none() {
-            END_HEADERS
-        } else {
-            0
-        };
+        let end = if left.is_none() { END_HEADERS } else { 0 };
         let ends = if found.ends && kind == HEADERS {
             END_STREAM
         } else {
@@ -243,6 +267,7 @@ mod tests {
     use super::*;
 
     const LONGEST: usize = 128 << 10;
+    const FIELDS: usize = 20;
 
     fn framed_as(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let [.., a, b, c] = payload.len().to_be_bytes();
@@ -254,7 +279,7 @@ mod tests {
 
     /// What `h2` gets of bytes that come in these pieces.
     fn given(pieces: &[&[u8]]) -> Vec<u8> {
-        let mut inlet = Inlet::new(LONGEST);
+        let mut inlet = Inlet::new(LONGEST, FIELDS);
         assert!(matches!(inlet.take(PREFACE), (24, Stop::Wait)));
         let (mut held, mut given) = (Vec::new(), Vec::new());
         for piece in pieces {

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::guard::{Guard, Signs};
+use crate::client_memory::{Charge, UNCOUNTED};
 use crate::limits::Limits;
 use crate::message::Peer;
 use crate::record::epoch_us;
@@ -59,6 +60,10 @@ fn resets_unseen(limits: &Limits) -> usize {
 /// it may have open, again and again, is refused beyond so many times that number (rapid reset,
 /// CVE-2023-44487).
 const ABANDONED: usize = 2;
+/// What each stream takes, with its task and the head of its reply.
+const STREAM: usize = 4 << 10;
+/// Beyond as many, streams are counted: a browser has fewer at a time.
+const ORDINARY_STREAMS: usize = 32;
 /// How long the goodbye of a connection that ends with an error may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -72,22 +77,68 @@ struct Shared {
     opened_us: u64,
     /// Tasks of requests.
     running: AtomicUsize,
+    /// Those of them that wait for more of their bodies.
+    silent: AtomicUsize,
     signs: Arc<Signs>,
 }
 
-/// Counts a request's task while it lives.
-struct Running(Arc<Shared>);
+impl Shared {
+    fn charge(&self) -> Charge {
+        self.entered.account(&self.peer).charge()
+    }
+
+    /// For so much memory, where it is worth counting.
+    fn charged(&self, bytes: usize) -> Charge {
+        self.entered.charged(&self.peer, bytes)
+    }
+
+    /// One more request waits for its client.
+    fn begin_silence(&self) {
+        self.silent.fetch_add(1, Ordering::Relaxed);
+        self.may_be_silent();
+    }
+
+    fn end_silence(&self) {
+        self.silent.fetch_sub(1, Ordering::Relaxed);
+        self.entered.place().busy();
+    }
+
+    /// A connection of which all requests wait for their client makes room for others.
+    fn may_be_silent(&self) {
+        let silent = self.silent.load(Ordering::Relaxed);
+        if silent > 0 && silent == self.running.load(Ordering::Relaxed) {
+            self.entered.place().awaits();
+        }
+    }
+}
+
+/// Counts a request's task, and what it takes, while it lives.
+struct Running(Arc<Shared>, Charge);
 
 impl Running {
     fn new(shared: &Arc<Shared>) -> Self {
-        shared.running.fetch_add(1, Ordering::Relaxed);
-        Self(shared.clone())
+        let others = shared.running.fetch_add(1, Ordering::Relaxed);
+        let charge = if others < ORDINARY_STREAMS {
+            Charge::default()
+        } else {
+            shared.charge()
+        };
+        Self(shared.clone(), charge)
+    }
+
+    /// Its head has so many bytes.
+    fn holds(&mut self, head: usize) {
+        if self.1.is_none() && head > UNCOUNTED {
+            self.1 = self.0.charge();
+        }
+        self.1.set(STREAM + head);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.may_be_silent();
     }
 }
 
@@ -96,6 +147,8 @@ enum Event {
     /// The server wants to end.
     Drain,
     Flood(&'static str),
+    /// The connection holds more memory than there is for it.
+    Cut,
     /// The client did not do something in time.
     Expired,
     Ended,
@@ -123,7 +176,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
     let limits = entered.service().limits;
     let drain = entered.service().draining.clone().cancelled_owned();
     let opened = Instant::now();
-    let (guard, signs) = Guard::new(stream, received, limits.receive.head * HEADS);
+    let (guard, signs) = Guard::new(stream, received, &limits.receive);
     let handshake = builder(&limits).handshake(guard);
     let handshake = tokio::time::timeout(limits.receive.head_time, handshake);
     let shaken = tokio::select! {
@@ -144,6 +197,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         opened,
         opened_us: epoch_us(opened),
         running: AtomicUsize::new(0),
+        silent: AtomicUsize::new(0),
         signs,
     });
     let driver = Driver {
@@ -185,6 +239,10 @@ impl Driver {
                 Event::Flood(frames) => {
                     let address = self.shared.peer.address;
                     tracing::debug!(target: "http", remote_address = %address, frames, "connection closed: a flood of frames");
+                    self.closing = Some(Instant::now() + GOODBYE);
+                    self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                }
+                Event::Cut => {
                     self.closing = Some(Instant::now() + GOODBYE);
                     self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
                 }
@@ -243,7 +301,12 @@ impl Driver {
         let deadline = self.deadline();
         let is_evicted = self.shared.entered.place().poll_evicted(cx).is_ready();
         if is_evicted && self.closing.is_none() {
-            return Poll::Ready(Event::Expired);
+            let is_cut = self.shared.entered.place().is_cut();
+            return Poll::Ready(if is_cut && self.may_say_goodbye() {
+                Event::Cut
+            } else {
+                Event::Expired
+            });
         }
         self.timer.poll(cx, deadline).map(|()| Event::Expired)
     }

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::block::{Fault, MARK};
 use super::{Running, SEND_RATE};
+use crate::client_memory::Charge;
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Request, Response, Unhandled};
@@ -28,7 +29,9 @@ use crate::source::Read;
 /// A request and the way back to its client.
 struct Stream {
     running: Running,
-    body: RecvStream,
+    /// Until its end was seen, or nobody wants the rest: `h2` keeps what came as long as this is
+    /// there, trailers too.
+    body: Option<RecvStream>,
     respond: SendResponse<Bytes>,
     timer: Timer,
     /// When the head was complete.
@@ -39,9 +42,17 @@ struct Stream {
     /// Of the body, what the handler has and the client may not send more for yet.
     held: usize,
     owes_continue: bool,
+    /// More of the body is awaited.
+    is_silent: bool,
     sent: u64,
     /// How long the client has let its reply wait.
     waited: Duration,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.hear();
+    }
 }
 
 /// The client is gone, or must not get more.
@@ -49,30 +60,37 @@ struct Cut;
 
 /// Answers one request.
 pub(super) async fn answer(
-    running: Running,
+    mut running: Running,
     request: http::Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
     let accepted = Instant::now();
     let service = running.0.entered.service().clone();
     let (parts, body) = request.into_parts();
+    let limits = &service.limits.receive;
     let fault = running
         .0
         .signs
         .marked()
         .then(|| parts.headers.get(MARK))
-        .flatten();
+        .flatten()
+        .map(|mark| Fault::of(mark.as_bytes()));
     let head = match fault {
-        Some(mark) => Err(Refusal::Syntax(Fault::of(mark.as_bytes()).name())),
-        None => head(&parts, &body, &service.limits.receive),
+        Some(Fault::TooMany) => Err(Refusal::TooManyFields(limits.fields)),
+        Some(fault) => Err(Refusal::Syntax(fault.name())),
+        None => head(&parts, &body, limits),
     };
-    let is_malformed = fault.is_some();
+    let is_malformed = fault.is_some_and(|fault| fault != Fault::TooMany);
+    // The fields are in the head now, or not wanted: a reply may wait for minutes.
+    let (method, uri) = (parts.method, parts.uri);
+    drop(parts.headers);
+    running.holds(head.as_ref().map_or(0, RequestHead::size));
     let handler = service.handler();
     let since = accepted.saturating_duration_since(running.0.opened);
     let accepted_us = running.0.opened_us + micros(since);
     let mut stream = Stream {
         running,
-        body,
+        body: Some(body),
         respond,
         timer: Timer::default(),
         since: accepted,
@@ -80,6 +98,7 @@ pub(super) async fn answer(
         received: 0,
         held: 0,
         owes_continue: false,
+        is_silent: false,
         sent: 0,
         waited: Duration::ZERO,
     };
@@ -104,10 +123,10 @@ pub(super) async fn answer(
                 "request refused: {refusal}"
             );
             let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
-            let target = parts.uri.path_and_query();
+            let target = uri.path_and_query();
             response.on_sent = handler.unhandled(&Unhandled {
                 peer,
-                method: parts.method.as_str().as_bytes(),
+                method: method.as_str().as_bytes(),
                 target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
                 protocol: b"HTTP/2.0",
                 accepted,
@@ -116,6 +135,8 @@ pub(super) async fn answer(
             (h1::Response::to_unreadable(), response)
         }
     };
+    stream.hear();
+    stream.body = None;
     let (status, on_sent) = (response.status, response.on_sent);
     if is_malformed {
         // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out
@@ -176,6 +197,13 @@ impl Stream {
         self.running.0.entered.service().sent(on_sent, sent);
     }
 
+    /// More of the body came, or none is awaited any more.
+    fn hear(&mut self) {
+        if std::mem::take(&mut self.is_silent) {
+            self.running.0.end_silence();
+        }
+    }
+
     async fn send(
         &mut self,
         framing: &mut h1::Response,
@@ -225,12 +253,21 @@ impl Stream {
     ) -> Result<(), Cut> {
         let mut reader = Reader::new(body);
         let shared = self.running.0.clone();
+        let mut making = Charge::default();
+        // For what the reader reads from a file; one at a time.
+        let mut spilled = None;
         loop {
             // Of a file, only that is read for which there is room. Streams that nobody reads would
             // fill the memory.
             let mut reading = 0;
             let is_from_file = reader.is_at_file();
-            if is_from_file {
+            if reader.is_made() {
+                // What makes a body takes more memory than the body.
+                self.room(out, 1).await?;
+                if making.is_none() {
+                    making = shared.charged(reader.cost());
+                }
+            } else if is_from_file {
                 reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
                 reader.read_at_most(reading);
                 shared.signs.begin_reading(reading);
@@ -253,10 +290,13 @@ impl Stream {
                     };
                     let held = if fits { None } else { signs.hold(bytes.len()) };
                     if !fits && held.is_none() {
-                        let spool = shared.entered.service().spool.clone();
-                        reader.go_on_with(spill(spool, bytes).await?);
+                        let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
+                        let counted = signs.spill(bytes.len() as u64, spool.usage());
+                        drop(spilled.replace(counted.ok_or_else(tell_of_full)?));
+                        reader.go_on_with(spill(spool.clone(), bytes).await?);
                         continue;
                     }
+                    let _counted = held.map(|held| (held, shared.charged(bytes.len())));
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
                     let is_last = framing.is_complete() && trailers.is_empty();
                     self.send_bytes(out, bytes, is_last).await?;
@@ -335,8 +375,7 @@ impl Stream {
 }
 
 /// Puts a reply into a file, from which no more is read than the client has room for.
-async fn spill(spool: Option<Arc<Spool>>, bytes: Bytes) -> Result<SpoolFile, Cut> {
-    let spool = spool.ok_or(Cut)?;
+async fn spill(spool: Arc<Spool>, bytes: Bytes) -> Result<SpoolFile, Cut> {
     let write = move || {
         let mut file = spool.unnamed()?;
         file.append(&bytes)?;
@@ -345,16 +384,22 @@ async fn spill(spool: Option<Arc<Spool>>, bytes: Bytes) -> Result<SpoolFile, Cut
     let Ok(written) = tokio::task::spawn_blocking(write).await else {
         return Err(Cut); // the server ends
     };
-    written.map_err(|error| {
-        static NOT_STORED: LogThrottle = LogThrottle::new();
-        if let Some(replies) = NOT_STORED.should_log() {
-            tracing::warn!(
-                target: "http", replies,
-                "a reply that waits for its client can't be stored: {}", error.with_cause()
-            );
-        }
-        Cut
-    })
+    written.map_err(|error| not_stored(&error.with_cause()))
+}
+
+fn tell_of_full() -> Cut {
+    not_stored("replies take too much of what spool files may")
+}
+
+fn not_stored(why: &str) -> Cut {
+    static NOT_STORED: LogThrottle = LogThrottle::new();
+    if let Some(replies) = NOT_STORED.should_log() {
+        tracing::warn!(
+            target: "http", replies,
+            "a reply that waits for its client can't be stored: {why}"
+        );
+    }
+    Cut
 }
 
 impl From<h2::Error> for Cut {
@@ -366,13 +411,17 @@ impl From<h2::Error> for Cut {
 impl Exchange for Stream {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let held = std::mem::take(&mut self.held);
-        if held > 0 && self.body.flow_control().release_capacity(held).is_err() {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(Ok(None));
+        };
+        if held > 0 && body.flow_control().release_capacity(held).is_err() {
             return Poll::Ready(Err(BodyError::Gone));
         }
         loop {
-            match self.body.poll_data(cx) {
+            match body.poll_data(cx) {
                 Poll::Ready(Some(Ok(bytes))) if bytes.is_empty() => {}
                 Poll::Ready(Some(Ok(bytes))) => {
+                    self.hear();
                     self.owes_continue = false;
                     self.held = bytes.len();
                     self.received += bytes.len() as u64;
@@ -380,10 +429,17 @@ impl Exchange for Stream {
                     return Poll::Ready(Ok(Some(bytes)));
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Gone)),
-                // Trailers, if there are any, are dropped with the stream.
-                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                // Trailers, if there are any, go with it.
+                Poll::Ready(None) => {
+                    self.hear();
+                    self.body = None;
+                    return Poll::Ready(Ok(None));
+                }
                 Poll::Pending => break,
             }
+        }
+        if !std::mem::replace(&mut self.is_silent, true) {
+            self.running.0.begin_silence();
         }
         if std::mem::take(&mut self.owes_continue) {
             self.inform(100, &Fields::new());
@@ -401,6 +457,10 @@ impl Exchange for Stream {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.respond.poll_reset(cx).map(|_| ())
+    }
+
+    fn charge(&self) -> Charge {
+        self.running.0.charge()
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use pronghorn_wire::Fields;
 
 use super::Parts;
+use crate::client_memory::Charge;
 use crate::coding::Coding;
-use crate::compress::{Compressor, Decoder};
+use crate::compress::{Compressor, Decoder, memory};
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Handled, Handler, Request};
 use crate::settings::CompressSettings;
@@ -62,7 +63,8 @@ impl Handler for Compression {
                 None => self.next.handle(request, exchange).await,
                 Some(coding) => self.decoded(coding, request, exchange).await,
             };
-            self.compressor.apply(&wish, response)
+            let has_room = || exchange.charge().has_room();
+            self.compressor.apply(&wish, response, has_room)
         })
     }
 }
@@ -86,6 +88,8 @@ impl Compression {
         let mut decoded = Decoded {
             decoder: Decoder::new(coding, self.most),
             input: Bytes::new(),
+            held: Charge::default(),
+            coding,
             exchange,
         };
         self.next.handle(request, &mut decoded).await
@@ -98,6 +102,9 @@ struct Decoded<'a> {
     decoder: Decoder,
     /// Received and not decoded.
     input: Bytes,
+    /// For what decoding takes.
+    held: Charge,
+    coding: Coding,
 }
 
 impl Exchange for Decoded<'_> {
@@ -108,7 +115,13 @@ impl Exchange for Decoded<'_> {
                 return Poll::Ready(Ok(Some(decoded)));
             }
             match std::task::ready!(self.exchange.poll_body(cx))? {
-                Some(more) => self.input = more,
+                Some(more) => {
+                    if self.held.is_none() {
+                        self.held = self.exchange.charge();
+                        self.held.set(memory(self.coding, &more));
+                    }
+                    self.input = more;
+                }
                 None => {
                     self.decoder.end()?;
                     return Poll::Ready(Ok(None));
@@ -123,6 +136,10 @@ impl Exchange for Decoded<'_> {
 
     fn begun(&mut self, can_be_told: bool) {
         self.exchange.begun(can_be_told);
+    }
+
+    fn charge(&self) -> Charge {
+        self.exchange.charge()
     }
 
     fn inform(&mut self, status: u16, fields: &Fields) {

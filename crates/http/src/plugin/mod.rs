@@ -367,6 +367,7 @@ impl HttpService {
             ..settings.timeouts.limits(self.connections(workers))
         };
         limits.receive.fields = settings.max_header_fields;
+        limits.memory = usize::try_from(settings.client_memory.bytes()).unwrap_or(usize::MAX);
         let service = Service::new(
             handler,
             limits,

@@ -24,7 +24,7 @@ use pronghorn_h1::FIELDS;
 use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
 
-use crate::limits::Http2Limits;
+use crate::limits::{CLIENT_MEMORY, Http2Limits};
 use crate::routes::is_token;
 
 pub use crate::expression::Expression;
@@ -112,6 +112,8 @@ pub struct HttpSettings {
     pub max_connections: Option<usize>,
     /// Fields of a request's head.
     pub max_header_fields: usize,
+    /// What clients may make the server hold in all.
+    pub client_memory: Size,
     /// Connections of one address, and requests of one that a proxy tells of.
     pub max_per_address: Option<u32>,
     /// Whose word about clients is taken, and on what.
@@ -273,6 +275,7 @@ impl Section for HttpSettings {
             forms: t.section("forms", "Limits of forms."),
             max_connections: read_max_connections(t),
             max_header_fields: read_max_header_fields(t),
+            client_memory: read_client_memory(t),
             max_per_address: read_max_per_address(t),
             client: ClientSettings::read(t),
             development: read_development(t),
@@ -343,6 +346,20 @@ fn default_address() -> Listen {
         host: Some("127.0.0.1".to_owned()),
         port: 8080,
     })
+}
+
+fn read_client_memory(t: &mut Table<'_>) -> Size {
+    t.key(
+        "client_memory",
+        "Memory that all clients together may make the server hold: bodies that have not come \
+         whole, responses that are not taken, compression under way, open streams of HTTP/2. Small \
+         requests are not counted. From three quarters on, bodies go to files earlier and responses \
+         are not compressed; beyond all of it the connection that holds the most is closed, one of \
+         the address that holds the most.",
+    )
+    .ours()
+    .range(Size::megabytes(16)..=Size::megabytes(1000 << 10))
+    .default(Size::megabytes(CLIENT_MEMORY as u64 >> 20))
 }
 
 fn read_max_per_address(t: &mut Table<'_>) -> Option<u32> {
@@ -458,8 +475,8 @@ fn check_middleware(t: &mut Table<'_>, listed: &[String]) {
     }
 }
 
-/// The first one listed is the innermost here: what another one answers or makes outside of a coding
-/// never passes that.
+/// The first one listed is the innermost here: what another one answers or makes outside of a
+/// coding never passes that.
 fn check_codings(t: &mut Table<'_>, listed: &[String]) {
     let place = |name: &str| listed.iter().position(|l| l.eq_ignore_ascii_case(name));
     for coding in ["compress", "gzip", "zstd"] {

@@ -26,6 +26,8 @@ const STATUS: &str = "status";
 /// Probes of a handful of balancers; each has one connection at a time. For more, those without a
 /// whole request are closed.
 const CONNECTIONS: usize = 256;
+/// A balancer gives up sooner: nobody waits longer for an answer of one line.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Health checks before their start.
 #[derive(Debug)]
@@ -144,6 +146,7 @@ impl StatusSettings {
         };
         let mut limits = Limits {
             connections: CONNECTIONS,
+            whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };
         limits.receive.head_time = self.check_timeout;

@@ -5,6 +5,9 @@
 //! that `h2` takes and that has the same length, because both ends keep a table of the fields they
 //! have seen, by length, and it belongs to the whole connection. Of that table no texts are kept
 //! here: what each field of it is, and how long.
+//!
+//! Fields are also counted while they pass, because an octet can stand for one: `h2` keeps each in
+//! a map. Those beyond what a block may have are left out, as far as no later field needs them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,6 +25,14 @@ const TEXT: usize = 1 << 10;
 /// What may take the place of fields in one block: few octets can name a long field of the table,
 /// again and again.
 const INSTEAD: usize = 256 << 10;
+/// Parts of a cookie that a request may have. Browsers send one for each cookie, and keep at most
+/// 180 of a site.
+const CRUMBS: usize = 256;
+/// Fields beyond what a block may have that can't be left out, because the table keeps them: more
+/// than fit there at a time.
+const KEPT: usize = TABLE / OVERHEAD;
+/// The octets of those.
+const KEPT_OCTETS: usize = 2 * TABLE;
 /// Makes a request's block one that this server refuses: the name of a field behind all others,
 /// with a [`Fault`] for a value.
 pub(super) const MARK: &str = "~malformed";
@@ -34,15 +45,18 @@ pub(super) enum Fault {
     Connection,
     Pseudo,
     Priority,
+    /// More fields than a block may have. Such a request is not malformed: it gets an answer.
+    TooMany,
 }
 
 impl Fault {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Name,
         Self::Value,
         Self::Connection,
         Self::Pseudo,
         Self::Priority,
+        Self::TooMany,
     ];
 
     fn mark(self) -> u8 {
@@ -62,6 +76,7 @@ impl Fault {
             Self::Connection => "a field about the connection",
             Self::Pseudo => "a field that begins with a colon",
             Self::Priority => "a stream that depends on itself",
+            Self::TooMany => "too many fields",
         }
     }
 }
@@ -74,6 +89,7 @@ enum Name {
     Path,
     Authority,
     Te,
+    Cookie,
     Plain,
     /// None of a request.
     Bad(Fault),
@@ -89,6 +105,7 @@ impl Name {
             // `:status` is for replies, `:protocol` for what this server does not offer.
             [b':', ..] => Self::Bad(Fault::Pseudo),
             b"te" => Self::Te,
+            b"cookie" => Self::Cookie,
             // RFC 9113, section 8.2.2.
             b"connection" | b"transfer-encoding" | b"upgrade" | b"keep-alive"
             | b"proxy-connection" => Self::Bad(Fault::Connection),
@@ -105,6 +122,7 @@ impl Name {
             4..=5 => Self::Path,
             6..=7 => Self::Scheme,
             8..=14 => Self::Bad(Fault::Pseudo),
+            32 => Self::Cookie,
             57 => Self::Bad(Fault::Connection),
             _ => Self::Plain,
         }
@@ -114,7 +132,7 @@ impl Name {
     fn fault_of(self, value: &[u8]) -> Option<Fault> {
         let is_good = match self {
             Self::Bad(fault) => return Some(fault),
-            Self::Plain => value
+            Self::Plain | Self::Cookie => value
                 .iter()
                 .all(|byte| *byte >= b' ' && *byte != 0x7f || *byte == b'\t'),
             Self::Te if value != b"trailers" => return Some(Fault::Connection),
@@ -192,6 +210,80 @@ pub(super) enum Judged {
     Mended(Fault, Vec<u8>),
     /// Not HPACK, which is an error of the connection; or more than can be mended.
     Broken,
+    /// So many fields that the connection is to end.
+    Flood,
+}
+
+/// How many fields a block may have.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    /// Without those of a request that begin with a colon. Parts of a cookie are one.
+    fields: usize,
+    crumbs: usize,
+}
+
+impl Most {
+    pub(super) const fn of_request(fields: usize) -> Self {
+        Self {
+            fields,
+            crumbs: CRUMBS,
+        }
+    }
+
+    /// Nobody reads them.
+    pub(super) const fn of_trailers() -> Self {
+        Self {
+            fields: 0,
+            crumbs: 0,
+        }
+    }
+}
+
+/// The fields of one block so far.
+#[derive(Debug)]
+struct Count {
+    most: Most,
+    fields: usize,
+    crumbs: usize,
+    /// Beyond what the block may have, and kept by the table.
+    kept: usize,
+    kept_octets: usize,
+}
+
+impl Count {
+    const fn new(most: Most) -> Self {
+        Self {
+            most,
+            fields: 0,
+            crumbs: 0,
+            kept: 0,
+            kept_octets: 0,
+        }
+    }
+
+    /// Counts one more. True when it is beyond what there may be.
+    const fn is_over(&mut self, name: Name) -> bool {
+        match name {
+            Name::Method | Name::Scheme | Name::Path | Name::Authority => return false,
+            Name::Cookie => {
+                self.fields += (self.crumbs == 0) as usize;
+                self.crumbs += 1;
+            }
+            Name::Te | Name::Plain | Name::Bad(_) => self.fields += 1,
+        }
+        self.fields > self.most.fields || self.crumbs > self.most.crumbs
+    }
+
+    /// Counts one that is beyond that and has to stay.
+    fn keep(&mut self, octets: usize) -> Result<(), Broken> {
+        self.kept += 1;
+        self.kept_octets += octets;
+        if self.kept > KEPT || self.kept_octets > KEPT_OCTETS {
+            Err(Broken::Flood)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// Something in a block that is to be replaced.
@@ -200,12 +292,16 @@ struct Patch {
     by: Vec<u8>,
 }
 
-/// Not HPACK.
-struct Broken;
+/// Why a block is not read to its end.
+#[derive(Debug)]
+enum Broken {
+    NoHpack,
+    Flood,
+}
 
 impl From<huffman::NoCode> for Broken {
     fn from(_: huffman::NoCode) -> Self {
-        Self
+        Self::NoHpack
     }
 }
 
@@ -222,17 +318,21 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Judges the next block of a connection, whole.
-    pub(super) fn judge(&mut self, block: &[u8]) -> Judged {
+    pub(super) fn judge(&mut self, block: &[u8], most: Most) -> Judged {
         let mut patches = Vec::new();
         let mut found = None;
-        let walked = self.walk(block, |fault, patch| {
-            found = found.or(Some(fault));
+        let walked = self.walk(block, most, |fault, patch| {
+            // A malformed block is that, however long it is.
+            if matches!(found, None | Some(Fault::TooMany)) {
+                found = Some(fault);
+            }
             patches.extend(patch);
         });
         self.text.clear();
         self.text.shrink_to(TEXT);
         match (walked, found) {
-            (Err(Broken), _) => Judged::Broken,
+            (Err(Broken::NoHpack), _) => Judged::Broken,
+            (Err(Broken::Flood), _) => Judged::Flood,
             (Ok(()), None) => Judged::Good,
             (Ok(()), Some(fault)) => Judged::Mended(fault, spliced(block, patches)),
         }
@@ -242,18 +342,20 @@ impl Blocks {
     fn walk(
         &mut self,
         block: &[u8],
+        most: Most,
         mut tell: impl FnMut(Fault, Option<Patch>),
     ) -> Result<(), Broken> {
         let mut input = Input { block, at: 0 };
         let mut may_resize = true;
         let mut room = INSTEAD;
+        let mut count = Count::new(most);
         while let Some(first) = input.peek() {
             let start = input.at;
             if first & 0xe0 == 0x20 {
                 // A new size of the table (RFC 7541, section 6.3).
                 let size = input.integer(5)?;
                 if !may_resize || size > TABLE {
-                    return Err(Broken);
+                    return Err(Broken::NoHpack);
                 }
                 self.less = TABLE - size;
                 self.evict(0);
@@ -262,8 +364,12 @@ impl Blocks {
             may_resize = false;
             if first & 0x80 != 0 {
                 let index = input.integer(7)?;
-                let (.., fault) = self.field(index)?;
-                if let Some(fault) = fault {
+                let (name, _, fault) = self.field(index)?;
+                if count.is_over(name) {
+                    let place = start..input.at;
+                    let by = Vec::new();
+                    tell(fault.unwrap_or(Fault::TooMany), Some(Patch { place, by }));
+                } else if let Some(fault) = fault {
                     // Of the table, `h2` has what took its place.
                     let patch = (index <= STATIC.len()).then(|| Patch {
                         place: start..input.at,
@@ -294,9 +400,19 @@ impl Blocks {
             if is_kept {
                 self.keep(name, name_len, value_len, fault);
             }
+            if count.is_over(name) {
+                if !is_kept {
+                    let place = start..input.at;
+                    let by = Vec::new();
+                    tell(fault.unwrap_or(Fault::TooMany), Some(Patch { place, by }));
+                    continue;
+                }
+                count.keep(name_len + value_len)?;
+                tell(Fault::TooMany, None);
+            }
             if let Some(fault) = fault {
                 let by = replacement(block, start..value_at, name, name_len, value_len, is_kept)?;
-                room = room.checked_sub(by.len()).ok_or(Broken)?;
+                room = room.checked_sub(by.len()).ok_or(Broken::NoHpack)?;
                 let place = start..input.at;
                 tell(fault, Some(Patch { place, by }));
             }
@@ -306,7 +422,7 @@ impl Blocks {
 
     /// The name, its length, and what is wrong with a field that the table has.
     fn field(&self, index: usize) -> Result<(Name, usize, Option<Fault>), Broken> {
-        let index = index.checked_sub(1).ok_or(Broken)?;
+        let index = index.checked_sub(1).ok_or(Broken::NoHpack)?;
         if let Some(length) = STATIC.get(index) {
             let name = Name::of_static(index + 1);
             let fault = match name {
@@ -315,7 +431,10 @@ impl Blocks {
             };
             return Ok((name, usize::from(*length), fault));
         }
-        let entry = self.table.get(index - STATIC.len()).ok_or(Broken)?;
+        let entry = self
+            .table
+            .get(index - STATIC.len())
+            .ok_or(Broken::NoHpack)?;
         Ok((entry.name, entry.name_len.into(), entry.fault))
     }
 
@@ -362,7 +481,9 @@ fn replacement(
     match name {
         Name::Bad(_) if is_kept => {
             // No field of `h2` is without a name.
-            let length = (name_len + value_len).checked_sub(1).ok_or(Broken)?;
+            let length = (name_len + value_len)
+                .checked_sub(1)
+                .ok_or(Broken::NoHpack)?;
             by.extend(b"\x40\x01x");
             // More than the table holds empties it, however much it is.
             append_string(&mut by, &vec![b'x'; length.min(2 * TABLE)]);
@@ -428,7 +549,7 @@ impl<'a> Input<'a> {
     }
 
     fn next(&mut self) -> Result<u8, Broken> {
-        let byte = self.peek().ok_or(Broken)?;
+        let byte = self.peek().ok_or(Broken::NoHpack)?;
         self.at += 1;
         Ok(byte)
     }
@@ -449,7 +570,7 @@ impl<'a> Input<'a> {
                 return Ok(number);
             }
         }
-        Err(Broken)
+        Err(Broken::NoHpack)
     }
 
     /// A text, decoded into `text` where it must be.
@@ -457,10 +578,10 @@ impl<'a> Input<'a> {
     where
         'a: 't,
     {
-        let is_coded = self.peek().ok_or(Broken)? & 0x80 != 0;
+        let is_coded = self.peek().ok_or(Broken::NoHpack)? & 0x80 != 0;
         let length = self.integer(7)?;
-        let end = self.at.checked_add(length).ok_or(Broken)?;
-        let bytes = self.block.get(self.at..end).ok_or(Broken)?;
+        let end = self.at.checked_add(length).ok_or(Broken::NoHpack)?;
+        let bytes = self.block.get(self.at..end).ok_or(Broken::NoHpack)?;
         self.at = end;
         if !is_coded {
             return Ok(bytes);

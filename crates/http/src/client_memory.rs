@@ -1,0 +1,402 @@
+//! How much memory clients can make the server hold, and who goes when it is too much.
+//!
+//! A connection that holds more than an ordinary one has an [`Account`]; what it holds is a
+//! [`Charge`] on it. Below three quarters of `http.client_memory` everybody gets what he needs.
+//! From there on nothing begins that can be done without: bodies go to files earlier, replies stay
+//! as long as they are. Beyond all of it one connection at a time is closed: of the address that
+//! holds the most in all, the connection that holds the most, and of equals the one that began
+//! first.
+//!
+//! Knows no protocol. What is counted is an estimate from above, made where it is taken.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use pronghorn_base::{Cut, LogThrottle, lock};
+use pronghorn_metrics::{Counter, Registry};
+
+use crate::addresses::Household;
+use crate::message::PeerAddress;
+
+/// What a request may hold without being counted: a head and the body that comes with it. Ordinary
+/// requests cost nothing here.
+pub(crate) const UNCOUNTED: usize = 16 << 10;
+
+/// A connection gets what it could do without until it holds this share of all.
+const OF_A_CONNECTION: usize = 8;
+/// The same for an address, once half of all is taken.
+const OF_AN_ADDRESS: usize = 4;
+
+/// The memory that all clients of a service hold.
+pub(crate) struct ClientMemory {
+    most: usize,
+    held: AtomicUsize,
+    accounts: Mutex<Accounts>,
+    closed: LogThrottle,
+    counted: Option<Counter>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    /// In the order in which they were opened.
+    open: Vec<Weak<Account>>,
+    /// How many there may be before those that are gone are looked for.
+    sweep_at: usize,
+}
+
+/// What one connection holds.
+pub(crate) struct Account {
+    all: Arc<ClientMemory>,
+    held: AtomicUsize,
+    /// None for a proxy, who carries many clients, and for a client without an address.
+    household: Option<Household>,
+    address: PeerAddress,
+    cut: Cut,
+}
+
+/// Memory that is held for a client until this is dropped.
+#[derive(Default)]
+pub struct Charge {
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+impl ClientMemory {
+    /// Says in `metrics` how much is held, if there are any.
+    pub(crate) fn new(most: usize, metrics: Option<&Registry>) -> Arc<Self> {
+        let counted = metrics.map(|metrics| {
+            metrics.counter(
+                "connections_over_memory_total",
+                "Connections that were closed because clients held more than `http.client_memory`.",
+            )
+        });
+        let memory = Arc::new(Self {
+            most,
+            held: AtomicUsize::new(0),
+            accounts: Mutex::default(),
+            closed: LogThrottle::new(),
+            counted,
+        });
+        if let Some(metrics) = metrics {
+            let told = Arc::downgrade(&memory);
+            metrics.present(
+                "client_memory_bytes",
+                "Memory that is held for clients, ordinary requests aside.",
+                move || {
+                    let held = told.upgrade().map_or(0, |memory| memory.held());
+                    // Terabytes are not held.
+                    u32::try_from(held >> 10).map_or(f64::INFINITY, |held| f64::from(held) * 1024.0)
+                },
+            );
+        }
+        memory
+    }
+
+    /// For a connection that begins to hold something.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        household: Option<Household>,
+        address: PeerAddress,
+        cut: Cut,
+    ) -> Arc<Account> {
+        /// Fewer are not worth a look.
+        const SWEEP: usize = 64;
+        let account = Arc::new(Account {
+            all: self.clone(),
+            held: AtomicUsize::new(0),
+            household,
+            address,
+            cut,
+        });
+        let mut accounts = lock(&self.accounts);
+        if accounts.open.len() >= accounts.sweep_at {
+            accounts.open.retain(|account| account.strong_count() > 0);
+            accounts.sweep_at = SWEEP.max(2 * accounts.open.len());
+            let most = accounts.sweep_at;
+            accounts.open.shrink_to(most);
+        }
+        accounts.open.push(Arc::downgrade(&account));
+        account
+    }
+
+    fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// From here on nothing begins that can be done without.
+    fn tight(&self) -> usize {
+        self.most / 4 * 3
+    }
+
+    fn of_household(&self, household: Household) -> usize {
+        let accounts = lock(&self.accounts);
+        let open = accounts.open.iter().filter_map(Weak::upgrade);
+        open.filter(|account| account.household == Some(household))
+            .map(|account| account.held())
+            .sum()
+    }
+
+    /// Closes connections until the others hold no more than there is.
+    fn relieve(&self) {
+        let accounts: Vec<_> = {
+            let accounts = lock(&self.accounts);
+            accounts.open.iter().filter_map(Weak::upgrade).collect()
+        };
+        let (leaving, mut staying): (Vec<_>, Vec<_>) = accounts
+            .into_iter()
+            .filter(|account| account.held() > 0)
+            .partition(|account| account.cut.is_cut());
+        let leaving: usize = leaving.iter().map(|account| account.held()).sum();
+        let mut over = self
+            .held()
+            .saturating_sub(leaving.saturating_add(self.most));
+        while over > 0 {
+            let Some(at) = heaviest(&staying) else {
+                return;
+            };
+            let account = staying.remove(at);
+            over = over.saturating_sub(account.held());
+            account.cut.cut();
+            self.tell(&account);
+        }
+    }
+
+    fn tell(&self, account: &Account) {
+        if let Some(counted) = &self.counted {
+            counted.increment();
+        }
+        if let Some(connections) = self.closed.should_log() {
+            tracing::warn!(
+                target: "http", connections, remote_address = %account.address,
+                bytes = account.held(), limit = self.most,
+                "connections closed: clients hold more memory than `http.client_memory`, and these \
+                 hold the most"
+            );
+        }
+    }
+}
+
+/// Who is to go: see the top.
+fn heaviest(accounts: &[Arc<Account>]) -> Option<usize> {
+    let mut households: HashMap<Household, usize> = HashMap::new();
+    for account in accounts {
+        if let Some(household) = account.household {
+            *households.entry(household).or_default() += account.held();
+        }
+    }
+    let weight = |account: &Account| {
+        let own = account.held();
+        let of_address = account.household.and_then(|own| households.get(&own));
+        (of_address.copied().unwrap_or(own), own)
+    };
+    let mut found = None;
+    for (at, account) in accounts.iter().enumerate() {
+        let weight = weight(account);
+        if found.is_none_or(|(heaviest, _)| weight > heaviest) {
+            found = Some((weight, at));
+        }
+    }
+    found.map(|(_, at)| at)
+}
+
+impl Account {
+    fn held(&self) -> usize {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// A charge of nothing yet.
+    pub(crate) fn charge(self: &Arc<Self>) -> Charge {
+        Charge {
+            account: Some(self.clone()),
+            bytes: 0,
+        }
+    }
+
+    /// Whether the connection may take what it can do without.
+    pub(crate) fn has_room(&self) -> bool {
+        let all = &self.all;
+        let held = all.held();
+        if held >= all.tight() || self.held() >= all.most / OF_A_CONNECTION {
+            return false;
+        }
+        match self.household {
+            Some(household) if held > all.most / 2 => {
+                all.of_household(household) < all.most / OF_AN_ADDRESS
+            }
+            _ => true,
+        }
+    }
+
+    fn take(&self, bytes: usize) {
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.all.held.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.all.most {
+            self.all.relieve();
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Charge {
+    /// So much is held now. Where there is no room for it, somebody goes.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let Some(account) = &self.account else {
+            return;
+        };
+        if bytes > self.bytes {
+            account.take(bytes - self.bytes);
+        } else {
+            account.give_back(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+
+    /// Whether nothing is counted here, and never will be.
+    pub(crate) fn is_none(&self) -> bool {
+        self.account.is_none()
+    }
+
+    /// Whether more may be held that could be done without.
+    pub(crate) fn has_room(&self) -> bool {
+        self.account
+            .as_ref()
+            .is_none_or(|account| account.has_room())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(account) = &self.account {
+            account.give_back(self.bytes);
+        }
+    }
+}
+
+impl fmt::Debug for ClientMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientMemory")
+            .field("most", &self.most)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Charge").field(&self.bytes).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::task::{Context, Waker};
+
+    use pronghorn_base::{Place, Standings};
+
+    use super::*;
+
+    const MOST: usize = 800;
+
+    struct Client {
+        place: Place,
+        account: Arc<Account>,
+    }
+
+    fn client(memory: &Arc<ClientMemory>, address: Option<&str>) -> Client {
+        let place = Arc::new(Standings::default()).enter();
+        let ip: Option<IpAddr> = address.map(|text| text.parse().expect(text));
+        let account = memory.open(ip.map(Household::of), PeerAddress::Unix, place.cut());
+        Client { place, account }
+    }
+
+    fn is_closed(client: &Client) -> bool {
+        let context = Context::from_waker(Waker::noop());
+        client.place.poll_evicted(&context).is_ready()
+    }
+
+    fn holds(client: &Client, bytes: usize) -> Charge {
+        let mut charge = client.account.charge();
+        charge.set(bytes);
+        charge
+    }
+
+    #[test]
+    fn of_the_address_that_holds_the_most_the_heaviest_connection_goes() {
+        let memory = ClientMemory::new(MOST, None);
+        let alone = client(&memory, Some("192.0.2.1"));
+        let crowd: Vec<_> = (0..3).map(|_| client(&memory, Some("192.0.2.2"))).collect();
+        let proxies: Vec<_> = (0..2).map(|_| client(&memory, None)).collect();
+        let _held = [
+            holds(&alone, 200),
+            holds(&crowd[0], 90),
+            holds(&crowd[1], 100),
+            holds(&crowd[2], 100),
+            holds(&proxies[0], 150),
+            holds(&proxies[1], 150),
+        ];
+        assert!(
+            ![&alone]
+                .into_iter()
+                .chain(&crowd)
+                .chain(&proxies)
+                .any(is_closed)
+        );
+        let _more = holds(&proxies[0], 11);
+        let closed: Vec<_> = crowd.iter().map(is_closed).collect();
+        assert_eq!(closed, [false, true, false], "of equals the first one");
+        assert!(!is_closed(&alone) && !proxies.iter().any(is_closed));
+        let _yet_more = holds(&alone, 50);
+        assert!(
+            !is_closed(&alone),
+            "there is room once the closed one has gone"
+        );
+    }
+
+    #[test]
+    fn one_that_is_closed_makes_room_once() {
+        let memory = ClientMemory::new(MOST, None);
+        let (greedy, other) = (client(&memory, None), client(&memory, None));
+        let most = holds(&greedy, MOST + 1);
+        assert!(is_closed(&greedy));
+        let mine = holds(&other, MOST);
+        assert!(!is_closed(&other));
+        drop(most);
+        assert_eq!(memory.held(), MOST);
+        drop(mine);
+        assert_eq!(memory.held(), 0);
+    }
+
+    #[test]
+    fn what_can_be_done_without_ends_before_the_memory_does() {
+        let memory = ClientMemory::new(MOST, None);
+        let (one, same, other) = (
+            client(&memory, Some("192.0.2.1")),
+            client(&memory, Some("192.0.2.1")),
+            client(&memory, Some("192.0.2.2")),
+        );
+        let mut charge = holds(&one, MOST / OF_A_CONNECTION - 1);
+        assert!(charge.has_room());
+        charge.set(MOST / OF_A_CONNECTION);
+        assert!(!charge.has_room() && same.account.has_room());
+        charge.set(MOST / 2 + 1);
+        assert!(!same.account.has_room() && other.account.has_room());
+        charge.set(MOST / 4 * 3);
+        assert!(!other.account.has_room());
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let memory = ClientMemory::new(MOST, None);
+        for _ in 0..1000 {
+            drop(client(&memory, None));
+        }
+        assert!(lock(&memory.accounts).open.len() < 130);
+    }
+}

@@ -1,0 +1,438 @@
+//! What clients can make the server hold, each at its bound: `docs/reference/client-memory.md`
+//! names a test for each row.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use pronghorn_testkit::{Connection, PATIENCE, Server, free_address, wait_for};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::http2::{end_of, literal, request, site_with_large_file, with_window};
+use crate::malformed::repository;
+use crate::secure::{frame, get, site};
+
+const HEADERS: u8 = 1;
+const GOAWAY: u8 = 7;
+/// As many as a connection may have open.
+const STREAMS: u32 = 128;
+const ENHANCE_YOUR_CALM: u32 = 11;
+/// `cookie: a`, kept by the table, and the newest field of the table.
+const CRUMB: &[u8] = b"\x60\x01a";
+const AGAIN: u8 = 0xbe;
+/// Octets that stand for a field each.
+const REFERENCES: usize = 3300;
+
+/// A connection of which the client takes no body.
+struct Stalled {
+    stream: TcpStream,
+    heads: BTreeMap<u32, Vec<u8>>,
+    goodbye: Option<u32>,
+}
+
+impl Stalled {
+    fn open(address: SocketAddr, window: u32) -> Self {
+        let mut stream = TcpStream::connect(address).expect("it accepts");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.write_all(&with_window(window)).expect("it reads");
+        Self {
+            stream,
+            heads: BTreeMap::new(),
+            goodbye: None,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("it reads");
+    }
+
+    /// Reads a frame. False at the end of the connection.
+    fn read(&mut self) -> bool {
+        let mut head = [0; 9];
+        if self.stream.read_exact(&mut head).is_err() {
+            return false;
+        }
+        let [a, b, c, kind, _, id @ ..] = head;
+        let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+        if self.stream.read_exact(&mut payload).is_err() {
+            return false;
+        }
+        match kind {
+            HEADERS => _ = self.heads.insert(u32::from_be_bytes(id), payload),
+            GOAWAY => {
+                let error = payload.get(4..8).and_then(|error| error.try_into().ok());
+                self.goodbye = error.map(u32::from_be_bytes);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Waits until so many requests have the heads of their replies.
+    fn answered(&mut self, requests: usize) {
+        while self.heads.len() < requests {
+            assert!(self.read(), "{} of {requests} heads", self.heads.len());
+        }
+    }
+
+    /// Reads to the end of the connection: the error of the last GOAWAY.
+    fn end(&mut self) -> Option<u32> {
+        while self.read() {}
+        self.goodbye
+    }
+}
+
+/// The streams of a client, in order.
+fn streams() -> impl Iterator<Item = u32> {
+    (0..STREAMS).map(|number| 2 * number + 1)
+}
+
+/// A block in as many frames as it needs.
+fn block(stream: u32, ends: bool, block: &[u8]) -> Vec<u8> {
+    const LONGEST: usize = 16 << 10;
+    let mut pieces = block.chunks(LONGEST).peekable();
+    let (mut frames, mut kind, mut flags) = (Vec::new(), HEADERS, u8::from(ends));
+    while let Some(piece) = pieces.next() {
+        flags |= if pieces.peek().is_none() { 4 } else { 0 };
+        frames.extend(frame(kind, flags, stream, piece));
+        (kind, flags) = (9, 0);
+    }
+    frames
+}
+
+/// What the server holds more than `before`, in KB.
+fn grown(server: &Server, before: u64) -> u64 {
+    server.resident_memory().saturating_sub(before)
+}
+
+#[test]
+fn a_head_of_references_is_refused_and_not_kept() {
+    const CONNECTIONS: u64 = 8;
+    let server = Server::start(site("app.php", "", ""));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stalled = Stalled::open(server.address(), 0);
+        let mut bytes = Vec::new();
+        for stream in streams() {
+            let crumbs = [AGAIN; REFERENCES];
+            let more = match stream {
+                1 => [CRUMB, &crumbs].concat(),
+                _ => crumbs.to_vec(),
+            };
+            bytes.extend(block(stream, true, &request("/", &more)));
+        }
+        stalled.send(&bytes);
+        connections.push(stalled);
+    }
+    for stalled in &mut connections {
+        stalled.answered(STREAMS as usize);
+    }
+    let grown = grown(&server, before);
+    assert!(grown < 20 << 10, "{grown} KB more");
+    // A request behind them is read right: the table has the crumb still.
+    let mut stalled = connections.pop().expect("there are some");
+    let next = 2 * STREAMS + 1;
+    stalled.send(&frame(3, 0, 1, &[0, 0, 0, 8]));
+    stalled.send(&frame(HEADERS, 5, next, &request("/", &[AGAIN])));
+    while !stalled.heads.contains_key(&next) {
+        assert!(stalled.read());
+    }
+    let ok = stalled.heads[&next][0];
+    assert_eq!(ok, 0x88, "`:status: 200` of the static table");
+    server.stop();
+}
+
+#[test]
+fn fields_that_the_table_must_keep_end_the_connection() {
+    let server = Server::start(site("app.php", "", ""));
+    let mut stalled = Stalled::open(server.address(), 0);
+    // `accept` with no value, kept each time.
+    let more = [0x53, 0].repeat(REFERENCES);
+    stalled.send(&block(1, true, &request("/", &more)));
+    assert_eq!(stalled.end(), Some(ENHANCE_YOUR_CALM));
+    server.logged(&["a flood of frames", "fields of a block"]);
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    server.stop();
+}
+
+#[test]
+fn errors_of_streams_end_their_connection() {
+    let server = Server::start(site("app.php", "", ""));
+    // A window that grows by nothing is an error of its stream, which the server resets.
+    let frames: Vec<u8> = streams()
+        .flat_map(|stream| {
+            let begun = block(stream, true, &request("/", &[]));
+            [begun, frame(8, 0, stream, &[0; 4])].concat()
+        })
+        .collect();
+    assert_eq!(end_of(&server, &frames), Some(ENHANCE_YOUR_CALM));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    server.stop();
+}
+
+#[test]
+fn trailers_are_not_kept() {
+    const CONNECTIONS: u64 = 8;
+    let server = Server::start(site("app.php", "", ""));
+    assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    let before = server.resident_memory();
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut stalled = Stalled::open(server.address(), 0);
+        let mut bytes = Vec::new();
+        for stream in streams() {
+            let references = [AGAIN; REFERENCES];
+            bytes.extend(block(stream, false, &request("/", &[])));
+            let trailers = match stream {
+                1 => [&b"\x40\x03x-a\x01b"[..], &references].concat(),
+                _ => references.to_vec(),
+            };
+            bytes.extend(block(stream, true, &trailers));
+        }
+        stalled.send(&bytes);
+        connections.push(stalled);
+    }
+    for stalled in &mut connections {
+        stalled.answered(STREAMS as usize);
+    }
+    let grown = grown(&server, before);
+    assert!(grown < 20 << 10, "{grown} KB more");
+    server.stop();
+}
+
+#[test]
+fn nothing_is_compressed_before_there_is_room_to_send() {
+    const CONNECTIONS: u64 = 5;
+    let server = Server::start(site_with_large_file(""));
+    let lines: Vec<String> = (0..500_000).map(|number| number.to_string()).collect();
+    server.site().write("public/lines.txt", &lines.concat());
+    for coding in ["gzip", "zstd", "br"] {
+        let compressed = [
+            "--http2",
+            "-H",
+            &format!("Accept-Encoding: {coding}"),
+            "-o",
+            "got",
+        ];
+        get(&server, "/lines.txt", &compressed);
+        let before = server.resident_memory();
+        let accepts = literal(b"accept-encoding", coding.as_bytes());
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stalled = Stalled::open(server.address(), 0);
+            let asked = request("/lines.txt", &accepts);
+            let bytes: Vec<u8> = streams().flat_map(|id| block(id, true, &asked)).collect();
+            stalled.send(&bytes);
+            connections.push(stalled);
+        }
+        for stalled in &mut connections {
+            stalled.answered(STREAMS as usize);
+        }
+        let grown = grown(&server, before);
+        assert!(grown < 20 << 10, "{coding}: {grown} KB more");
+    }
+    server.stop();
+}
+
+#[test]
+fn compression_ends_where_memory_does() {
+    const MOST: u64 = 64 << 10;
+    let server = Server::start(site_with_large_file("  client_memory: 64MB\n"));
+    let lines: Vec<String> = (0..500_000).map(|number| number.to_string()).collect();
+    server.site().write("public/lines.txt", &lines.concat());
+    let before = server.resident_memory();
+    let mut connections = Vec::new();
+    for _ in 0..8 {
+        // An octet is room to begin, and no more.
+        let mut stalled = Stalled::open(server.address(), 1);
+        let asked = request("/lines.txt", &literal(b"accept-encoding", b"br"));
+        let bytes: Vec<u8> = streams().flat_map(|id| block(id, true, &asked)).collect();
+        stalled.send(&bytes);
+        stalled.answered(STREAMS as usize);
+        connections.push(stalled);
+    }
+    let grown = grown(&server, before);
+    assert!(grown < 2 * MOST, "{grown} KB more");
+    let coded = |stalled: &Stalled| {
+        let heads = stalled.heads.values();
+        let is_coded = |head: &&Vec<u8>| {
+            head.windows(2)
+                .any(|part| part == b"br" || part == [0x8e, 0xcf])
+        };
+        heads.filter(is_coded).count()
+    };
+    let counts: Vec<usize> = connections.iter().map(coded).collect();
+    assert!(counts[0] > 0, "{counts:?}");
+    let plain = get(&server, "/lines.txt", &["--http2", "--compressed"]);
+    assert_eq!(plain, lines.concat());
+    server.stop();
+}
+
+#[test]
+fn windows_of_compressed_bodies_are_counted() {
+    // Empty blocks of a brotli stream with a window of 16 MB.
+    const BEGIN: &[u8] = b"\x0f\x06";
+    let metrics = free_address();
+    let site = site("app.php", "", "  middleware: [compress]\n");
+    let config = site.read("pronghorn.yaml");
+    let config = format!("{config}metrics: {{address: '{metrics}'}}\n");
+    site.write("pronghorn.yaml", &config);
+    let server = Server::start(site);
+    let mut connections = Vec::new();
+    for _ in 0..20 {
+        let mut connection = server.connect();
+        connection.send(
+            "POST /body HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\nContent-Length: 100\r\n\r\n",
+        );
+        connection.send(BEGIN);
+        connections.push(connection);
+    }
+    // 256 MB are for 15 of them.
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    assert!(figure(metrics, "pronghorn_http_client_memory_bytes ") < 260e6);
+    assert_eq!(server.get("/").text(), "Hello");
+    server.stop();
+}
+
+/// What metrics say of a name without labels.
+fn figure(metrics: SocketAddr, name: &str) -> f64 {
+    let text = Connection::open(metrics).get("/metrics").text();
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name)).expect(name);
+    line.trim().parse().expect("a figure")
+}
+
+#[test]
+fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
+    const HALF: usize = 7 << 20;
+    let metrics = free_address();
+    let more = format!("metrics: {{address: '{metrics}'}}\n");
+    let site = site("app.php", "", "  client_memory: 16MB\n");
+    let config = format!("{}{more}", site.read("pronghorn.yaml"));
+    site.write("pronghorn.yaml", &config);
+    let server = Server::start(site);
+    let before = server.resident_memory();
+    let field = [&b"a="[..], &vec![b'x'; HALF]].concat();
+    let half = |server: &Server, bytes: &[u8]| {
+        let mut connection = server.connect();
+        let head = "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 8000000\r\n\r\n";
+        connection.send(head);
+        connection.send(bytes);
+        connection
+    };
+    let mut small = half(&server, &field[..1 << 20]);
+    let held = || figure(metrics, "pronghorn_http_client_memory_bytes ");
+    wait_for("the small one", || (held() > 1e6).then_some(()));
+    let _first = half(&server, &field);
+    wait_for("the first one", || (held() > 8e6).then_some(()));
+    let greedy = half(&server, &field[..HALF - 1]);
+    wait_for("the second one", || (held() > 15e6).then_some(()));
+    // The small one is what makes it too much, and it stays.
+    small.send(&field[..1 << 20]);
+    server.logged(&["clients hold more memory than `http.client_memory`"]);
+    wait_for("one to be closed", || {
+        let closed = figure(metrics, "pronghorn_http_connections_over_memory_total ");
+        (held() < 12e6 && closed == 1.0).then_some(())
+    });
+    small.send(&vec![b'x'; 8_000_000 - (2 << 20)]);
+    assert_eq!(small.response().status, 200);
+    let grown = grown(&server, before);
+    assert!(grown < 64 << 10, "{grown} KB more");
+    drop(greedy);
+    server.stop();
+}
+
+/// Requests whose bodies do not come, more than there are places.
+fn half_bodies(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let open = |_| {
+        let mut stream = TcpStream::connect(address).expect("it accepts");
+        // Who is refused sees it later.
+        _ = stream
+            .write_all(b"POST /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n");
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+#[test]
+fn requests_whose_bodies_do_not_come_keep_nobody_out() {
+    let addresses = [free_address(), free_address(), free_address()];
+    let [status, admin, metrics] = addresses;
+    let site = site("app.php", "", "  max_connections: 40\n");
+    let more = format!(
+        "{}status: {{address: '{status}'}}\nadmin: {{listen: '{admin}'}}\nmetrics: {{address: '{metrics}'}}\n",
+        site.read("pronghorn.yaml")
+    );
+    site.write("pronghorn.yaml", &more);
+    let server = Server::start(site);
+    for (address, count, target) in [
+        (status, 400, "/health"),
+        (admin, 60, "/health"),
+        (metrics, 60, "/metrics"),
+        (server.address(), 60, "/"),
+    ] {
+        let stalled = half_bodies(address, count);
+        let answer = Connection::open(address).get(target);
+        assert_eq!(answer.status, 200, "{target} of {address}");
+        drop(stalled);
+    }
+    // Over HTTP/2 a connection of which all requests wait for bodies goes, too.
+    let mut stalled: Vec<Stalled> = (0..60)
+        .map(|_| {
+            let mut stalled = Stalled::open(server.address(), 0);
+            stalled.send(&block(1, false, &request("/body", &[])));
+            stalled
+        })
+        .collect();
+    assert_eq!(server.get("/").text(), "Hello");
+    stalled.truncate(1);
+    server.stop();
+}
+
+#[test]
+fn idle_callers_of_rpc_keep_nobody_out() {
+    let rpc = free_address();
+    let site = site("app.php", "", "");
+    let config = format!(
+        "{}rpc: {{listen: 'tcp://{rpc}'}}\n",
+        site.read("pronghorn.yaml")
+    );
+    site.write("pronghorn.yaml", &config);
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).expect("the soft limit may be raised to the hard one");
+    let server = Server::start(site);
+    let idle: Vec<TcpStream> = (0..1100)
+        .map(|_| TcpStream::connect(rpc).expect("it accepts"))
+        .collect();
+    assert_eq!(server.get("/rpc").status, 200);
+    server.logged(&["idle connections closed for new ones", "\"limit\":1024"]);
+    drop(idle);
+    server.stop();
+}
+
+#[test]
+fn the_page_names_a_test_for_each_bound() {
+    let page = repository().join("docs/reference/client-memory.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let tests = repository().join("e2e/tests/e2e");
+    let sources = ["memory.rs", "http2.rs", "hostile.rs", "tls.rs", "bodies.rs"]
+        .map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.ends_with("` |"));
+    let mut named = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let test = cells.last().expect("a row has cells").trim_matches('`');
+        let head = format!("fn {test}()");
+        assert!(
+            sources.iter().any(|source| source.contains(&head)),
+            "no test of this name: {row}"
+        );
+        named += 1;
+    }
+    assert!(named > 15, "{named} rows");
+}
