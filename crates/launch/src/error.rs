@@ -10,7 +10,9 @@ use pronghorn_process::{Exit, ForkError, SpawnError};
 
 use pronghorn_pool::transport::LaunchError;
 
+use crate::output::Output;
 use crate::php::PhpError;
+use crate::spec::LaunchSpec;
 
 /// A worker that was started, or was to be, and is not up.
 #[derive(Debug)]
@@ -102,6 +104,29 @@ impl Error for BootError {}
 impl From<BootError> for LaunchError {
     fn from(error: BootError) -> Self {
         Self::new(error.to_string(), error.report())
+    }
+}
+
+impl LaunchSpec {
+    /// No worker was started for want of something.
+    pub(crate) fn without(&self, error: PhpError) -> BootError {
+        let transcript = error.said().to_owned();
+        BootError {
+            transcript,
+            ..self.failed(BootCause::Php(error), None)
+        }
+    }
+
+    pub(crate) fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
+        BootError {
+            pool: self.pool.clone(),
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            user: self.user.as_ref().map(|(name, _)| name.clone()),
+            cause,
+            relay: None,
+            transcript: output.map(Output::transcript).unwrap_or_default(),
+        }
     }
 }
 

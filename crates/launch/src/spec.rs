@@ -8,9 +8,6 @@ use std::time::Duration;
 
 use pronghorn_process::{Command, Credentials, Spawner, Stream};
 
-use crate::error::{BootCause, BootError};
-use crate::output::Output;
-use crate::php::PhpError;
 use pronghorn_pool::Home;
 use pronghorn_pool::Spool;
 use pronghorn_pool::Warmup;
@@ -73,27 +70,6 @@ impl LaunchSpec {
             stderr: Stream::Pipe,
             passed,
             mark: None,
-        }
-    }
-
-    /// No worker was started for want of something.
-    pub(crate) fn without(&self, error: PhpError) -> BootError {
-        let transcript = error.said().to_owned();
-        BootError {
-            transcript,
-            ..self.failed(BootCause::Php(error), None)
-        }
-    }
-
-    pub(crate) fn failed(&self, cause: BootCause, output: Option<&Output>) -> BootError {
-        BootError {
-            pool: self.pool.clone(),
-            command: self.command.clone(),
-            cwd: self.cwd.clone(),
-            user: self.user.as_ref().map(|(name, _)| name.clone()),
-            cause,
-            relay: None,
-            transcript: output.map(Output::transcript).unwrap_or_default(),
         }
     }
 }
