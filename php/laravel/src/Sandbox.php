@@ -34,6 +34,8 @@ final class Sandbox
 
     private readonly Snapshot $booted;
     private readonly Statics $statics;
+    /** @var list<string> */
+    private readonly array $wrappers;
 
     /**
      * @param list<string> $reset more that goes back: names in the container, or beginnings of class
@@ -61,6 +63,7 @@ final class Sandbox
         // Carbon has its clock for tests in an object.
         $objects = \array_filter($this->statics->objects(), static fn (object $object): bool
             => !$object instanceof \Closure && \str_starts_with($object::class, 'Carbon\\'));
+        $this->wrappers = \stream_get_wrappers();
         $this->booted = Snapshot::of($app, ...\array_values($services), ...\array_values($objects));
     }
 
@@ -82,11 +85,18 @@ final class Sandbox
             $this->log();
             $this->booted->restore();
             $this->statics->restore();
+            $this->wrappers();
             Facade::clearResolvedInstances();
         } catch (\Throwable $failed) {
             \error_log("The application can't be taken back, so this process ends: $failed");
             exit(1);
         }
+    }
+
+    /** SerializableClosure registers one, once: it has forgotten that by now. */
+    private function wrappers(): void
+    {
+        \array_map('stream_wrapper_unregister', \array_diff(\stream_get_wrappers(), $this->wrappers));
     }
 
     /** A route keeps its controller, with all that was given to its constructor. */

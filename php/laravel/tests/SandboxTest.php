@@ -10,6 +10,7 @@ use Illuminate\Database\SQLiteConnection;
 use Illuminate\Foundation\Application;
 use Illuminate\Support\Facades\Config;
 use Illuminate\Support\Facades\Facade;
+use Laravel\SerializableClosure\SerializableClosure;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Laravel\Sandbox;
 
@@ -45,6 +46,19 @@ final class SandboxTest extends TestCase
         self::assertCount(0, $this->app->make('lazy'));
         self::assertFalse($this->app->bound('more'));
         self::assertFalse($this->app->bound('user'));
+    }
+
+    public function testClosuresAreReadInEachRequest(): void
+    {
+        // Laravel 8 knows nothing of PHP 8.2.
+        $reporting = \error_reporting(\E_ALL & ~\E_DEPRECATED);
+        $sandbox = new Sandbox($this->app);
+        for ($request = 1; $request <= 3; $request++) {
+            $kept = \serialize(new SerializableClosure(static fn (): int => $request));
+            self::assertSame($request, \unserialize($kept)->getClosure()());
+            $sandbox->restore();
+        }
+        \error_reporting($reporting);
     }
 
     public function testServicesOfOthersGoBackIfTheyAreNamed(): void
