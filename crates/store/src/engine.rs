@@ -1,13 +1,15 @@
 //! The file, its format, and groups of operations that share a commit. Runs on the store's thread.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redb::Database;
 use tokio::time::Instant;
 
+use crate::backend::Room;
 use crate::error::{OpenError, StoreError};
 use crate::transaction::{Failed, Transaction, Tree};
 
@@ -26,45 +28,97 @@ const REOPEN_AFTER: Duration = Duration::from_secs(1);
 /// What has to fit before a store is taken for one that works again: more than the note of an end.
 /// On a full disk a small write often finds room in the file, and the next one does not: jobs would
 /// run again and again, because their ends are not kept.
-const PROBE: usize = 256 << 10;
+pub(crate) const PROBE: usize = 256 << 10;
 
 const ABOUT: Tree = Tree::new("store");
 const KEY_FORMAT: &[u8] = b"format";
 const KEY_SIZE: &[u8] = b"size";
 const KEY_PROBE: &[u8] = b"probe";
 
-/// Opens the file; again after a failure.
-pub(crate) type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send>;
+/// Where the file is.
+pub(crate) trait Volume: Send {
+    /// Opens the file; again after a failure.
+    fn open(&self) -> Result<(Database, Arc<Room>), redb::Error>;
+
+    /// Opens it without writing anything.
+    fn open_to_read(&self) -> Result<Database, redb::Error>;
+
+    /// Whether the volume takes writes: to open the file only to find that out would take long.
+    fn probe(&self) -> io::Result<()>;
+}
+
+/// The engine takes whole pages, and twice as many bytes as an entry has at worst.
+const PAGES_PER_BYTE: u64 = 2;
 
 /// What a caller has asked for.
 pub(crate) trait Operation: Send {
     /// How much it adds at most.
     fn growth(&self) -> u64;
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failed>;
+    /// It can be done although nothing can be written.
+    fn only_reads(&self) -> bool {
+        false
+    }
+    /// Whether it is one of the process before.
+    fn is_foreign(&self) -> bool {
+        false
+    }
     /// It is on the disk, or why not.
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
 pub(crate) struct Engine {
     path: PathBuf,
-    opener: Opener,
+    volume: Box<dyn Volume>,
     limit: u64,
     state: State,
 }
 
 enum State {
     /// The size is what entries count, on the disk.
-    Open { database: Database, size: u64 },
-    /// The engine refuses all further work after a failure of the disk.
-    Failed { at: Instant, why: StoreError },
+    Open {
+        database: Database,
+        size: u64,
+        room: Arc<Room>,
+        shortage: Option<Shortage>,
+    },
+    /// The engine refuses all further work after a failure of the disk. What is there is read by
+    /// another one, once somebody wants that.
+    Failed {
+        at: Instant,
+        why: StoreError,
+        reader: Option<Database>,
+    },
+}
+
+/// The volume is full. What was taken away makes room in the file, so as much may be in it as when
+/// this was noticed, or less when the reserve turned out to be needed for that.
+#[derive(Clone, Copy, Debug)]
+struct Shortage {
+    most: u64,
+    /// Of the reserve; less than a half of it, and `most` is less.
+    left: u64,
+}
+
+impl Shortage {
+    fn note(&mut self, left: u64, size: u64) {
+        if left < self.left / 2 {
+            self.left = left;
+            self.most = self.most.min(size - size / 4);
+        }
+    }
 }
 
 impl Engine {
-    pub(crate) fn open(path: PathBuf, opener: Opener, limit: u64) -> Result<Self, OpenError> {
-        let state = open(&path, &opener)?;
+    pub(crate) fn open(
+        path: PathBuf,
+        volume: Box<dyn Volume>,
+        limit: u64,
+    ) -> Result<Self, OpenError> {
+        let state = open(&path, &*volume)?;
         Ok(Self {
             path,
-            opener,
+            volume,
             limit,
             state,
         })
@@ -73,22 +127,26 @@ impl Engine {
     /// Carries out operations in their order, and answers them in this order.
     pub(crate) fn carry_out(&mut self, mut group: Vec<Box<dyn Operation>>) {
         self.open_again();
-        let (database, size) = match &mut self.state {
-            State::Open { database, size } => (database, size),
-            State::Failed { why, .. } => {
-                let why = why.clone();
-                for operation in group {
-                    operation.finish(Err(why.clone()));
-                }
-                return;
-            }
+        let State::Open {
+            database,
+            size,
+            room,
+            shortage,
+        } = &mut self.state
+        else {
+            self.carry_out_reading(group);
+            return;
         };
-        let limit = self.limit;
-        let mut refused = vec![false; group.len()];
+        let limits = Limits {
+            most: self.limit,
+            room,
+            shortage,
+        };
+        let mut refused = vec![None; group.len()];
         // Pages that were changed by somebody else may make the engine panic. The thread has to
         // live on, or every caller would wait for ever.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            commit(database, *size, limit, &mut group, &mut refused)
+            commit(database, *size, limits, &mut group, &mut refused)
         }));
         let done = done.unwrap_or_else(|_| {
             let why = "the engine has panicked: the file may be broken";
@@ -105,26 +163,57 @@ impl Engine {
                 self.state = State::Failed {
                     at: Instant::now(),
                     why: why.clone(),
+                    reader: None,
                 };
                 Err(why)
             }
         };
         for (operation, refused) in group.into_iter().zip(refused) {
-            let full = refused.then_some(StoreError::Full { limit });
             let outcome = outcome.clone();
-            operation.finish(outcome.and(full.map_or(Ok(()), Err)));
+            operation.finish(outcome.and(refused.map_or(Ok(()), Err)));
+        }
+    }
+
+    /// What only reads, while the file can't be written.
+    fn carry_out_reading(&mut self, group: Vec<Box<dyn Operation>>) {
+        let State::Failed { why, reader, .. } = &mut self.state else {
+            return;
+        };
+        for mut operation in group {
+            if !operation.only_reads() {
+                operation.finish(Err(why.clone()));
+                continue;
+            }
+            if reader.is_none() {
+                let opened = catch_unwind(AssertUnwindSafe(|| self.volume.open_to_read()));
+                *reader = opened.ok().and_then(Result::ok);
+            }
+            let read = reader.as_ref().is_some_and(|reader| {
+                let read = catch_unwind(AssertUnwindSafe(|| read(reader, &mut *operation)));
+                read.is_ok_and(|read| read.is_ok())
+            });
+            if !read {
+                *reader = None;
+            }
+            operation.finish(if read { Ok(()) } else { Err(why.clone()) });
         }
     }
 
     fn open_again(&mut self) {
-        let State::Failed { at, .. } = &self.state else {
+        let State::Failed { at, reader, .. } = &mut self.state else {
             return;
         };
         if at.elapsed() < REOPEN_AFTER {
             return;
         }
-        let opened =
-            open(&self.path, &self.opener).map_err(|error| StoreError::OutOfOrder(Arc::new(error)));
+        if self.volume.probe().is_err() {
+            *at = Instant::now();
+            return;
+        }
+        // One has the file at a time.
+        *reader = None;
+        let opened = open(&self.path, &*self.volume)
+            .map_err(|error| StoreError::OutOfOrder(Arc::new(error)));
         let works = opened.and_then(|state| match probe(&state) {
             Ok(()) => Ok(state),
             Err(failure) => Err(StoreError::Failed(Arc::new(failure))),
@@ -137,6 +226,7 @@ impl Engine {
             Err(why) => State::Failed {
                 at: Instant::now(),
                 why,
+                reader: None,
             },
         };
     }
@@ -149,7 +239,7 @@ impl Engine {
 
 /// Writes something and takes it away.
 fn probe(state: &State) -> Result<(), redb::Error> {
-    let State::Open { database, size } = state else {
+    let State::Open { database, size, .. } = state else {
         return Ok(());
     };
     for value in [Some(vec![0; PROBE]), None] {
@@ -168,17 +258,18 @@ fn probe(state: &State) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn open(path: &std::path::Path, opener: &Opener) -> Result<State, OpenError> {
+fn open(path: &Path, volume: &dyn Volume) -> Result<State, OpenError> {
     let opened = catch_unwind(AssertUnwindSafe(|| {
-        let database = opener()?;
+        let (database, room) = volume.open()?;
         let about = read_about(&database)?;
-        Ok((database, about))
+        Ok((database, room, about))
     }));
     let opened = opened.unwrap_or_else(|_| {
         let why = "its pages contradict each other";
         Err(redb::Error::Corrupted(why.to_owned()))
     });
-    let (database, (format, size)) = opened.map_err(|error| OpenError::of_engine(path, error))?;
+    let (database, room, (format, size)) =
+        opened.map_err(|error| OpenError::of_engine(path, error))?;
     if format > FORMAT {
         return Err(OpenError::Newer {
             path: path.to_owned(),
@@ -186,7 +277,23 @@ fn open(path: &std::path::Path, opener: &Opener) -> Result<State, OpenError> {
             known: FORMAT,
         });
     }
-    Ok(State::Open { database, size })
+    Ok(State::Open {
+        database,
+        size,
+        room,
+        shortage: None,
+    })
+}
+
+/// Nothing of what it may have written counts.
+fn read(database: &Database, operation: &mut dyn Operation) -> Result<(), redb::Error> {
+    let inner = database.begin_write()?;
+    let mut transaction = Transaction::new(&inner, 0);
+    if operation.run(&mut transaction).is_err() {
+        return Err(transaction.failure());
+    }
+    drop(transaction);
+    Ok(inner.abort()?)
 }
 
 /// Writes the first thing into a new file.
@@ -227,20 +334,54 @@ fn about(transaction: &mut Transaction<'_>) -> Result<(Option<u32>, Option<u64>)
     Ok((format, size))
 }
 
+/// What keeps a store from growing.
+struct Limits<'l> {
+    most: u64,
+    room: &'l Room,
+    shortage: &'l mut Option<Shortage>,
+}
+
+impl Limits<'_> {
+    /// Whether a group that has begun at a size, and now has the second one, may grow so much more.
+    fn allow(&mut self, began: u64, now: u64, growth: u64) -> Result<(), StoreError> {
+        let then = now.saturating_add(growth);
+        if then > self.most {
+            return Err(StoreError::Full { limit: self.most });
+        }
+        let added = then.saturating_sub(began);
+        if self.room.has(added.saturating_mul(PAGES_PER_BYTE)) {
+            *self.shortage = None;
+            return Ok(());
+        }
+        let left = self.room.left();
+        let shortage = self.shortage.get_or_insert_with(|| {
+            tracing::warn!(target: "store", "the volume is full: nothing is added any more; what is there goes on");
+            Shortage { most: began, left }
+        });
+        shortage.note(left, began);
+        if then > shortage.most {
+            return Err(StoreError::NoRoom);
+        }
+        Ok(())
+    }
+}
+
 /// The new size. An operation that does not fit is marked as refused and has no effect.
 fn commit(
     database: &Database,
     size: u64,
-    limit: u64,
+    mut limits: Limits<'_>,
     group: &mut [Box<dyn Operation>],
-    refused: &mut [bool],
+    refused: &mut [Option<StoreError>],
 ) -> Result<u64, redb::Error> {
     let inner = database.begin_write()?;
     let mut transaction = Transaction::new(&inner, size);
     for (operation, refused) in group.iter_mut().zip(refused) {
         let growth = operation.growth();
-        if growth > 0 && transaction.size().saturating_add(growth) > limit {
-            *refused = true;
+        if growth > 0
+            && let Err(why) = limits.allow(size, transaction.size(), growth)
+        {
+            *refused = Some(why);
             continue;
         }
         if operation.run(&mut transaction).is_err() {

@@ -65,6 +65,14 @@ impl OpenError {
 
     pub(crate) fn of_engine(path: &Path, error: redb::Error) -> Self {
         let why = match error {
+            // Somebody has removed the file of our own lock.
+            redb::Error::DatabaseAlreadyOpen => {
+                let folder = path.parent().unwrap_or(path).to_owned();
+                return Self::InUse {
+                    folder,
+                    process: None,
+                };
+            }
             redb::Error::Io(source) => return Self::io(path, source),
             redb::Error::UpgradeRequired(found) => format!("its engine's format is {found}"),
             redb::Error::Corrupted(why) => why,
@@ -96,6 +104,11 @@ pub enum StoreError {
     /// Nothing was done.
     #[error("the store is full: {limit} bytes are allowed")]
     Full { limit: u64 },
+    /// Nothing was done. Room is kept for what ends something.
+    #[error(
+        "the volume of the store is full: make room on it, or remove jobs or entries; what is there can be run, read and removed"
+    )]
+    NoRoom,
     /// It may have been done: the disk did not say. The store opens its file anew.
     #[error("the store can't be written: {0}")]
     Failed(Arc<redb::Error>),
@@ -105,4 +118,10 @@ pub enum StoreError {
     /// Nothing was done.
     #[error("the store is closed, because this server process ends: try again")]
     Closed,
+    /// It may have been done: the process that has taken over with the store does not say.
+    #[error("the process that has taken over with the store does not answer")]
+    Gone,
+    /// It may have been done. What that process says.
+    #[error("{0}")]
+    Elsewhere(Arc<str>),
 }

@@ -1,17 +1,21 @@
 //! A store that nobody may need.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, OnceCell};
+use pronghorn_base::lock;
+use tokio::sync::{Mutex, OnceCell, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
+use crate::elsewhere::{Link, serve};
 use crate::error::OpenError;
-use crate::store::Store;
+use crate::store::{Foreign, Lender, Others, Store};
 
 /// How long an operation waits for the store of the process before, which leaves it when its last
 /// work is done: as long as drivers of jobs have by default.
@@ -34,6 +38,9 @@ struct Inner {
     waits: Mutex<()>,
     /// Users that have not closed it.
     users: AtomicUsize,
+    /// The process that has taken over, before anybody here has needed the store.
+    successor: std::sync::Mutex<Option<Link>>,
+    foreign: Foreign,
 }
 
 impl LazyStore {
@@ -44,6 +51,8 @@ impl LazyStore {
             store: OnceCell::new(),
             waits: Mutex::default(),
             users: AtomicUsize::new(0),
+            successor: std::sync::Mutex::default(),
+            foreign: Foreign::default(),
         }))
     }
 
@@ -79,8 +88,12 @@ impl LazyStore {
     pub async fn get_now(&self) -> Result<Store, OpenError> {
         let open = || async {
             let (folder, limit) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
-            let path = folder.clone();
-            let opened = spawn_blocking(move || Store::open(&folder, limit)).await;
+            let (path, foreign) = (folder.clone(), self.0.foreign.clone());
+            if let Some(link) = lock(&self.0.successor).take() {
+                let elsewhere = Store::elsewhere(link, foreign);
+                return elsewhere.map_err(|source| OpenError::Io { path, source });
+            }
+            let opened = spawn_blocking(move || Store::open_beside(&folder, limit, foreign)).await;
             opened.unwrap_or_else(|ended| {
                 let source = io::Error::other(ended);
                 Err(OpenError::Io { path, source })
@@ -101,6 +114,60 @@ impl LazyStore {
             }
         }
         Some(self.get_now().await)
+    }
+
+    /// The other process that works with this store.
+    pub fn others(&self) -> Others {
+        *self.0.foreign.others.borrow()
+    }
+
+    /// From now on, this one is asked before the store goes to another process.
+    pub fn lends(&self, lender: Weak<dyn Lender>) {
+        self.0.foreign.lends(lender);
+    }
+
+    /// Gives the store to the process that has taken over. What this one still does with it is
+    /// carried out there. False: that process is of a release that can't, or this one could not say
+    /// what it has given out; it lets go of the store when it is [closed](Self::close).
+    pub async fn hand_over(&self, to: UnixStream) -> bool {
+        let Ok(Some(link)) = Link::of_old(to) else {
+            return false;
+        };
+        if let Some(store) = self.0.store.get() {
+            return store.hand_over(link).await;
+        }
+        *lock(&self.0.successor) = Some(link);
+        self.0.foreign.are_there(true);
+        true
+    }
+
+    /// Carries out what the process before asks for, which may hand over its store from now on,
+    /// until it ends. That one hears of it at once.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no thread for it.
+    pub fn take_over(
+        &self,
+        from: UnixStream,
+    ) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+        let link = Link::of_new(from)?;
+        self.0.foreign.are_there(true);
+        let (sender, mut asked) = mpsc::channel(1);
+        // It reads for as long as the other process lives, and ends with it.
+        thread::Builder::new()
+            .name("store-before".to_owned())
+            .spawn(move || serve(link, |operation| sender.blocking_send(operation).is_ok()))?;
+        let this = self.clone();
+        Ok(async move {
+            while let Some(operation) = asked.recv().await {
+                // Dropped, it ends the connection.
+                if let Ok(store) = this.get().await {
+                    store.submit(operation).await;
+                }
+            }
+            this.0.foreign.are_there(false);
+        })
     }
 
     /// The same for one more user, who closes it in the end.

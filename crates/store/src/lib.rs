@@ -12,6 +12,8 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
+mod elsewhere;
 mod engine;
 mod error;
 mod folder;
@@ -23,7 +25,7 @@ mod transaction;
 pub use error::{OpenError, StoreError};
 pub use folder::{Surroundings, create_state_folder, folder_of_systemd, state_folder};
 pub use lazy::LazyStore;
-pub use store::Store;
+pub use store::{Lender, Others, Store};
 pub use transaction::{Failed, Transaction, Tree, entry_size};
 
 #[cfg(test)]

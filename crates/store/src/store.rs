@@ -1,17 +1,21 @@
 //! The open store, as its users have it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak, mpsc as std_mpsc};
 use std::thread;
 
-use pronghorn_base::open_plain;
+use pronghorn_base::{lock, open_plain};
 use redb::Database;
 use redb::backends::FileBackend;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::engine::{self, CACHE, Engine, Opener, Operation};
+use crate::backend::{Backend, Room};
+use crate::elsewhere::{self, Link};
+use crate::engine::{self, CACHE, Engine, Operation, PROBE, Volume};
 use crate::error::{OpenError, StoreError};
 use crate::folder;
 use crate::lock::Lock;
@@ -25,11 +29,63 @@ const GROUP: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Store {
     orders: mpsc::Sender<Order>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    commits: AtomicU64,
+    foreign: Foreign,
 }
 
 enum Order {
     Do(Box<dyn Operation>),
+    /// Says whether it was.
+    HandOver(Link, oneshot::Sender<bool>),
     Close(oneshot::Sender<()>),
+}
+
+/// Who has given out something of a store, and says later what became of it.
+pub trait Lender: std::fmt::Debug + Send + Sync {
+    /// The store goes to the process that takes over, right behind what is written here: that one
+    /// has to know what is given out. Nothing more is.
+    fn lend(&self, transaction: &mut Transaction<'_>) -> Result<(), Failed>;
+
+    /// It was not written, and the store stays.
+    fn stay(&self);
+}
+
+/// What there is to do with other processes. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreign {
+    pub(crate) others: watch::Sender<Others>,
+    lenders: Arc<Mutex<Vec<Weak<dyn Lender>>>>,
+}
+
+/// Of the other process that has work with the same store, if there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// It is there: what it has given out is its own.
+    pub are_there: bool,
+    /// How often it may have changed something: a mirror of entries has to be made anew then.
+    pub changes: u64,
+}
+
+impl Foreign {
+    fn changed(&self) {
+        self.others.send_modify(|others| others.changes += 1);
+    }
+
+    pub(crate) fn are_there(&self, it: bool) {
+        self.others.send_modify(|others| others.are_there = it);
+    }
+
+    /// See [`LazyStore::lends`](crate::LazyStore::lends).
+    pub(crate) fn lends(&self, lender: Weak<dyn Lender>) {
+        let mut lenders = lock(&self.lenders);
+        lenders.retain(|lender| lender.strong_count() > 0);
+        lenders.push(lender);
+    }
 }
 
 impl Store {
@@ -44,6 +100,14 @@ impl Store {
     /// When another process has it, when it is of a newer version or broken, or the system says no.
     /// A file that is empty is broken.
     pub fn open(folder: &Path, limit: u64) -> Result<Self, OpenError> {
+        Self::open_beside(folder, limit, Foreign::default())
+    }
+
+    pub(crate) fn open_beside(
+        folder: &Path,
+        limit: u64,
+        foreign: Foreign,
+    ) -> Result<Self, OpenError> {
         folder::create_state_folder(folder).map_err(|source| OpenError::io(folder, source))?;
         let lock = Lock::take(folder)?;
         let path = folder::file(folder, "redb");
@@ -54,26 +118,61 @@ impl Store {
             let created = create(folder, &path);
             created.map_err(|error| OpenError::of_engine(&path, error))?;
         }
-        let of_file = path.clone();
-        let opener: Opener = Box::new(move || {
-            let file = open_plain(&of_file, OpenOptions::new().read(true).write(true))?;
-            // The engine would take it for a new one, and what was in it would be gone unnoticed.
-            if file.metadata()?.len() == 0 {
-                let why = "it is empty, as a full disk or an interrupted copy leaves a file";
-                return Err(redb::Error::Corrupted(why.to_owned()));
-            }
-            Ok(builder().create_with_backend(FileBackend::new(file)?)?)
+        let volume = Box::new(InFolder {
+            file: path.clone(),
+            new: folder::file(folder, "new"),
         });
-        let engine = Engine::open(path, opener, limit)?;
-        Self::start(engine, Some(lock)).map_err(|source| OpenError::io(folder, source))
+        let engine = Engine::open(path, volume, limit)?;
+        let keeper = Keeper::Here(engine, Some(lock));
+        Self::start(keeper, foreign).map_err(|source| OpenError::io(folder, source))
     }
 
-    pub(crate) fn start(engine: Engine, lock: Option<Lock>) -> io::Result<Self> {
+    /// The one that another process has, by what it carries out for this one.
+    pub(crate) fn elsewhere(link: Link, foreign: Foreign) -> io::Result<Self> {
+        Self::start(Keeper::Elsewhere(link), foreign)
+    }
+
+    pub(crate) fn start(keeper: Keeper, foreign: Foreign) -> io::Result<Self> {
         let (orders, received) = mpsc::channel(GROUP);
+        let shared = Arc::new(Shared {
+            commits: AtomicU64::new(0),
+            foreign,
+        });
+        let of_thread = shared.clone();
         thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || work(engine, lock, received))?;
-        Ok(Self { orders })
+            .spawn(move || work(keeper, received, &of_thread))?;
+        Ok(Self { orders, shared })
+    }
+
+    /// How many groups of operations were carried out.
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Ordering::Relaxed)
+    }
+
+    /// The other process that works with this store. Within an operation this is what holds for
+    /// its transaction; who has a mirror waits for changes beside that.
+    pub fn others(&self) -> watch::Receiver<Others> {
+        self.shared.foreign.others.subscribe()
+    }
+
+    /// From now on, this one is asked before the store goes to another process.
+    pub fn lends(&self, lender: Weak<dyn Lender>) {
+        self.shared.foreign.lends(lender);
+    }
+
+    /// Gives the file to the process at the other end, which carries out what is asked for from
+    /// then on. False: it stays here.
+    pub(crate) async fn hand_over(&self, to: Link) -> bool {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.orders.send(Order::HandOver(to, answer)).await;
+        sent.is_ok() && answered.await.unwrap_or(false)
+    }
+
+    /// Has an operation carried out that says by itself how it ended.
+    pub(crate) async fn submit(&self, operation: Box<dyn Operation>) {
+        // Dropped by a store that is closed.
+        _ = self.orders.send(Order::Do(operation)).await;
     }
 
     /// Does something with the entries and says what came out once it is on the disk. It adds at
@@ -93,9 +192,32 @@ impl Store {
         run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
         then: impl FnOnce(Result<T, StoreError>) -> U + Send + 'static,
     ) -> Result<U, StoreError> {
+        self.ask(growth, false, run, then).await
+    }
+
+    /// Reads something: also while the disk takes no writes.
+    ///
+    /// # Errors
+    ///
+    /// When the store was closed before, or the disk can't be read.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.ask(0, true, read, |outcome| outcome).await?
+    }
+
+    async fn ask<T: Send + 'static, U: Send + 'static>(
+        &self,
+        growth: u64,
+        only_reads: bool,
+        run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) -> U + Send + 'static,
+    ) -> Result<U, StoreError> {
         let (answer, answered) = oneshot::channel();
         let operation = Closures {
             growth,
+            only_reads,
             run: Some(run),
             outcome: None,
             then,
@@ -141,47 +263,199 @@ fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
     Ok(())
 }
 
+/// The file of a store, and the name of a new one beside it.
+struct InFolder {
+    file: PathBuf,
+    new: PathBuf,
+}
+
+impl InFolder {
+    fn open_file(&self) -> Result<File, redb::Error> {
+        let file = open_plain(&self.file, OpenOptions::new().read(true).write(true))?;
+        // The engine would take it for a new one, and what was in it would be gone unnoticed.
+        if file.metadata()?.len() == 0 {
+            let why = "it is empty, as a full disk or an interrupted copy leaves a file";
+            return Err(redb::Error::Corrupted(why.to_owned()));
+        }
+        Ok(file)
+    }
+}
+
+impl Volume for InFolder {
+    fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
+        let file = self.open_file()?;
+        let room = Room::of(&file)?;
+        let backend = Backend::with_room(FileBackend::new(file)?, room.clone());
+        Ok((builder().create_with_backend(backend)?, room))
+    }
+
+    fn open_to_read(&self) -> Result<Database, redb::Error> {
+        let backend = Backend::with_memory(FileBackend::new(self.open_file()?)?)?;
+        Ok(builder().create_with_backend(backend)?)
+    }
+
+    fn probe(&self) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let probed = open_plain(&self.new, &mut options).and_then(|mut file| {
+            file.write_all(&[0; PROBE])?;
+            file.sync_data()
+        });
+        _ = fs::remove_file(&self.new); // it is overwritten the next time
+        probed
+    }
+}
+
 pub(crate) fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE);
     builder
 }
 
+/// Who has the file.
+pub(crate) enum Keeper {
+    Here(Engine, Option<Lock>),
+    /// The process that has taken over.
+    Elsewhere(Link),
+    /// That one, which has ended or does not answer.
+    Gone,
+}
+
+/// What comes behind a group of operations.
+enum Next {
+    More,
+    HandOver(Link, oneshot::Sender<bool>),
+    Close(oneshot::Sender<()>),
+}
+
 /// Until the store is closed, or nobody is left who could ask for anything.
-fn work(mut engine: Engine, lock: Option<Lock>, mut orders: mpsc::Receiver<Order>) {
+fn work(mut keeper: Keeper, mut orders: mpsc::Receiver<Order>, shared: &Shared) {
     let mut closing = None;
     while closing.is_none()
         && let Some(order) = orders.blocking_recv()
     {
-        let mut group = Vec::new();
-        let mut next = Some(order);
-        while let Some(order) = next {
-            match order {
-                Order::Do(operation) => group.push(operation),
-                Order::Close(closed) => {
-                    closing = Some(closed);
-                    break;
-                }
+        let (group, next) = group(order, &mut orders);
+        carry_out(&mut keeper, group, shared);
+        match next {
+            Next::More => {}
+            Next::Close(closed) => closing = Some(closed),
+            Next::HandOver(link, answer) => {
+                keeper = hand_over(keeper, link, &shared.foreign);
+                // Who asked for it may have left.
+                _ = answer.send(matches!(keeper, Keeper::Elsewhere(_)));
             }
-            next = (group.len() < GROUP)
-                .then(|| orders.try_recv().ok())
-                .flatten();
-        }
-        if !group.is_empty() {
-            engine.carry_out(group);
         }
     }
     drop(orders);
-    drop(engine);
-    drop(lock);
+    drop(keeper);
     if let Some(closed) = closing {
         // Whoever closed it may not wait any more.
         _ = closed.send(());
     }
 }
 
+/// Operations that wait now. One of another process is alone: the others see the whole of it, or
+/// nothing.
+fn group(order: Order, orders: &mut mpsc::Receiver<Order>) -> (Vec<Box<dyn Operation>>, Next) {
+    let mut group = Vec::new();
+    let mut next = Some(order);
+    while let Some(order) = next {
+        match order {
+            Order::Do(operation) => group.push(operation),
+            Order::HandOver(link, answer) => return (group, Next::HandOver(link, answer)),
+            Order::Close(closed) => return (group, Next::Close(closed)),
+        }
+        next = (group.len() < GROUP)
+            .then(|| orders.try_recv().ok())
+            .flatten();
+    }
+    (group, Next::More)
+}
+
+fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &Shared) {
+    let mut operations = group.into_iter().peekable();
+    while let Some(first) = operations.next() {
+        let is_foreign = first.is_foreign();
+        let mut part = vec![first];
+        while !is_foreign && let Some(next) = operations.next_if(|next| !next.is_foreign()) {
+            part.push(next);
+        }
+        let is_gone = match keeper {
+            Keeper::Here(engine, _) => {
+                engine.carry_out(part);
+                false
+            }
+            Keeper::Elsewhere(link) => {
+                shared.foreign.changed();
+                !elsewhere::carry_out(link, part)
+            }
+            Keeper::Gone => {
+                for operation in part {
+                    operation.finish(Err(StoreError::Gone));
+                }
+                false
+            }
+        };
+        if is_gone {
+            *keeper = Keeper::Gone;
+        }
+        if is_foreign {
+            shared.foreign.changed();
+        }
+        shared.commits.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The file and its lock are free before the other process is asked for anything.
+fn hand_over(keeper: Keeper, link: Link, foreign: &Foreign) -> Keeper {
+    let Keeper::Here(mut engine, file_lock) = keeper else {
+        // A process that hands over twice has nothing left.
+        return keeper;
+    };
+    let lenders: Vec<_> = lock(&foreign.lenders)
+        .iter()
+        .filter_map(Weak::upgrade)
+        .collect();
+    let (said, outcome) = std_mpsc::channel();
+    let lending = Lending {
+        lenders: lenders.clone(),
+        said,
+    };
+    engine.carry_out(vec![Box::new(lending)]);
+    if outcome.try_recv().is_ok_and(|outcome| outcome.is_ok()) {
+        drop(engine);
+        drop(file_lock);
+        foreign.are_there(true);
+        return Keeper::Elsewhere(link);
+    }
+    for lender in lenders {
+        lender.stay();
+    }
+    Keeper::Here(engine, file_lock)
+}
+
+struct Lending {
+    lenders: Vec<Arc<dyn Lender>>,
+    said: std_mpsc::Sender<Result<(), StoreError>>,
+}
+
+impl Operation for Lending {
+    fn growth(&self) -> u64 {
+        0
+    }
+
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
+        (self.lenders.iter()).try_for_each(|lender| lender.lend(transaction))
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
+        _ = self.said.send(outcome); // its receiver is there
+    }
+}
+
 struct Closures<F, T, G, U> {
     growth: u64,
+    only_reads: bool,
     run: Option<F>,
     outcome: Option<T>,
     then: G,
@@ -197,6 +471,10 @@ where
 {
     fn growth(&self) -> u64 {
         self.growth
+    }
+
+    fn only_reads(&self) -> bool {
+        self.only_reads
     }
 
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {

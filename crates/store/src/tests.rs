@@ -1,24 +1,28 @@
 //! Durability, limits, and files that are not as they were left.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read, Write};
 use std::ops::{Bound, ControlFlow};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use redb::StorageBackend;
+use redb::{Database, StorageBackend};
 use tokio::task::JoinSet;
 
-use crate::engine::{self, Engine, FORMAT, Operation};
+use crate::backend::{Backend, Room};
+use crate::elsewhere::Link;
+use crate::engine::{self, Engine, FORMAT, Operation, Volume};
 use crate::lazy::is_of_predecessor;
-use crate::store::builder;
+use crate::store::{Foreign, Keeper, builder};
 use crate::transaction::Failed;
-use crate::{LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size};
+use crate::{LazyStore, Lender, OpenError, Store, StoreError, Transaction, Tree, entry_size};
 
 const NOTES: Tree = Tree::new("notes");
 const PLENTY: u64 = 1 << 30;
@@ -114,7 +118,11 @@ async fn what_was_answered_is_there_after_an_end_of_any_kind() {
 #[tokio::test]
 async fn operations_that_wait_together_share_commits_and_keep_their_order() {
     let disk = Disk::default();
-    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    let store = Store::start(
+        Keeper::Here(disk.engine().unwrap(), None),
+        Foreign::default(),
+    )
+    .unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut all = JoinSet::new();
     for key in 0..500u32 {
@@ -157,6 +165,26 @@ async fn a_second_server_learns_who_has_the_store() {
     assert_eq!(said, expected);
     store.close().await;
     folder.open();
+}
+
+/// As a cleaner of old files does.
+#[tokio::test]
+async fn a_store_whose_lock_was_removed_is_in_use_all_the_same() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let folder = Folder::new();
+    let store = folder.open();
+    put(&store, 1, b"value").await.unwrap();
+    fs::remove_file(folder.0.join("store.lock")).unwrap();
+    let second = Store::open(&folder.0, PLENTY).unwrap_err();
+    assert!(matches!(second, OpenError::InUse { .. }), "{second}");
+    assert!(
+        second
+            .to_string()
+            .contains("is used by another process: stop")
+    );
+    put(&store, 2, b"value").await.unwrap();
+    store.close().await;
+    assert_eq!(keys(&folder.open()).await, [1, 2]);
 }
 
 #[tokio::test]
@@ -252,7 +280,7 @@ async fn a_database_of_another_program_is_left_alone() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).unwrap();
     let table = redb::TableDefinition::<u32, u32>::new("theirs");
-    let theirs = redb::Database::create(folder.file()).unwrap();
+    let theirs = Database::create(folder.file()).unwrap();
     let transaction = theirs.begin_write().unwrap();
     transaction.open_table(table).unwrap().insert(1, 2).unwrap();
     transaction.commit().unwrap();
@@ -264,7 +292,7 @@ async fn a_database_of_another_program_is_left_alone() {
             .contains(" is broken: it is no store of Pronghorn; "),
         "{error}"
     );
-    let theirs = redb::Database::create(folder.file()).unwrap();
+    let theirs = Database::create(folder.file()).unwrap();
     let transaction = theirs.begin_write().unwrap();
     let names = transaction.list_tables().unwrap();
     assert_eq!(names.count(), 1, "nothing was added");
@@ -396,7 +424,25 @@ struct DiskState {
     now: Mutex<Vec<u8>>,
     steps: Mutex<Vec<Step>>,
     full: AtomicBool,
+    /// Blocks that were allocated, and how many there can be; 0 for as many as anybody wants.
+    blocks: Mutex<BTreeSet<u64>>,
+    capacity: AtomicU64,
+    /// Of all changes, from 1 on.
+    step: AtomicUsize,
+    fails: Mutex<Option<Failing>>,
 }
+
+/// So many steps fail from one on, after a part of what they were to write.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    at: usize,
+    lasts: usize,
+    kind: io::ErrorKind,
+    part: usize,
+}
+
+/// Of the files of these tests.
+const RESERVE: u64 = 256 << 10;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -423,12 +469,43 @@ impl Step {
 }
 
 impl Disk {
+    /// A disk gives a file blocks when they are written, or asked for.
+    fn has_blocks_in(&self, part: std::ops::Range<u64>) -> io::Result<()> {
+        let capacity = self.0.capacity.load(Relaxed);
+        let mut blocks = lock(&self.0.blocks);
+        let new = (part.start / 4096..part.end.div_ceil(4096)).filter(|it| !blocks.contains(it));
+        let new: Vec<u64> = new.collect();
+        if capacity > 0 && (blocks.len() + new.len()) as u64 * 4096 > capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        blocks.extend(new);
+        Ok(())
+    }
+
     fn step(&self, step: Step) -> io::Result<()> {
         if self.0.full.load(Relaxed) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let number = self.0.step.fetch_add(1, Relaxed) + 1;
+        let fails = *lock(&self.0.fails);
+        if let Some(Failing {
+            at,
+            lasts,
+            kind,
+            part,
+        }) = fails
+            && (at..at + lasts).contains(&number)
+        {
+            if matches!(step, Step::Write(..)) {
+                step.apply(&mut lock(&self.0.now), part);
+            }
+            return Err(kind.into());
+        }
         step.apply(&mut lock(&self.0.now), usize::MAX);
-        lock(&self.0.steps).push(step);
+        // A disk that is filled has too many of them.
+        if self.0.capacity.load(Relaxed) == 0 {
+            lock(&self.0.steps).push(step);
+        }
         Ok(())
     }
 
@@ -437,9 +514,31 @@ impl Disk {
             let database = builder().create_with_backend(self.clone());
             engine::begin(&database.expect("it is new")).expect("it can be written");
         }
+        Engine::open("disk".into(), Box::new(self.clone()), PLENTY)
+    }
+}
+
+impl Volume for Disk {
+    fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
         let disk = self.clone();
-        let opener = move || Ok(builder().create_with_backend(disk.clone())?);
-        Engine::open("disk".into(), Box::new(opener), PLENTY)
+        let allocate = move |from, length| match disk.0.full.load(Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => disk.has_blocks_in(from..from + length),
+        };
+        let room = Room::new(RESERVE, lock(&self.0.now).len() as u64, Box::new(allocate));
+        let backend = Backend::with_room(self.clone(), room.clone());
+        Ok((builder().create_with_backend(backend)?, room))
+    }
+
+    fn open_to_read(&self) -> Result<Database, redb::Error> {
+        Ok(builder().create_with_backend(Backend::with_memory(self.clone())?)?)
+    }
+
+    fn probe(&self) -> io::Result<()> {
+        match self.0.full.load(Relaxed) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -465,6 +564,7 @@ impl StorageBackend for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.has_blocks_in(offset..offset + data.len() as u64)?;
         self.step(Step::Write(usize::try_from(offset).unwrap(), data.to_vec()))
     }
 }
@@ -473,7 +573,11 @@ impl StorageBackend for Disk {
 #[tokio::test]
 async fn no_step_at_which_the_power_fails_loses_what_was_answered() {
     let disk = Disk::default();
-    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    let store = Store::start(
+        Keeper::Here(disk.engine().unwrap(), None),
+        Foreign::default(),
+    )
+    .unwrap();
     let value: &[u8] = &[5; 700];
     for key in 0..30 {
         put(&store, key, value).await.unwrap();
@@ -497,7 +601,11 @@ async fn no_step_at_which_the_power_fails_loses_what_was_answered() {
         if answered > 0 {
             let after = Disk::default();
             *lock(&after.0.now) = bytes;
-            let store = Store::start(after.engine().unwrap(), None).unwrap();
+            let store = Store::start(
+                Keeper::Here(after.engine().unwrap(), None),
+                Foreign::default(),
+            )
+            .unwrap();
             let there = keys(&store).await;
             assert!(there.len() >= answered, "{} of {answered}", there.len());
             assert_eq!(
@@ -523,7 +631,11 @@ async fn no_step_at_which_the_power_fails_loses_what_was_answered() {
 #[tokio::test]
 async fn a_full_disk_is_said_and_the_store_goes_on_after_it() {
     let disk = Disk::default();
-    let store = Store::start(disk.engine().unwrap(), None).unwrap();
+    let store = Store::start(
+        Keeper::Here(disk.engine().unwrap(), None),
+        Foreign::default(),
+    )
+    .unwrap();
     put(&store, 0, b"before").await.unwrap();
     disk.0.full.store(true, Relaxed);
     let full = put(&store, 1, b"lost").await.unwrap_err();
@@ -574,4 +686,279 @@ async fn a_disk_that_is_still_full_is_not_taken_for_one_that_works_again() {
     later().await;
     engine.carry_out(Vec::new());
     assert!(engine.is_open());
+}
+
+/// Others have filled the volume, or the store has.
+#[tokio::test]
+async fn on_a_full_volume_what_is_there_is_read_and_removed_and_then_there_is_room() {
+    for value in [2000, 20_000] {
+        let disk = Disk::default();
+        disk.0.capacity.store(3 << 20, Relaxed);
+        let keeper = Keeper::Here(disk.engine().unwrap(), None);
+        let store = Store::start(keeper, Foreign::default()).unwrap();
+        let value: &'static [u8] = vec![7; value].leak();
+        for round in 0..2 {
+            let mut count = 0;
+            let full = loop {
+                match put(&store, count, value).await {
+                    Ok(()) => count += 1,
+                    Err(full) => break full,
+                }
+                assert!(count < 20_000, "it is never full");
+            };
+            assert!(matches!(full, StoreError::NoRoom), "round {round}: {full}");
+            assert!(count > 20, "round {round}: {count} of {}", value.len());
+            assert_eq!(keys(&store).await.len(), count as usize);
+            // One by one, as jobs end, and something small instead, as one that is tried again.
+            for key in 0..count {
+                let end = move |transaction: &mut Transaction<'_>| {
+                    transaction.put(NOTES, b"note", &key.to_be_bytes())?;
+                    transaction.remove(NOTES, &key.to_be_bytes())
+                };
+                let ended = store.carry_out(0, end, |outcome| outcome).await.unwrap();
+                assert!(ended.unwrap_or_else(|why| panic!("round {round}, {key}: {why}")));
+            }
+        }
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_is_read_while_the_disk_takes_no_writes() {
+    let disk = Disk::default();
+    let keeper = Keeper::Here(disk.engine().unwrap(), None);
+    let store = Store::start(keeper, Foreign::default()).unwrap();
+    put(&store, 1, b"value").await.unwrap();
+    disk.0.full.store(true, Relaxed);
+    let remove = |transaction: &mut Transaction<'_>| transaction.remove(NOTES, &1u32.to_be_bytes());
+    let refused = store.carry_out(0, remove, |outcome| outcome).await.unwrap();
+    assert!(matches!(refused, Err(StoreError::Failed(_))), "{refused:?}");
+    for _ in 0..3 {
+        let read = |transaction: &mut Transaction<'_>| transaction.get(NOTES, &1u32.to_be_bytes());
+        assert_eq!(
+            store.look(read).await.unwrap().as_deref(),
+            Some(&b"value"[..])
+        );
+    }
+    // Who says so, and writes, changes nothing.
+    let steps = lock(&disk.0.steps).len();
+    store.look(remove).await.unwrap();
+    assert_eq!(lock(&disk.0.steps).len(), steps);
+    let read = |transaction: &mut Transaction<'_>| transaction.get(NOTES, &1u32.to_be_bytes());
+    assert!(store.look(read).await.unwrap().is_some());
+    store.close().await;
+}
+
+/// A store of one process, and that of the next one, which can be given it.
+async fn two_processes(folder: &Folder) -> (LazyStore, LazyStore, UnixStream, JoinSet<()>) {
+    let (old, new) = (
+        LazyStore::new(folder.0.clone(), PLENTY),
+        LazyStore::new(folder.0.clone(), PLENTY),
+    );
+    old.get().await.unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(new.take_over(theirs).unwrap());
+    (old, new, ours, serving)
+}
+
+#[derive(Debug, Default)]
+struct Given {
+    stays: AtomicBool,
+}
+
+impl Lender for Given {
+    fn lend(&self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
+        transaction.put(NOTES, b"lent", b"by the old one")
+    }
+
+    fn stay(&self) {
+        self.stays.store(true, Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let folder = Folder::new();
+    let (old, new, link, mut serving) = two_processes(&folder).await;
+    let store = old.get().await.unwrap();
+    let given: Arc<Given> = Arc::default();
+    let lender: Weak<Given> = Arc::downgrade(&given);
+    store.lends(lender);
+    for key in 0..600 {
+        put(&store, key, b"before").await.unwrap();
+    }
+    assert!(old.hand_over(link).await);
+    let theirs = new.get().await.unwrap();
+    let mut others = theirs.others();
+    assert!(others.borrow_and_update().are_there);
+    let lent = theirs.look(|it| it.get(NOTES, b"lent")).await.unwrap();
+    assert_eq!(lent.as_deref(), Some(&b"by the old one"[..]));
+    theirs
+        .carry_out(0, |it| it.remove(NOTES, b"lent"), |it| it)
+        .await
+        .unwrap()
+        .unwrap();
+
+    // What it has written itself, and what it has not, is one to a transaction.
+    let work = |it: &mut Transaction<'_>| {
+        assert!(it.remove(NOTES, &7u32.to_be_bytes())?);
+        assert!(!it.remove(NOTES, &7u32.to_be_bytes())?);
+        it.put(NOTES, &8u32.to_be_bytes(), b"changed")?;
+        it.put(NOTES, &601u32.to_be_bytes(), b"new")?;
+        let mut seen = Vec::new();
+        it.scan(NOTES, Bound::Excluded(&5u32.to_be_bytes()), |key, value| {
+            seen.push((u32::from_be_bytes(key.try_into().unwrap()), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok((it.get(NOTES, &6u32.to_be_bytes())?, seen))
+    };
+    let worked = store.carry_out(100, work, |outcome| outcome).await.unwrap();
+    let (value, seen) = worked.unwrap();
+    assert_eq!(value.as_deref(), Some(&b"before"[..]));
+    let numbers: Vec<u32> = seen.iter().map(|(key, _)| *key).collect();
+    let expected: Vec<u32> = [6].into_iter().chain(8..600).chain([601]).collect();
+    assert_eq!(numbers, expected);
+    assert_eq!(seen[1].1, b"changed");
+    others.changed().await.unwrap();
+    assert!(keys(&theirs).await.contains(&601));
+    let full = store
+        .carry_out(2 * PLENTY, |_| Ok(()), |outcome| outcome)
+        .await
+        .unwrap();
+    assert!(
+        matches!(full, Err(StoreError::Full { limit: PLENTY })),
+        "{full:?}"
+    );
+    // Many at a time, of both.
+    let mut writing = JoinSet::new();
+    for key in 1000..1200 {
+        let store = if key % 2 == 0 {
+            store.clone()
+        } else {
+            theirs.clone()
+        };
+        writing.spawn(async move { put(&store, key, b"many").await });
+    }
+    assert!(writing.join_all().await.iter().all(Result::is_ok));
+    assert_eq!(
+        keys(&theirs)
+            .await
+            .iter()
+            .filter(|key| **key >= 1000)
+            .count(),
+        200
+    );
+
+    old.close().await;
+    serving.join_next().await.unwrap().unwrap();
+    assert!(!others.borrow().are_there);
+    assert!(!given.stays.load(Relaxed));
+    put(&theirs, 5000, b"after").await.unwrap();
+    new.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_ends_within_a_transaction_has_changed_nothing() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let folder = Folder::new();
+    let (old, new, link, mut serving) = two_processes(&folder).await;
+    put(&old.get().await.unwrap(), 1, b"value").await.unwrap();
+    old.close().await;
+    // It speaks for itself, and stops in the middle.
+    let mut link = link;
+    let said = tokio::task::spawn_blocking(move || {
+        link.write_all(b"B\0\0\0\x08\0\0\0\0\0\0\0\0").unwrap();
+        let mut said = [0; 10];
+        link.read_exact(&mut said).unwrap();
+        link.write_all(b"R\0\0\0\x11\0\0\0\x05notes\0\0\0\x04\0\0\0\x01")
+            .unwrap();
+        said
+    });
+    assert_eq!(&said.await.unwrap(), b"h\0\0\0\0b\0\0\0\0");
+    serving.join_next().await.unwrap().unwrap();
+    let store = new.get().await.unwrap();
+    assert_eq!(keys(&store).await, [1]);
+    put(&store, 2, b"after").await.unwrap();
+    new.close().await;
+}
+
+#[tokio::test]
+async fn a_store_stays_where_the_next_process_cannot_have_it() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let folder = Folder::new();
+    let old = LazyStore::new(folder.0.clone(), PLENTY);
+    let store = old.get().await.unwrap();
+    // Of a release that does not know the socket.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    assert!(!old.hand_over(ours).await);
+    drop(theirs);
+    put(&store, 1, b"value").await.unwrap();
+    assert_eq!(keys(&store).await, [1]);
+    old.close().await;
+    // One whose disk does not take the note of what was given out.
+    let disk = Disk::default();
+    let keeper = Keeper::Here(disk.engine().unwrap(), None);
+    let store = Store::start(keeper, Foreign::default()).unwrap();
+    let given: Arc<Given> = Arc::default();
+    let lender: Weak<Given> = Arc::downgrade(&given);
+    store.lends(lender);
+    disk.0.full.store(true, Relaxed);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let _new = Link::of_new(theirs).unwrap();
+    assert!(!store.hand_over(Link::of_old(ours).unwrap().unwrap()).await);
+    assert!(given.stays.load(Relaxed));
+    store.close().await;
+}
+
+/// Each write, change of the length and sync in turn, in each way in which it can fail.
+#[tokio::test]
+async fn no_step_that_fails_loses_what_was_answered() {
+    const KEYS: u32 = 6;
+    let count = {
+        let disk = Disk::default();
+        write_keys(&disk, KEYS).await;
+        disk.0.step.load(Relaxed)
+    };
+    assert!(count > 30, "{count} steps");
+    // Nothing of a write, and a part of it; one failure, and a disk that stays so.
+    let kinds = [(io::ErrorKind::StorageFull, 100), (io::ErrorKind::Other, 0)];
+    for (kind, part) in kinds {
+        for (at, lasts) in (1..=count).flat_map(|at| [(at, 1), (at, usize::MAX - at)]) {
+            let disk = Disk::default();
+            // A new file is not at stake.
+            disk.engine().unwrap();
+            let failing = Failing {
+                at,
+                lasts,
+                kind,
+                part,
+            };
+            *lock(&disk.0.fails) = Some(failing);
+            let answered = write_keys(&disk, KEYS).await;
+            *lock(&disk.0.fails) = None;
+            let keeper = Keeper::Here(disk.engine().unwrap(), None);
+            let store = Store::start(keeper, Foreign::default()).unwrap();
+            let there = keys(&store).await;
+            let lost: Vec<_> = answered.iter().filter(|it| !there.contains(it)).collect();
+            assert!(lost.is_empty(), "{failing:?}: {lost:?} of {count} steps");
+        }
+    }
+}
+
+/// The keys whose write was answered.
+async fn write_keys(disk: &Disk, count: u32) -> Vec<u32> {
+    let Ok(engine) = disk.engine() else {
+        return Vec::new();
+    };
+    let store = Store::start(Keeper::Here(engine, None), Foreign::default()).unwrap();
+    let mut answered = Vec::new();
+    for key in 0..count {
+        if put(&store, key, &[3; 900]).await.is_ok() {
+            answered.push(key);
+        }
+    }
+    store.close().await;
+    answered
 }

@@ -1,12 +1,14 @@
 //! What an operation sees of a store.
 
+use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 
+use crate::elsewhere::Changes;
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// Ordered keys of one user of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tree(&'static str);
+pub struct Tree(pub(crate) &'static str);
 
 impl Tree {
     /// A name that no other user has.
@@ -32,20 +34,39 @@ pub fn entry_size(key: &[u8], value: &[u8]) -> u64 {
 
 /// All that the operations before have written, whether it is on the disk yet or not.
 pub struct Transaction<'t> {
-    inner: &'t WriteTransaction,
-    open: Vec<(Tree, Entries<'t>)>,
+    place: Place<'t>,
     size: u64,
     has_changes: bool,
     failure: Option<redb::Error>,
+}
+
+/// Where the entries are.
+enum Place<'t> {
+    File(Tables<'t>),
+    /// With the process that has taken over.
+    Elsewhere(Changes<'t>),
+}
+
+struct Tables<'t> {
+    inner: &'t WriteTransaction,
+    open: Vec<(Cow<'static, str>, Entries<'t>)>,
 }
 
 type Entries<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
 impl<'t> Transaction<'t> {
     pub(crate) fn new(inner: &'t WriteTransaction, size: u64) -> Self {
+        let open = Vec::new();
+        Self::of(Place::File(Tables { inner, open }), size)
+    }
+
+    pub(crate) fn elsewhere(changes: Changes<'t>) -> Self {
+        Self::of(Place::Elsewhere(changes), 0)
+    }
+
+    const fn of(place: Place<'t>, size: u64) -> Self {
         Self {
-            inner,
-            open: Vec::new(),
+            place,
             size,
             has_changes: false,
             failure: None,
@@ -54,17 +75,58 @@ impl<'t> Transaction<'t> {
 
     /// The value of a key.
     pub fn get(&mut self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
-        self.step(tree, |entries| {
-            let found = entries.get(key)?;
-            Ok(found.map(|value| value.value().to_vec()))
-        })
+        self.get_in(tree.0.into(), key)
     }
 
     /// Adds an entry, or replaces its value.
     pub fn put(&mut self, tree: Tree, key: &[u8], value: &[u8]) -> Result<(), Failed> {
-        let before = self.step(tree, |entries| {
-            let before = entries.insert(key, value)?;
-            Ok(before.map(|before| entry_size(key, before.value())))
+        self.put_in(tree.0.into(), key, value)
+    }
+
+    /// Removes an entry; says whether it was there.
+    pub fn remove(&mut self, tree: Tree, key: &[u8]) -> Result<bool, Failed> {
+        self.remove_in(tree.0.into(), key)
+    }
+
+    /// Shows the entries from `from` on, in the order of keys, until `visit` has enough.
+    pub fn scan(
+        &mut self,
+        tree: Tree,
+        from: Bound<&[u8]>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Failed> {
+        self.scan_in(tree.0.into(), from, visit)
+    }
+
+    pub(crate) fn get_in(
+        &mut self,
+        tree: Cow<'static, str>,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Failed> {
+        self.step(|place| match place {
+            Place::File(tables) => {
+                let found = tables.entries(tree)?.get(key)?;
+                Ok(found.map(|value| value.value().to_vec()))
+            }
+            Place::Elsewhere(changes) => Ok(changes.get(&tree, key)?),
+        })
+    }
+
+    pub(crate) fn put_in(
+        &mut self,
+        tree: Cow<'static, str>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), Failed> {
+        let before = self.step(|place| match place {
+            Place::File(tables) => {
+                let before = tables.entries(tree)?.insert(key, value)?;
+                Ok(before.map(|before| entry_size(key, before.value())))
+            }
+            Place::Elsewhere(changes) => {
+                changes.put(tree, key, value);
+                Ok(None)
+            }
         })?;
         self.has_changes = true;
         self.size += entry_size(key, value);
@@ -72,11 +134,17 @@ impl<'t> Transaction<'t> {
         Ok(())
     }
 
-    /// Removes an entry; says whether it was there.
-    pub fn remove(&mut self, tree: Tree, key: &[u8]) -> Result<bool, Failed> {
-        let before = self.step(tree, |entries| {
-            let before = entries.remove(key)?;
-            Ok(before.map(|before| entry_size(key, before.value())))
+    pub(crate) fn remove_in(
+        &mut self,
+        tree: Cow<'static, str>,
+        key: &[u8],
+    ) -> Result<bool, Failed> {
+        let before = self.step(|place| match place {
+            Place::File(tables) => {
+                let before = tables.entries(tree)?.remove(key)?;
+                Ok(before.map(|before| entry_size(key, before.value())))
+            }
+            Place::Elsewhere(changes) => Ok(changes.remove(tree, key)?.then_some(0)),
         })?;
         let Some(before) = before else {
             return Ok(false);
@@ -86,21 +154,24 @@ impl<'t> Transaction<'t> {
         Ok(true)
     }
 
-    /// Shows the entries from `from` on, in the order of keys, until `visit` has enough.
-    pub fn scan(
+    pub(crate) fn scan_in(
         &mut self,
-        tree: Tree,
+        tree: Cow<'static, str>,
         from: Bound<&[u8]>,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Failed> {
-        self.step(tree, |entries| {
-            for entry in entries.range::<&[u8]>((from, Bound::Unbounded))? {
-                let (key, value) = entry?;
-                if visit(key.value(), value.value()).is_break() {
-                    break;
+        self.step(|place| match place {
+            Place::File(tables) => {
+                let entries = tables.entries(tree)?;
+                for entry in entries.range::<&[u8]>((from, Bound::Unbounded))? {
+                    let (key, value) = entry?;
+                    if visit(key.value(), value.value()).is_break() {
+                        break;
+                    }
                 }
+                Ok(())
             }
-            Ok(())
+            Place::Elsewhere(changes) => Ok(changes.scan(&tree, from, visit)?),
         })
     }
 
@@ -117,25 +188,33 @@ impl<'t> Transaction<'t> {
         self.failure.unwrap_or_else(unknown)
     }
 
+    /// What was written for the process that has taken over.
+    pub(crate) fn into_changes(self) -> Option<Changes<'t>> {
+        match self.place {
+            Place::Elsewhere(changes) => Some(changes),
+            Place::File(_) => None,
+        }
+    }
+
     fn step<T>(
         &mut self,
-        tree: Tree,
-        step: impl FnOnce(&mut Entries<'t>) -> Result<T, redb::Error>,
+        step: impl FnOnce(&mut Place<'t>) -> Result<T, redb::Error>,
     ) -> Result<T, Failed> {
-        let done = self.entries(tree).and_then(step);
-        done.map_err(|failure| {
+        step(&mut self.place).map_err(|failure| {
             self.failure = Some(failure);
             Failed(())
         })
     }
+}
 
+impl<'t> Tables<'t> {
     /// A table can be open once in a transaction, so it stays open for all operations of a group.
-    fn entries(&mut self, tree: Tree) -> Result<&mut Entries<'t>, redb::Error> {
+    fn entries(&mut self, tree: Cow<'static, str>) -> Result<&mut Entries<'t>, redb::Error> {
         let known = self.open.iter().position(|(name, _)| *name == tree);
         let place = match known {
             Some(place) => place,
             None => {
-                let entries = self.inner.open_table(TableDefinition::new(tree.0))?;
+                let entries = self.inner.open_table(TableDefinition::new(&tree))?;
                 self.open.push((tree, entries));
                 self.open.len() - 1
             }

@@ -1,0 +1,326 @@
+//! The file as the engine sees it: with room that is kept for it on its volume, or, where the disk
+//! takes no writes, with memory over it.
+//!
+//! What ends something, an acknowledgement or a removal, changes pages too, and the engine writes a
+//! changed page to another place. On a volume that others have filled there is none. So blocks
+//! behind what is written are allocated before they are needed, and what only adds something may
+//! not use the last of them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
+
+use pronghorn_base::lock;
+use redb::{BackendError, StorageBackend};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatvfs, seek};
+use rustix::io::Errno;
+
+/// Enough for a group of ends, which changes some hundred pages. A small volume gives less.
+const MOST_RESERVE: u64 = 16 << 20;
+const LEAST_RESERVE: u64 = 256 << 10;
+/// Of a volume that is kept.
+const SHARE_OF_VOLUME: u64 = 64;
+
+/// Blocks of the file that are allocated behind what is written.
+pub(crate) struct Room {
+    reserve: u64,
+    allocate: Allocate,
+    state: Mutex<Allocated>,
+}
+
+/// Allocates a part of the file, from an offset on, so long.
+type Allocate = Box<dyn Fn(u64, u64) -> io::Result<()> + Send + Sync>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Allocated {
+    /// Where the last write ended.
+    written: u64,
+    /// Up to here there are blocks.
+    until: u64,
+}
+
+impl Room {
+    pub(crate) fn new(reserve: u64, written: u64, allocate: Allocate) -> Arc<Self> {
+        let state = Mutex::new(Allocated { written, until: 0 });
+        Arc::new(Self {
+            reserve,
+            allocate,
+            state,
+        })
+    }
+
+    /// Of a file, in proportion to its volume.
+    pub(crate) fn of(file: &File) -> io::Result<Arc<Self>> {
+        let volume = fstatvfs(file)?;
+        let size = volume.f_blocks.saturating_mul(volume.f_frsize);
+        let reserve = (size / SHARE_OF_VOLUME).clamp(LEAST_RESERVE, MOST_RESERVE);
+        let written = end_of_data(file)?;
+        let file = file.try_clone()?;
+        let allocate = move |from, length| {
+            match fallocate(&file, FallocateFlags::KEEP_SIZE, from, length) {
+                // This file system can't: its writes say when it is full.
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+                done => Ok(done?),
+            }
+        };
+        Ok(Self::new(reserve, written, Box::new(allocate)))
+    }
+
+    /// Whether so many bytes can be added, and the reserve is there behind them.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        let mut state = lock(&self.state);
+        let needed = state.written.saturating_add(bytes) + self.reserve;
+        if needed <= state.until {
+            return true;
+        }
+        // With some more, so that the next calls have nothing to do.
+        for until in [needed + self.reserve, needed] {
+            if (self.allocate)(state.until, until - state.until).is_ok() {
+                state.until = until;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What is left behind what is written.
+    pub(crate) fn left(&self) -> u64 {
+        let Allocated { written, until } = *lock(&self.state);
+        until.saturating_sub(written)
+    }
+
+    fn wrote_up_to(&self, end: u64) {
+        let mut state = lock(&self.state);
+        state.written = state.written.max(end);
+    }
+
+    /// Blocks behind the end go when the file becomes shorter.
+    fn set_length(&self, length: u64) {
+        let mut state = lock(&self.state);
+        state.until = state.until.min(length);
+        state.written = state.written.min(length);
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room")
+            .field("reserve", &self.reserve)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Behind it, the file has blocks at most that were never written.
+fn end_of_data(file: &File) -> io::Result<u64> {
+    let (mut end, length) = (0, file.metadata()?.len());
+    // Each round passes a part with data.
+    while end < length {
+        match seek(file, SeekFrom::Data(end)) {
+            Ok(data) => end = seek(file, SeekFrom::Hole(data))?,
+            Err(Errno::NXIO) => return Ok(end),
+            // A file system without holes.
+            Err(_) => return Ok(length),
+        }
+    }
+    Ok(end)
+}
+
+/// What stands between the engine and its file.
+#[derive(Debug)]
+pub(crate) struct Backend<B> {
+    inner: B,
+    over: Over,
+}
+
+#[derive(Debug)]
+enum Over {
+    Room(Arc<Room>),
+    Memory(Mutex<Overlay>),
+}
+
+impl<B> Backend<B> {
+    pub(crate) const fn with_room(inner: B, room: Arc<Room>) -> Self {
+        let over = Over::Room(room);
+        Self { inner, over }
+    }
+}
+
+impl<B: StorageBackend> Backend<B> {
+    /// To read what is there, although nothing can be written: the engine's own notes, such as
+    /// those of a repair, stay in memory.
+    pub(crate) fn with_memory(inner: B) -> io::Result<Self> {
+        let length = inner.len()?;
+        let overlay = Overlay {
+            length,
+            there: length,
+            blocks: BTreeMap::new(),
+        };
+        let over = Over::Memory(Mutex::new(overlay));
+        Ok(Self { inner, over })
+    }
+}
+
+const BLOCK: usize = 4096;
+/// In blocks: a repair writes few.
+const MOST_BLOCKS: usize = (64 << 20) / BLOCK;
+
+#[derive(Debug)]
+struct Overlay {
+    length: u64,
+    /// How much of the file below is seen.
+    there: u64,
+    blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
+}
+
+impl Overlay {
+    fn read(&self, inner: &impl StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset.saturating_add(out.len() as u64) > self.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let of_file = self.there.saturating_sub(offset);
+        let of_file = usize::try_from(of_file).map_or(out.len(), |of_file| of_file.min(out.len()));
+        inner.read(offset, &mut out[..of_file])?;
+        out[of_file..].fill(0);
+        for (at, within, part) in parts(offset, out.len()) {
+            if let Some(block) = self.blocks.get(&at) {
+                let length = part.len();
+                out[part].copy_from_slice(&block[within..within + length]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, inner: &impl StorageBackend, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.blocks.len() > MOST_BLOCKS {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.length = self.length.max(offset + data.len() as u64);
+        for (at, within, part) in parts(offset, data.len()) {
+            let block = match self.blocks.remove(&at) {
+                Some(block) => block,
+                None => self.block(inner, at)?,
+            };
+            let block = self.blocks.entry(at).or_insert(block);
+            block[within..within + part.len()].copy_from_slice(&data[part]);
+        }
+        Ok(())
+    }
+
+    /// As it is in the file.
+    fn block(&self, inner: &impl StorageBackend, at: u64) -> io::Result<Box<[u8; BLOCK]>> {
+        let mut block = Box::new([0; BLOCK]);
+        let begin = at * BLOCK as u64;
+        let there = self.there.saturating_sub(begin);
+        let there = usize::try_from(there).map_or(BLOCK, |there| there.min(BLOCK));
+        inner.read(begin, &mut block[..there])?;
+        Ok(block)
+    }
+
+    fn set_length(&mut self, length: u64) {
+        self.there = self.there.min(length);
+        self.length = length;
+        self.blocks.retain(|at, _| at * (BLOCK as u64) < length);
+        // What is behind a new end is zero when the file grows again.
+        let within = usize::try_from(length % BLOCK as u64).unwrap_or(0);
+        if let Some(block) = self.blocks.get_mut(&(length / BLOCK as u64)) {
+            block[within..].fill(0);
+        }
+    }
+}
+
+/// The blocks of a part of the file: their numbers, where in each it begins, and which bytes of the
+/// part these are.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let at = offset + done as u64;
+        let within = usize::try_from(at % BLOCK as u64).unwrap_or(0);
+        let end = length.min(done + BLOCK - within);
+        let part = done..end;
+        done = end;
+        Some((at / BLOCK as u64, within, part))
+    })
+}
+
+impl<B: StorageBackend> StorageBackend for Backend<B> {
+    fn len(&self) -> io::Result<u64> {
+        match &self.over {
+            Over::Room(_) => self.inner.len(),
+            Over::Memory(overlay) => Ok(lock(overlay).length),
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match &self.over {
+            Over::Room(_) => self.inner.read(offset, out),
+            Over::Memory(overlay) => lock(overlay).read(&self.inner, offset, out),
+        }
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        match &self.over {
+            Over::Room(room) => {
+                self.inner.set_len(length)?;
+                room.set_length(length);
+            }
+            Over::Memory(overlay) => lock(overlay).set_length(length),
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match &self.over {
+            Over::Room(_) => self.inner.sync_data(),
+            Over::Memory(_) => Ok(()),
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        match &self.over {
+            Over::Room(room) => {
+                self.inner.write(offset, data)?;
+                room.wrote_up_to(offset + data.len() as u64);
+                Ok(())
+            }
+            Over::Memory(overlay) => lock(overlay).write(&self.inner, offset, data),
+        }
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.inner.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.inner.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
+        self.inner.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.inner.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.inner.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.inner.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.inner.query_lock_range(start, end)
+    }
+}
