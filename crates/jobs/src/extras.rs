@@ -13,7 +13,7 @@ const DEADLINE: &str = "pronghorn-deadline";
 const EXPIRES: &str = "pronghorn-expires";
 /// In place of the one before, once the job was taken: milliseconds since 1970.
 const EXPIRES_AT: &str = "pronghorn-expires-at";
-const UNIQUE: &str = "pronghorn-unique";
+pub(crate) const UNIQUE: &str = "pronghorn-unique";
 const UNIQUE_FOR: &str = "pronghorn-unique-for";
 const UNIQUE_WHILE: &str = "pronghorn-unique-while";
 const RESULT: &str = "pronghorn-result";
@@ -249,6 +249,29 @@ pub(crate) fn unique_key(headers: &Headers) -> Option<&str> {
     headers.get(UNIQUE)?.first().map(String::as_str)
 }
 
+/// The key that a job in a pipeline has, if it counts still: it was pushed `since` then, in
+/// milliseconds since 1970, or put back after an attempt.
+pub(crate) fn kept_key(headers: &Headers, since: u64, now_ms: u64) -> Option<Unique> {
+    let first = |name: &str| headers.get(name)?.first().map(String::as_str);
+    let key = unique_key(headers)?.to_owned();
+    let age = Duration::from_millis(now_ms.saturating_sub(since));
+    let period = match first(UNIQUE_FOR).and_then(seconds) {
+        Some(period) if period <= age => return None,
+        period => period.map(|period| period - age),
+    };
+    Some(Unique {
+        key,
+        period,
+        while_queued: first(UNIQUE_WHILE) == Some("queued"),
+        expires_at: expires_at(headers),
+    })
+}
+
+/// Gives a job a key of the server's own.
+pub(crate) fn hold_key(job: &mut Job, key: String) {
+    job.headers.insert(UNIQUE.to_owned(), vec![key]);
+}
+
 /// The headers that are for a handler.
 pub(crate) fn visible(headers: &Headers) -> Cow<'_, Headers> {
     if ours(headers).next().is_none() {
@@ -350,6 +373,20 @@ mod tests {
         assert_eq!(place(&headers), Some(was));
         assert_eq!(take_topic(&mut headers), (Some("u".to_owned()), None));
         assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn a_key_counts_for_what_is_left_of_its_time() {
+        let kept = |headers: &[(&str, &str)]| kept_key(&job(headers).headers, 5000, 9000);
+        assert_eq!(kept(&[]).map(|it| it.key), None);
+        let plain = kept(&[(UNIQUE, "k"), (UNIQUE_WHILE, "queued")]).unwrap();
+        assert_eq!(
+            (&*plain.key, plain.period, plain.while_queued),
+            ("k", None, true)
+        );
+        let period = kept(&[(UNIQUE, "k"), (UNIQUE_FOR, "5")]).unwrap();
+        assert_eq!(period.period, Some(Duration::from_secs(1)));
+        assert!(kept(&[(UNIQUE, "k"), (UNIQUE_FOR, "4")]).is_none());
     }
 
     #[test]

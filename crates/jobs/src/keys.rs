@@ -37,6 +37,8 @@ struct State {
     unique: HashMap<Arc<str>, Held>,
     /// The same keys by their ends.
     ends: BTreeSet<(Instant, Arc<str>)>,
+    /// Keys of jobs that workers of the process before have, and the IDs of these.
+    lent: HashMap<String, String>,
     cancelled: HashMap<String, Instant>,
     running: HashMap<String, Running>,
 }
@@ -89,6 +91,9 @@ impl Keys {
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
         let now = Instant::now();
         let mut state = lock(&self.0);
+        if let Some(other) = state.lent.get(&unique.key).filter(|other| *other != id) {
+            return Err(NotTaken::By(other.clone()));
+        }
         state.forget_ended(now);
         if let Some(held) = state.unique.get(&*unique.key) {
             if !held.is_left(now_ms, &state.running) {
@@ -117,7 +122,20 @@ impl Keys {
     pub(crate) fn has_ended(&self, key: &str, id: &str) -> bool {
         let state = lock(&self.0);
         let held = state.unique.get(key).filter(|held| held.id == id);
-        !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
+        let is_lent = state.lent.get(key).is_some_and(|lent| lent == id);
+        !is_lent && !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
+    }
+
+    /// What workers of the process before have now.
+    pub(crate) fn lend(&self, keys: HashMap<String, String>) {
+        lock(&self.0).lent = keys;
+    }
+
+    /// The ID of the job that has a key.
+    pub(crate) fn holder(&self, key: &str) -> Option<String> {
+        let state = lock(&self.0);
+        let lent = state.lent.get(key);
+        lent.or_else(|| Some(&state.unique.get(key)?.id)).cloned()
     }
 
     /// The push of a job has failed.

@@ -87,6 +87,10 @@ pub(crate) struct Options {
     topic: String,
     #[prost(int32, tag = "10")]
     partition: i32,
+    /// That the job has had. RoadRunner has none: jobs that move from one server to another keep
+    /// theirs.
+    #[prost(uint32, tag = "100")]
+    attempts: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
@@ -256,7 +260,7 @@ impl JobMessage {
             // As RoadRunner, which delays for what is above 0.
             delay: Duration::from_secs(options.delay.try_into().unwrap_or(0)),
             auto_ack: options.auto_ack,
-            attempts: 0,
+            attempts: options.attempts,
         };
         Ok((options.pipeline, job))
     }

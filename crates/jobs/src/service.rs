@@ -233,11 +233,12 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let methods = context.rpc.downgrade();
     let (all, store, stop) = (pipelines.clone(), context.store.share(), stopped.clone());
     context.at_end.add(move |successor| async move {
-        stop.cancelled().await;
         if let (Some(successor), Some(methods)) = (&successor, methods.upgrade()) {
             methods.forward(JOBS, successor);
             sleep(LAST_CALLS).await;
+            _ = timeout(MOVING, methods::hand_on_waiting(&all, successor)).await;
         }
+        stop.cancelled().await;
         leave(all, store, successor).await;
     });
     Ok(Jobs {
@@ -290,8 +291,10 @@ async fn is_with_predecessor(settings: &JobsSettings, store: &LazyStore) -> bool
 
 /// Opens the pipelines that had to wait, and resumes them.
 async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyStore) {
-    while let Err(OpenError::InUse { .. }) = store.get().await {
+    let mut opened = store.get().await;
+    while let Err(OpenError::InUse { .. }) = opened {
         sleep(UNTIL_NEXT_TRY).await;
+        opened = store.get().await;
     }
     pipelines.load_batches().await;
     for (name, pipeline) in settings.pipelines.iter().filter(|(_, it)| it.is_stored()) {
@@ -305,6 +308,9 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
         }
     }
     pipelines.warn_of_left_behind().await;
+    if let Ok(store) = opened {
+        pipelines.follow_lent_keys(&store).await;
+    }
 }
 
 fn specs<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>> {

@@ -2,20 +2,21 @@
 //! its engine does in another way.
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
-use pronghorn_store::Store;
+use pronghorn_store::{LazyStore, Store};
 use pronghorn_testkit::Engine;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::drivers::broker::Later;
 use crate::drivers::*;
-use crate::extras::visible;
+use crate::extras::{self, visible};
 use crate::{Headers, Job};
 
 /// For what has to happen; a machine under load may be slow.
@@ -1123,6 +1124,142 @@ async fn a_pipeline_that_is_open_twice_gives_out_each_job_once() {
     assert!(anew.take(Instant::now()).is_none(), "a new one is paused");
     assert_eq!(anew.stat().await.unwrap().active, 1);
     _ = std::fs::remove_dir_all(folder);
+}
+
+/// Two servers of one machine, the second of which takes over with the store.
+#[tokio::test]
+async fn jobs_that_are_with_workers_of_the_process_before_are_its_own_until_they_end() {
+    let folder = new_folder();
+    let [old, new] = [(); 2].map(|()| LazyStore::new(folder.clone(), PLENTY));
+    let before = Embedded::open("mail", old.get().await.unwrap(), Wake::default());
+    let before = before.await.unwrap();
+    before.resume();
+    let later = Job {
+        delay: Duration::from_millis(1),
+        ..job("later")
+    };
+    let with_key = |id: &str| {
+        let mut job = job(id);
+        extras::hold_key(&mut job, format!("key of {id}"));
+        job
+    };
+    let jobs = ["done", "fails", "returned", "left"].map(with_key);
+    before
+        .push(jobs.into_iter().chain([later]).collect())
+        .await
+        .unwrap();
+    let mut out = Vec::new();
+    while out.len() < 5 {
+        match before.take(Instant::now()) {
+            Some(delivery) => out.push(delivery),
+            None => sleep(Duration::from_millis(1)).await,
+        }
+    }
+    before.push(vec![job("waits")]).await.unwrap();
+    let ticket = |id: &str| {
+        let delivery = out.iter().find(|delivery| delivery.job.id == id);
+        delivery.expect("it is out").ticket
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut serving = JoinSet::new();
+    serving.spawn(new.take_over(theirs).unwrap());
+    assert!(old.hand_over(ours).await);
+    assert!(before.take(Instant::now()).is_none(), "it has left");
+
+    let wake = Wake::default();
+    let driver = Embedded::open("mail", new.get().await.unwrap(), wake.clone());
+    let subject = Subject {
+        driver: Arc::new(driver.await.unwrap()),
+        wake,
+        ability: Ability::OURS,
+        again: None,
+        folder: None,
+    };
+    subject.driver.resume();
+    assert_eq!(subject.ack_next().await, "waits");
+    subject.nothing_comes().await;
+    subject.stat(0, 0, 5).await;
+    assert_eq!(remove_all(&*subject.driver, None).await, (Vec::new(), 5));
+    let store = new.get().await.unwrap();
+    let again = OpenPipelines::default();
+    let again = again.open("mail", store).await.unwrap();
+    let all = ["done", "fails", "left", "returned"];
+    assert_eq!(lent_keys(&again).await, all);
+    before
+        .settle(ticket("done"), Settlement::Ack)
+        .await
+        .unwrap();
+    let failed = Settlement::Failed {
+        delay: Duration::ZERO,
+    };
+    before.settle(ticket("fails"), failed).await.unwrap();
+    let failed = subject.next().await;
+    assert_eq!((&*failed.job.id, failed.job.attempts), ("fails", 1));
+    assert_eq!(lent_keys(&again).await, ["left", "returned"]);
+    assert_eq!(again.unique_jobs().await.unwrap().len(), 3);
+    subject.settle(&failed, Settlement::Ack).await;
+    before
+        .settle(ticket("returned"), Settlement::Release)
+        .await
+        .unwrap();
+    assert_eq!(subject.ack_next().await, "returned");
+    subject.nothing_comes().await;
+    // What the process before pushes itself, as the last of a batch, comes as well.
+    before.push(vec![job("last")]).await.unwrap();
+    assert_eq!(subject.ack_next().await, "last");
+    before
+        .settle(ticket("later"), Settlement::Ack)
+        .await
+        .unwrap();
+    subject.stat(0, 0, 1).await;
+
+    // It ends with one that is not at its end.
+    old.close().await;
+    serving.join_next().await.unwrap().unwrap();
+    assert_eq!(subject.ack_next().await, "left");
+    subject.stat(0, 0, 0).await;
+    new.close().await;
+    _ = std::fs::remove_dir_all(folder);
+}
+
+async fn lent_keys(pipeline: &Embedded) -> Vec<String> {
+    let jobs = pipeline.unique_jobs().await.unwrap().into_iter();
+    let mut ids: Vec<_> = jobs.filter(|job| job.is_lent).map(|job| job.id).collect();
+    ids.sort();
+    ids
+}
+
+/// Among a backlog of several priorities that is larger than what is in memory.
+#[tokio::test]
+async fn what_is_due_does_not_wait_for_a_backlog() {
+    for subject in [memory(PLENTY), embedded(PLENTY).await] {
+        for priority in 5..8 {
+            let of_priority = |number| Job {
+                priority,
+                ..job(format!("{priority}-{number}"))
+            };
+            subject.push((0..500).map(of_priority)).await;
+        }
+        let urgent = Job {
+            priority: 1,
+            delay: Duration::from_millis(20),
+            ..job("urgent")
+        };
+        let same = Job {
+            priority: 7,
+            delay: Duration::from_millis(20),
+            ..job("same")
+        };
+        subject.push([urgent, same]).await;
+        sleep(Duration::from_millis(30)).await;
+        subject.driver.resume();
+        let mut came = Vec::new();
+        for _ in 0..40 {
+            came.push(subject.ack_next().await);
+        }
+        assert!(came[..3].contains(&"urgent".to_owned()), "{came:?}");
+        assert!(came.contains(&"same".to_owned()), "{came:?}");
+    }
 }
 
 async fn remove_all(driver: &dyn Driver, id: Option<&str>) -> (Vec<String>, usize) {

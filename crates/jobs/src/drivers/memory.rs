@@ -121,8 +121,12 @@ impl Memory {
         let mut state = lock(&self.state);
         let ready = state.ready.remove_all(|waiting| is_wanted(&waiting.job));
         let mut jobs: Vec<Job> = ready.into_iter().map(|waiting| waiting.job).collect();
+        let now = Instant::now();
         let delayed = state.delayed.extract_if(.., |_, job| is_wanted(job));
-        jobs.extend(delayed.map(|(_, job)| job));
+        jobs.extend(delayed.map(|((due, _), job)| Job {
+            delay: due.saturating_duration_since(now),
+            ..job
+        }));
         let size: u64 = jobs.iter().map(Job::size).sum();
         state.size = state.size.saturating_sub(size);
         let reserved = state.reserved.values().filter(|job| is_wanted(job));
@@ -207,7 +211,7 @@ impl State {
         {
             let since = first.key().0;
             let job = first.remove();
-            self.ready.push(job.priority, Waiting { job, since });
+            self.ready.push_due(job.priority, Waiting { job, since });
         }
     }
 }

@@ -87,7 +87,8 @@ pub trait Driver: Send + Sync + 'static {
     fn head(&self, now: Instant) -> Option<i64>;
 
     /// Takes the next job: by priority, and those of equal priority in the order of their pushes.
-    /// What is low has its turn too, if a rare one.
+    /// What is low has its turn too, if a rare one. Jobs whose time has come take turns with those
+    /// of equal priority that were ready at once.
     fn take(&self, now: Instant) -> Option<Delivery>;
 
     /// When a delayed job becomes ready, if nothing else happens before.

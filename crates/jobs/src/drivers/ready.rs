@@ -7,15 +7,69 @@ use std::ops::Bound;
 /// urgent jobs come, the others go on, and the urgent ones hardly notice.
 const SHARE: u32 = 8;
 
-/// A queue for each priority.
+/// Queues for each priority.
 #[derive(Debug)]
 pub(crate) struct Ready<T> {
-    queues: BTreeMap<i64, VecDeque<T>>,
+    queues: BTreeMap<i64, Queue<T>>,
     len: usize,
     /// Taken since one had its turn that was not the best.
     since: u32,
     /// The priority that had the last such turn.
     turn: i64,
+}
+
+/// Those of one priority. Jobs that had to wait for their time take turns with the others: a long
+/// backlog does not make them late, and many of them do not stop it.
+#[derive(Debug)]
+struct Queue<T> {
+    /// They were taken already, and go first.
+    put_back: VecDeque<T>,
+    in_order: VecDeque<T>,
+    due: VecDeque<T>,
+    had_due: bool,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            put_back: VecDeque::new(),
+            in_order: VecDeque::new(),
+            due: VecDeque::new(),
+            had_due: false,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    fn pop(&mut self) -> Option<T> {
+        if let Some(item) = self.put_back.pop_front() {
+            return Some(item);
+        }
+        let is_due = !self.due.is_empty() && (self.in_order.is_empty() || !self.had_due);
+        self.had_due = is_due;
+        if is_due {
+            self.due.pop_front()
+        } else {
+            self.in_order.pop_front()
+        }
+    }
+
+    fn lanes(&mut self) -> [&mut VecDeque<T>; 3] {
+        [&mut self.put_back, &mut self.due, &mut self.in_order]
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        self.put_back.iter().chain(&self.due).chain(&self.in_order)
+    }
+
+    fn fronts(&self) -> impl Iterator<Item = &T> {
+        let lanes = [&self.put_back, &self.due, &self.in_order];
+        lanes.into_iter().filter_map(VecDeque::front)
+    }
+
+    fn len(&self) -> usize {
+        self.put_back.len() + self.due.len() + self.in_order.len()
+    }
 }
 
 impl<T> Ready<T> {
@@ -29,57 +83,68 @@ impl<T> Ready<T> {
     }
 
     pub(crate) fn push(&mut self, priority: i64, item: T) {
-        self.queues.entry(priority).or_default().push_back(item);
-        self.len += 1;
+        self.queue(priority).in_order.push_back(item);
     }
 
-    /// Puts one back that was taken.
+    /// Adds one that had to wait for its time.
+    pub(crate) fn push_due(&mut self, priority: i64, item: T) {
+        self.queue(priority).due.push_back(item);
+    }
+
+    /// Puts one back that was taken: it is the next one of its priority.
     pub(crate) fn push_front(&mut self, priority: i64, item: T) {
-        self.queues.entry(priority).or_default().push_front(item);
+        self.queue(priority).put_back.push_front(item);
+    }
+
+    /// For one more.
+    fn queue(&mut self, priority: i64) -> &mut Queue<T> {
         self.len += 1;
+        self.queues.entry(priority).or_default()
     }
 
     /// Takes out the first of a priority that is wanted.
     pub(crate) fn remove(&mut self, priority: i64, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let queue = self.queues.get_mut(&priority)?;
-        let at = queue.iter().position(wanted)?;
-        let item = queue.remove(at);
-        if queue.is_empty() {
+        let item = queue.lanes().into_iter().find_map(|lane| {
+            let at = lane.iter().position(&wanted)?;
+            lane.remove(at)
+        })?;
+        if queue.len() == 0 {
             self.queues.remove(&priority);
         }
         self.len -= 1;
-        item
+        Some(item)
     }
 
     /// Takes out all that are wanted.
     pub(crate) fn remove_all(&mut self, wanted: impl Fn(&T) -> bool) -> Vec<T> {
         let mut removed = Vec::new();
-        for queue in self.queues.values_mut() {
-            if queue.iter().any(&wanted) {
-                let all = std::mem::take(queue).into_iter();
+        for lane in self.queues.values_mut().flat_map(Queue::lanes) {
+            if lane.iter().any(&wanted) {
+                let all = std::mem::take(lane).into_iter();
                 let (gone, left) = all.partition::<Vec<_>, _>(&wanted);
                 removed.extend(gone);
-                queue.extend(left);
+                lane.extend(left);
             }
         }
-        self.queues.retain(|_, queue| !queue.is_empty());
+        self.queues.retain(|_, queue| queue.len() > 0);
         self.len -= removed.len();
         removed
     }
 
     /// By priority.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.queues.values().flatten()
+        self.queues.values().flat_map(Queue::iter)
     }
 
-    /// The next one of each priority.
+    /// The next ones of each priority.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = &T> {
-        self.queues.values().filter_map(VecDeque::front)
+        self.queues.values().flat_map(Queue::fronts)
     }
 
-    /// The next one of a priority.
+    /// The next one of a priority among those that were ready at once.
     pub(crate) fn front_of(&self, priority: i64) -> Option<&T> {
-        self.queues.get(&priority)?.front()
+        self.queues.get(&priority)?.in_order.front()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -88,7 +153,12 @@ impl<T> Ready<T> {
 
     /// How many there are of a priority.
     pub(crate) fn len_of(&self, priority: i64) -> usize {
-        self.queues.get(&priority).map_or(0, VecDeque::len)
+        self.queues.get(&priority).map_or(0, Queue::len)
+    }
+
+    /// How many of them are due.
+    pub(crate) fn due_of(&self, priority: i64) -> usize {
+        self.queues.get(&priority).map_or(0, |it| it.due.len())
     }
 
     /// The best priority of which there is one.
@@ -106,8 +176,8 @@ impl<T> Ready<T> {
             best
         };
         let queue = self.queues.get_mut(&priority)?;
-        let item = queue.pop_front();
-        if queue.is_empty() {
+        let item = queue.pop();
+        if queue.len() == 0 {
             self.queues.remove(&priority);
         }
         self.len -= 1;
@@ -170,6 +240,20 @@ mod tests {
         ready.push_front(1, first);
         assert_eq!((ready.pop(), ready.pop()), (Some("a"), Some("b")));
         assert_eq!(ready.len_of(1), 0);
+    }
+
+    #[test]
+    fn those_that_are_due_take_turns_with_a_backlog() {
+        let mut ready = Ready::new();
+        for number in 0..4 {
+            ready.push(1, format!("backlog {number}"));
+        }
+        for number in 0..3 {
+            ready.push_due(1, format!("due {number}"));
+        }
+        let all: Vec<_> = std::iter::from_fn(|| ready.pop()).collect();
+        let expected = "due 0, backlog 0, due 1, backlog 1, due 2, backlog 2, backlog 3";
+        assert_eq!(all.join(", "), expected);
     }
 
     #[test]

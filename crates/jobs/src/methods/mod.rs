@@ -19,7 +19,7 @@ use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::Schedules;
 use crate::settings::PipelineSettings;
 
-pub(crate) use self::moving::hand_on;
+pub(crate) use self::moving::{hand_on, hand_on_waiting};
 
 pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedules) {
     by_clock::add(methods, schedules);

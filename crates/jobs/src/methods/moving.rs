@@ -1,11 +1,74 @@
 //! Jobs in memory, on their way to the process that has taken over.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::{Encoding, Failure, Forward};
+use serde::Deserialize;
 
-use super::ours::{Export, export};
+use super::ours::{Export, ExportedJob, export};
+use crate::drivers::{DriverError, MOST_IN_PART};
+use crate::job::Job;
 use crate::pipelines::{Pipeline, Pipelines};
+
+/// Pushes the jobs in memory that no worker has to the process that has taken over: they do not
+/// wait for those that run here.
+pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward) {
+    let in_memory = |it: &Arc<Pipeline>| it.driver_name == "memory";
+    for pipeline in pipelines.all().into_iter().filter(in_memory) {
+        let name = &pipeline.name;
+        match move_waiting(&pipeline, to).await {
+            Ok(0) => {}
+            Ok(jobs) => {
+                tracing::info!(target: "jobs", pipeline = name, jobs, "jobs in memory go on in the next process");
+            }
+            // They are tried once more at the end.
+            Err(why) => {
+                tracing::warn!(target: "jobs", pipeline = name, "jobs in memory stay in this process: {why}");
+            }
+        }
+    }
+}
+
+async fn move_waiting(pipeline: &Pipeline, to: &Forward) -> Result<usize, Failure> {
+    let refused = |error: DriverError| Failure::new(error.to_string());
+    let waiting = pipeline.driver.remove(None, None).await.map_err(refused)?;
+    let mut jobs = waiting.jobs.into_iter().peekable();
+    let mut moved = 0;
+    while jobs.peek().is_some() {
+        let part: Vec<Job> = jobs.by_ref().take(MOST_IN_PART).collect();
+        let exported = |job: &Job| ExportedJob::of(job.clone(), &pipeline.name);
+        if let Err(why) = push_batch(part.iter().map(exported).collect(), to).await {
+            let left = part.into_iter().chain(jobs).collect();
+            pipeline.driver.push(left).await.map_err(refused)?;
+            return Err(why);
+        }
+        moved += part.len();
+    }
+    Ok(moved)
+}
+
+/// A job whose key another one has got there meanwhile goes without it: its push was answered.
+async fn push_batch(mut jobs: Vec<ExportedJob>, to: &Forward) -> Result<(), Failure> {
+    let push = |jobs: &[ExportedJob]| {
+        let batch = serde_json::json!({"jobs": jobs});
+        to("jobs.PushBatch", Encoding::Json, batch.to_string().into())
+    };
+    let answer = push(&jobs).await?;
+    let answer: Pushed = serde_json::from_slice(&answer).unwrap_or_default();
+    jobs.retain_mut(|job| answer.duplicates.contains_key(job.id()) && job.forget_key());
+    if !jobs.is_empty() {
+        push(&jobs).await?;
+    }
+    Ok(())
+}
+
+/// What is read of an answer to a push.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pushed {
+    duplicates: BTreeMap<String, String>,
+}
 
 /// Pushes the jobs that are in memory to the process that has taken over.
 pub(crate) async fn hand_on(pipelines: &Pipelines, to: &Forward) {
@@ -39,10 +102,9 @@ async fn move_all(
         };
         let part = export(pipelines.clone(), asked).await?;
         if !part.jobs.is_empty() {
-            let batch = serde_json::json!({"jobs": part.jobs});
-            let batch = batch.to_string().into();
-            to("jobs.PushBatch", Encoding::Json, batch).await?;
-            *moved += part.jobs.len() as u64;
+            let count = part.jobs.len() as u64;
+            push_batch(part.jobs, to).await?;
+            *moved += count;
         }
         after = part.next;
         if after.is_none() {

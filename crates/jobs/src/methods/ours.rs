@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 
 use crate::batches::Summary;
 use crate::dead::{DeadError, Headline};
@@ -16,6 +17,8 @@ use crate::recent::Ending;
 
 /// Of a list.
 const MOST_LISTED: usize = 1000;
+/// Dead letters that are run again or discarded at a time.
+const TOGETHER: usize = 64;
 /// Of a payload that is shown.
 const MOST_SHOWN: usize = 64 << 10;
 
@@ -286,28 +289,51 @@ struct ExportedOptions {
     /// Seconds, rounded up.
     delay: u64,
     auto_ack: bool,
+    #[serde(skip_serializing_if = "is_zero")]
+    attempts: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl ExportedJob {
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether it had one.
+    pub(super) fn forget_key(&mut self) -> bool {
+        self.headers.remove(extras::UNIQUE).is_some()
+    }
+
+    pub(super) fn of(job: Job, pipeline: &str) -> Self {
+        Self {
+            job: job.name,
+            id: job.id,
+            payload: Binary(job.payload),
+            headers: (job.headers.into_iter())
+                .map(|(name, value)| (name, Values { value }))
+                .collect(),
+            options: ExportedOptions {
+                pipeline: pipeline.to_owned(),
+                priority: job.priority,
+                delay: job.delay.as_secs() + u64::from(job.delay.subsec_nanos() > 0),
+                auto_ack: job.auto_ack,
+                attempts: job.attempts,
+            },
+        }
+    }
 }
 
 pub(super) async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
     let after = asked.after.map(|Binary(bytes)| bytes.to_vec());
     let part = pipelines.list(&asked.pipeline, after).await;
     let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
-    let exported = |job: Job| ExportedJob {
-        job: job.name,
-        id: job.id,
-        payload: Binary(job.payload),
-        headers: (job.headers.into_iter())
-            .map(|(name, value)| (name, Values { value }))
-            .collect(),
-        options: ExportedOptions {
-            pipeline: pipeline.clone(),
-            priority: job.priority,
-            delay: job.delay.as_secs() + u64::from(job.delay.subsec_nanos() > 0),
-            auto_ack: job.auto_ack,
-        },
-    };
+    let jobs = part.jobs.into_iter();
     Ok(Exported {
-        jobs: part.jobs.into_iter().map(|it| exported(it.job)).collect(),
+        jobs: jobs.map(|it| ExportedJob::of(it.job, &pipeline)).collect(),
         next: part.next.map(|next| Binary(next.into())),
     })
 }
@@ -522,12 +548,34 @@ impl Shown {
 /// Pushes dead letters again, as if they had not run. A crash in between may leave one in both
 /// places.
 async fn retry(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let ids = ids(&pipelines, named).await?;
+    let retry = |pipelines, id: String| async move { retry_one(&pipelines, &id).await };
+    Ok(each_of(&pipelines, ids, retry).await)
+}
+
+/// Does it with so many at a time, which share the commits of the store.
+async fn each_of<F>(
+    pipelines: &Pipelines,
+    ids: Vec<String>,
+    each: impl Fn(Pipelines, String) -> F,
+) -> Done
+where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
     let mut done = Done::default();
-    for id in ids(&pipelines, named).await? {
-        let outcome = retry_one(&pipelines, &id).await;
-        done.note(id, outcome);
+    for ids in ids.chunks(TOGETHER) {
+        let mut under_way = JoinSet::new();
+        for (at, id) in ids.iter().enumerate() {
+            let one = each(pipelines.clone(), id.clone());
+            under_way.spawn(async move { (at, one.await) });
+        }
+        let mut outcomes = under_way.join_all().await;
+        outcomes.sort_unstable_by_key(|(at, _)| *at);
+        for (id, (_, outcome)) in ids.iter().zip(outcomes) {
+            done.note(id.clone(), outcome);
+        }
     }
-    Ok(done)
+    done
 }
 
 async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
@@ -548,16 +596,15 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
 }
 
 async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
-    let mut done = Done::default();
-    for id in ids(&pipelines, named).await? {
-        let outcome = match pipelines.dead().discard(&id, None).await {
+    let ids = ids(&pipelines, named).await?;
+    let discard = |pipelines: Pipelines, id: String| async move {
+        match pipelines.dead().discard(&id, None).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(NO_LETTER.to_owned()),
             Err(error) => Err(with_causes(&error)),
-        };
-        done.note(id, outcome);
-    }
-    Ok(done)
+        }
+    };
+    Ok(each_of(&pipelines, ids, discard).await)
 }
 
 /// Those that were named, or all of a pipeline.

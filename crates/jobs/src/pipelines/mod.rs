@@ -2,6 +2,7 @@
 
 mod batched;
 mod expiry;
+mod kept_keys;
 mod left_behind;
 mod removing;
 mod standing;
@@ -335,6 +336,7 @@ impl Pipelines {
                 let store = self.0.store.get().await?;
                 let embedded = self.0.stored.open(name, store).await?;
                 embedded.pause();
+                self.restore_keys(&embedded).await?;
                 embedded.tell(wake.clone());
                 Arc::new(embedded)
             }

@@ -266,7 +266,7 @@ impl Schedules {
         let Some(settings) = self.0.settings.get(name) else {
             return;
         };
-        if !self.may_begin(name, settings.overlap, due) {
+        if !self.may_begin(name, settings, due) {
             return;
         }
         let id = id_of(name, due);
@@ -289,7 +289,9 @@ impl Schedules {
                 }
                 let pushed = match claimed {
                     Ok((_, is_shared)) => {
-                        let pushed = self.push(&id, job, pipeline, payload).await;
+                        // Its end is seen where it runs.
+                        let key = settings.key(name).filter(|_| !is_shared);
+                        let pushed = self.push(&id, job, pipeline, payload, key).await;
                         pushed.map(|()| is_shared)
                     }
                     Err(error) => Err(error.to_string()),
@@ -324,12 +326,16 @@ impl Schedules {
     }
 
     /// Whether the runs before let it begin.
-    fn may_begin(&self, name: &str, overlap: Overlap, due: u64) -> bool {
+    fn may_begin(&self, name: &str, settings: &ScheduleSettings, due: u64) -> bool {
+        let overlap = settings.overlap;
+        // A job of before this process began, which waits or is with a worker.
+        let key = settings.key(name);
+        let is_held = key.is_some_and(|key| self.0.pipelines.keys().holder(&key).is_some());
         let mut state = lock(&self.0.state);
         let Some(it) = state.get_mut(name) else {
             return false;
         };
-        let begins = it.running == 0 || overlap == Overlap::Allow;
+        let begins = (it.running == 0 && !is_held) || overlap == Overlap::Allow;
         if begins {
             it.running += 1;
         } else if overlap == Overlap::Queue && it.queued.len() < MOST_QUEUED {
@@ -351,6 +357,7 @@ impl Schedules {
         name: &str,
         pipeline: &str,
         payload: &str,
+        key: Option<String>,
     ) -> Result<(), String> {
         let mut job = Job {
             id: id.to_owned(),
@@ -359,9 +366,15 @@ impl Schedules {
             ..Job::default()
         };
         extras::ask_for_result(&mut job);
+        if let Some(key) = key {
+            extras::hold_key(&mut job, key);
+        }
         let pushed = self.0.pipelines.push(vec![(pipeline.to_owned(), job)]);
-        let pushed = pushed.await;
-        pushed.map(|_| ()).map_err(|error| error.to_string())
+        match pushed.await {
+            Ok(duplicates) if duplicates.is_empty() => Ok(()),
+            Ok(_) => Err("the run before has not ended".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     fn has_ended(&self, name: &str) {
@@ -501,6 +514,14 @@ fn id_of(schedule: &str, due: u64) -> String {
 }
 
 impl ScheduleSettings {
+    /// By which jobs of this schedule are told from others, where they are not to overlap. It stays
+    /// with the job when the server starts anew.
+    fn key(&self, schedule: &str) -> Option<String> {
+        let is_job = matches!(self.what, What::Job { .. });
+        // No key of an application begins so.
+        (is_job && self.overlap != Overlap::Allow).then(|| format!("\u{1}schedule {schedule}"))
+    }
+
     /// How long the end of a job is waited for that another server may run: the next run is not to
     /// find this one under way.
     fn half_a_period(&self, due: u64) -> Duration {

@@ -8,6 +8,10 @@
 //!
 //! The store's thread changes the window in the order of commits, so that both agree on what comes
 //! behind what.
+//!
+//! When the store goes to the process that takes over, notes say which jobs are with workers of
+//! this one. That process leaves them alone until they are settled, which this one does by what it
+//! has carried out there, or until this one is gone.
 
 mod record;
 mod window;
@@ -18,24 +22,28 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{BoxFuture, lock};
-use pronghorn_store::{Failed, Store, StoreError, Transaction, Tree, entry_size};
-use tokio::sync::Notify;
+use pronghorn_store::{Failed, Lender, Others, Store, StoreError, Transaction, Tree, entry_size};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use self::record::{Key, Kind, Record};
+use self::record::{Key, Kind, Lane, Record};
 pub(crate) use self::record::{decode as decode_job, encode as encode_job};
-use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Window};
+use self::window::{CHUNK, CHUNK_BYTES, Entry, Found, Load, Window};
 use crate::drivers::{
     Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
 };
 use crate::extras;
-use crate::job::{Job, LONGEST_DELAY};
+use crate::job::{Headers, Job, LONGEST_DELAY};
 
 const JOBS: Tree = Tree::new("jobs");
 const PIPELINES: Tree = Tree::new("jobs.pipelines");
 const EXPIRING: Tree = Tree::new("jobs.expiring");
+/// Of jobs that have a key for `unique`: their own keys here.
+const UNIQUE: Tree = Tree::new("jobs.unique");
+/// Keys of jobs that are with workers of a process which has handed over the store.
+const LENT: Tree = Tree::new("jobs.lent");
 
 /// After a failure of the store, the window is read again at most this often.
 const RETRY: Duration = Duration::from_millis(500);
@@ -64,6 +72,15 @@ impl OpenPipelines {
         let opened = Embedded::open(pipeline, store, Wake::default()).await?;
         all.insert(pipeline.to_owned(), Arc::downgrade(&opened.0));
         Ok(opened)
+    }
+
+    /// Those that are open.
+    pub(crate) async fn all(&self) -> Vec<Embedded> {
+        let all = self.0.lock().await;
+        all.values()
+            .filter_map(Weak::upgrade)
+            .map(Embedded)
+            .collect()
     }
 }
 
@@ -100,9 +117,12 @@ impl Embedded {
             load: Notify::new(),
             wake: Mutex::new(wake),
         });
+        let others = shared.store.others();
         shared.survey().await?;
+        let lender: Weak<Shared> = Arc::downgrade(&shared);
+        shared.store.lends(lender);
         let mut loader = JoinSet::new();
-        loader.spawn(keep_loaded(shared.clone()));
+        loader.spawn(keep_loaded(shared.clone(), others));
         Ok(Self(Arc::new(Open {
             shared,
             _loader: loader,
@@ -119,9 +139,53 @@ impl Embedded {
         self.shared().put_back(ticket);
     }
 
+    /// The jobs that have a key for `unique`.
+    pub(crate) async fn unique_jobs(&self) -> Result<Vec<UniqueJob>, DriverError> {
+        let shared = self.shared();
+        let (pipeline, others) = (shared.pipeline.clone(), shared.store.others());
+        let read = move |transaction: &mut Transaction<'_>| {
+            let mut keys = Vec::new();
+            let from = [pipeline.as_bytes(), &[0]].concat();
+            transaction.scan(UNIQUE, Bound::Excluded(&from), |key, _| {
+                match Key::parse(&pipeline, key) {
+                    Some(key) => keys.push(key),
+                    None => return ControlFlow::Break(()),
+                }
+                ControlFlow::Continue(())
+            })?;
+            let are_there = others.borrow().are_there;
+            let mut jobs = Vec::with_capacity(keys.len());
+            for key in keys {
+                if let Some(value) = transaction.get(JOBS, key.bytes())? {
+                    let (Job { id, headers, .. }, since) = record::decode_since(&value);
+                    let is_lent = are_there && transaction.get(LENT, key.bytes())?.is_some();
+                    jobs.push(UniqueJob {
+                        id,
+                        headers,
+                        since,
+                        is_lent,
+                    });
+                }
+            }
+            Ok(jobs)
+        };
+        Ok(shared.store.look(read).await?)
+    }
+
     fn shared(&self) -> &Arc<Shared> {
         &self.0.shared
     }
+}
+
+/// A job with a key for `unique`, as it is kept.
+#[derive(Debug)]
+pub(crate) struct UniqueJob {
+    pub(crate) id: String,
+    pub(crate) headers: Headers,
+    /// When it was pushed or put back, in milliseconds since 1970.
+    pub(crate) since: u64,
+    /// A worker of the process before has it.
+    pub(crate) is_lent: bool,
 }
 
 /// How many jobs a store has of each pipeline, of those that have some.
@@ -144,7 +208,7 @@ pub(crate) async fn stored(store: &Store) -> Result<BTreeMap<String, Stored>, Dr
         })?;
         Ok(pipelines)
     };
-    Ok(store.carry_out(0, read, |outcome| outcome).await??)
+    Ok(store.look(read).await?)
 }
 
 /// Jobs of a pipeline in a store.
@@ -155,17 +219,23 @@ pub(crate) struct Stored {
 }
 
 /// Brings jobs into memory before they are wanted, until the driver is dropped.
-async fn keep_loaded(shared: Arc<Shared>) {
+async fn keep_loaded(shared: Arc<Shared>, mut others: watch::Receiver<Others>) {
     loop {
         let next = lock(&shared.window).next_load();
         let outcome = match next {
             None => {
-                shared.load.notified().await;
+                tokio::select! {
+                    () = shared.load.notified() => {}
+                    // An error says that the store is closed.
+                    Ok(()) = others.changed() => lock(&shared.window).look_again(),
+                }
                 continue;
             }
             Some(Load::All) => shared.survey().await,
             Some(Load::Ready { priority, behind }) => shared.load_ready(priority, behind).await,
-            Some(Load::Delayed { behind }) => shared.load_delayed(behind).await,
+            Some(Load::Delayed { lane, behind, most }) => {
+                shared.load_delayed(lane, behind, most).await
+            }
         };
         if outcome.is_err() {
             // The store logs what is wrong with it.
@@ -187,35 +257,24 @@ impl Shared {
     /// Looks which priorities there are, and how many jobs. The window begins anew.
     async fn survey(self: &Arc<Self>) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
+        let others = self.store.others();
         let read = move |transaction: &mut Transaction<'_>| {
             let record = Record::read(transaction, &pipeline)?;
-            let mut priorities = Vec::new();
-            let mut next = Some(i64::MIN);
-            while let Some(least) = next {
-                let from = Key::ready(&pipeline, least, 0);
-                let mut found = None;
-                transaction.scan(JOBS, Bound::Included(from.bytes()), |key, _| {
-                    found = Key::parse(&pipeline, key);
-                    ControlFlow::Break(())
-                })?;
-                next = match found {
-                    Some(Key {
-                        kind: Kind::Ready { priority },
-                        ..
-                    }) => {
-                        priorities.push(priority);
-                        priority.checked_add(1)
-                    }
-                    _ => None,
-                };
-            }
+            let (priorities, lanes) = kinds(transaction, &pipeline)?;
+            let lent = lent(transaction, &pipeline, others.borrow().are_there)?;
             let (_, expires_at) = expired(transaction, &pipeline, 0, &HashSet::new())?;
-            Ok((record, priorities, expires_at))
+            let found = Found {
+                record,
+                priorities,
+                lanes,
+                lent,
+            };
+            Ok((found, expires_at))
         };
-        let then = move |outcome: Result<(Record, Vec<i64>, Option<u64>), StoreError>| {
-            let (record, priorities, expires_at) = outcome?;
+        let then = move |outcome: Result<(Found, Option<u64>), StoreError>| {
+            let (found, expires_at) = outcome?;
             let mut window = lock(&shared.window);
-            window.begin(record, priorities);
+            window.begin(found);
             window.expect_expiry(expires_at);
             drop(window);
             shared.load.notify_one();
@@ -230,18 +289,27 @@ impl Shared {
             window.loaded_ready(priority, entries, more);
         };
         let same = move |kind: &Kind| matches!(kind, Kind::Ready { priority: p } if *p == priority);
-        self.load(from, same, load).await
+        self.load(from, CHUNK, same, load).await
     }
 
-    async fn load_delayed(self: &Arc<Self>, behind: (u64, u64)) -> Result<(), DriverError> {
-        let from = Key::delayed(&self.pipeline, behind.0, behind.1);
-        let same = |kind: &Kind| matches!(kind, Kind::Delayed { .. });
-        self.load(from, same, Window::loaded_delayed).await
+    async fn load_delayed(
+        self: &Arc<Self>,
+        lane: Lane,
+        behind: (u64, u64),
+        most: usize,
+    ) -> Result<(), DriverError> {
+        let from = Key::delayed(&self.pipeline, lane, behind.0, behind.1);
+        let load = move |window: &mut Window, entries, more| {
+            window.loaded_delayed(lane, entries, more);
+        };
+        let same = move |kind: &Kind| matches!(kind, Kind::Delayed { lane: l, .. } if *l == lane);
+        self.load(from, most, same, load).await
     }
 
     async fn load(
         self: &Arc<Self>,
         from: Key,
+        most: usize,
         same: impl Fn(&Kind) -> bool + Send + 'static,
         into: impl FnOnce(&mut Window, Vec<Entry>, bool) + Send + 'static,
     ) -> Result<(), DriverError> {
@@ -252,7 +320,7 @@ impl Shared {
                 let Some(key) = Key::parse(&pipeline, key).filter(|key| same(&key.kind)) else {
                     return ControlFlow::Break(());
                 };
-                if entries.len() >= CHUNK || bytes >= CHUNK_BYTES {
+                if entries.len() >= most || bytes >= CHUNK_BYTES {
                     more = true;
                     return ControlFlow::Break(());
                 }
@@ -288,7 +356,7 @@ impl Shared {
                     return ControlFlow::Break(());
                 }
                 let (mut job, since) = record::decode_since(value);
-                if let Kind::Delayed { due } = parsed.kind {
+                if let Kind::Delayed { due, .. } = parsed.kind {
                     job.delay = Duration::from_millis(due.saturating_sub(now));
                 }
                 bytes += value.len();
@@ -299,7 +367,7 @@ impl Shared {
             })?;
             Ok(part)
         };
-        self.carry_out(0, read, |outcome| Ok(outcome?)).await
+        Ok(self.store.look(read).await?)
     }
 
     /// By their keys. What is found is not given out from then on, whatever was read before.
@@ -420,6 +488,9 @@ impl Shared {
         let next = match settlement.fate(&entry.job) {
             Fate::Done | Fate::Rejected => None,
             Fate::Again(job) => Some(job),
+            Fate::Back if lock(&self.window).has_left() => {
+                return self.give_back(ticket, entry.key).await;
+            }
             Fate::Back => {
                 self.put_back(ticket);
                 return Ok(());
@@ -430,6 +501,9 @@ impl Shared {
         let write = move |transaction: &mut Transaction<'_>| {
             let mut record = Record::read(transaction, &pipeline)?;
             let was_there = remove(transaction, &pipeline, &mut record, &entry.key, &entry.job)?;
+            if lock(&shared.window).has_left() {
+                transaction.remove(LENT, entry.key.bytes())?;
+            }
             // An earlier try may have come through, although the disk did not say so.
             let next = next.filter(|_| was_there).map(|job| {
                 let key = record.add(&pipeline, &job, now);
@@ -442,6 +516,7 @@ impl Shared {
             record.write(transaction, &pipeline)?;
             Ok((record, next))
         };
+        let shared = self.clone();
         let then = move |outcome: Result<(Record, Option<Entry>), StoreError>| {
             let mut window = lock(&shared.window);
             // One that the disk did not take stays reserved: it can be tried again.
@@ -452,6 +527,18 @@ impl Shared {
             shared.finish(window, outcome)
         };
         // What replaces a job is about as long as it was; it has its place also in a full store.
+        self.carry_out(0, write, then).await
+    }
+
+    /// It runs in the process that has taken over.
+    async fn give_back(self: &Arc<Self>, ticket: Ticket, key: Key) -> Result<(), DriverError> {
+        let shared = self.clone();
+        let write = move |transaction: &mut Transaction<'_>| transaction.remove(LENT, key.bytes());
+        let then = move |outcome: Result<bool, StoreError>| {
+            outcome?;
+            lock(&shared.window).settled(ticket);
+            Ok(())
+        };
         self.carry_out(0, write, then).await
     }
 
@@ -483,7 +570,7 @@ impl Shared {
     }
 }
 
-/// Writes a job, and when it expires.
+/// Writes a job, when it expires, and that it has a key.
 fn put(
     transaction: &mut Transaction<'_>,
     pipeline: &str,
@@ -496,17 +583,22 @@ fn put(
         let note = record::expiry_key(pipeline, at, key.number);
         transaction.put(EXPIRING, &note, key.bytes())?;
     }
+    if extras::unique_key(&job.headers).is_some() {
+        transaction.put(UNIQUE, key.bytes(), &[])?;
+    }
     Ok(())
 }
 
 /// What a job that is pushed takes at most.
 fn size_of(pipeline: &str, job: &Job, value: &[u8]) -> u64 {
-    let longest_key = Key::delayed(pipeline, 0, 0);
+    let longest_key = Key::delayed(pipeline, Some(0), 0, 0);
     let note = extras::expires_at(&job.headers).map_or(0, |at| {
         let note = record::expiry_key(pipeline, at, 0);
         entry_size(&note, longest_key.bytes())
     });
-    entry_size(longest_key.bytes(), value) + note
+    let unique = extras::unique_key(&job.headers);
+    let unique = unique.map_or(0, |_| entry_size(longest_key.bytes(), &[]));
+    entry_size(longest_key.bytes(), value) + note + unique
 }
 
 /// Whether it was there.
@@ -524,6 +616,9 @@ fn remove(
     if let Some(at) = extras::expires_at(&job.headers) {
         let note = record::expiry_key(pipeline, at, key.number);
         transaction.remove(EXPIRING, &note)?;
+    }
+    if extras::unique_key(&job.headers).is_some() {
+        transaction.remove(UNIQUE, key.bytes())?;
     }
     Ok(was_there)
 }
@@ -557,8 +652,90 @@ fn expired(
     Ok((found, next))
 }
 
+impl Lender for Shared {
+    fn lend(&self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
+        let whose = std::process::id().to_be_bytes();
+        let mut out = lock(&self.window).leave().into_iter();
+        out.try_for_each(|key| transaction.put(LENT, &key, &whose))
+    }
+
+    fn stay(&self) {
+        lock(&self.window).stay();
+        self.load.notify_one();
+        self.wake();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("pipeline", &self.pipeline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The jobs that workers of the process before have. Once it is gone they are nobody's, and its
+/// notes are removed.
+fn lent(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+    is_there: bool,
+) -> Result<Vec<Key>, Failed> {
+    let from = [pipeline.as_bytes(), &[0]].concat();
+    let mut noted = Vec::new();
+    transaction.scan(LENT, Bound::Excluded(&from), |key, _| {
+        match Key::parse(pipeline, key) {
+            Some(key) => noted.push(key),
+            None => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    })?;
+    if is_there {
+        return Ok(noted);
+    }
+    for key in noted {
+        transaction.remove(LENT, key.bytes())?;
+    }
+    Ok(Vec::new())
+}
+
+/// The priorities of jobs that are ready, and the lanes of delayed ones.
+fn kinds(
+    transaction: &mut Transaction<'_>,
+    pipeline: &str,
+) -> Result<(Vec<i64>, Vec<Lane>), Failed> {
+    let (mut priorities, mut lanes) = (Vec::new(), Vec::new());
+    let mut next = Some(Key::delayed(pipeline, None, 0, 0));
+    while let Some(from) = next.take() {
+        let mut found = None;
+        transaction.scan(JOBS, Bound::Included(from.bytes()), |key, _| {
+            found = Key::parse(pipeline, key);
+            ControlFlow::Break(())
+        })?;
+        next = match found.map(|key| key.kind) {
+            None => None,
+            Some(Kind::Ready { priority }) => {
+                priorities.push(priority);
+                Some(match priority.checked_add(1) {
+                    Some(behind) => Key::ready(pipeline, behind, 0),
+                    None => Key::delayed(pipeline, Some(i64::MIN), 0, 0),
+                })
+            }
+            Some(Kind::Delayed { lane, .. }) => {
+                lanes.push(lane);
+                match lane {
+                    None => Some(Key::ready(pipeline, i64::MIN, 0)),
+                    Some(priority) => (priority.checked_add(1))
+                        .map(|behind| Key::delayed(pipeline, Some(behind), 0, 0)),
+                }
+            }
+        };
+    }
+    Ok((priorities, lanes))
+}
+
 /// Jobs with their keys, and behind which one the next part begins.
-type Found = (Vec<(Key, Job)>, Option<Vec<u8>>);
+type Looked = (Vec<(Key, Job)>, Option<Vec<u8>>);
 
 /// Those of an ID, or all, of a part of a pipeline.
 fn find(
@@ -566,7 +743,7 @@ fn find(
     pipeline: &str,
     id: Option<&str>,
     after: Option<Vec<u8>>,
-) -> Result<Found, Failed> {
+) -> Result<Looked, Failed> {
     let from = after.unwrap_or_else(|| [pipeline.as_bytes(), &[0]].concat());
     let (mut found, mut next) = (Vec::new(), None);
     let (mut seen, mut bytes, mut last) = (0, 0, Vec::new());

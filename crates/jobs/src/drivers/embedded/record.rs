@@ -1,8 +1,11 @@
 //! How jobs lie in the store.
 //!
 //! Keys sort as jobs are wanted: `pipeline 0 'r' priority number` for those that are ready,
-//! `pipeline 0 'd' due number` for those that wait for their time. A job that expires has an entry
-//! beside them, `pipeline 0 time number`, with its key.
+//! `pipeline 0 'w' priority due number` for those that wait for their time. A job that expires has
+//! an entry beside them, `pipeline 0 time number`, with its key.
+//!
+//! Older versions wrote `pipeline 0 'd' due number` for all priorities. Those keys are read, and
+//! leave with their jobs.
 
 use std::time::Duration;
 
@@ -25,37 +28,46 @@ pub(super) enum Kind {
     Ready {
         priority: i64,
     },
-    /// In milliseconds since 1970.
     Delayed {
+        lane: Lane,
+        /// In milliseconds since 1970.
         due: u64,
     },
 }
 
+/// Jobs that wait for their time and lie together, in the order of their times: those of one
+/// priority, or all that an older version has written.
+pub(super) type Lane = Option<i64>;
+
 const READY: u8 = b'r';
-const DELAYED: u8 = b'd';
+const WAITS: u8 = b'w';
+const DELAYED_ONCE: u8 = b'd';
 
 impl Key {
     pub(super) fn ready(pipeline: &str, priority: i64, number: u64) -> Self {
         let kind = Kind::Ready { priority };
-        // The sign turned round, so that bytes sort as numbers do.
-        let order = priority.cast_unsigned() ^ (1 << 63);
-        Self::new(pipeline, READY, kind, order, number)
+        Self::new(pipeline, READY, kind, &[order_of(priority), number])
     }
 
-    pub(super) fn delayed(pipeline: &str, due: u64, number: u64) -> Self {
-        let kind = Kind::Delayed { due };
-        Self::new(pipeline, DELAYED, kind, due, number)
+    pub(super) fn delayed(pipeline: &str, lane: Lane, due: u64, number: u64) -> Self {
+        let kind = Kind::Delayed { lane, due };
+        match lane {
+            Some(priority) => Self::new(pipeline, WAITS, kind, &[order_of(priority), due, number]),
+            None => Self::new(pipeline, DELAYED_ONCE, kind, &[due, number]),
+        }
     }
 
-    fn new(pipeline: &str, letter: u8, kind: Kind, order: u64, number: u64) -> Self {
-        let mut bytes = Vec::with_capacity(pipeline.len() + 18);
+    /// The last of the numbers is that of the job.
+    fn new(pipeline: &str, letter: u8, kind: Kind, numbers: &[u64]) -> Self {
+        let mut bytes = Vec::with_capacity(pipeline.len() + 2 + 8 * numbers.len());
         bytes.extend_from_slice(pipeline.as_bytes());
         bytes.extend_from_slice(&[0, letter]);
-        bytes.extend_from_slice(&order.to_be_bytes());
-        bytes.extend_from_slice(&number.to_be_bytes());
+        for number in numbers {
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
         Self {
             kind,
-            number,
+            number: numbers.last().copied().unwrap_or_default(),
             bytes,
         }
     }
@@ -68,16 +80,24 @@ impl Key {
     pub(super) fn parse(pipeline: &str, bytes: &[u8]) -> Option<Self> {
         let behind = bytes.strip_prefix(pipeline.as_bytes())?;
         let (letter, behind) = behind.strip_prefix(&[0])?.split_first()?;
-        let (order, number) = behind.split_first_chunk::<8>()?;
-        let order = u64::from_be_bytes(*order);
-        let number = u64::from_be_bytes(number.try_into().ok()?);
-        let kind = match *letter {
-            READY => Kind::Ready {
-                priority: (order ^ (1 << 63)).cast_signed(),
-            },
-            DELAYED => Kind::Delayed { due: order },
+        let (numbers, rest) = behind.as_chunks::<8>();
+        let (kind, number) = match (*letter, numbers, rest) {
+            (READY, [order, number], []) => {
+                let priority = priority_of(u64::from_be_bytes(*order));
+                (Kind::Ready { priority }, number)
+            }
+            (WAITS, [order, due, number], []) => {
+                let lane = Some(priority_of(u64::from_be_bytes(*order)));
+                let due = u64::from_be_bytes(*due);
+                (Kind::Delayed { lane, due }, number)
+            }
+            (DELAYED_ONCE, [due, number], []) => {
+                let (lane, due) = (None, u64::from_be_bytes(*due));
+                (Kind::Delayed { lane, due }, number)
+            }
             _ => return None,
         };
+        let number = u64::from_be_bytes(*number);
         let bytes = bytes.to_vec();
         Some(Self {
             kind,
@@ -85,6 +105,15 @@ impl Key {
             bytes,
         })
     }
+}
+
+/// The sign turned round, so that bytes sort as numbers do.
+const fn order_of(priority: i64) -> u64 {
+    priority.cast_unsigned() ^ (1 << 63)
+}
+
+const fn priority_of(order: u64) -> i64 {
+    (order ^ (1 << 63)).cast_signed()
 }
 
 /// Where the key of a job stands that expires then, in milliseconds since 1970.
@@ -162,7 +191,7 @@ impl Record {
         self.delayed += 1;
         // A millisecond of `now` has begun, and no job comes early.
         let due = now.saturating_add(millis(job.delay.min(LONGEST_DELAY)) + 1);
-        Key::delayed(pipeline, due, number)
+        Key::delayed(pipeline, Some(job.priority), due, number)
     }
 
     pub(super) fn remove(&mut self, kind: &Kind) {
@@ -274,9 +303,12 @@ mod tests {
             prop_assert_eq!(a.cmp(&b), key(a).bytes().cmp(key(b).bytes()));
             prop_assert_eq!(Key::parse("p", key(a).bytes()), Some(key(a)));
             prop_assert_eq!(Key::parse("q", key(a).bytes()), None);
-            let delayed = Key::delayed("p", a.1, b.1);
-            prop_assert!(delayed.bytes() < key(a).bytes());
-            prop_assert_eq!(Key::parse("p", delayed.bytes()), Some(delayed));
+            for lane in [Some(a.0), None] {
+                let delayed = Key::delayed("p", lane, a.1, b.1);
+                prop_assert_eq!(Key::parse("p", delayed.bytes()), Some(delayed.clone()));
+                let later = Key::delayed("p", lane, a.1.saturating_add(1), b.1);
+                prop_assert!(delayed.bytes() <= later.bytes());
+            }
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! The jobs that are in memory: the next ones of each priority, the next delayed ones, and those
+//! The jobs that are in memory: of each priority the next ones and the next delayed ones, and those
 //! that workers have. The rest is in the store alone.
 //!
 //! Knows no store and no clock: what was committed and what was read comes in, in the order in
@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::drivers::embedded::record::{Key, Kind, Record};
+use crate::drivers::embedded::record::{Key, Kind, Lane, Record};
 use crate::drivers::ready::Ready;
 use crate::drivers::{Delivery, Stat, Ticket};
 use crate::extras;
@@ -23,10 +23,10 @@ pub(super) const CHUNK_BYTES: usize = 1 << 20;
 
 /// Fewer of a priority, and more are read: enough for the time that a read takes.
 const LOW: usize = CHUNK / 4;
-/// More are not kept, of a priority and of those that are delayed.
+/// More are not kept, of a priority and of its delayed ones.
 const HIGH: usize = 2 * CHUNK;
 /// How many are kept of all priorities, and their bytes, before they are wanted. The best priority
-/// and the delayed jobs have one in memory in any case.
+/// has one in memory in any case, and so have the delayed jobs of each.
 const MOST: usize = 16 * CHUNK;
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -42,7 +42,7 @@ impl Entry {
     /// Since when it could run.
     fn ready_since(&self) -> Option<u64> {
         let since = match self.key.kind {
-            Kind::Delayed { due } => due,
+            Kind::Delayed { due, .. } => due,
             Kind::Ready { .. } => self.since,
         };
         (since > 0).then_some(since)
@@ -68,8 +68,56 @@ pub(super) enum Load {
         behind: u64,
     },
     Delayed {
-        behind: (u64, u64),
+        lane: Lane,
+        behind: Place,
+        /// So many at most.
+        most: usize,
     },
+}
+
+/// What a survey of the store has found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) record: Record,
+    /// Of jobs that are ready.
+    pub(super) priorities: Vec<i64>,
+    /// Of delayed ones.
+    pub(super) lanes: Vec<Lane>,
+    /// Those that workers of the process before have.
+    pub(super) lent: Vec<Key>,
+}
+
+/// When a delayed job is due, and its number.
+type Place = (u64, u64);
+
+/// The next delayed jobs of a lane.
+#[derive(Debug)]
+struct Waits {
+    entries: BTreeMap<Place, Entry>,
+    /// Those up to here are in memory.
+    last: Place,
+    /// There are further ones in the store.
+    more: bool,
+}
+
+impl Waits {
+    const fn new(more: bool) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            last: (0, 0),
+            more,
+        }
+    }
+
+    /// Of its first.
+    fn due(&self) -> Option<u64> {
+        let first = self.entries.first_key_value();
+        first.map(|((due, _), _)| *due)
+    }
+
+    fn is_over(&self) -> bool {
+        self.entries.is_empty() && !self.more
+    }
 }
 
 #[derive(Debug)]
@@ -77,13 +125,14 @@ pub(super) struct Window {
     record: Record,
     ready: Ready<Entry>,
     reach: BTreeMap<i64, Reach>,
-    delayed: BTreeMap<(u64, u64), Entry>,
-    /// Those up to here are in memory.
-    delayed_last: (u64, u64),
-    delayed_more: bool,
+    delayed: BTreeMap<Lane, Waits>,
+    /// None of those that are in memory is due before.
+    due: Option<u64>,
     reserved: HashMap<Ticket, Entry>,
     /// Keys of jobs that are being removed: what was read before does not bring them back.
     withdrawn: HashSet<Vec<u8>>,
+    /// Jobs that workers of the process before have.
+    lent: HashMap<Vec<u8>, Kind>,
     tickets: u64,
     /// Delayed ones whose time has come and that are in `ready`.
     promoted: u64,
@@ -95,6 +144,10 @@ pub(super) struct Window {
     read_last: i64,
     paused: bool,
     stale: bool,
+    /// Another process has changed something.
+    is_outdated: bool,
+    /// The store is with another process, which gives out what is there.
+    has_left: bool,
 }
 
 impl Window {
@@ -104,10 +157,10 @@ impl Window {
             ready: Ready::new(),
             reach: BTreeMap::new(),
             delayed: BTreeMap::new(),
-            delayed_last: (0, 0),
-            delayed_more: false,
+            due: None,
             reserved: HashMap::new(),
             withdrawn: HashSet::new(),
+            lent: HashMap::new(),
             tickets: 0,
             promoted: 0,
             bytes: 0,
@@ -115,29 +168,62 @@ impl Window {
             read_last: i64::MIN,
             paused: true,
             stale: false,
+            is_outdated: false,
+            has_left: false,
         }
     }
 
     /// Begins with what a survey has found. Jobs that workers have stay theirs.
-    pub(super) fn begin(&mut self, record: Record, priorities: Vec<i64>) {
+    pub(super) fn begin(&mut self, found: Found) {
+        let Found {
+            record,
+            priorities,
+            lanes,
+            lent,
+        } = found;
         self.record = record;
+        let lent = lent.into_iter();
+        self.lent = lent.map(|key| (key.bytes().to_vec(), key.kind)).collect();
+        self.is_outdated = false;
         self.ready = Ready::new();
         let all = Reach {
             last: 0,
             more: true,
         };
         self.reach = priorities.into_iter().map(|p| (p, all)).collect();
-        self.delayed = BTreeMap::new();
-        self.delayed_last = (0, 0);
-        self.delayed_more = record.delayed > 0;
+        self.delayed = (lanes.into_iter().map(|lane| (lane, Waits::new(true)))).collect();
+        self.due = None;
         self.promoted = 0;
         self.bytes = 0;
         self.stale = false;
     }
 
-    /// What is in the store is not known any more.
+    /// What is in the store is not known any more. What was being removed may still be there: it is
+    /// read again, and given out then.
     pub(super) fn forget(&mut self) {
         self.stale = true;
+        self.withdrawn.clear();
+    }
+
+    /// Another process may have changed something: it is read again, while what is here goes on.
+    pub(super) fn look_again(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Nothing more is given out, and what is in the store is not looked at: the keys of the jobs
+    /// that are out.
+    pub(super) fn leave(&mut self) -> Vec<Vec<u8>> {
+        self.has_left = true;
+        let reserved = self.reserved.values();
+        reserved.map(|entry| entry.key.bytes().to_vec()).collect()
+    }
+
+    pub(super) fn stay(&mut self) {
+        self.has_left = false;
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -145,14 +231,22 @@ impl Window {
     }
 
     pub(super) fn next_load(&self) -> Option<Load> {
-        if self.stale {
+        if self.has_left {
+            return None;
+        }
+        if self.stale || self.is_outdated {
             return Some(Load::All);
         }
         let has_room = self.bytes < MOST_BYTES;
-        let delayed = self.delayed.len();
-        if self.delayed_more && (delayed == 0 || (has_room && delayed < LOW)) {
-            let behind = self.delayed_last;
-            return Some(Load::Delayed { behind });
+        let is_low = |(_, it): &(&Lane, &Waits)| {
+            it.more && (it.entries.is_empty() || (has_room && it.entries.len() < LOW))
+        };
+        if let Some((lane, waits)) = self.delayed.iter().find(is_low) {
+            return Some(Load::Delayed {
+                lane: *lane,
+                behind: waits.last,
+                most: if has_room { CHUNK } else { 1 },
+            });
         }
         let best = self.reach.keys().next();
         let has_room = has_room && self.ready.len() < MOST;
@@ -191,20 +285,27 @@ impl Window {
         self.drop_empty(priority);
     }
 
-    /// What was read behind the last delayed one.
-    pub(super) fn loaded_delayed(&mut self, entries: Vec<Entry>, more: bool) {
+    /// What was read behind the last delayed one of a lane.
+    pub(super) fn loaded_delayed(&mut self, lane: Lane, entries: Vec<Entry>, more: bool) {
         let taken = self.out();
+        let Some(waits) = self.delayed.get_mut(&lane) else {
+            return;
+        };
         for entry in entries {
             let place = place(&entry.key);
-            if place > self.delayed_last {
-                self.delayed_last = place;
+            if place > waits.last {
+                waits.last = place;
                 if !taken.contains(entry.key.bytes()) {
                     self.bytes += entry.job.size();
-                    self.delayed.insert(place, entry);
+                    waits.entries.insert(place, entry);
                 }
             }
         }
-        self.delayed_more = more;
+        waits.more = more;
+        self.due = self.due.into_iter().chain(waits.due()).min();
+        if waits.is_over() {
+            self.delayed.remove(&lane);
+        }
     }
 
     /// Jobs were added, or none, and this is what the pipeline has now.
@@ -214,7 +315,7 @@ impl Window {
             self.note_expiry(&entry.job);
             match entry.key.kind {
                 Kind::Ready { priority } => self.add_ready(priority, entry),
-                Kind::Delayed { .. } => self.add_delayed(entry),
+                Kind::Delayed { lane, .. } => self.add_delayed(lane, entry),
             }
         }
     }
@@ -237,31 +338,33 @@ impl Window {
         self.ready.push(priority, entry);
     }
 
-    fn add_delayed(&mut self, entry: Entry) {
+    fn add_delayed(&mut self, lane: Lane, entry: Entry) {
         let place = place(&entry.key);
-        if self.delayed_more && place > self.delayed_last {
+        let waits = self.delayed.entry(lane).or_insert(Waits::new(false));
+        if waits.more && place > waits.last {
             return;
         }
-        self.delayed_last = self.delayed_last.max(place);
+        waits.last = waits.last.max(place);
         self.bytes += entry.job.size();
-        self.delayed.insert(place, entry);
-        let too_many = self.delayed.len() > HIGH;
+        waits.entries.insert(place, entry);
+        let too_many = waits.entries.len() > HIGH;
         if too_many || self.bytes >= MOST_BYTES {
             let keep = if too_many { CHUNK } else { 1 };
-            while self.delayed.len() > keep
-                && let Some((_, entry)) = self.delayed.pop_last()
+            while waits.entries.len() > keep
+                && let Some((_, entry)) = waits.entries.pop_last()
             {
                 self.bytes = self.bytes.saturating_sub(entry.job.size());
-                self.delayed_more = true;
+                waits.more = true;
             }
-            let last = self.delayed.last_key_value();
-            self.delayed_last = last.map_or((0, 0), |(place, _)| *place);
+            let last = waits.entries.last_key_value();
+            waits.last = last.map_or((0, 0), |(place, _)| *place);
         }
+        self.due = self.due.into_iter().chain(waits.due()).min();
     }
 
     /// None while the store does not work: no end of a job could be kept.
     pub(super) fn head(&mut self, now: u64) -> Option<i64> {
-        if self.paused || self.stale {
+        if self.paused || self.stale || self.has_left {
             return None;
         }
         self.promote(now);
@@ -283,7 +386,7 @@ impl Window {
     /// paused. None: it is out already.
     pub(super) fn take_this(&mut self, entry: Entry) -> Option<Delivery> {
         let is_removed = self.withdrawn.contains(entry.key.bytes());
-        if is_removed || !self.take_out(&entry.key, entry.job.priority) {
+        if self.has_left || is_removed || !self.take_out(&entry.key, entry.job.priority) {
             return None;
         }
         Some(self.reserve(entry))
@@ -311,22 +414,29 @@ impl Window {
         self.expires_at = expires_at.chain(self.expires_at).min();
     }
 
-    /// Those whose time has come, as long as there is room among those that are ready.
+    /// Those whose time has come, as long as there is room among those of their priority that are
+    /// due.
     fn promote(&mut self, now: u64) {
-        while self.ready.len() < HIGH
-            && let Some(first) = self.delayed.first_entry()
-            && first.key().0 <= now
-        {
-            let entry = first.remove();
-            self.promoted += 1;
-            self.ready.push(entry.job.priority, entry);
+        if self.due.is_none_or(|due| due > now) {
+            return;
         }
+        for waits in self.delayed.values_mut() {
+            while let Some(first) = waits.entries.first_entry()
+                && first.key().0 <= now
+                && self.ready.due_of(first.get().job.priority) < HIGH
+            {
+                let entry = first.remove();
+                self.promoted += 1;
+                self.ready.push_due(entry.job.priority, entry);
+            }
+        }
+        self.delayed.retain(|_, waits| !waits.is_over());
+        self.due = self.delayed.values().filter_map(Waits::due).min();
     }
 
     pub(super) fn next_due(&self) -> Option<u64> {
-        let gives = !self.paused && !self.stale;
-        let first = self.delayed.keys().next().filter(|_| gives);
-        first.map(|(due, _)| *due)
+        self.due
+            .filter(|_| !self.paused && !self.stale && !self.has_left)
     }
 
     pub(super) fn reserved(&self, ticket: Ticket) -> Option<Entry> {
@@ -344,12 +454,15 @@ impl Window {
 
     /// False: a worker has it.
     fn take_out(&mut self, key: &Key, priority: i64) -> bool {
-        if self.reserved.values().any(|entry| entry.key == *key) {
+        let is_lent = self.lent.contains_key(key.bytes());
+        if is_lent || self.reserved.values().any(|entry| entry.key == *key) {
             return false;
         }
-        let is_delayed = matches!(key.kind, Kind::Delayed { .. });
-        let delayed = is_delayed.then(|| self.delayed.remove(&place(key)));
-        let removed = delayed.flatten().or_else(|| {
+        let (is_delayed, waiting) = match key.kind {
+            Kind::Delayed { lane, .. } => (true, self.take_waiting(lane, place(key))),
+            Kind::Ready { .. } => (false, None),
+        };
+        let removed = waiting.or_else(|| {
             let entry = self.ready.remove(priority, |entry| entry.key == *key)?;
             self.promoted -= u64::from(is_delayed);
             Some(entry)
@@ -358,6 +471,15 @@ impl Window {
         self.bytes = self.bytes.saturating_sub(size);
         self.drop_empty(priority);
         true
+    }
+
+    fn take_waiting(&mut self, lane: Lane, place: Place) -> Option<Entry> {
+        let waits = self.delayed.get_mut(&lane)?;
+        let entry = waits.entries.remove(&place);
+        if waits.is_over() {
+            self.delayed.remove(&lane);
+        }
+        entry
     }
 
     /// They are gone, and this is what the pipeline has now.
@@ -381,7 +503,10 @@ impl Window {
         self.note_expiry(&entry.job);
         let place = place(&entry.key);
         let is_here = match entry.key.kind {
-            Kind::Delayed { .. } => !self.delayed_more || place <= self.delayed_last,
+            Kind::Delayed { lane, .. } => {
+                let waits = self.delayed.get(&lane);
+                waits.is_none_or(|waits| !waits.more || place <= waits.last)
+            }
             Kind::Ready { priority } => {
                 let reach = self.reach.get(&priority);
                 reach.is_none_or(|reach| !reach.more || entry.key.number <= reach.last)
@@ -403,9 +528,11 @@ impl Window {
 
     pub(super) fn stat(&mut self, now: u64) -> Stat {
         self.promote(now);
-        let was_delayed = |entry: &&Entry| matches!(entry.key.kind, Kind::Delayed { .. });
-        let of_delayed = self.reserved.values().filter(was_delayed).count() as u64;
-        let reserved = self.reserved.len() as u64;
+        let reserved = self.reserved.values().map(|entry| &entry.key.kind);
+        let out = reserved.chain(self.lent.values());
+        let was_delayed = |kind: &&Kind| matches!(kind, Kind::Delayed { .. });
+        let of_delayed = out.filter(was_delayed).count() as u64;
+        let reserved = (self.reserved.len() + self.lent.len()) as u64;
         let of_ready = reserved - of_delayed;
         // Of a priority, the next one waits for the longest time; those that were delayed are
         // behind others that came while they were.
@@ -431,13 +558,14 @@ impl Window {
     pub(super) fn out(&self) -> HashSet<Vec<u8>> {
         let keys = self.reserved.values().map(|entry| entry.key.bytes());
         let keys = keys.map(<[u8]>::to_vec);
-        keys.chain(self.withdrawn.iter().cloned()).collect()
+        let others = self.withdrawn.iter().chain(self.lent.keys());
+        keys.chain(others.cloned()).collect()
     }
 }
 
-fn place(key: &Key) -> (u64, u64) {
+fn place(key: &Key) -> Place {
     match key.kind {
-        Kind::Delayed { due } => (due, key.number),
+        Kind::Delayed { due, .. } => (due, key.number),
         Kind::Ready { .. } => (0, key.number),
     }
 }

@@ -1,0 +1,52 @@
+//! Keys of jobs that wait in the store, for a process that has just opened it, and of jobs that
+//! workers of the process before still have.
+
+use std::collections::HashMap;
+
+use pronghorn_store::Store;
+
+use super::{PipelineError, Pipelines};
+use crate::drivers::Embedded;
+use crate::extras;
+use crate::job::now_ms;
+
+impl Pipelines {
+    /// Jobs that have had their keys before have them again. Says which ones are with workers of
+    /// the process before.
+    pub(super) async fn restore_keys(
+        &self,
+        pipeline: &Embedded,
+    ) -> Result<HashMap<String, String>, PipelineError> {
+        let now = now_ms();
+        let mut lent = HashMap::new();
+        for job in pipeline.unique_jobs().await? {
+            let Some(unique) = extras::kept_key(&job.headers, job.since, now) else {
+                continue;
+            };
+            if !job.is_lent {
+                // One that is taken is this job's, or that of one which was pushed by then.
+                _ = self.0.keys.take(&unique, &job.id, now);
+            } else if !unique.while_queued {
+                lent.insert(unique.key, job.id);
+            }
+        }
+        Ok(lent)
+    }
+
+    /// Follows the keys of jobs that the process before brings to their end, until it is gone.
+    pub(crate) async fn follow_lent_keys(&self, store: &Store) {
+        let mut others = store.others();
+        loop {
+            let are_there = others.borrow_and_update().are_there;
+            let mut lent = HashMap::new();
+            for pipeline in self.0.stored.all().await {
+                // What the store does not say now, it says at the next change.
+                lent.extend(self.restore_keys(&pipeline).await.unwrap_or_default());
+            }
+            self.0.keys.lend(lent);
+            if !are_there || others.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
