@@ -1,16 +1,15 @@
 //! Dead letters: jobs that were given up. They are in the server's store, whatever driver their
 //! pipeline has, until somebody runs them again or discards them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use pronghorn_base::LogThrottle;
-use pronghorn_store::{LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size};
+use pronghorn_base::{LogThrottle, lock};
+use pronghorn_store::{Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree};
 use prost::Message;
 use serde::Serialize;
 use thiserror::Error;
-use tokio::sync::Mutex;
 
 use crate::drivers::{decode_job, encode_job};
 use crate::job::{Job, now_ms};
@@ -31,7 +30,9 @@ pub(crate) struct DeadLetters(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     store: LazyStore,
-    /// Of all there are, by their numbers; None before they were read.
+    /// Of all there are, by their numbers; None before they were read. Operations of the store
+    /// change them as they run, so that those that share a commit see each other's letters. After a
+    /// commit that failed they are read again.
     headlines: Mutex<Option<Headlines>>,
     dropped: LogThrottle,
 }
@@ -39,7 +40,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Headlines {
     all: BTreeMap<u64, Headline>,
+    /// By pipeline and ID.
+    numbers: HashMap<(String, String), u64>,
     bytes: u64,
+    /// How often other processes had changed the store by then.
+    changes: u64,
 }
 
 /// What is known of a dead letter without reading it.
@@ -116,60 +121,46 @@ impl DeadLetters {
             died_at: now_ms(),
         };
         let (value, headline) = (letter.encode(), letter.headline());
-        let store = self.0.store.get().await?;
-        let mut guard = self.0.headlines.lock().await;
-        let headlines = loaded(&mut guard, &store).await?;
-        let same = |(_, it): &(&u64, &Headline)| it.pipeline == pipeline && it.id == job.id;
-        let known = headlines.all.iter().find(same).map(|(number, _)| *number);
-        let last = headlines.all.last_key_value().map_or(0, |(last, _)| *last);
-        let number = known.unwrap_or(last + 1);
-        let gone = headlines.beyond(&headline, known);
-        let key = number.to_be_bytes();
-        let growth = entry_size(&key, &value);
-        let leaving = gone.clone();
-        let write = move |transaction: &mut Transaction<'_>| {
-            for number in leaving {
+        let write = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let (number, gone) = headlines.add(headline);
+            for number in &gone {
                 transaction.remove(TREE, &number.to_be_bytes())?;
             }
-            transaction.put(TREE, &key, &value)
+            transaction.put(TREE, &number.to_be_bytes(), &value)?;
+            Ok(!gone.is_empty())
         };
-        store.carry_out(growth, write, |outcome| outcome).await??;
-        for number in &gone {
-            headlines.remove(*number);
-        }
-        if !gone.is_empty()
-            && let Some(times) = self.0.dropped.should_log()
-        {
+        let drops = self.carry_out(write).await?;
+        if drops && let Some(times) = self.0.dropped.should_log() {
             tracing::warn!(target: "jobs", times, "there are too many dead letters: the oldest are discarded");
         }
-        headlines.remove(number);
-        headlines.bytes += headline.size;
-        headlines.all.insert(number, headline);
         Ok(())
     }
 
     /// Those of a pipeline, or of all for None; the newest first.
     pub(crate) async fn list(&self, of: Option<&str>) -> Result<Vec<Headline>, DeadError> {
-        let store = self.0.store.get().await?;
-        let mut guard = self.0.headlines.lock().await;
-        let headlines = loaded(&mut guard, &store).await?;
-        let all = headlines.all.values().rev();
-        let wanted = all.filter(|it| of.is_none_or(|of| it.pipeline == of));
-        Ok(wanted.cloned().collect())
+        let of = of.map(ToOwned::to_owned);
+        let list = move |_: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let all = headlines.all.values().rev();
+            let wanted = all.filter(|it| of.as_ref().is_none_or(|of| it.pipeline == *of));
+            Ok(wanted.cloned().collect())
+        };
+        self.look(list).await
     }
 
     /// How many there are of each pipeline. It makes no store where there is none.
     pub(crate) async fn counts(&self) -> Result<BTreeMap<String, u64>, DeadError> {
-        let mut counts = BTreeMap::new();
         let Some(store) = self.0.store.get_if_there().await else {
-            return Ok(counts);
+            return Ok(BTreeMap::new());
         };
-        let store = store?;
-        let mut guard = self.0.headlines.lock().await;
-        for headline in loaded(&mut guard, &store).await?.all.values() {
-            *counts.entry(headline.pipeline.clone()).or_default() += 1;
-        }
-        Ok(counts)
+        store?;
+        let count = |_: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let mut counts = BTreeMap::new();
+            for headline in headlines.all.values() {
+                *counts.entry(headline.pipeline.clone()).or_default() += 1;
+            }
+            Ok(counts)
+        };
+        self.look(count).await
     }
 
     /// The newest letter of this ID.
@@ -177,65 +168,127 @@ impl DeadLetters {
         let Some(store) = self.0.store.get_if_there().await else {
             return Ok(None);
         };
-        let store = store?;
-        let mut guard = self.0.headlines.lock().await;
-        let headlines = loaded(&mut guard, &store).await?;
-        let Some(number) = headlines.number_of(id) else {
-            return Ok(None);
+        store?;
+        let id = id.to_owned();
+        let read = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let Some(number) = headlines.number_of(&id) else {
+                return Ok(None);
+            };
+            let value = transaction.get(TREE, &number.to_be_bytes())?;
+            Ok(value.as_deref().map(Letter::decode))
         };
-        let key = number.to_be_bytes();
-        let read = move |transaction: &mut Transaction<'_>| transaction.get(TREE, &key);
-        let value = store.carry_out(0, read, |outcome| outcome).await??;
-        Ok(value.as_deref().map(Letter::decode))
+        self.look(read).await
     }
 
     /// Removes the newest letter of this ID: only if it died at this time, where one is given.
     /// Whether it was there.
     pub(crate) async fn discard(&self, id: &str, died_at: Option<u64>) -> Result<bool, DeadError> {
-        let store = self.0.store.get().await?;
-        let mut guard = self.0.headlines.lock().await;
-        let headlines = loaded(&mut guard, &store).await?;
-        let number = headlines.number_of(id).filter(|number| {
-            let died = headlines.all.get(number).map(|it| it.died_at);
-            died_at.is_none() || died == died_at
-        });
-        let Some(number) = number else {
-            return Ok(false);
+        let id = id.to_owned();
+        let remove = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let number = headlines.number_of(&id).filter(|number| {
+                let died = headlines.all.get(number).map(|it| it.died_at);
+                died_at.is_none() || died == died_at
+            });
+            let Some(number) = number else {
+                return Ok(false);
+            };
+            headlines.remove(number);
+            transaction.remove(TREE, &number.to_be_bytes())?;
+            Ok(true)
         };
-        let key = number.to_be_bytes();
-        let remove = move |transaction: &mut Transaction<'_>| transaction.remove(TREE, &key);
-        store.carry_out(0, remove, |outcome| outcome).await??;
-        headlines.remove(number);
-        Ok(true)
+        self.carry_out(remove).await
+    }
+
+    /// Changes something. A letter takes the place of a job, so it has one also in a full store;
+    /// there are not many.
+    async fn carry_out<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Transaction<'_>, &mut Headlines) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, DeadError> {
+        let store = self.0.store.get().await?;
+        let run = self.with_headlines(&store, run);
+        let shared = self.0.clone();
+        let then = move |outcome: Result<T, StoreError>| {
+            if outcome.is_err() {
+                lock(&shared.headlines).take();
+            }
+            outcome
+        };
+        Ok(store.carry_out(0, run, then).await??)
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&mut Transaction<'_>, &mut Headlines) -> Result<T, Failed> + Send + 'static,
+    ) -> Result<T, DeadError> {
+        let store = self.0.store.get().await?;
+        Ok(store.look(self.with_headlines(&store, run)).await?)
+    }
+
+    fn with_headlines<T, F>(
+        &self,
+        store: &Store,
+        run: F,
+    ) -> impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static + use<T, F>
+    where
+        F: FnOnce(&mut Transaction<'_>, &mut Headlines) -> Result<T, Failed> + Send + 'static,
+    {
+        let (shared, others) = (self.0.clone(), store.others());
+        move |transaction| {
+            let mut headlines = lock(&shared.headlines);
+            let changes = others.borrow().changes;
+            let headlines = loaded(&mut headlines, transaction, changes)?;
+            run(transaction, headlines)
+        }
     }
 }
 
-async fn loaded<'a>(
+fn loaded<'a>(
     headlines: &'a mut Option<Headlines>,
-    store: &Store,
-) -> Result<&'a mut Headlines, DeadError> {
-    if headlines.is_none() {
-        let read = |transaction: &mut Transaction<'_>| {
-            let mut read = Headlines::default();
-            transaction.scan(TREE, Bound::Unbounded, |key, value| {
-                if let Ok(number) = key.try_into().map(u64::from_be_bytes) {
-                    let headline = Letter::decode(value).headline();
-                    read.bytes += headline.size;
-                    read.all.insert(number, headline);
-                }
-                ControlFlow::Continue(())
-            })?;
-            Ok(read)
+    transaction: &mut Transaction<'_>,
+    changes: u64,
+) -> Result<&'a mut Headlines, Failed> {
+    if headlines.as_ref().is_none_or(|it| it.changes != changes) {
+        let mut read = Headlines {
+            changes,
+            ..Headlines::default()
         };
-        *headlines = Some(store.carry_out(0, read, |outcome| outcome).await??);
+        transaction.scan(TREE, Bound::Unbounded, |key, value| {
+            if let Ok(number) = key.try_into().map(u64::from_be_bytes) {
+                read.insert(number, Letter::decode(value).headline());
+            }
+            ControlFlow::Continue(())
+        })?;
+        *headlines = Some(read);
     }
     Ok(headlines.as_mut().expect("they were read"))
 }
 
 impl Headlines {
+    /// Adds a letter, in the place of one of the same pipeline and ID: its number, and those of the
+    /// ones that had to go for it.
+    fn add(&mut self, headline: Headline) -> (u64, Vec<u64>) {
+        let known = self.numbers.get(&name_of(&headline)).copied();
+        let last = self.all.last_key_value().map_or(0, |(last, _)| *last);
+        let number = known.unwrap_or(last + 1);
+        let gone = self.beyond(&headline, known);
+        for number in gone.iter().copied().chain(known) {
+            self.remove(number);
+        }
+        self.insert(number, headline);
+        (number, gone)
+    }
+
+    fn insert(&mut self, number: u64, headline: Headline) {
+        self.bytes += headline.size;
+        self.numbers.insert(name_of(&headline), number);
+        self.all.insert(number, headline);
+    }
+
     fn remove(&mut self, number: u64) {
         if let Some(headline) = self.all.remove(&number) {
             self.bytes -= headline.size;
+            self.numbers.remove(&name_of(&headline));
         }
     }
 
@@ -262,6 +315,10 @@ impl Headlines {
         }
         gone
     }
+}
+
+fn name_of(headline: &Headline) -> (String, String) {
+    (headline.pipeline.clone(), headline.id.clone())
 }
 
 impl Letter {
@@ -370,6 +427,29 @@ mod tests {
         assert!(!letters.discard("a", None).await.unwrap());
         assert_eq!(letters.read("a").await.unwrap(), None);
         assert_eq!(letters.list(None).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn letters_of_jobs_that_die_together_share_commits() {
+        let folder = Folder::new("together");
+        let (letters, store) = folder.letters();
+        letters.keep("p", &job("first", 0), 1, "").await.unwrap();
+        let before = store.get().await.unwrap().commits();
+        let jobs: Vec<_> = (0..300).map(|number| job(&number.to_string(), 3)).collect();
+        let keeping = jobs.iter().map(|job| letters.keep("p", job, 3, "no"));
+        let kept = futures_util::future::join_all(keeping).await;
+        assert!(kept.iter().all(Result::is_ok));
+        let commits = store.get().await.unwrap().commits() - before;
+        assert!(commits <= 30, "{commits} commits for 300 letters");
+        assert_eq!(letters.list(None).await.unwrap().len(), 301);
+        store.close().await;
+        let (letters, _store) = folder.letters();
+        assert_eq!(letters.list(None).await.unwrap().len(), 301);
+        let twice = [job("a", 1), job("a", 2)];
+        let keeping = twice.iter().map(|job| letters.keep("p", job, 3, "no"));
+        futures_util::future::join_all(keeping).await;
+        let same = letters.list(None).await.unwrap();
+        assert_eq!((same.len(), same[0].size), (302, 2));
     }
 
     #[tokio::test]
