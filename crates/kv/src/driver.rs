@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::BoxFuture;
 use pronghorn_cache::Cache;
+use pronghorn_store::{Failed, Transaction};
 use thiserror::Error;
 
 use crate::moment::Moment;
@@ -53,6 +54,17 @@ pub trait Driver: Send + Sync + 'static {
     /// another one has it. None where no others do.
     fn claim(&self, _key: Bytes, _server: Bytes, _lasts: Duration) -> Option<Answer<'_, bool>> {
         None
+    }
+
+    /// Notes the claim of this server before others share the storage, which know of none of its.
+    fn note_claim(
+        &self,
+        _: &mut Transaction<'_>,
+        _key: &Bytes,
+        _server: &Bytes,
+        _lasts: Duration,
+    ) -> Result<(), Failed> {
+        Ok(())
     }
 
     /// Ends a claim of this server.

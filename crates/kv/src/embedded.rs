@@ -61,7 +61,11 @@ impl Embedded {
             let done = store.carry_out(growth, run, |outcome| outcome).await;
             done.and_then(|outcome| outcome).map_err(DriverError::from)
         };
-        let done = done.await;
+        self.note(done.await)
+    }
+
+    /// What was not done says something of the store's health.
+    fn note<T>(&self, done: Result<T, DriverError>) -> Result<T, DriverError> {
         let fails = matches!(done, Err(DriverError::Unavailable(_)));
         self.fails.store(fails, Ordering::Relaxed);
         done
@@ -86,7 +90,11 @@ impl Embedded {
             }
             Ok(found)
         };
-        self.carry_out(0, run).await
+        let done = async {
+            let store = open(&self.store).await?;
+            store.look(run).await.map_err(DriverError::from)
+        };
+        self.note(done.await)
     }
 
     async fn remove(&self, places: Vec<Vec<u8>>) -> Result<(), DriverError> {
@@ -308,6 +316,58 @@ impl Driver for Embedded {
 
     fn has_sessions(&self) -> bool {
         true
+    }
+
+    /// While another process of this server works with the store, at an upgrade.
+    fn claim(&self, key: Bytes, server: Bytes, lasts: Duration) -> Option<Answer<'_, bool>> {
+        if !self.store.others().are_there {
+            return None;
+        }
+        let place = [&self.prefix[..], &key].concat();
+        let now = Moment::now();
+        let entry = Entry {
+            value: server,
+            ends: Some(now.after(lasts)),
+        };
+        Some(Box::pin(self.carry_out(0, move |transaction| {
+            let claimed = live(transaction, &place, now)?;
+            if claimed.is_some_and(|claimed| claimed.value != entry.value) {
+                return Ok(false);
+            }
+            put(transaction, &place, &entry)?;
+            Ok(true)
+        })))
+    }
+
+    fn note_claim(
+        &self,
+        transaction: &mut Transaction<'_>,
+        key: &Bytes,
+        server: &Bytes,
+        lasts: Duration,
+    ) -> Result<(), Failed> {
+        let place = [&self.prefix[..], key].concat();
+        let entry = Entry {
+            value: server.clone(),
+            ends: Some(Moment::now().after(lasts)),
+        };
+        put(transaction, &place, &entry)
+    }
+
+    fn unclaim(&self, key: Bytes, server: Bytes) -> Option<Answer<'_, ()>> {
+        if !self.store.others().are_there {
+            // One that is left ends by itself, and nobody looks at it.
+            return None;
+        }
+        let place = [&self.prefix[..], &key].concat();
+        let now = Moment::now();
+        Some(Box::pin(self.carry_out(
+            0,
+            move |transaction| match live(transaction, &place, now)? {
+                Some(claimed) if claimed.value == server => remove(transaction, &place),
+                _ => Ok(()),
+            },
+        )))
     }
 
     fn health(&self) -> Result<(), String> {

@@ -219,7 +219,7 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
     if !settings.storages.is_empty() {
         methods::add(&context.rpc, &storages);
         shared::add(&context.rpc, &storages);
-        sessions = sessions::add(&context.rpc, &storages);
+        sessions = sessions::add(&context.rpc, &storages, &context.store);
     }
     metrics::add(&context.metrics, &storages);
     let watch = watch(&storages);

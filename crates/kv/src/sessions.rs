@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::lock;
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
+use pronghorn_store::{Failed, LazyStore, Lender, Transaction};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -126,6 +127,20 @@ struct Held {
     seconds: f64,
 }
 
+/// While both processes of an upgrade work with the store, each claims what it has open.
+impl Lender for Sessions {
+    fn lend(&self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
+        for (storage, id) in self.held().keys() {
+            if let Some(driver) = self.storages.find(storage) {
+                driver.note_claim(transaction, &lock_key(id), &self.shared.server, CLAIM)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stay(&self) {}
+}
+
 impl Argument for Request {}
 impl Outcome for Answer {}
 
@@ -133,7 +148,7 @@ fn failed(why: impl Display) -> Failure {
     Failure::new(format!("sessions: {why}"))
 }
 
-pub(crate) fn add(methods: &Methods, storages: &Storages) -> JoinSet<()> {
+pub(crate) fn add(methods: &Methods, storages: &Storages, store: &LazyStore) -> JoinSet<()> {
     let sessions = Sessions {
         storages: storages.clone(),
         shared: Arc::new(Shared {
@@ -171,7 +186,13 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) -> JoinSet<()> {
         })
     });
     let mut tasks = JoinSet::new();
-    tasks.spawn(sessions.renew());
+    let lender = Arc::new(sessions.clone());
+    let asked: Weak<Sessions> = Arc::downgrade(&lender);
+    store.lends(asked);
+    tasks.spawn(async move {
+        sessions.renew().await;
+        drop(lender);
+    });
     tasks
 }
 

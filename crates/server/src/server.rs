@@ -18,6 +18,7 @@ use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
 use pronghorn_process::{Spawner, own_files};
 use pronghorn_rpc::{RpcThread, WorkerMethods, answer_predecessor};
+use pronghorn_store::LazyStore;
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, UserError, Versions,
@@ -32,8 +33,7 @@ use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
-use crate::upgrade::CALLS;
-use crate::upgrade::{Predecessor, Word};
+use crate::upgrade::{CALLS, Predecessor, STORE, Word};
 use crate::{activation, incidents, reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
@@ -109,6 +109,8 @@ pub(crate) struct Places {
     pub(crate) folder: PathBuf,
     /// Where it keeps what outlives it.
     pub(crate) state: PathBuf,
+    /// In the same place.
+    pub(crate) store: LazyStore,
 }
 
 /// How workers are started.
@@ -248,12 +250,13 @@ impl Server {
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());
         let state = state::folder(settings.state_dir, &folder, &environment);
+        let store = state::store(state.clone());
         self.places = Some(Places {
             folder: folder.clone(),
             state: state.clone(),
+            store: store.clone(),
         });
         self.keep_to_itself(own_files);
-        let store = state::store(state.clone());
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
         let tell = reports.incidents();
         self.reports = Some(reports);
@@ -276,6 +279,15 @@ impl Server {
             at_end: self.at_end.clone(),
             state,
         };
+        // Before anybody opens the store.
+        for socket in self.sockets.take(STORE) {
+            let taking_over = context.store.take_over(socket.into());
+            let taking_over = taking_over.map_err(StartError::Predecessor)?;
+            self.answering.spawn(async move {
+                taking_over.await;
+                Ok(())
+            });
+        }
         // Answered when it has something to ask, which is after this one has taken over.
         for calls in self.sockets.take(CALLS) {
             let stopping = self.shutdown.child_token();

@@ -31,6 +31,9 @@ use crate::settings::UpgradeChoice;
 const SOCKETS: &str = "sockets";
 /// The name of a socket by which the new process answers calls of the old one.
 pub(crate) const CALLS: &str = "calls";
+/// The name of a socket by which the new process is given the store, and carries out what the old
+/// one still does with it.
+pub(crate) const STORE: &str = "store";
 const READY: &str = "ready";
 const FAILED: &str = "failed";
 const GO: &str = "go";
@@ -202,16 +205,20 @@ impl Next {
             return Ok(());
         };
         let (ours, theirs) = Link::pair()?;
-        hand_out(&ours, &sockets, None)?;
+        hand_out(&ours, &sockets, [])?;
         drop(sockets);
         // `ours` is closed by the exec, and that means `go`.
         Err(program.replace(theirs))
     }
 }
 
-fn hand_out(link: &Link, sockets: &Sockets, calls: Option<OwnedFd>) -> io::Result<()> {
+fn hand_out<const N: usize>(
+    link: &Link,
+    sockets: &Sockets,
+    further: [(&str, OwnedFd); N],
+) -> io::Result<()> {
     let mut offered = sockets.offered()?;
-    offered.extend(calls.map(|calls| (CALLS.to_owned(), calls)));
+    offered.extend(further.map(|(name, socket)| (name.to_owned(), socket)));
     let mut text = SOCKETS.to_owned();
     for (name, _) in &offered {
         text.extend([" ", name]);
@@ -228,17 +235,26 @@ impl Server {
     ///
     /// What kept the new process from becoming ready. It has ended, and all is as before.
     pub async fn upgrade(&mut self, program: &Program, way: Way) -> Result<Next, UpgradeError> {
-        let (calls, theirs) = UnixStream::pair()?;
+        let (calls, their_calls) = UnixStream::pair()?;
+        let (store, their_store) = UnixStream::pair()?;
         let successor = Successor::new(calls)?;
         self.hand_over(Handover::Begun);
-        let next = self.boot_next(program, way, theirs.into()).await;
-        if let Ok(Next::Process(_)) = next {
+        let theirs = [(CALLS, their_calls.into()), (STORE, their_store.into())];
+        let next = self.boot_next(program, way, theirs).await;
+        let is_beside = matches!(next, Ok(Next::Process(_)));
+        if is_beside {
             self.successor = Some(successor.forward());
         }
         self.hand_over(match next {
             Ok(_) => Handover::Done,
             Err(_) => Handover::Failed,
         });
+        if is_beside
+            && let Some(places) = &self.places
+            && !places.store.hand_over(store).await
+        {
+            tracing::info!(target: "server", "the next process gets the store when this one has ended its work");
+        }
         next
     }
 
@@ -246,10 +262,10 @@ impl Server {
         &self,
         program: &Program,
         way: Way,
-        calls: OwnedFd,
+        further: [(&str, OwnedFd); 2],
     ) -> Result<Next, UpgradeError> {
         let (ours, theirs) = Link::pair()?;
-        hand_out(&ours, self.sockets(), Some(calls))?;
+        hand_out(&ours, self.sockets(), further)?;
         let link = ours.watch()?;
         let mut process = program
             .start(theirs)
