@@ -14,6 +14,7 @@ pub mod cache;
 pub mod faults;
 pub mod jobs;
 pub mod load;
+pub mod queue;
 pub mod ring;
 pub mod rpc;
 pub mod uploads;

@@ -60,6 +60,7 @@ mod php_fpm;
 mod php_messages;
 mod printed;
 mod proxy_protocol;
+mod queue_model;
 mod reload;
 mod replies;
 mod requests;

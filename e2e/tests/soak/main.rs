@@ -21,6 +21,7 @@ use pronghorn_e2e::faults::{
     site,
 };
 use pronghorn_e2e::load::{Load, Tally};
+use pronghorn_e2e::queue::{Place, Plan};
 use pronghorn_e2e::ring::{Scribbles, scribble, under_valgrind};
 use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
 use pronghorn_testkit::{Server, Site};
@@ -35,6 +36,9 @@ const JOBS: [f64; 2] = [200_000.0, 1_000.0];
 /// Steps of each of four processes that are compared with a model, kills, words of scribbles, and
 /// kills of workers of each kind.
 const CACHE: [f64; 4] = [1_000_000.0, 300.0, 200_000.0, 200.0];
+/// Of random histories of pipelines, in all, and how long each is.
+const HISTORIES: Duration = Duration::from_hours(1);
+const HISTORY: Duration = Duration::from_mins(2);
 const UPGRADES: f64 = 50.0;
 const LEAVING_ROUNDS: f64 = 10.0;
 /// Calls that scribble once, and those that do it so often.
@@ -51,7 +55,7 @@ const MOST: Duration = Duration::from_secs(30 * 60);
 
 /// What is done to a server, by name.
 type Part = (&'static str, fn(f64, &mut Report));
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     ("kills", kills),
     ("reloads", reloads),
     ("upgrades", upgrades),
@@ -62,6 +66,7 @@ const PARTS: [Part; 11] = [
     ("valgrind", valgrind),
     ("jobs", jobs),
     ("cache", cache),
+    ("queue", queue),
     ("soak", soak),
 ];
 
@@ -317,6 +322,41 @@ fn scribbles(scale: f64, report: &mut Report) {
         scribble(&SCRIBBLES.map(|(calls, each)| (scaled(calls, scale), each)));
     report.figure("scribbles in calls that failed", detected);
     report.figure("scribbles in calls that did not", harmless);
+}
+
+fn queue(scale: f64, report: &mut Report) {
+    report.part("pipelines in memory, in the store and in Redis; random histories with faults");
+    let until = Instant::now() + HISTORIES.mul_f64(scale);
+    let (mut histories, mut pushed, mut runs, mut broken) = (0, 0, 0, Vec::new());
+    let places = [
+        Place::Memory,
+        Place::Embedded,
+        Place::Redis,
+        Place::Embedded,
+    ];
+    for (place, workers) in places.into_iter().zip([3, 4, 3, 1]).cycle() {
+        if Instant::now() >= until {
+            break;
+        }
+        let plan = Plan::new(place, workers, HISTORY.min(HISTORIES.mul_f64(scale)));
+        println!(
+            "  {place:?}, {workers} workers: PRONGHORN_QUEUE_SEED={}",
+            plan.seed
+        );
+        let told = plan.run();
+        for how in &told.broken {
+            println!("    {}: {}", how.promise.name(), how.how);
+        }
+        histories += 1;
+        pushed += told.pushed;
+        runs += told.runs;
+        broken.extend(told.broken);
+    }
+    report.figure("histories", histories);
+    report.figure("pushes", pushed);
+    report.figure("runs of handlers", runs);
+    report.figure("promises broken", broken.len());
+    report.demand("no history breaks a promise", broken.is_empty());
 }
 
 fn jobs(scale: f64, report: &mut Report) {

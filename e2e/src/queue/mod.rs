@@ -1,0 +1,612 @@
+//! Random histories of pipelines, and what they break: real servers and workers, producers that
+//! push whatever can be pushed, an operator, and faults.
+//!
+//! - `promises`: what a pipeline promises, for any history.
+
+pub mod promises;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use pronghorn_testkit::{Engine, Server, Site, free_address, wait_for};
+use pronghorn_wire::frame::{Flags, Header, Options, Stream};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use self::promises::{
+    Broken, Cancel, Event, Fault, Job, Outcome, Pushed, Rules, Span, Time, broken,
+};
+
+/// Of failed jobs.
+const ATTEMPTS: u32 = 3;
+const PRODUCERS: usize = 2;
+/// For the jobs that are left at the end.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// For an answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Where the jobs of a run are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Memory,
+    Embedded,
+    Redis,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub place: Place,
+    pub workers: usize,
+    pub lasts: Duration,
+    /// Gives the same pushes, calls and faults, if not at the same moments.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub pushed: usize,
+    pub runs: usize,
+    pub faults: BTreeMap<String, usize>,
+    pub broken: Vec<Broken>,
+    /// What is known of the first job that something is broken for, and all faults.
+    pub about: Vec<Event>,
+}
+
+impl Plan {
+    /// At the seed of the environment, or another one each time.
+    pub fn new(place: Place, workers: usize, lasts: Duration) -> Self {
+        let seed = std::env::var("PRONGHORN_QUEUE_SEED");
+        let seed = seed.ok().and_then(|seed| seed.parse().ok());
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let any = since.unwrap_or_default().subsec_nanos();
+        Self {
+            place,
+            workers,
+            lasts,
+            seed: seed.unwrap_or_else(|| u64::from(any)),
+        }
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            attempts: ATTEMPTS,
+            is_kept: self.place != Place::Memory,
+            is_ours: self.place != Place::Redis,
+            at_a_time: self.workers,
+        }
+    }
+
+    /// Makes a history and looks for what it breaks.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not start or stop.
+    pub fn run(self) -> Report {
+        let broker = (self.place == Place::Redis)
+            .then(|| Engine::redis(&["--appendonly", "yes", "--appendfsync", "always"]));
+        let address = free_address().to_string();
+        let server = Server::start(self.site(broker.as_ref().map(Engine::port), &address));
+        let run = Arc::new(Run {
+            address,
+            history: Mutex::default(),
+            ids: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            begin: SystemTime::now(),
+        });
+        let mut random = Random(self.seed);
+        let mut others = Vec::new();
+        for number in 0..PRODUCERS {
+            let (run, random) = (run.clone(), Random(random.next()));
+            others.push(thread::spawn(move || produce(&run, number, random)));
+        }
+        let (operated, operators) = (run.clone(), Random(random.next()));
+        let is_ours = self.rules().is_ours;
+        others.push(thread::spawn(move || {
+            operate(&operated, is_ours, operators)
+        }));
+        let (server, broker) = self.break_things(&run, server, broker, &mut random);
+        run.is_over.store(true, Ordering::SeqCst);
+        for other in others {
+            other.join().expect("no panic");
+        }
+        run.come_to_rest();
+        let ran = fs::read_to_string(server.site().path("ran")).unwrap_or_default();
+        server.stop();
+        drop(broker);
+        self.report(&run, &ran)
+    }
+
+    fn report(self, run: &Run, ran: &str) -> Report {
+        let mut history = std::mem::take(&mut *lock(&run.history));
+        history.extend(ran.lines().filter_map(|line| run.event(line)));
+        let mut report = Report {
+            broken: broken(&history, &|_| self.rules()),
+            ..Report::default()
+        };
+        for event in &history {
+            match event {
+                Event::Push(..) => report.pushed += 1,
+                Event::Began { .. } => report.runs += 1,
+                Event::Fault(fault, _) => {
+                    *report.faults.entry(format!("{fault:?}")).or_default() += 1
+                }
+                _ => {}
+            }
+        }
+        if let Some(first) = report.broken.first() {
+            let id = first
+                .how
+                .split([' ', ':'])
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            history.retain(|event| match event {
+                Event::Push(job, ..) => job.id == id,
+                Event::Began { id: of, .. } | Event::Ended { id: of, .. } => *of == id,
+                Event::Cancelled(of, ..) => *of == id,
+                _ => true,
+            });
+            report.about = history;
+        }
+        report
+    }
+
+    fn site(self, broker: Option<u16>, address: &str) -> Site {
+        let site = Site::new();
+        let ran = site.path("ran");
+        let driver = match (self.place, broker) {
+            (Place::Memory, _) => "driver: memory".to_owned(),
+            (Place::Redis, Some(port)) => format!(
+                "driver: redis, config: {{addr: 'redis://127.0.0.1:{port}', claim_after: 10s}}"
+            ),
+            _ => "driver: embedded".to_owned(),
+        };
+        site.config(&format!(
+            "version: '3'\n\
+             server: {{command: php {}, env: {{RAN: '{}'}}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, command: php {}}}}}\n\
+             rpc: {{listen: 'tcp://{address}'}}\n\
+             state_dir: state\n\
+             logs: {{level: debug}}\n\
+             jobs:\n  \
+               pool: {{num_workers: {}}}\n  \
+               consume: [p]\n  \
+               pipelines:\n    \
+                 p: {{{driver}, retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n",
+            Site::fixture("model.php").display(),
+            ran.display(),
+            Site::fixture("foreign/worker.php").display(),
+            self.workers,
+        ))
+    }
+
+    /// Until the time of the run is over.
+    fn break_things(
+        self,
+        run: &Run,
+        mut server: Server,
+        mut broker: Option<Engine>,
+        random: &mut Random,
+    ) -> (Server, Option<Engine>) {
+        let until = Instant::now() + self.lasts;
+        while Instant::now() < until {
+            thread::sleep(Duration::from_millis(random.below(700)));
+            let sent = run.now();
+            let fault = match random.below(12) {
+                0 if self.place != Place::Memory => {
+                    server = Server::start(server.killed());
+                    Fault::ServerKilled
+                }
+                1 | 2 => {
+                    server.upgrade();
+                    Fault::Handover
+                }
+                3 => {
+                    server.signal(Signal::HUP);
+                    Fault::Handover
+                }
+                4 => {
+                    server.signal(Signal::STOP);
+                    thread::sleep(Duration::from_millis(300));
+                    server.signal(Signal::CONT);
+                    Fault::Stopped
+                }
+                5 | 6 if broker.is_some() => {
+                    if let Some(broker) = &mut broker {
+                        broker.stop();
+                        broker.restart();
+                    }
+                    Fault::BrokerKilled
+                }
+                kind => {
+                    let Some(victim) = run.worker(random.next()) else {
+                        continue;
+                    };
+                    if kind < 9 {
+                        // It may be gone by now.
+                        _ = kill_process(victim, Signal::KILL);
+                        Fault::WorkerKilled
+                    } else {
+                        _ = kill_process(victim, Signal::STOP);
+                        thread::sleep(Duration::from_millis(200));
+                        _ = kill_process(victim, Signal::CONT);
+                        Fault::Stopped
+                    }
+                }
+            };
+            run.note(Event::Fault(fault, run.since(sent)));
+        }
+        (server, broker)
+    }
+}
+
+/// What the threads of a run share.
+struct Run {
+    address: String,
+    history: Mutex<Vec<Event>>,
+    /// Of jobs that were pushed lately.
+    ids: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+    /// By the clock that PHP has as well. Nobody sets it while tests run.
+    begin: SystemTime,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Run {
+    fn now(&self) -> Time {
+        self.begin.elapsed().unwrap_or_default()
+    }
+
+    fn since(&self, sent: Time) -> Span {
+        let answered = self.now();
+        Span { sent, answered }
+    }
+
+    fn note(&self, event: Event) {
+        lock(&self.history).push(event);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// What a worker has noted. None for a line that was cut by its end.
+    fn event(&self, line: &str) -> Option<Event> {
+        let line: Value = serde_json::from_str(line).ok()?;
+        let text = |key: &str| line.get(key)?.as_str().map(ToOwned::to_owned);
+        let at: f64 = text("at")?.parse().ok()?;
+        let begin = self.begin.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        let at = Duration::from_secs_f64(at).saturating_sub(begin);
+        let id = text("id")?;
+        let attempt = u32::try_from(line.get("attempt")?.as_u64()?).ok()?;
+        Some(match &*text("event")? {
+            "began" => Event::Began {
+                id,
+                pipeline: text("pipeline")?,
+                payload: text("payload")?,
+                attempt,
+                at,
+            },
+            _ => Event::Ended {
+                id,
+                attempt,
+                at,
+                outcome: match &*text("outcome")? {
+                    "failed" => Outcome::Failed,
+                    _ => Outcome::Done,
+                },
+            },
+        })
+    }
+
+    fn worker(&self, random: u64) -> Option<Pid> {
+        let list = Client::new(&self.address).call("informer.Workers", &json!("jobs"));
+        let list = list.ok()?.ok()?;
+        let workers = list.get("workers")?.as_array()?;
+        let at = usize::try_from(random).unwrap_or(0) % workers.len().max(1);
+        let pid = workers.get(at)?.get("pid")?.as_i64()?;
+        Pid::from_raw(i32::try_from(pid).ok()?)
+    }
+
+    /// Waits for all jobs, and notes what there is then.
+    fn come_to_rest(&self) {
+        let mut client = Client::new(&self.address);
+        let resumed = client.call("jobs.Resume", &json!({"pipelines": ["p"]}));
+        resumed.expect("the server is there").expect("there is `p`");
+        let since = Instant::now();
+        let left = loop {
+            let rows = client.call("jobs.Overview", &json!({}));
+            let rows = rows.expect("the server is there").expect("it says");
+            let row = rows["pipelines"].as_array().and_then(|rows| rows.first());
+            let count = |key: &str| row.and_then(|row| row[key].as_u64()).unwrap_or(0);
+            let left = count("ready") + count("delayed") + count("reserved");
+            if left == 0 || since.elapsed() > PATIENCE {
+                break left;
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        // The last handler's line is there before its end is noted.
+        let letters = client.call("jobs.DeadLetters", &json!({"pipeline": "p"}));
+        let letters = letters.expect("the server is there").unwrap_or_default();
+        assert!(
+            letters["more"].as_u64().unwrap_or(0) == 0,
+            "too many dead letters are listed"
+        );
+        let letters = letters["letters"].as_array().cloned().unwrap_or_default();
+        let ids = letters.iter().filter_map(|letter| letter["id"].as_str());
+        let dead: BTreeSet<String> = ids.map(ToOwned::to_owned).collect();
+        self.note(Event::Rest {
+            left: BTreeMap::from([("p".to_owned(), left)]),
+            dead,
+        });
+    }
+}
+
+fn produce(run: &Run, producer: usize, mut random: Random) {
+    let mut client = Client::new(&run.address);
+    let mut number = 0;
+    while run.goes_on() {
+        number += 1;
+        let id = format!("{producer}-{number}");
+        if random.below(25) == 0 {
+            push_batch(run, &mut client, &id, &mut random);
+        } else {
+            push(run, &mut client, &id, &mut random);
+        }
+        thread::sleep(Duration::from_millis(random.below(15)));
+    }
+}
+
+fn any_job(id: &str, random: &mut Random) -> (Job, Value) {
+    let mut job = Job {
+        id: id.to_owned(),
+        pipeline: "p".to_owned(),
+        payload: random.below(12).to_string(),
+        priority: i64::try_from(random.below(3)).unwrap_or(0) + 1,
+        delay: Duration::from_secs(u64::from(random.below(10) == 0)),
+        ..Job::default()
+    };
+    let mut headers = json!({});
+    if random.below(6) == 0 {
+        let key = format!("key-{}", random.below(5));
+        headers["pronghorn-unique"] = json!({"value": [key]});
+        job.key = Some(key);
+    }
+    let name = match random.below(20) {
+        0 => "fail",
+        1 | 2 => "fail once",
+        _ => "work",
+    };
+    let message = json!({
+        "job": name,
+        "id": id,
+        "payload": base64(job.payload.as_bytes()),
+        "headers": headers,
+        "options": {
+            "pipeline": "p",
+            "priority": job.priority,
+            "delay": job.delay.as_secs(),
+        },
+    });
+    (job, message)
+}
+
+fn push(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
+    let (job, message) = any_job(id, random);
+    let sent = run.now();
+    let said = client.call("jobs.Push", &json!({"job": message}));
+    let span = run.since(sent);
+    let pushed = outcome(&said, id);
+    let mut ids = lock(&run.ids);
+    ids.push(id.to_owned());
+    if ids.len() > 20 {
+        ids.remove(0);
+    }
+    drop(ids);
+    run.note(Event::Push(job, span, pushed));
+}
+
+fn push_batch(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
+    let mut jobs = Vec::new();
+    for part in 0..=random.below(4) {
+        let (mut job, message) = any_job(&format!("{id}-{part}"), random);
+        job.batch = Some(id.to_owned());
+        jobs.push((job, message));
+    }
+    let last = Job {
+        id: id.to_owned(),
+        pipeline: "p".to_owned(),
+        payload: "0".to_owned(),
+        last_of: Some(id.to_owned()),
+        ..Job::default()
+    };
+    let then = json!({
+        "job": "work", "id": id, "payload": base64(b"0"), "options": {"pipeline": "p"},
+    });
+    let messages: Vec<_> = jobs.iter().map(|(_, message)| message).collect();
+    let sent = run.now();
+    let said = client.call("jobs.Batch", &json!({"jobs": messages, "then": then}));
+    let span = run.since(sent);
+    for (job, _) in jobs {
+        let pushed = outcome(&said, &job.id);
+        run.note(Event::Push(job, span, pushed));
+    }
+    run.note(Event::Push(last, span, outcome(&said, id)));
+}
+
+fn outcome(said: &io::Result<Result<Value, String>>, id: &str) -> Pushed {
+    match said {
+        Ok(Ok(answer)) => match answer["duplicates"][id].as_str() {
+            Some(of) => Pushed::Duplicate(of.to_owned()),
+            None => Pushed::Kept,
+        },
+        // What it says of a broker's pipeline, or of a disk, is that nobody knows.
+        Ok(Err(why)) if why.contains("takes pipelines of the drivers") => Pushed::Refused,
+        Ok(Err(_)) | Err(_) => Pushed::Unknown,
+    }
+}
+
+fn operate(run: &Run, is_ours: bool, mut random: Random) {
+    let mut client = Client::new(&run.address);
+    let of_pipeline = json!({"pipelines": ["p"]});
+    while run.goes_on() {
+        thread::sleep(Duration::from_millis(random.below(1500)));
+        let sent = run.now();
+        match random.below(10) {
+            0..3 => {
+                let paused = client.call("jobs.Pause", &of_pipeline);
+                if matches!(paused, Ok(Ok(_))) {
+                    run.note(Event::Paused("p".to_owned(), run.since(sent)));
+                }
+                thread::sleep(Duration::from_millis(random.below(2500)));
+                let sent = run.now();
+                // Also one that fails may have been heard.
+                _ = client.call("jobs.Resume", &of_pipeline);
+                run.note(Event::Resumed("p".to_owned(), run.since(sent)));
+            }
+            3 if is_ours => {
+                let cleared = client.call("jobs.Clear", &json!({"pipeline": "p"}));
+                let span = run.since(sent);
+                let removed = match cleared {
+                    Ok(Ok(cleared)) => cleared["removed"].as_u64().unwrap_or(0),
+                    // It may have removed all.
+                    _ => u64::MAX / 4,
+                };
+                if removed < u64::MAX / 4 {
+                    run.note(Event::Cleared("p".to_owned(), span, removed));
+                }
+            }
+            _ => {
+                let ids = lock(&run.ids);
+                let at = usize::try_from(random.next()).unwrap_or(0) % ids.len().max(1);
+                let Some(id) = ids.get(at).cloned() else {
+                    continue;
+                };
+                drop(ids);
+                let said = client.call("jobs.Cancel", &json!({"ids": [id]}));
+                let when = match &said {
+                    Ok(Ok(said)) if said["removed"].as_u64() == Some(1) => Cancel::BeforeItBegan,
+                    Ok(Ok(said)) if said["not_done"].is_array() => continue,
+                    _ => Cancel::Sometime,
+                };
+                run.note(Event::Cancelled(id, run.since(sent), when));
+            }
+        }
+    }
+}
+
+/// RPC that survives the server: a call that fails says so, and the next one connects anew.
+struct Client {
+    address: String,
+    stream: Option<TcpStream>,
+}
+
+impl Client {
+    fn new(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            stream: None,
+        }
+    }
+
+    /// The inner error is the server's.
+    fn call(&mut self, method: &str, argument: &Value) -> io::Result<Result<Value, String>> {
+        let answered = self.try_call(method, &argument.to_string());
+        if answered.is_err() {
+            self.stream = None;
+        }
+        answered
+    }
+
+    fn try_call(&mut self, method: &str, argument: &str) -> io::Result<Result<Value, String>> {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            None => {
+                let stream = self.connect()?;
+                self.stream.insert(stream)
+            }
+        };
+        let length = |bytes: usize| u32::try_from(bytes).expect("short");
+        let mut frame = Vec::new();
+        Header {
+            flags: Flags::JSON,
+            stream: Stream::END,
+            options: Options::new(&[7, length(method.len())]),
+            payload: length(method.len() + argument.len()),
+        }
+        .encode(&mut frame);
+        frame.extend_from_slice(method.as_bytes());
+        frame.extend_from_slice(argument.as_bytes());
+        stream.write_all(&frame)?;
+        let mut head = [0; 20];
+        stream.read_exact(&mut head)?;
+        let header = Header::decode(&head, 16 << 20).map_err(io::Error::other)?;
+        let header = header.ok_or_else(|| io::Error::other("a head that is cut"))?;
+        let mut payload = vec![0; header.payload as usize];
+        stream.read_exact(&mut payload)?;
+        let answer = payload.split_off(method.len());
+        if header.flags.has(Flags::ERROR) {
+            return Ok(Err(String::from_utf8_lossy(&answer).into_owned()));
+        }
+        Ok(Ok(
+            serde_json::from_slice(&answer).map_err(io::Error::other)?
+        ))
+    }
+
+    /// A server that starts is waited for.
+    fn connect(&self) -> io::Result<TcpStream> {
+        let stream = wait_for("the server to listen", || {
+            TcpStream::connect(&self.address).ok()
+        });
+        stream.set_read_timeout(Some(ANSWER))?;
+        Ok(stream)
+    }
+}
+
+/// Numbers by a seed.
+#[derive(Clone, Copy, Debug)]
+struct Random(u64);
+
+impl Random {
+    /// By SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.next() % most
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for part in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(part.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for sign in 0..4 {
+            let index = (bits >> (18 - 6 * sign)) & 63;
+            let is_there = sign <= part.len();
+            text.push(if is_there {
+                SIGNS[index as usize].into()
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}

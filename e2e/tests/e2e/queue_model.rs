@@ -1,0 +1,40 @@
+//! What pipelines promise, for random histories with faults: the short form of `make soak -- queue`.
+
+use std::time::Duration;
+
+use pronghorn_e2e::queue::{Place, Plan};
+
+fn keeps_its_promises(place: Place, workers: usize) {
+    let plan = Plan::new(place, workers, Duration::from_secs(8));
+    println!("PRONGHORN_QUEUE_SEED={}", plan.seed);
+    let report = plan.run();
+    println!(
+        "{} pushes, {} runs, {:?}",
+        report.pushed, report.runs, report.faults
+    );
+    assert_eq!(report.broken, [], "seed {}: {:#?}", plan.seed, report.about);
+    assert!(
+        report.pushed > 100 && report.runs > 50,
+        "it was hardly tried"
+    );
+}
+
+#[test]
+fn a_pipeline_in_memory_keeps_its_promises_whatever_happens() {
+    keeps_its_promises(Place::Memory, 3);
+}
+
+#[test]
+fn a_pipeline_in_the_store_keeps_its_promises_whatever_happens() {
+    keeps_its_promises(Place::Embedded, 3);
+}
+
+#[test]
+fn a_pipeline_with_one_worker_keeps_its_order_whatever_happens() {
+    keeps_its_promises(Place::Embedded, 1);
+}
+
+#[test]
+fn a_pipeline_in_redis_keeps_its_promises_whatever_happens() {
+    keeps_its_promises(Place::Redis, 3);
+}
