@@ -182,7 +182,7 @@ packages-here: build ## Make packages of the release binary, and try them over t
 	scripts/packages $(BINARY)
 	scripts/test-packages --here
 
-soak: tuned ## Kill, reload, upgrade and soak under load, for about half an hour; SOAK_SCALE=0.1 for a tenth
+soak: tuned ## Kill, reload, upgrade and soak under load, for an hour and a half; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests brokers
 	PRONGHORN_MODEL_STEPS=100000 cargo test -p pronghorn-pool --lib model
 	PRONGHORN_MODEL_STEPS=1000000 cargo test --release -p pronghorn-cache --lib behaves

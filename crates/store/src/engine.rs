@@ -91,8 +91,8 @@ enum State {
     },
 }
 
-/// The volume is full. What was taken away makes room in the file, so as much may be in it as when
-/// this was noticed, or less when the reserve turned out to be needed for that.
+/// The volume is full. What was taken away makes room in the file, so nearly as much may be in it
+/// as when this was noticed, or less when the reserve turned out to be needed for that.
 #[derive(Clone, Copy, Debug)]
 struct Shortage {
     most: u64,
@@ -356,7 +356,9 @@ impl Limits<'_> {
         let left = self.room.left();
         let shortage = self.shortage.get_or_insert_with(|| {
             tracing::warn!(target: "store", "the volume is full: nothing is added any more; what is there goes on");
-            Shortage { most: began, left }
+            // The engine does not find every page that is free.
+            let most = began - began / 8;
+            Shortage { most, left }
         });
         shortage.note(left, began);
         if then > shortage.most {

@@ -1,4 +1,5 @@
-//! What pipelines promise, for random histories with faults: the short form of `make soak -- queue`.
+//! What pipelines promise, for random histories with faults: the short form of a part of
+//! `make soak`.
 
 use std::time::Duration;
 
