@@ -224,7 +224,7 @@ const TRIES: &str = r"
         if (@filetype($path) === 'socket') {
             $socket = @stream_socket_client('unix://' . $path, $code, $why, 1);
             if ($socket !== false) {
-                stream_set_timeout($socket, 1);
+                stream_set_timeout($socket, 10); // one that is refused is closed at once
                 @fwrite($socket, 'x');
                 $can[] = @fread($socket, 1) === '' && feof($socket) ? null : 'connect';
             }
