@@ -32,7 +32,8 @@ impl Pipelines {
         let id = last.job.id.clone();
         let has_zero = |id: &str| id.contains('\0');
         if jobs.is_empty() || has_zero(&id) || jobs.iter().any(|(_, job)| has_zero(&job.id)) {
-            let why = "a batch has at least one job, and IDs without a byte of zero";
+            let why =
+                "a batch has at least one job, and an ID without a byte of zero, as its jobs have";
             return Err(PipelineError::Refused(why.to_owned()));
         }
         let names = jobs.iter().map(|(name, _)| name).chain([&last.pipeline]);
