@@ -224,7 +224,8 @@ fn what_is_wrong_with_a_program_is_said() {
         ("plain", 502, "`chmod +x` it"),
         ("missing", 404, ""),
         ("", 404, ""),
-        ("../public/index.php", 403, ""),
+        // It is below the route, or not: another one takes all others.
+        ("../public/index.php", 400, ""),
         ("show%2fx", 404, ""), // below an encoded slash nothing is looked for
         (".hidden", 404, ""),
     ] {

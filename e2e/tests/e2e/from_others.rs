@@ -251,7 +251,7 @@ fn crawl(file: &Path) -> Vec<String> {
     let yaml = site.read("pronghorn.yaml");
     let php = format!("http.pool.php=php -d extension={}", extension().display());
     let many = yaml.contains("\n  pools:");
-    let mut arguments = vec!["-o", "http.address=127.0.0.1:0"];
+    let mut arguments = vec!["serve", "-o", "http.address=127.0.0.1:0"];
     if !many {
         arguments.extend(["-o", &php, "-o", "http.pool.num_workers=1"]);
     }

@@ -498,6 +498,10 @@ fn block_of_paths(
 fn hide(name: &str, site: &mut Site) {
     let parts: Vec<_> = name.trim_matches('/').split('*').map(as_it_is).collect();
     site.refuse_expression(&format!("/{}(/|$)", parts.join("[^/]*")), NOT_FOUND);
+    // Other directories of files have a `hide` of their own.
+    if let Some(rule) = site.rules.last_mut() {
+        rule.after_files = true;
+    }
 }
 
 fn php(directive: &Directive, site: &mut Site, draft: &mut Draft) {

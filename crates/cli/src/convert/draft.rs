@@ -33,6 +33,8 @@ pub(super) struct Draft {
     pub(super) file: String,
     pub(super) tree: Tree,
     middleware: Vec<&'static str>,
+    /// Names of variables that a site gives to its scripts.
+    variables: Vec<String>,
     /// A site of the file has TLS.
     pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,
@@ -501,6 +503,7 @@ impl Draft {
         let is_new = env.get(name).is_none_or(|known| *known == value);
         if is_new {
             env.set(name, value);
+            self.variables.push(format!("`{name}`"));
         }
         is_new
     }
@@ -621,6 +624,14 @@ impl Draft {
         self.addresses();
         self.certificates();
         self.guard_static();
+        if self.sites.len() > 1 && !self.variables.is_empty() {
+            self.variables.dedup();
+            let names = self.variables.join(", ");
+            self.limits.push(format!(
+                "{}: {names} of one site: `server.env` is for the scripts of all sites",
+                self.file
+            ));
+        }
         if !self.middleware.is_empty() {
             let used = MIDDLEWARE
                 .iter()

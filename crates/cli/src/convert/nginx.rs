@@ -631,7 +631,7 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
     let is_plain = !first.contains('$');
     match directive.name.as_str() {
         "root" if is_plain => site.root = Some(first.trim_end_matches('/').to_owned()),
-        "index" if is_plain => index(directive, site),
+        "index" => index(directive, site),
         "try_files" => {
             if !try_files(directive, site) {
                 return;
@@ -700,10 +700,20 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
 }
 
 fn index(directive: &Directive, site: &mut Site) {
-    let names = &directive.arguments;
+    let is_name = |name: &&String| !name.contains(['/', '$']);
+    let names: Vec<String> = directive
+        .arguments
+        .iter()
+        .filter(is_name)
+        .cloned()
+        .collect();
+    // A path as the last one is what answers where there is none of the names.
+    if let Some(path) = directive.arguments.last().filter(|it| it.starts_with('/')) {
+        try_files_last(path, site);
+    }
     // index.php alone is what holds anyway.
     if names.len() > 1 || names.first().is_some_and(|name| name != "index.php") {
-        site.pool.set("index", names.clone());
+        site.pool.set("index", names);
     }
 }
 

@@ -449,19 +449,20 @@ fn limits_of_a_pool_of_fpm_hold_for_each_site_with_its_socket() {
 fn parameters_of_fastcgi_are_translated_or_told() {
     let text = nginx_site(
         "fastcgi_param PHP_ADMIN_VALUE \"open_basedir=/srv/x\\nmemory_limit=1M\";\n\
-         fastcgi_param DATABASE_URL mysql://secret;",
+         fastcgi_param APP_ENV prod;\nfastcgi_param DATABASE_URL mysql://$secret;",
     );
-    let converted = converted("nginx.conf", &text);
-    let told = converted.left_out.join(" ");
-    assert!(
-        converted.yaml.contains("open_basedir: /srv/x"),
-        "{}",
-        converted.yaml
-    );
+    let made = converted("nginx.conf", &text);
+    let told = made.left_out.join(" ");
+    for part in ["open_basedir: /srv/x", "env:\n    APP_ENV: prod"] {
+        assert!(made.yaml.contains(part), "{part}\n{}", made.yaml);
+    }
     assert!(
         told.contains("DATABASE_URL") && !told.contains("secret"),
         "{told}"
     );
+    let text = format!("{text}server {{ server_name b.x; root /srv/b; }}\n");
+    let limits = converted("nginx.conf", &text).limits.join(" ");
+    assert!(limits.contains("`APP_ENV`"), "{limits}");
 }
 
 #[test]

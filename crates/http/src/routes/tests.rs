@@ -38,7 +38,7 @@ fn asked<'a>(method: &'a str, authority: &'a str, path: &'a str, fields: &'a Fie
     }
 }
 
-/// Whether a route with this pattern, and no other, gets a path.
+/// Whether a route with this pattern, and no other, gets a path, or it has too many readings.
 fn is_matched(written: &str, path: &str) -> bool {
     let conditions = Conditions {
         paths: vec![pattern(written)],
@@ -47,8 +47,7 @@ fn is_matched(written: &str, path: &str) -> bool {
     let routes = Routes::new(vec![(conditions, true)], Otherwise::Default(false));
     let routes = routes.with_fronts(["index.php", "in/front.php"]);
     let fields = Fields::new();
-    let picked = routes.pick(&asked("GET", "", path, &fields));
-    *picked.expect("one route is never two")
+    routes.pick(&asked("GET", "", path, &fields)) != Ok(&false)
 }
 
 #[test]
