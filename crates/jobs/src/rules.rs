@@ -220,18 +220,20 @@ impl Window {
 
     /// When the next job may begin, if not now.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
+        let counts_for = self.rate.per + self.on_its_way();
         let mut begun = lock(&self.begun);
-        while begun
-            .front()
-            .is_some_and(|first| *first + self.rate.per <= now)
-        {
+        while begun.front().is_some_and(|it| *it + counts_for <= now) {
             begun.pop_front();
         }
         let is_full = begun.len() >= self.rate.jobs as usize;
-        begun
-            .front()
-            .filter(|_| is_full)
-            .map(|first| *first + self.rate.per)
+        let first = begun.front().filter(|_| is_full)?;
+        Some(*first + counts_for)
+    }
+
+    /// How long a job may be on its way to its worker. Whoever counts there, or behind it, is to
+    /// see no more jobs in that time either.
+    fn on_its_way(&self) -> Duration {
+        (self.rate.per / 50).min(Duration::from_millis(100))
     }
 
     /// One begins.

@@ -146,7 +146,7 @@ impl Pipelines {
             if self.bury(batch, &last, &reason).await {
                 return;
             }
-        } else {
+        } else if since.elapsed() < TRY_AGAIN {
             tracing::warn!(target: "jobs", id = batch, pipeline = last.pipeline, "the last job of a batch can't be pushed now, and is tried again: {why}");
         }
         self.0.batches.put_off(batch, since);
@@ -234,11 +234,10 @@ impl Pipelines {
                 self.go_on(&id, stage).await;
             }
             let pause = async {
-                if self.0.batches.has_waiting() {
-                    sleep(TRY_AGAIN).await;
-                } else {
+                if !self.0.batches.has_waiting() {
                     self.0.batches.put_off_one().await;
                 }
+                sleep(TRY_AGAIN).await;
             };
             tokio::select! {
                 () = pause => {}
