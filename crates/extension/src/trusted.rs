@@ -88,8 +88,8 @@ impl Trusted {
         Ok(root)
     }
 
-    /// Of a folder: what is in it is its owner's, or, where others may write as in `/tmp`, of the
-    /// one who made it, which the next step looks at.
+    /// Looks at a folder: what is in it is its owner's, or, where others may write as in `/tmp`,
+    /// of the one who made it, which the next step looks at.
     fn judge(&self, folder: &Stat) -> io::Result<()> {
         self.expect_owner(folder)?;
         if folder.st_mode & OTHERS_WRITE != 0 && folder.st_mode & STICKY == 0 {

@@ -53,7 +53,7 @@ const PARTS: u32 = 8;
 /// Clones are the same ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Sessions {
-    /// Those that there are for whoever calls.
+    /// The storages that there are for whoever calls.
     storages: Storages,
     shared: Arc<Shared>,
 }

@@ -24,7 +24,7 @@ impl Storages {
         }
     }
 
-    /// Those that there are for a caller.
+    /// The storages that there are for a caller.
     pub(crate) fn of(&self, caller: &Caller) -> Self {
         Self {
             all: self.all.clone(),

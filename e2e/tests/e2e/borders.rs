@@ -1,4 +1,4 @@
-//! What keeps pools, users and what the server makes apart.
+//! The borders between pools, between users, and around the files that the server makes.
 
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ fn commands_print_nothing_that_a_terminal_obeys() {
     server.stop();
 }
 
-/// What a stranger may do with something that the server has made.
+/// The most that a stranger may do with something that the server has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strangers {
     Nothing,
@@ -337,7 +337,7 @@ fn a_stranger_gets_at_nothing_but_what_the_list_says() {
             );
         }
     }
-    // What decides which code runs is in no file at all.
+    // No file at all decides which code runs.
     let made = all_below(&path("uploads"));
     for path in made {
         let facts = path.symlink_metadata().unwrap();

@@ -95,7 +95,7 @@ impl Pushing {
     }
 }
 
-/// Of the pipelines of these jobs.
+/// The pipelines of these jobs.
 fn names(jobs: &[(String, Job)]) -> impl Iterator<Item = &str> {
     jobs.iter().map(|(pipeline, _)| &**pipeline)
 }
