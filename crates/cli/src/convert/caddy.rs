@@ -22,6 +22,8 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         self::site(&site, draft);
         return Ok(());
     }
+    let is_site = |it: &&Directive| !it.name.is_empty() && !it.name.starts_with('(');
+    draft.has_many |= all.iter().filter(is_site).count() > 1;
     let snippets: Vec<&Directive> = all.iter().filter(|it| it.name.starts_with('(')).collect();
     for block in &all {
         if block.name.is_empty() {
@@ -580,9 +582,7 @@ fn redirect(directive: &Directive, site: &Site, draft: &mut Draft) {
     }
     let plain = as_it_is(from);
     let mut rule = Tree::default();
-    if let [name, ..] = &site.names[..] {
-        rule.set("host", name.as_str());
-    }
+    draft.for_hosts(&mut rule, site);
     rule.set("path", format!("^{plain}$")).set("to", to);
     rule.set("status", Value::Bare(status.to_owned()));
     draft.rewrite(rule);

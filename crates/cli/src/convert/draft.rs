@@ -35,6 +35,8 @@ pub(super) struct Draft {
     middleware: Vec<&'static str>,
     /// Names of variables that a site gives to its scripts.
     variables: Vec<String>,
+    /// There is more than one site.
+    pub(super) has_many: bool,
     /// A site of the file has TLS.
     pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,
@@ -562,6 +564,15 @@ impl Draft {
         self.uses("error_pages");
         let pages = self.tree.map(&["http", "error_pages", "pages"]);
         pages.set(status, file);
+    }
+
+    /// Limits a rule to the hosts of its site, if there are others: one alone answers for all.
+    pub(super) fn for_hosts(&self, rule: &mut Tree, site: &Site) {
+        match &site.names[..] {
+            [name] if self.has_many => _ = rule.set("host", name.as_str()),
+            [_, _, ..] if self.has_many => _ = rule.set("host", site.names.clone()),
+            _ => {}
+        }
     }
 
     pub(super) fn rewrite(&mut self, rule: Tree) {

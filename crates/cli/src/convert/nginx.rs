@@ -115,6 +115,11 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     gather(all, &mut servers, &mut others, &mut around);
     around.has_tls = servers.iter().any(is_tls);
     around.has_php = servers.iter().any(gives_php);
+    draft.has_many |= servers
+        .iter()
+        .filter(|it| it.has("root") || gives_php(it))
+        .count()
+        > 1;
     if servers.is_empty() {
         // A piece of one.
         servers.push(Directive {
@@ -784,9 +789,7 @@ fn rewrite(directive: &Directive, site: &Site, draft: &mut Draft) {
         return;
     }
     let mut rule = Tree::default();
-    if let [name, ..] = &site.names[..] {
-        rule.set("host", name.as_str());
-    }
+    draft.for_hosts(&mut rule, site);
     rule.set("path", pattern(directive.argument(0)))
         .set("to", to);
     if let Some(status) = status {
@@ -1021,9 +1024,7 @@ fn lead_on(expression: &str, to: &Directive, site: &Site, draft: &mut Draft) -> 
         return false;
     };
     let mut rule = Tree::default();
-    if let [name, ..] = &site.names[..] {
-        rule.set("host", name.as_str());
-    }
+    draft.for_hosts(&mut rule, site);
     // The query is kept anyway.
     let to_path = to_path.trim_end_matches("$is_args$args").to_owned();
     let is_plain = !to_path.contains('$');
