@@ -93,22 +93,22 @@ test-clean: ## Run and test on a Debian root made for it (as root; 15 to 30 minu
 compat: ## Run RoadRunner's PHP packages in DIR=… behind this server (docs/reference/compatibility.md)
 	@scripts/need build php compat
 	@PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) php e2e/fixtures/foreign/official.php --packages
-	cargo build --bin pronghorn
-	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test compat
+	cargo build --workspace --bin pronghorn --test compat
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test --workspace --test compat
 
 compat-laravel: ## Run Laravel Octane in DIR=… with this server as its RoadRunner (docs/reference/compatibility.md)
 	@scripts/need build php extension apps
 	@test -d "$(DIR)" || { echo "DIR names the folder with Octane: see docs/reference/compatibility.md" >&2; exit 1; }
 	scripts/build-extension
-	cargo build --bin pronghorn
-	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test octane
+	cargo build --workspace --bin pronghorn --test octane
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test --workspace --test octane
 
 compat-frameworks: ## Run applications of Mezzio, Yii and CodeIgniter in DIR=… by the workers of examples/ (docs/reference/compatibility.md)
 	@scripts/need build php extension
 	@test -d "$(DIR)" || { echo "DIR names the folder with the applications: see docs/reference/compatibility.md" >&2; exit 1; }
 	scripts/build-extension
-	cargo build --bin pronghorn
-	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test -p pronghorn-e2e --test frameworks
+	cargo build --workspace --bin pronghorn --test frameworks
+	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test --workspace --test frameworks
 
 compat-suites: ## Run Symfony's own tests of caches and locks, in DIR=…, over a storage (docs/reference/compatibility.md)
 	@scripts/need build php
@@ -151,8 +151,8 @@ instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 acc
 
 browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	@scripts/need build php browser
-	cargo build --bin pronghorn
-	cargo test -p pronghorn-e2e --test browser
+	cargo build --workspace --bin pronghorn --test browser
+	cargo test --workspace --test browser
 
 boards: ## Draw the pictures of Grafana's boards from a real Prometheus, and check that each panel has data
 	@scripts/need build php tests
@@ -161,15 +161,15 @@ boards: ## Draw the pictures of Grafana's boards from a real Prometheus, and che
 
 collector: ## Send traces and metrics to a real collector of OpenTelemetry
 	@scripts/need build php otelcol
-	cargo build --bin pronghorn
-	cargo test -p pronghorn-e2e --test collector
+	cargo build --workspace --bin pronghorn --test collector
+	cargo test --workspace --test collector
 
 extensions: ## Start workers with each of Debian's PHP extensions
 	@scripts/need build php extension
 	scripts/build-extension
 	scripts/php-extensions --all
-	cargo build --bin pronghorn
-	cargo test -p pronghorn-e2e --test extensions
+	cargo build --workspace --bin pronghorn --test extensions
+	cargo test --workspace --test extensions
 
 packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages
