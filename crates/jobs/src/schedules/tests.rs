@@ -97,9 +97,12 @@ impl Scene {
         assert!(timeout(Duration::from_millis(300), next).await.is_err());
     }
 
+    /// As a consumer does: who waits is told, and the key is free.
     fn end(&self, work: &Work) {
+        let job = &work.delivery.job;
         let ended = Ended::Done(bytes::Bytes::new());
-        self.pipelines.results().keep(&work.delivery.job.id, ended);
+        let extras = extras::Extras::of(&job.headers);
+        self.pipelines.ended(&work.pipeline, job, &extras, ended);
     }
 
     async fn runs(&self, count: usize) -> Vec<Run> {
