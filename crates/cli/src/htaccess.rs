@@ -1,4 +1,4 @@
-//! What `.htaccess` files below the roots of a configuration close, and that leaves open.
+//! Paths that `.htaccess` files below the roots of a configuration close, and that it leaves open.
 
 use std::path::Path;
 

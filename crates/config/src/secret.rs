@@ -90,7 +90,7 @@ fn is_secret_of_request(name: &str) -> bool {
     OF_REQUESTS.iter().any(|part| lower.contains(part)) || is_secret(name)
 }
 
-/// What is never shown of requests, in records, reports and on pages: the one mask for all.
+/// The one mask for all that is shown of requests, in records, reports and on pages.
 #[derive(Clone, Debug, Default)]
 pub struct RequestMask {
     /// More parts of names, in lower case.
@@ -120,7 +120,7 @@ impl RequestMask {
         cookies.collect::<Vec<_>>().join("; ")
     }
 
-    /// What may have a query behind a question mark: the values of secret parameters go.
+    /// A text that may have a query behind a question mark: the values of secret parameters go.
     pub fn target(&self, text: &str) -> String {
         let Some((before, query)) = text.split_once('?') else {
             return text.to_owned();

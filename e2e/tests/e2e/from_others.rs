@@ -14,7 +14,7 @@ use crate::ring::extension;
 /// Shows which script ran.
 const SCRIPT: &str = "<?php echo 'RAN ', $_SERVER['SCRIPT_NAME'];";
 
-/// What lies below the root of all of them.
+/// Scripts below the root of all of them.
 const SCRIPTS: [&str; 19] = [
     "index.php",
     "info.php",
@@ -110,7 +110,7 @@ fn rows(text: &str) -> Vec<Row> {
     .collect()
 }
 
-/// What a reply is, in a word.
+/// A reply in a word.
 fn word(reply: &Response) -> String {
     let text = reply.text();
     match reply.status {
@@ -278,7 +278,7 @@ fn what_is_made_of_configurations_answers_as_they_did() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What marks processes of a test, for who has no configuration.
+/// The mark of a test's processes, for who has no configuration.
 const MARK: &str = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
 
 #[test]

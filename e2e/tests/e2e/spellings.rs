@@ -21,11 +21,11 @@ const PATHS: [&str; 4] = [
 const ROUTES: &str =
     "routes: [{path: [/api/login, '/admin/*', /wp-json/wp/v2/users], refuse: 403}]";
 
-/// What may be written for a slash, and is taken for one by somebody.
+/// Spellings of a slash, each taken for one by somebody.
 const SLASHES: [&str; 13] = [
     "/", "//", "///", "%2F", "%2f", "/%2F", "%252F", "/./", "/%2e/", "/x/../", "%5C", "\\", ";a=b/",
 ];
-/// What may stand behind a path.
+/// Texts that may stand behind a path.
 const ENDS: [&str; 12] = [
     "", "/", "//", "%2F", "%00", "%0A", "%20", "%09", "+", ";a=b", "/.", "%00.css",
 ];

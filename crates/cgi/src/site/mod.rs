@@ -14,7 +14,7 @@ pub enum Answering {
     /// All.
     #[default]
     All,
-    /// Those that a path names, and those that stand for its directory; never the fallback.
+    /// Scripts that a path names, and that stand for its directory; never the fallback.
     Named,
     /// The fallback alone, for all paths and by its name.
     Front,

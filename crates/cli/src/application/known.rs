@@ -81,7 +81,7 @@ const OF_PROJECTS: [&str; 59] = [
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
-    // Of copies, those of these names are compressed.
+    // Copies of these names are compressed.
     "backup",
     "database",
     "dump",
@@ -110,16 +110,16 @@ const OF_PROJECTS: [&str; 59] = [
     ".rej",
     ".backup",
     ".tmp",
-    // What rotates logs numbers them.
+    // Rotated logs have a number.
     ".0",
     ".1",
     ".2",
     ".3",
-    // Of SQLite, beside its files.
+    // SQLite keeps these beside its files.
     "*-wal",
     "*-shm",
     "*-journal",
-    // Of editors.
+    // Copies that editors leave.
     "*~",
     "*#",
     ".bak",

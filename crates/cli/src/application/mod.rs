@@ -338,7 +338,7 @@ impl Application {
         }
     }
 
-    /// What `.htaccess` files of its root close.
+    /// Paths that `.htaccess` files of its root close.
     pub(crate) fn closed(&self) -> Option<&Closed> {
         match &self.runs {
             Found::Scripts { closed, .. } if !closed.is_empty() => Some(closed),

@@ -641,7 +641,7 @@ fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
     }
 }
 
-/// What a block limits to some, nobody has.
+/// Nobody has what a block limits to some.
 fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft: &mut Draft) {
     if refuses(scope) {
         return draft.refuse(scope, expression, "403", site);
@@ -1065,13 +1065,13 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     }
 }
 
-/// What a condition of a rule asks, as a route can.
+/// A condition of a rule, as a route can ask it.
 enum Asks {
     /// The path, by an expression.
     Path(String),
     /// A field or the method.
     Keys(Tree),
-    /// What is no limit of what somebody gets: the query, a cookie.
+    /// The query or a cookie, by which nobody is kept from a path.
     Query,
     Other,
 }

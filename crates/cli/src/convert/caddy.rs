@@ -122,11 +122,11 @@ fn runs_php(all: &[Directive]) -> bool {
 /// `@name`: what it says of requests.
 struct Matchers(Vec<(String, Matched)>);
 
-/// What a matcher is about.
+/// Requests that a matcher is about.
 #[derive(Debug, Clone, Default)]
 struct Matched {
     paths: Vec<At>,
-    /// Of fields and the method, by one key each.
+    /// Conditions on fields and the method, by one key each.
     keys: Vec<Tree>,
     /// It says more, so that fewer requests match.
     has_more: bool,
@@ -152,7 +152,7 @@ impl Matchers {
 
 impl Matched {
     fn of(definition: &Directive) -> Self {
-        // What it limits is told where it is used.
+        // Its limits are told where it is used.
         definition.done_whole();
         let mut all = definition.inside.clone();
         if let [kind, arguments @ ..] = &definition.arguments[..] {
@@ -365,7 +365,7 @@ fn refuses(directive: &Directive) -> Option<&str> {
     }
 }
 
-/// What a matcher is about is refused, and what it says more is told.
+/// Refuses the requests of a matcher, and tells what it says more.
 fn refuse(
     directive: &Directive,
     matched: &Matched,

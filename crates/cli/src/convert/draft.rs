@@ -23,7 +23,7 @@ const MIDDLEWARE: [&str; 6] = [
 
 /// More sites are generated, and are better generated anew.
 const MOST_SITES: usize = 1000;
-/// What is closed because its limit is not understood.
+/// The status of paths whose limit is not understood.
 pub(super) const NOT_FOUND: &str = "404";
 
 /// What a configuration becomes.
@@ -68,7 +68,7 @@ pub(super) struct Site {
     pub(super) below: Vec<(String, Tree, Vec<String>)>,
 }
 
-/// What paths a rule is about.
+/// The paths that a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum At {
     Path(String),
@@ -87,7 +87,7 @@ pub(super) enum Rank {
     /// `location ^~`.
     Strong,
     Refusal,
-    /// What is open beside hidden names, and these.
+    /// Hidden names, and those that are open beside them.
     Hidden,
     Expression,
     Plain,
@@ -136,7 +136,7 @@ impl At {
                 false
             }
             Self::Expression(expression) => match expression.strip_prefix('^') {
-                // What stands before the first sign that is no letter.
+                // The text before the first sign that is no letter.
                 Some(rest) => {
                     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_".contains(c);
                     let end = rest.find(|c: char| !is_plain(c)).unwrap_or(rest.len());
@@ -237,7 +237,7 @@ impl Site {
         is_taken
     }
 
-    /// What is no file of `http.static` at a path is not there.
+    /// Answers 404 for what is no file of `http.static` at a path.
     pub(super) fn rest_of_files(&mut self, at: At, rank: Rank) {
         if self.rule(at, rank, refusal(NOT_FOUND))
             && let Some(rule) = self.rules.last_mut()
@@ -354,7 +354,7 @@ impl Site {
         let mut out = Vec::new();
         let mut above: Vec<String> = Vec::new();
         let mut known: Vec<(u8, String)> = Vec::new();
-        // Of a kind, those of expressions keep their order.
+        // Expressions keep their order among themselves.
         self.rules.sort_by_key(|rule| {
             let longest = match rule.at {
                 At::Expression(_) => 0,

@@ -17,7 +17,7 @@ const LONGEST: u64 = 256 << 10;
 /// More routes make each request slower.
 const MOST_ROUTES: usize = 200;
 
-/// What `.htaccess` files close.
+/// Paths that `.htaccess` files close.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Closed {
     /// Patterns of routes, and the status that each is answered with.
@@ -26,7 +26,7 @@ pub(crate) struct Closed {
     pub(crate) no_scripts: Vec<String>,
     /// The files that close something, by their paths below the root.
     pub(crate) files: Vec<String>,
-    /// What they limit and is not in all this.
+    /// Limits that are not in all this.
     pub(crate) told: Vec<String>,
 }
 

@@ -519,7 +519,7 @@ impl Php {
         self.all.is_none() || nth < self.all
     }
 
-    /// What did not run there does not run here.
+    /// Keeps from running here what did not run there.
     fn limit(&self, server: &Directive, site: &mut Site, around: &Around) {
         if site.root.is_none() || self.all.is_some() {
             return;
@@ -732,7 +732,7 @@ fn try_files(directive: &Directive, site: &mut Site) -> bool {
     true
 }
 
-/// What answers for paths without a file.
+/// The script that answers for paths without a file.
 fn try_files_last(last: &str, site: &mut Site) -> bool {
     let script = last.split(['?', '$']).next().unwrap_or_default();
     let is_known = is_script(script);
@@ -1004,7 +1004,7 @@ fn has_front(location: &Directive) -> bool {
         || location.has("fastcgi_pass")
 }
 
-/// What says nothing of who answers where only files are sent.
+/// Statements that say nothing of who answers where only files are sent.
 fn of_files(inside: &Directive) {
     let first = inside.argument(0);
     match inside.name.as_str() {
@@ -1235,7 +1235,7 @@ fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, dr
     draft.serve_files(files);
 }
 
-/// What a statement says of a route.
+/// Puts what a statement says into a route.
 fn of_route(directive: &Directive, route: &mut Tree, zones: &[Directive]) {
     let first = directive.argument(0);
     match directive.name.as_str() {

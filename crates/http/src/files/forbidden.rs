@@ -10,7 +10,7 @@ const COMPRESSED: [&[u8]; 6] = [b".gz", b".bz2", b".xz", b".zst", b".br", b".zip
 pub struct Forbidden {
     /// With their dots.
     endings: Vec<Box<[u8]>>,
-    /// What names end in, wherever their dots are.
+    /// Ends of names, wherever their dots are.
     tails: Vec<Box<[u8]>>,
     names: Vec<Box<[u8]>>,
     /// Of files and folders.

@@ -44,7 +44,7 @@ pub enum Otherwise<T> {
     Default(T),
 }
 
-/// What is behind a request's path depends on who reads it: there are routes for more than one of
+/// The meaning of a request's path depends on who reads it: there are routes for more than one of
 /// the readings, or more readings than anybody can mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ambiguous;

@@ -16,7 +16,7 @@ use crate::expression;
 /// A path that more than four things of [`STEPS`] are in was written to be misread.
 const MOST_READINGS: usize = 16;
 
-/// What some programs do to a path and others do not; `None` where there is nothing to do.
+/// A change that some programs make to a path and others do not; `None` where it changes nothing.
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// In the order in which one makes work for the next.
@@ -30,7 +30,7 @@ const STEPS: [Step; 7] = [
     without_dots,
 ];
 
-/// Those that leave nothing out. A pattern is one for each spelling that they make of it.
+/// Steps that leave nothing out. A pattern is one for each spelling that they make of it.
 const SPELLINGS: [Step; 4] = [
     slashes_decoded,
     decoded_again,
@@ -152,7 +152,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// What a path says with each of these steps taken or not, the most literal one first.
+/// The texts of a path with each of these steps taken or not, the most literal one first.
 fn texts(path: &[u8], steps: &[Step]) -> Option<Vec<Vec<u8>>> {
     let mut all = vec![merged(&decoded(path))];
     for step in steps {
@@ -321,7 +321,7 @@ fn merged(text: &[u8]) -> Vec<u8> {
     merged
 }
 
-/// What follows a prefix, whatever the case of letters.
+/// The text behind a prefix, whatever the case of letters.
 fn starts_with<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
@@ -428,7 +428,7 @@ impl PathPattern {
         let texts = texts(path.as_bytes(), &SPELLINGS).ok_or("it can be read in too many ways")?;
         let mut texts: Vec<_> = texts.iter().map(|it| without_slash(it).to_vec()).collect();
         texts.dedup();
-        // What follows a script's name is told to the same script.
+        // A path behind a script's name is told to the same script.
         let below = below || texts.iter().all(|it| is_script(it));
         Ok(Self {
             written,

@@ -133,7 +133,7 @@ fn paths_match_however_they_are_spelled() {
         ("/a%2Fb", "/a/b", true),
         ("/a%2Fb/*", "/a%2Fb/c", true),
         ("/a%5Cb", "/a\\b", true),
-        // What some cut off.
+        // Ends and parameters that some cut off.
         ("/admin/*", "/admin;x=1/y", true),
         ("/admin/*", "/admin%3Bx", true),
         ("/admin/*", "/x/..;/admin", true),
