@@ -887,7 +887,7 @@ impl Draft {
             }
         }
         let rules = self.sites.iter().flat_map(|it| &it.rules);
-        let refusals = rules.filter(|it| it.refuses() && !it.after_files);
+        let refusals = rules.filter(|it| it.refuses() && it.is_for_all() && !it.after_files);
         let refusals: Vec<At> = refusals.map(|it| it.at.clone()).collect();
         let meets = |prefix: &str| refusals.iter().any(|at| at.meets(prefix));
         let mut endings: Vec<String> = refusals.iter().flat_map(At::endings).collect();

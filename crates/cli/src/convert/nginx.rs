@@ -327,10 +327,9 @@ fn on_condition(
     around: &Around,
 ) -> Option<String> {
     let condition = directive.arguments.join(" ");
-    let condition = condition
-        .trim_start_matches('(')
-        .trim_end_matches(')')
-        .trim();
+    let condition = condition.strip_prefix('(').unwrap_or(&condition);
+    // Others stand in the expression.
+    let condition = condition.strip_suffix(')').unwrap_or(condition).trim();
     let words: Vec<&str> = condition.split_whitespace().collect();
     let [returns] = &directive.inside[..] else {
         return None;

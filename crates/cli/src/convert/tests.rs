@@ -466,6 +466,41 @@ fn parameters_of_fastcgi_are_translated_or_told() {
 }
 
 #[test]
+fn what_certbot_writes_and_redirects_of_a_location_lead_to_tls() {
+    let tls = "server { listen 443 ssl; server_name a.x www.a.x; root /srv/a;\n\
+               ssl_certificate /c.pem; ssl_certificate_key /c.key;\n\
+               include /etc/letsencrypt/options-ssl-nginx.conf; ssl_dhparam /d.pem;\n\
+               if ($http_user_agent ~* (bot|evil)) { return 403; }\n\
+               location / { try_files $uri /index.php; }\n\
+               location ~ \\.php$ { fastcgi_pass a; } }\n";
+    let by_certbot = "server { listen 80; server_name a.x www.a.x;\n\
+                      if ($host = www.a.x) { return 301 https://$host$request_uri; }\n\
+                      if ($host = a.x) { return 301 https://$host$request_uri; }\n\
+                      return 404; }\n";
+    let by_location = "server { listen 80; server_name a.x www.a.x;\n\
+                       location /.well-known/acme-challenge/ { root /srv/le; }\n\
+                       location / { return 301 https://$host$request_uri; } }\n";
+    for plain in [by_certbot, by_location] {
+        let made = converted("nginx.conf", &format!("{plain}{tls}"));
+        let told = (&made.limits, &made.left_out);
+        assert_eq!(told, (&vec![], &vec![]), "{}", made.yaml);
+        for part in [
+            "redirect: true",
+            "address: \":80\"",
+            "root: /srv/a",
+            "header: {User-Agent: \"(?i)(bot|evil)\"}, refuse: 403}",
+        ] {
+            assert!(made.yaml.contains(part), "{part}\n{}", made.yaml);
+        }
+        assert!(!made.yaml.contains("{refuse: 404}"), "{}", made.yaml);
+        let has_files = made
+            .yaml
+            .contains("root: /srv/le/.well-known/acme-challenge");
+        assert_eq!(has_files, plain == by_location, "{}", made.yaml);
+    }
+}
+
+#[test]
 fn an_inner_site_is_not_opened() {
     let text = "server { listen 127.0.0.1:8081; server_name admin.x; root /srv/admin; }\n\
                 server { listen 80; server_name shop.x; root /srv/shop; }\n";
