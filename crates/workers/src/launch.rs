@@ -46,8 +46,7 @@ impl Launch {
         else {
             return;
         };
-        let about = launcher.php.about(&launcher.spec).await;
-        if about.is_some_and(|about| about.memory_limit == "-1") {
+        if launcher.php.leaves_memory_unlimited(&launcher.spec).await {
             tracing::info!(
                 target: "server", pool = launcher.spec.pool,
                 "workers have no memory limit: `memory_limit` is -1 for PHP on the command line, and the pool's `supervisor.max_worker_memory` is not set"

@@ -42,6 +42,20 @@ impl Settings {
     }
 }
 
+/// A limit of PHP's own files stays: the preset's is for where there is none.
+const MEMORY_LIMIT: &str = "memory_limit";
+/// What PHP says of it then.
+const UNLIMITED: &str = "-1";
+
+/// Whether PHP has a limit, by these settings or by its own files.
+pub(super) fn limits_memory(settings: &Settings, about: &About) -> bool {
+    let given = settings.options.iter().rev().find_map(|option| {
+        let (name, value) = option.split_once('=')?;
+        (name == MEMORY_LIMIT).then_some(value)
+    });
+    given.unwrap_or(&about.memory_limit) != UNLIMITED
+}
+
 /// A setting behind `-d`, with its value as php.ini has it. PHP puts what begins with another
 /// character than a letter, a digit or a quotation mark between quotation marks, which makes a text
 /// of what it is to compute.
@@ -59,7 +73,11 @@ pub(super) fn of_pool(ini: &Ini, about: &About, program: &Program, pool: &str) -
         Preset::Off => false,
         Preset::Auto => program.uses_package(),
     };
-    let added = ini.added.iter().filter(|_| preset);
+    let has_limit = about.memory_limit != UNLIMITED;
+    let added = ini
+        .added
+        .iter()
+        .filter(|it| preset && !(has_limit && it.name == MEMORY_LIMIT));
     let settings = added.chain(&ini.written).map(IniSetting::pair);
     let mut settings: Vec<(&str, &str)> = settings.collect();
     let mut options = Settings::default();

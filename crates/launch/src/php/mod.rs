@@ -64,6 +64,8 @@ pub(crate) struct Found {
     extension: Option<Build>,
     /// The extension is there, or given to it.
     has_extension: bool,
+    /// PHP has a limit for the memory of a call.
+    limits_memory: bool,
 }
 
 type Variables = Vec<(OsString, OsString)>;
@@ -139,6 +141,12 @@ impl Php {
         self.found(of).await.err()
     }
 
+    /// Whether a call's memory has no limit of PHP's; false where the PHP is unknown.
+    pub async fn leaves_memory_unlimited(&self, of: &LaunchSpec) -> bool {
+        let found = self.found(of).await;
+        found.is_ok_and(|found| found.about.is_some() && !found.limits_memory)
+    }
+
     /// Names of the pool's `ini` that its PHP does not have.
     pub async fn unknown_settings(&self, of: &LaunchSpec) -> Vec<String> {
         let Some(about) = self.about(of).await else {
@@ -209,6 +217,7 @@ impl Php {
         };
         let found = Found {
             has_extension: about.has_extension || extension.is_some(),
+            limits_memory: ini::limits_memory(&settings, &about),
             variables,
             settings,
             extension,

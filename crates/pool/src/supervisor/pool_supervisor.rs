@@ -29,8 +29,10 @@ const REPLACED_AT_ONCE: usize = 4;
 /// A pool without a worker for so long is a matter for its operator: a worker that dies of a call
 /// is replaced sooner, as long as the application boots in such a time.
 const BARE: Duration = Duration::from_secs(3);
-/// How long killed workers are waited for. The kernel ends them at once, unless one hangs in it.
-const AFTER_KILL: Duration = Duration::from_secs(2);
+/// How long killed workers are waited for. The kernel ends them at once, unless one hangs in it or
+/// has gigabytes of memory to give back. Nothing of a server outlives it, and service managers wait
+/// for 10 s beyond its grace period.
+const AFTER_KILL: Duration = Duration::from_secs(8);
 
 /// What a pool supervisor is asked for.
 pub(super) enum Order {

@@ -16,6 +16,9 @@ const INI: &[(&str, &str)] = &[
     ("log_errors", "0"),
     ("html_errors", "0"),
     ("max_execution_time", "0"),
+    // PHP's own, only where its files have none: distributions lift it for the command line, whose
+    // scripts end soon. One endless allocation would take the machine's memory.
+    ("memory_limit", "128M"),
     ("opcache.enable_cli", "1"),
     ("opcache.file_update_protection", "0"),
     ("opcache.revalidate_freq", "0"),
