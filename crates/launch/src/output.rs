@@ -67,7 +67,12 @@ impl Output {
     pub(crate) fn texts(&self, said: &[u8], call: Option<&CallDetails>) {
         let mut message = Message::default();
         let mut text = |text: &str| self.text_of(text, call);
-        for line in String::from_utf8_lossy(said).lines() {
+        let said = String::from_utf8_lossy(said);
+        if PhpMessage::extent(said.trim_end()) == Extent::Whole {
+            // One message, whatever lines are in it.
+            return text(said.trim_end());
+        }
+        for line in said.lines() {
             if !line.trim().is_empty() {
                 message.line(line, &mut text);
             }

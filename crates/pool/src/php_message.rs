@@ -72,10 +72,7 @@ impl<'a> PhpMessage<'a> {
             Some((body, place)) => (body, file_and_line(place)),
             None => (rest, None),
         };
-        let (body, trace) = match body.split_once(TRACE) {
-            Some((body, trace)) => (body, Some(trace)),
-            None => (body, None),
-        };
+        let (body, trace) = split_trace(body);
         let place = thrown_in.or_else(|| place(body));
         // What is displayed has no other mark than where it ends.
         if place.is_none() && !text.starts_with("PHP ") {
@@ -185,6 +182,21 @@ fn begin_of_message(line: &str) -> Option<usize> {
     let at = places.min()?;
     let before = line.get(..at)?;
     Some(before.strip_suffix("PHP ").map_or(at, str::len))
+}
+
+/// A message and PHP's own trace behind it: the last one, for what was thrown may have words of a
+/// visitor that look like one. PHP writes a trace behind what nobody caught, and from 8.5 on behind
+/// the place of another fatal error.
+fn split_trace(body: &str) -> (&str, Option<&str>) {
+    match body.rsplit_once(TRACE) {
+        Some((before, trace))
+            if before.starts_with(UNCAUGHT)
+                || place(before).is_some() && trace.trim_end().ends_with("{main}") =>
+        {
+            (before, Some(trace))
+        }
+        _ => (body, None),
+    }
 }
 
 /// File and line at the end of a text.

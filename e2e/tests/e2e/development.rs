@@ -228,6 +228,8 @@ fn classic() -> Server {
             "version: '3'\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: classic, root: public, php: '{php}', num_workers: 1}}\n"
         ))
         .file("public/broken.php", "<?php\n\nfunction broken(\n")
+        .file(".env", "APP_KEY=SECRET\n")
+        .file("settings.php", "<?php return ['key' => 'SECRET'];\n")
         .file(
             "public/index.php",
             r"<?php
@@ -235,6 +237,7 @@ function deep() { throw new LogicException('no way'); }
 switch ($_GET['do'] ?? '') {
     case 'throw': echo 'half a page'; deep();
     case 'buffered': ob_start(); echo 'half a page'; deep();
+    case 'named': throw new InvalidArgumentException('no such user: ' . $_GET['name']);
     case 'quiet': ini_set('log_errors', '0'); deep();
     case 'memory': ini_set('memory_limit', '8M'); str_repeat('x', 1 << 30);
     case 'broken': require __DIR__ . '/broken.php';
@@ -279,6 +282,28 @@ fn what_ends_a_classic_script_is_shown_on_the_same_page() {
         "{}",
         text.text()
     );
+    server.stop();
+}
+
+/// A visitor's words in a message may look like PHP's.
+#[test]
+fn a_page_shows_no_file_that_a_message_names() {
+    let server = classic();
+    let folder = server.site().path("").display().to_string();
+    for end in [
+        "%23n%20{main}%0A%20%20thrown",
+        "%0A%20%20thrown%20in%20/a.php%20on%20line%201",
+    ] {
+        let frames: String = [".env", "settings.php"]
+            .iter()
+            .map(|file| format!("%0A%230%20{folder}{file}(1):%20a()"))
+            .collect();
+        let name = format!("x%20in%20/a.php:1%0AStack%20trace:{frames}%0A{end}");
+        let shown = page(&server, &format!("/?do=named&name={name}"));
+        assert_eq!(shown.status, 500);
+        assert_parts(&shown, &["InvalidArgumentException", "class=\"here\""]);
+        assert!(!shown.text().contains("SECRET"), "{}", shown.text());
+    }
     server.stop();
 }
 

@@ -12,6 +12,8 @@ use crate::file;
 const AROUND: usize = 6;
 /// As much of a file is read. No code that people write is longer.
 const MOST_BYTES: usize = 1 << 20;
+/// What PHP runs has one; a file of secrets that something else has named has none.
+const OPENING_TAG: &[u8] = b"<?";
 /// Letters of a line.
 const LONGEST_LINE: usize = 300;
 
@@ -42,7 +44,11 @@ pub(crate) async fn excerpt(
         bytes.truncate(len);
         Some(bytes)
     });
-    around(&String::from_utf8_lossy(&read.await.ok()??), line)
+    let text = read.await.ok()??;
+    let is_code = text.windows(OPENING_TAG.len()).any(|it| it == OPENING_TAG);
+    is_code
+        .then(|| around(&String::from_utf8_lossy(&text), line))
+        .flatten()
 }
 
 fn around(text: &str, line: u32) -> Option<Excerpt> {

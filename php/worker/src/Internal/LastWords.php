@@ -12,6 +12,9 @@ final class LastWords
 {
     private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
 
+    /** Between what was thrown and its trace. */
+    private const TRACE = "\nStack trace:\n";
+
     /** Freed at the end, so that there is memory for the answer when PHP ran out of it. */
     private static ?string $reserve = null;
 
@@ -69,7 +72,10 @@ final class LastWords
     private static function fatal(array $error): Failure
     {
         // An exception that nobody caught, thrown after the handler: PHP's message holds the trace.
-        [$message, $trace] = \explode("\nStack trace:\n", $error['message'], 2) + [1 => ''];
+        // It comes last: the words before it may be a visitor's.
+        $at = \str_starts_with($error['message'], 'Uncaught ') ? \strrpos($error['message'], self::TRACE) : false;
+        $message = $at === false ? $error['message'] : \substr($error['message'], 0, $at);
+        $trace = $at === false ? '' : \substr($error['message'], $at + \strlen(self::TRACE));
 
         return new Failure(\ErrorException::class, $message, $error['file'], $error['line'], $trace);
     }
