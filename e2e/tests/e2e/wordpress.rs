@@ -134,6 +134,9 @@ fn read(server: &Server) {
     let page = link.strip_prefix(&home).expect("of this blog");
     assert_eq!((moved.status, page.ends_with("/hello-world/")), (301, true));
     assert!(visitor.get(page).text().contains("Welcome to WordPress."));
+    // What a file of WordPress asks the query while it is loaded.
+    let to_reply = visitor.get(&format!("{page}?replytocom=1")).text();
+    assert!(to_reply.contains("noindex"), "{to_reply}");
     let none = visitor.get("/no/such/page");
     assert!(none.status == 404 && none.text().contains("</html>"));
     assert!(visitor.get("/feed/").text().contains("<rss"));

@@ -87,6 +87,8 @@ final class Preheat
         \timer_start();
         \wp_cache_flush_runtime();
         \wp_maintenance();
+        // The one place where a file of WordPress looks at the query while it is loaded.
+        isset($_GET['replytocom']) && \add_filter('wp_robots', 'wp_robots_no_robots');
         self::database()->ready || self::database()->db_connect();
         $loading->resume();
     }
