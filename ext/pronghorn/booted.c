@@ -5,6 +5,7 @@
 #include "booted.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "php.h"
 #include "SAPI.h"
+#include "zend_exceptions.h"
 #include "zend_gc.h"
 #if PHP_VERSION_ID >= 80200
 #include "ext/random/php_random.h"
@@ -120,6 +122,49 @@ static void renew_random(void)
 #endif
 }
 
+/* A library has a generator that the boot has drawn from, or may have. */
+static void seed_library(const char *function, const char *format)
+{
+	uint64_t seeds[2];
+	zval name, arguments[2], result;
+	if (zend_hash_str_find_ptr(CG(function_table), function, strlen(function)) == NULL
+		|| php_random_bytes_silent(seeds, sizeof seeds) != SUCCESS) {
+		return;
+	}
+	uint32_t count = 0;
+	for (; format[count] != '\0'; count++) {
+		if (format[count] == 's') {
+			ZVAL_STR(&arguments[count], strpprintf(0, "0x%016" PRIx64 "%016" PRIx64, seeds[0], seeds[1]));
+		} else {
+			/* What it takes is above 0. */
+			ZVAL_LONG(&arguments[count], 1 + (zend_long) (seeds[count] % 0x7FFFFFF0));
+		}
+	}
+	ZVAL_STRING(&name, function);
+	ZVAL_UNDEF(&result);
+	call_user_function(NULL, NULL, &name, &result, count, arguments);
+	zend_clear_exception();
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(&name);
+	for (uint32_t i = 0; i < count; i++) {
+		zval_ptr_dtor(&arguments[i]);
+	}
+}
+
+/* Generators that are not PHP's own: of GMP, of PECL's stats, and those of the C library, which
+ * other libraries draw from. What is cryptographic looks at the process by itself (OpenSSL,
+ * libgcrypt), or draws from the kernel (libsodium, libuuid). */
+static void renew_libraries(void)
+{
+	unsigned seed;
+	seed_library("gmp_random_seed", "s");
+	seed_library("stats_rand_setall", "ll");
+	if (php_random_bytes_silent(&seed, sizeof seed) == SUCCESS) {
+		srand(seed);
+		srand48((long) (seed ^ 0x5DEECE66u));
+	}
+}
+
 /* The end of a request of a worker is the end of its process. The end of PHP's modules, of which
  * nobody has anything, costs several milliseconds, and copies memory that was shared until then. */
 static int leave(void)
@@ -175,6 +220,7 @@ bool booted_serve(int control, bool is_warm)
 	}
 	renew_copies(copies, count);
 	renew_random();
+	renew_libraries();
 	name_descriptors(&order.offer);
 	deactivate_before = sapi_module.deactivate;
 	sapi_module.deactivate = leave;

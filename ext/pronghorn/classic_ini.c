@@ -21,19 +21,21 @@ extern PHPAPI char *php_ini_scanned_files;
 /* A php.ini has 70 KB. */
 #define LONGEST_FILE (4 << 20)
 
-/* What the command line fixes, and what holds where php.ini has nothing. */
+/* What the command line fixes, and what holds where php.ini has nothing: for scripts, and for kept
+ * workers, where NULL leaves what there is. */
 static struct {
 	const char *name;
-	const char *usual;
+	const char *of_scripts;
+	const char *of_kept;
 	char *found;
 } fixed[] = {
-	{"html_errors", "1", NULL},
+	{"html_errors", "1", "0", NULL},
 	/* Not PHP's own default: a query string must not become the arguments of a program. */
-	{"register_argc_argv", "0", NULL},
-	{"implicit_flush", "0", NULL},
-	{"output_buffering", "0", NULL},
-	{"max_execution_time", "30", NULL},
-	{"max_input_time", "-1", NULL},
+	{"register_argc_argv", "0", "0", NULL},
+	{"implicit_flush", "0", "0", NULL},
+	{"output_buffering", "0", "0", NULL},
+	{"max_execution_time", "30", NULL, NULL},
+	{"max_input_time", "-1", NULL, NULL},
 };
 #define FIXED (sizeof fixed / sizeof *fixed)
 /* The last line of the block in which the command line does so; what follows is of its options
@@ -90,15 +92,16 @@ static void read_files(const char *list)
 	free(files);
 }
 
-/* For the whole process, as if it had been in php.ini. */
-static void set(const char *name, const char *value)
+/* For the whole process, as if it had been in php.ini. What a script has set by then stays. */
+static void set(const char *name, const char *value, bool is_start)
 {
 	zend_ini_entry *entry = zend_hash_str_find_ptr(EG(ini_directives), name, strlen(name));
 	zval *written = cfg_get_entry(name, strlen(name));
-	if (entry == NULL) {
+	if (entry == NULL || entry->modified) {
 		return;
 	}
-	zend_string *text = zend_string_init_interned(value, strlen(value), true);
+	/* A string of a request would go before the setting. */
+	zend_string *text = is_start ? zend_string_init_interned(value, strlen(value), true) : zend_string_init(value, strlen(value), true);
 	if (entry->on_modify == NULL
 		|| entry->on_modify(entry, text, entry->mh_arg1, entry->mh_arg2, entry->mh_arg3, ZEND_INI_STAGE_STARTUP) == SUCCESS) {
 		entry->value = text;
@@ -108,7 +111,7 @@ static void set(const char *name, const char *value)
 	}
 }
 
-void classic_ini_restore(void)
+static void find(void)
 {
 	if (php_ini_opened_path != NULL) {
 		read_file(php_ini_opened_path);
@@ -124,8 +127,24 @@ void classic_ini_restore(void)
 		}
 		free(options);
 	}
+}
+
+void classic_ini_restore(void)
+{
+	find();
 	for (size_t i = 0; i < FIXED; i++) {
-		set(fixed[i].name, fixed[i].found != NULL ? fixed[i].found : fixed[i].usual);
+		set(fixed[i].name, fixed[i].found != NULL ? fixed[i].found : fixed[i].of_scripts, true);
+	}
+}
+
+void classic_ini_restore_kept(void)
+{
+	find();
+	for (size_t i = 0; i < FIXED; i++) {
+		const char *value = fixed[i].found != NULL ? fixed[i].found : fixed[i].of_kept;
+		if (value != NULL) {
+			set(fixed[i].name, value, false);
+		}
 	}
 }
 

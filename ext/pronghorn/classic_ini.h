@@ -9,6 +9,10 @@
  * starts. */
 void classic_ini_restore(void);
 
+/* The same before the first call of a kept worker, whose boot has run with those of the command
+ * line. */
+void classic_ini_restore_kept(void);
+
 /* Applies to a request what php.ini has for its host and the folder of its script, and the files
  * .user.ini from the root down to that folder. */
 void classic_ini_activate(const char *script, const char *root, const char *host);

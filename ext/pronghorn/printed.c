@@ -101,7 +101,7 @@ void printed_take_over(printed_ask *who, void (*begun)(void))
 		sapi_module.flush = flush;
 	}
 	/* PHP's command line flushes behind each print, which would send the head. */
-	php_output_set_implicit_flush(PG(implicit_flush) = 0);
+	php_output_set_implicit_flush(0);
 }
 
 void printed_give_back(void)

@@ -19,6 +19,7 @@
 #include "zend_modules.h"
 
 #include "channel.h"
+#include "classic_ini.h"
 #include "head.h"
 #include "leftovers.h"
 #include "printed.h"
@@ -671,12 +672,39 @@ static void tell_exception(void)
 	}
 }
 
+/* PHP writes what there is of a session whose values could not all be serialised. At the end of its
+ * request such a value is a fatal error, before anything is written; here the session stays as it
+ * was as well. */
+static const ps_module *written_by;
+static ps_module whole_only;
+
+static PS_WRITE_FUNC(whole_only)
+{
+	return EG(exception) == NULL ? written_by->s_write(mod_data, key, val, maxlifetime) : SUCCESS;
+}
+
+static PS_UPDATE_TIMESTAMP_FUNC(whole_only)
+{
+	return EG(exception) == NULL ? written_by->s_update_timestamp(mod_data, key, val, maxlifetime) : SUCCESS;
+}
+
 static void write_session(void)
 {
 	if (session == NULL || session->session_status != php_session_active) {
 		return;
 	}
+	const ps_module *of_php = session->mod;
+	if (of_php != NULL) {
+		whole_only = *of_php;
+		whole_only.s_write = ps_write_whole_only;
+		whole_only.s_update_timestamp = of_php->s_update_timestamp == NULL ? NULL : ps_update_timestamp_whole_only;
+		written_by = of_php;
+		session->mod = &whole_only;
+	}
 	call_quietly("session_write_close");
+	if (session->mod == &whole_only) {
+		session->mod = of_php;
+	}
 	tell_exception();
 	if (session->session_status == php_session_active) {
 		call_quietly("session_abort");
@@ -855,9 +883,13 @@ zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length
 	}
 	zend_array *all = has_length ? zend_array_dup(headers) : without_length(headers);
 	zend_llist_position at;
+	const bool is_empty = *status == 204 || *status == 304;
 	for (sapi_header_struct *field = zend_llist_get_first_ex(&of_php->headers, &at); field != NULL;
 		field = zend_llist_get_next_ex(&of_php->headers, &at)) {
-		add_header(all, headers, field);
+		/* PHP adds its default type to whatever is printed; what has no content has none. */
+		if (!is_empty || strncasecmp(field->header, "Content-Type:", sizeof "Content-Type:" - 1) != 0) {
+			add_header(all, headers, field);
+		}
 	}
 	return all;
 }
@@ -878,6 +910,8 @@ static void begin_output(void)
 		php_output_activate();
 		if (PG(output_buffering) > 0) {
 			php_output_start_user(NULL, PG(output_buffering) > 1 ? (size_t) PG(output_buffering) : 0, PHP_OUTPUT_HANDLER_STDFLAGS);
+		} else if (PG(implicit_flush)) {
+			php_output_set_implicit_flush(1);
 		}
 	}
 }
@@ -1081,7 +1115,9 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	}
 	/* A handler finds the worker's arguments in $_SERVER, as before. A front controller finds none,
 	 * as under a web server: the words of a query are no arguments of a program. */
-	PG(register_argc_argv) = PG(register_argc_argv) && !front;
+	const bool has_arguments = PG(register_argc_argv) && !front;
+	classic_ini_restore_kept();
+	PG(register_argc_argv) = has_arguments;
 	reset_keep();
 	requests_end();
 }

@@ -5,14 +5,19 @@
 #include "reset.h"
 
 #include <locale.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "SAPI.h"
+#include "ext/json/php_json.h"
+#include "ext/pcre/php_pcre.h"
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/file.h"
 #include "ext/standard/php_filestat.h"
 #include "php_globals.h"
 #include "php_ini.h"
+#include "php_output.h"
 #include "zend_exceptions.h"
 #if PHP_VERSION_ID >= 80200
 #include "ext/random/php_random.h"
@@ -50,7 +55,7 @@ typedef struct {
 static ZEND_FUNCTION(pronghorn_set);
 
 /* The place of one that is looked at by itself. */
-#define XML_ERRORS 16
+#define XML_ERRORS 17
 
 static setting settings[] = {
 	/* One by one: PHP takes no name of 255 letters, which that of all of them may have. */
@@ -60,6 +65,7 @@ static setting settings[] = {
 	{.set = "setlocale", .first = LC_TIME, .ask = "0"},
 	{.set = "setlocale", .first = LC_MONETARY, .ask = "0"},
 	{.set = "setlocale", .first = LC_MESSAGES, .ask = "0"},
+	{.set = "spl_autoload_extensions", .first = NOTHING},
 	{.set = "date_default_timezone_set", .get = "date_default_timezone_get", .first = NOTHING},
 	{.set = "chdir", .get = "getcwd", .first = NOTHING},
 	{.set = "umask", .first = NOTHING},
@@ -146,8 +152,26 @@ static void keep_setting(setting *of)
 	of->is_changed = false;
 }
 
+/* With the categories that PHP has no name for, and changes by LC_ALL. */
+static char *locale;
+
+static void keep_locale(void)
+{
+	const char *now = setlocale(LC_ALL, NULL);
+	free(locale);
+	locale = now == NULL ? NULL : strdup(now);
+}
+
+static void restore_locale(void)
+{
+	if (settings[0].is_changed && locale != NULL) {
+		setlocale(LC_ALL, locale);
+	}
+}
+
 static void restore_settings(void)
 {
+	restore_locale();
 	for (size_t i = 0; i < SETTINGS; i++) {
 		if (UNEXPECTED(settings[i].is_changed)) {
 			zval result;
@@ -162,7 +186,7 @@ static void restore_settings(void)
 /* ---- Functions that change more than one value ---- */
 
 enum {
-	PUTENV, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, MB_SEARCH_INIT,
+	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, MB_SEARCH_INIT,
 	MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, CHANGES
 };
 static struct {
@@ -171,6 +195,9 @@ static struct {
 	bool happened;
 } changes[CHANGES] = {
 	[PUTENV] = {.function = "putenv"},
+	[ASSERT_OPTIONS] = {.function = "assert_options"},
+	[TEXT_DOMAIN] = {.function = "textdomain"},
+	[ASYNC_SIGNALS] = {.function = "pcntl_async_signals"},
 	[LIBXML_STREAMS] = {.function = "libxml_set_streams_context"},
 	[LIBXML_LOADER] = {.function = "libxml_disable_entity_loader"},
 	[SEED] = {.function = "mt_srand"},
@@ -186,12 +213,62 @@ static struct {
 	[MB_SEARCH_SETPOS] = {.function = "mb_ereg_search_setpos"},
 };
 
+/* What held before the first call of these functions in a call. */
+static zval assert_callback, text_domain, async_signals;
+
 /* What the boot gave to libxml_set_streams_context(), and what held before the call, of
  * libxml_disable_entity_loader(): PHP tells neither. */
 static zval streams_context, loader_is_disabled;
 
 /* What the boot gave to mysqli_report(); else errors throw, as since PHP 8.1. */
 static zend_long mysqli_reporting = 1 | 2;
+
+/* As PHP numbers it. */
+#define OPTION_CALLBACK 2
+
+/* Asks or sets without a word: some releases call these functions deprecated. */
+static void call_silently(size_t change, uint32_t count, zval *arguments, zval *result)
+{
+	const int level = EG(error_reporting), of_handler = EG(user_error_handler_error_reporting);
+	EG(error_reporting) = EG(user_error_handler_error_reporting) = 0;
+	if (!call(changes[change].function, result, count, arguments)) {
+		ZVAL_UNDEF(result);
+	}
+	EG(error_reporting) = level;
+	EG(user_error_handler_error_reporting) = of_handler;
+}
+
+/* What a function is about to change, where only it tells. */
+static void look_before(size_t change)
+{
+	zval *into = change == ASSERT_OPTIONS ? &assert_callback : change == TEXT_DOMAIN ? &text_domain : &async_signals;
+	zval argument;
+	if (change != ASSERT_OPTIONS && change != TEXT_DOMAIN && change != ASYNC_SIGNALS) {
+		return;
+	}
+	if (change == ASSERT_OPTIONS) {
+		ZVAL_LONG(&argument, OPTION_CALLBACK);
+	} else {
+		ZVAL_NULL(&argument);
+	}
+	call_silently(change, 1, &argument, into);
+}
+
+/* That is set again. */
+static void put_back(size_t change, zval *value)
+{
+	zval arguments[2], result;
+	const uint32_t before = change == ASSERT_OPTIONS;
+	if (!changes[change].happened || Z_TYPE_P(value) == IS_UNDEF) {
+		return;
+	}
+	ZVAL_LONG(&arguments[0], OPTION_CALLBACK);
+	ZVAL_COPY_VALUE(&arguments[before], value);
+	call_silently(change, before + 1, arguments, &result);
+	zval_ptr_dtor(&result);
+	zval_ptr_dtor(value);
+	ZVAL_UNDEF(value);
+}
 
 static ZEND_FUNCTION(pronghorn_change)
 {
@@ -204,6 +281,9 @@ static ZEND_FUNCTION(pronghorn_change)
 		if (i == LIBXML_STREAMS && !is_keeping && ZEND_NUM_ARGS() == 1) {
 			zval_ptr_dtor(&streams_context);
 			ZVAL_COPY(&streams_context, ZEND_CALL_ARG(execute_data, 1));
+		}
+		if (is_first && is_keeping) {
+			look_before(i);
 		}
 		const bool has_level = i == MYSQLI_REPORT && ZEND_NUM_ARGS() == 1 && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 1)) == IS_LONG;
 		if (has_level && !is_keeping) {
@@ -329,6 +409,9 @@ static void restore_changes(void)
 	if (changes[PUTENV].happened) {
 		restore_environment();
 	}
+	put_back(ASSERT_OPTIONS, &assert_callback);
+	put_back(TEXT_DOMAIN, &text_domain);
+	put_back(ASYNC_SIGNALS, &async_signals);
 	if (changes[LIBXML_STREAMS].happened) {
 		restore_streams_context();
 	}
@@ -709,6 +792,7 @@ void reset_keep(void)
 		changes[i].happened = false;
 	}
 	has_changes = false;
+	keep_locale();
 	keep_environment();
 	wrappers = copy_wrappers(FG(stream_wrappers));
 	keep_ini();
@@ -739,6 +823,11 @@ void reset_restore(void)
 	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {
 		zval_ptr_dtor(&result);
 	}
+	JSON_G(error_code) = 0;
+	PCRE_G(error_code) = 0;
+	if (UNEXPECTED(OG(flags) & PHP_OUTPUT_IMPLICITFLUSH)) {
+		php_output_set_implicit_flush(0);
+	}
 	/* An `exit` behind an @ leaves it low. */
 	EG(error_reporting) = error_reporting;
 	restore_context();
@@ -760,6 +849,13 @@ void reset_let_go(void)
 		zval_ptr_dtor(&settings[i].value);
 		ZVAL_UNDEF(&settings[i].value);
 	}
+	zval *const looked_at[] = {&assert_callback, &text_domain, &async_signals};
+	for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at; i++) {
+		zval_ptr_dtor(looked_at[i]);
+		ZVAL_UNDEF(looked_at[i]);
+	}
+	free(locale);
+	locale = NULL;
 	zend_hash_destroy(&environment);
 	drop_wrappers(wrappers);
 	wrappers = NULL;

@@ -420,11 +420,7 @@ static bool keep(const opened *of, const zend_string *id, const zend_string *val
 	if (of == NULL || !key_of(&key, DATA_PREFIX, id)) {
 		return false;
 	}
-	if (ZSTR_LEN(value) == 0) {
-		/* Nothing is kept of a client that nothing is known of. */
-		cache_delete(of->segment, key.bytes, key.length);
-		return true;
-	}
+	/* Also without values: the number was given, and strict mode asks for that. */
 	cache_entry entry = {
 		.key = key.bytes, .key_length = key.length, .value = ZSTR_VAL(value), .value_length = ZSTR_LEN(value), .kind = CACHE_BYTES,
 		.ends = end_of(lifetime),

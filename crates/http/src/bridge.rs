@@ -368,8 +368,10 @@ impl PoolHandler {
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
         };
-        // A script's PHP has a default of its own, which may be none.
+        // A script's PHP has a default of its own, which may be none. What has no content has no
+        // type: a cache would take it over into what it has (RFC 9111, section 3.2).
         if self.scripts.is_none()
+            && !matches!(head.status, 204 | 304)
             && !matches!(body, Body::Empty)
             && head.headers.get("content-type").is_none()
         {

@@ -351,10 +351,8 @@ impl Sessions {
         let (key, now) = (data_key(&request.id), Moment::now());
         let ttl = Duration::from_secs(request.ttl.max(1));
         let data = request.data.0;
-        let done = if data.is_empty() {
-            // Nothing is kept of a client that nothing is known of.
-            driver.delete(vec![key]).await
-        } else if data.len() > LONGEST_DATA {
+        // Also without values: the number was given, and strict mode asks for that.
+        let done = if data.len() > LONGEST_DATA {
             let length = data.len();
             return Err(failed(format!(
                 "the session has {length} bytes; {LONGEST_DATA} are allowed"

@@ -73,7 +73,7 @@ fn site(pool: &str) -> Site {
         .file("sessions/.keep", "")
         .config(&format!(
             "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production}}\nhttp:\n  address: '127.0.0.1:0'\n  \
-             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC}}{pool}}}\n"
+             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC, output_buffering: 0}}{pool}}}\n"
         ))
 }
 
@@ -138,8 +138,8 @@ fn output_before_headers_is_told_by_its_place_and_a_buffer_keeps_it_back() {
         assert_eq!(server.get("/clean").text(), clean());
     }
     let site = server.into_site();
-    // PHP's command line has a setting of its own, which php.ini does not change.
-    site.change_config("php worker.php", "php -d output_buffering=4096 worker.php");
+    // PHP's command line has a setting of its own, which is not that of php.ini.
+    site.change_config("output_buffering: 0", "output_buffering: 4096");
     let server = Server::start(site);
     let reply = server.get("/early");
     assert_eq!((reply.status, reply.text().as_str()), (404, "early"));
@@ -356,6 +356,68 @@ fn what_a_handler_prints_stands_before_what_it_returns_and_does_not_close_its_he
     assert_eq!(reply.header("x-a"), Some("1"));
     assert!(!server.log().contains("printed early"));
     server.stop();
+}
+
+fn front(function: &str) -> String {
+    let handler = "function (Pronghorn\\Request $request): mixed {\n\n}";
+    Site::sdk_worker("").replace(handler, function)
+}
+
+/// PHP's command line fixes them over php.ini, and a kept worker is no command line any more.
+#[test]
+fn settings_that_the_command_line_fixes_are_those_of_the_pool() {
+    let function = "function () {
+        echo ' ';
+        setcookie('login', '1');
+        echo json_encode(array_map('ini_get', ['output_buffering', 'max_execution_time', 'html_errors', 'implicit_flush', 'max_input_time']));
+    }";
+    let site = site("").file("worker.php", &front(function));
+    let fixed = "max_execution_time: 7, html_errors: 1, implicit_flush: off, max_input_time: 5";
+    site.change_config(
+        "output_buffering: 0",
+        &format!("output_buffering: 4096, {fixed}"),
+    );
+    let server = Server::start(site);
+    for _ in 0..2 {
+        let reply = server.get("/");
+        assert_eq!(reply.text(), r#" ["4096","7","1","","5"]"#);
+        let cookie = reply.header("set-cookie");
+        assert!(cookie.is_some_and(|it| it.starts_with("login=1")));
+    }
+    server.stop();
+}
+
+/// Distributions lift the limit for the command line.
+#[test]
+fn a_call_has_a_limit_of_memory_where_php_ini_has_none() {
+    let worker = "for ($all = [];;) { $all[] = str_repeat('x', 1 << 20); }";
+    for (of_php, limit) in [("-1", "134217728"), ("48M", "50331648")] {
+        let site = site("")
+            .file("worker.php", &Site::sdk_worker(worker))
+            .file("ini/php.ini", &format!("memory_limit = {of_php}\n"));
+        site.change_config("php worker.php", "php worker.php, env: {PHPRC: ini}");
+        let server = Server::start(site);
+        assert_eq!(server.get("/").status, 500);
+        server.logged(&[&format!("Allowed memory size of {limit} bytes exhausted")]);
+        assert!(!server.log().contains("no memory limit"));
+        server.stop();
+    }
+}
+
+/// A cache would take the type over into what it has.
+#[test]
+fn what_has_no_content_has_no_default_type() {
+    let page = "http_response_code((int) $_GET['s']); echo 'b'; isset($_GET['flush']) && flush();";
+    let handler = Site::sdk_worker(&format!("{page} return '';"));
+    for worker in [handler, front(&format!("function () {{ {page} }}"))] {
+        let server = Server::start(site("").file("worker.php", &worker));
+        for query in ["s=304", "s=304&flush=1", "s=204", "s=204&flush=1"] {
+            let reply = server.get(&format!("/?{query}"));
+            assert_eq!(reply.header("content-type"), None, "{query}");
+        }
+        assert!(server.get("/?s=404").header("content-type").is_some());
+        server.stop();
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ mod kind;
 mod kv;
 mod laravel;
 mod leaks;
+mod left;
 mod life;
 mod logs;
 mod malformed;

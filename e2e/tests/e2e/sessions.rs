@@ -18,7 +18,14 @@ const INDEX: &str = r#"<?php
         echo 'no session';
         return;
     }
+    if ($path === '/empty') {
+        session_unset();
+        exit(session_id());
+    }
     $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+    if ($path === '/bad') {
+        $_SESSION['what'] = function () {};
+    }
     if ($path === '/slow') {
         file_put_contents('held', getmypid());
         while (!file_exists('go')) { usleep(1000); clearstatcache(); }
@@ -113,6 +120,46 @@ fn workers_of_all_kinds_have_one_session_that_outlives_them() {
         let files = std::fs::read_dir(server.site().path("files")).expect("a folder");
         assert_eq!(files.count(), 1, "{pool}: no file is made");
         server.stop();
+    }
+}
+
+/// A value that can't be serialised is no reason to lose the others.
+#[test]
+fn a_session_that_cannot_be_written_stays_as_it_was() {
+    for pool in pools() {
+        for handler in ["pronghorn", "files"] {
+            let site = site(&pool, "", STORAGES);
+            let asked = format!("session.save_handler: {handler}");
+            site.change_config("session.save_handler: pronghorn", &asked);
+            let server = Server::start(site);
+            assert_eq!(get(&server, "/").text(), "1");
+            assert_eq!(get(&server, "/").text(), "2");
+            assert!(get(&server, "/bad").text().starts_with('3'), "{pool}");
+            assert_eq!(get(&server, "/").text(), "3", "{pool} {handler}");
+            server.logged(&["Serialization of 'Closure' is not allowed"]);
+            server.stop();
+        }
+    }
+}
+
+/// Its number was given, so that it is none that a client has made up.
+#[test]
+fn a_session_without_values_keeps_its_number_in_strict_mode() {
+    for pool in pools() {
+        for kv in [STORAGES, EMBEDDED] {
+            let server = Server::start(site(&pool, "session.use_strict_mode: '1'", kv));
+            let given = server.get("/empty");
+            let cookie = given.header("set-cookie").expect("a number").to_owned();
+            let cookie = cookie.split(';').next().expect("a cookie").to_owned();
+            for _ in 0..2 {
+                let mut client = server.connect();
+                client.request("GET", "/empty", &format!("Cookie: {cookie}\r\n"));
+                let reply = client.response();
+                assert!(cookie.ends_with(&reply.text()), "{pool}: {}", reply.text());
+                assert_eq!(reply.header("set-cookie"), None, "{pool}");
+            }
+            server.stop();
+        }
     }
 }
 

@@ -9,6 +9,7 @@ session
 session.save_path={TMP}
 session.gc_probability=0
 date.timezone=UTC
+max_execution_time=0
 --FILE--
 <?php
 require __DIR__ . '/requests.inc';

@@ -33,7 +33,7 @@ echo $storage->run($lives, ['session.gc_maxlifetime' => 100]), ' ';
 usleep(1_100_000);
 echo $storage->run($lives), "\n";
 
-echo "Nothing is kept of an empty one: ";
+echo "Of an empty one there is the number: ";
 $storage->run('session_id("empty"); session_start();');
 echo $storage->run('var_dump(Pronghorn\Cache\SharedMemory::open("sessions")->get("session:empty"));'), "\n";
 
@@ -62,7 +62,7 @@ echo $storage->run('ini_set("session.save_handler", "pronghorn"); echo ini_get("
 Another id: %d 3 1
 Ended: 1
 What is unchanged lives on: 1 1
-Nothing is kept of an empty one: NULL
+Of an empty one there is the number: string(0) ""
 Ids that nobody made: changed kept
 session_start(): The session id is too long or has illegal characters: only letters, digits, "-" and "," are allowed
 session_start(): Failed to read session data: pronghorn (path: %S)

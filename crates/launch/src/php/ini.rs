@@ -51,7 +51,7 @@ const UNLIMITED: &str = "-1";
 pub(super) fn limits_memory(settings: &Settings, about: &About) -> bool {
     let given = settings.options.iter().rev().find_map(|option| {
         let (name, value) = option.split_once('=')?;
-        (name == MEMORY_LIMIT).then_some(value)
+        (name == MEMORY_LIMIT).then(|| value.trim_matches('\''))
     });
     given.unwrap_or(&about.memory_limit) != UNLIMITED
 }

@@ -1,0 +1,211 @@
+//! What a request leaves in PHP: each cell of the table in `docs/reference/reset-list.md` is proved
+//! by one program, `e2e/fixtures/left.php`, that changes all of it in a request of one visitor and
+//! looks at it in that of another.
+//!
+//! A mode is a column of the table and an application that answers `/look`, `/change`,
+//! `/change-exit` and `/change-throw` by what the fixture gives for its path: [`prove`] asks for
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pronghorn_testkit::{Server, Site};
+use serde_json::Value;
+
+use crate::ring::extension;
+
+const PAGE: &str = "docs/reference/reset-list.md";
+
+/// What the table says of a mode.
+struct Column {
+    /// Names of rows.
+    back: BTreeSet<String>,
+    stays: BTreeSet<String>,
+}
+
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+fn column(mode: &str) -> Column {
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let page =
+        std::fs::read_to_string(format!("{repository}/{PAGE}")).expect("the page can be read");
+    let mut lines = page.lines().filter_map(cells);
+    let head = lines.find(|head| head[0] == "left by a request");
+    let head = head.expect("the table of what is left");
+    let at = head.iter().position(|it| *it == mode);
+    let at = at.unwrap_or_else(|| panic!("{PAGE} has no column `{mode}`"));
+    let mut column = Column {
+        back: BTreeSet::new(),
+        stays: BTreeSet::new(),
+    };
+    for row in lines.skip(1).take_while(|row| row.len() == head.len()) {
+        let name = row[0].to_owned();
+        match row[at] {
+            "back" => column.back.insert(name),
+            "stays" => column.stays.insert(name),
+            other => {
+                panic!("{PAGE}: `{name}` of `{mode}` is `{other}`, neither `back` nor `stays`")
+            }
+        };
+    }
+    column
+}
+
+fn look(server: &Server) -> BTreeMap<String, Value> {
+    let text = server.get("/look").text();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Whether that is so, whatever way the request ends that changes all.
+fn prove(mode: &str, server: &Server) {
+    let column = column(mode);
+    for end in ["/change", "/change-exit", "/change-throw"] {
+        let before = look(server);
+        for name in before.keys() {
+            assert!(
+                column.back.contains(name) || column.stays.contains(name),
+                "{PAGE} has no row `{name}`"
+            );
+        }
+        let pid = server.workers();
+        let mut visitor = server.connect();
+        visitor.request(
+            "GET",
+            &format!("{end}?left=A"),
+            "Cookie: left=A\r\nX-Left: A\r\nAuthorization: Basic YTpi\r\n",
+        );
+        let status = visitor.response().status;
+        let fits = [200, 202, 500].contains(&status);
+        assert!(fits, "{mode} {end}: {status}");
+        let after = look(server);
+        let left: BTreeSet<_> = before
+            .iter()
+            .filter(|(name, value)| after.get(*name) != Some(value))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let not_back: Vec<_> = left.intersection(&column.back).collect();
+        assert!(
+            not_back.is_empty(),
+            "{mode} {end} leaves {not_back:?}\n{before:?}\n{after:?}"
+        );
+        // Later ones change nothing any more.
+        if end == "/change" && server.workers() == pid {
+            let missing: Vec<_> = column
+                .stays
+                .iter()
+                .filter(|name| before.contains_key(*name) && !left.contains(*name))
+                .collect();
+            assert!(missing.is_empty(), "{mode} {end} takes back {missing:?}");
+        }
+    }
+}
+
+fn site(handler: &str, pool: &str) -> Site {
+    extension();
+    let fixture = Site::fixture("left.php");
+    let worker = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        handler,
+    );
+    let script = format!(
+        "<?php require_once '{}'; echo Left\\answer(strtok($_SERVER['REQUEST_URI'], '?'));",
+        fixture.display()
+    );
+    Site::new()
+        .file(
+            "worker.php",
+            &worker.replace("<?php", &format!("<?php require '{}';", fixture.display())),
+        )
+        .file("public/index.php", &script)
+        .file("sessions/.keep", "")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nhttp:\n  address: '127.0.0.1:0'\n  \
+             pool: {{num_workers: 1, ini: {{session.save_path: sessions, date.timezone: UTC, output_buffering: 0}}, {pool}}}\n"
+        ))
+}
+
+const HANDLER: &str = "fn (Pronghorn\\Request $request) => Left\\answer($request->path)";
+const FRONT: &str = "fn () => require 'public/index.php'";
+const PSR: &str = "function (Psr\\Http\\Message\\ServerRequestInterface $request) {
+    return new Nyholm\\Psr7\\Response(200, [], Left\\answer($request->getUri()->getPath()));
+}";
+
+#[test]
+fn a_kept_handler_leaves_what_the_table_says() {
+    let server = Server::start(site(HANDLER, ""));
+    prove("handler", &server);
+    server.stop();
+}
+
+#[test]
+fn a_kept_handler_of_psr_7_leaves_what_the_table_says() {
+    let site = site(PSR, "");
+    let worker = std::fs::read_to_string(site.path("worker.php")).expect("a script");
+    site.write(
+        "worker.php",
+        &worker.replacen("<?php", "<?php require 'Nyholm/Psr7/autoload.php';", 1),
+    );
+    let server = Server::start(site);
+    prove("PSR-7", &server);
+    server.stop();
+}
+
+#[test]
+fn a_kept_front_controller_leaves_what_the_table_says() {
+    let server = Server::start(site(FRONT, ""));
+    prove("front controller", &server);
+    server.stop();
+}
+
+#[test]
+fn a_forked_worker_leaves_what_the_table_says() {
+    for handler in [HANDLER, FRONT] {
+        let server = Server::start(site(handler, "spawn: fork"));
+        prove("fork", &server);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_worker_of_one_request_leaves_what_the_table_says() {
+    for handler in [HANDLER, FRONT] {
+        let server = Server::start(site(handler, "spawn: fork, max_jobs: 1"));
+        prove("pristine", &server);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_script_leaves_what_the_table_says() {
+    let server = Server::start(site(FRONT, "mode: classic, root: public"));
+    prove("classic", &server);
+    server.stop();
+}
+
+fn framework(fixture: &str) -> Server {
+    extension();
+    let site = Site::new();
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{DATA: '{}'}}}}\n\
+         http: {{address: '127.0.0.1:0', pool: {{num_workers: 1}}}}\n",
+        Site::fixture(fixture).display(),
+        site.path("data").display(),
+    );
+    Server::start(site.config(&config))
+}
+
+#[test]
+fn a_controller_of_symfony_leaves_what_the_table_says() {
+    let server = framework("left-symfony.php");
+    prove("Symfony package", &server);
+    server.stop();
+}
+
+#[test]
+fn a_controller_of_laravel_leaves_what_the_table_says() {
+    let server = framework("left-laravel.php");
+    prove("Laravel package", &server);
+    server.stop();
+}
