@@ -481,7 +481,7 @@ mod tests {
                 names
                     .find(None, path.as_bytes(), true)
                     .duration
-                    .observe(std::time::Duration::ZERO);
+                    .observe(Duration::ZERO);
             }
         }
         let families = metrics.families();

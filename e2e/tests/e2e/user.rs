@@ -377,7 +377,7 @@ fn a_script_that_workers_may_not_read_is_told_by_check_and_by_the_log() {
         "chmod a+r ",
     ];
     Server::run(&site, &["check"]).assert_refused(&said);
-    let mut server = Server::start(site);
+    let server = Server::start(site);
     assert_eq!(server.get("/").status, 403);
     server.logged(&["Unable to open primary script", "Permission denied"]);
     set_permissions(&index, Permissions::from_mode(0o644)).expect("root may do this");
