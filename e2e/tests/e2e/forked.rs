@@ -273,8 +273,9 @@ fn the_application_answers_its_warm_up_before_workers_are_forked() {
         );
     }
     let ended = server.stop();
-    let said = ended.stderr.matches("said before the fork").count();
-    assert_eq!(said, 2, "{}", ended.stderr);
+    // It is part of a page that nobody has asked for.
+    let said = ended.stderr.contains("said before the fork");
+    assert!(!said, "{}", ended.stderr);
     assert!(
         !ended.stderr.contains("failed before the fork"),
         "{}",

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pronghorn_testkit::{Server, Site};
 use serde_json::Value;
 
+use crate::apps::DATA;
 use crate::ring::extension;
 
 const PAGE: &str = "docs/reference/reset-list.md";
@@ -187,11 +188,11 @@ fn a_script_leaves_what_the_table_says() {
 fn framework(fixture: &str) -> Server {
     extension();
     let site = Site::new();
+    let data = site.path("data").display().to_string();
     let config = format!(
-        "version: '3'\nserver: {{command: php {}, env: {{DATA: '{}'}}}}\n\
+        "version: '3'\nserver: {{command: php {}, env: {{DATA: '{data}', {DATA}: '{data}'}}}}\n\
          http: {{address: '127.0.0.1:0', pool: {{num_workers: 1}}}}\n",
         Site::fixture(fixture).display(),
-        site.path("data").display(),
     );
     Server::start(site.config(&config))
 }

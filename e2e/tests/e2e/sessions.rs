@@ -147,7 +147,12 @@ fn a_session_that_cannot_be_written_stays_as_it_was() {
 fn a_session_without_values_keeps_its_number_in_strict_mode() {
     for pool in pools() {
         for kv in [STORAGES, EMBEDDED] {
-            let server = Server::start(site(&pool, "session.use_strict_mode: '1'", kv));
+            let site = site(&pool, "", kv);
+            site.change_config(
+                "session.use_strict_mode: '0'",
+                "session.use_strict_mode: '1'",
+            );
+            let server = Server::start(site);
             let given = server.get("/empty");
             let cookie = given.header("set-cookie").expect("a number").to_owned();
             let cookie = cookie.split(';').next().expect("a cookie").to_owned();
