@@ -54,6 +54,16 @@ pub(crate) struct Account {
     household: Option<Household>,
     address: PeerAddress,
     cut: Cut,
+    /// By [`Kept`].
+    kept: [AtomicUsize; 3],
+}
+
+/// What a connection of HTTP/1.1 has one of, so that no idle one has room for a [`Charge`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kept {
+    Head,
+    Input,
+    Output,
 }
 
 /// Memory that is held for a client until this is dropped.
@@ -109,6 +119,7 @@ impl ClientMemory {
             household,
             address,
             cut,
+            kept: Default::default(),
         });
         let mut accounts = lock(&self.accounts);
         if accounts.open.len() >= accounts.sweep_at {
@@ -214,6 +225,16 @@ impl Account {
         }
     }
 
+    /// So much of it is held now, by the connection's one task.
+    pub(crate) fn keep(&self, what: Kept, bytes: usize) {
+        let before = self.kept[what as usize].swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.take(bytes - before);
+        } else {
+            self.give_back(before - bytes);
+        }
+    }
+
     /// Whether the connection may take what it can do without.
     pub(crate) fn has_room(&self) -> bool {
         let all = &self.all;
@@ -240,6 +261,13 @@ impl Account {
     fn give_back(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
         self.all.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let kept = self.kept.iter().map(|bytes| bytes.load(Ordering::Relaxed));
+        self.give_back(kept.sum());
     }
 }
 
@@ -370,6 +398,20 @@ mod tests {
         drop(most);
         assert_eq!(memory.held(), MOST);
         drop(mine);
+        assert_eq!(memory.held(), 0);
+    }
+
+    #[test]
+    fn what_a_connection_keeps_goes_with_it() {
+        let memory = ClientMemory::new(MOST, None);
+        let one = client(&memory, None);
+        one.account.keep(Kept::Head, 100);
+        one.account.keep(Kept::Input, 200);
+        one.account.keep(Kept::Input, 50);
+        assert_eq!(memory.held(), 150);
+        one.account.keep(Kept::Head, 0);
+        assert_eq!(memory.held(), 50);
+        drop(one);
         assert_eq!(memory.held(), 0);
     }
 

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
-use crate::client_memory::{Account, Charge, ClientMemory, UNCOUNTED};
+use crate::client_memory::{Account, Charge, ClientMemory, Kept, UNCOUNTED};
 use crate::limits::Limits;
 use crate::message::{Handler, Peer, PeerAddress};
 use crate::metrics::{ConnectionMetrics, ResponseMetrics};
@@ -230,6 +230,13 @@ impl Entered {
             let (memory, cut) = (&self.service.memory, self.place.cut());
             memory.open(household, peer.address, cut)
         })
+    }
+
+    /// Counts what a connection of HTTP/1.1 keeps, where it is more than an ordinary one does.
+    pub(crate) fn keeps(&self, peer: &Peer, what: Kept, bytes: usize) {
+        if bytes > UNCOUNTED || self.account.get().is_some() {
+            self.account(peer).keep(what, bytes);
+        }
     }
 
     /// For so much memory, where it is more than an ordinary request takes.

@@ -26,7 +26,8 @@ impl<B> Read<B> {
 
 /// Makes a body piece by piece.
 pub trait BodySource: Debug + Send {
-    /// Bytes of memory that it takes from its first piece to its last, beside the pieces.
+    /// Bytes of memory that it takes from its first piece to its last, beside the pieces. Where it
+    /// takes some, it is not asked for a piece before there is room to send one.
     fn cost(&self) -> usize {
         0
     }

@@ -839,8 +839,14 @@ fn where_it_may_be_spoken_malformed_lines_get_the_same_answer() {
     site.change_config("http2: {h2c: true}", "http2: {h2c: false}");
     let without = Server::start(site);
     let long = "A".repeat(70_000);
-    let lines: [&[u8]; 20] = [
-        b"INVALID CONNECTION PREFACE\r\n",
+    let mut like_the_preface = with.connect();
+    like_the_preface.send("INVALID CONNECTION PREFACE\r\n\r\n");
+    assert_eq!(
+        like_the_preface.rest(),
+        b"",
+        "it would be taken for a frame"
+    );
+    let lines: [&[u8]; 19] = [
         b"GET  / HTTP/1.1\r\n",
         b" GET / HTTP/1.1\r\n",
         b"\r\n\r\n\r\nGET / HTTP/1.1\r\n",

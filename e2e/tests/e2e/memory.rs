@@ -160,11 +160,12 @@ fn fields_that_the_table_must_keep_end_the_connection() {
 #[test]
 fn errors_of_streams_end_their_connection() {
     let server = Server::start(site("app.php", "", ""));
-    // A window that grows by nothing is an error of its stream, which the server resets.
+    // A body longer than it was announced is an error of its stream, which the server resets.
+    let length = literal(b"content-length", b"1");
     let frames: Vec<u8> = streams()
         .flat_map(|stream| {
-            let begun = block(stream, true, &request("/", &[]));
-            [begun, frame(8, 0, stream, &[0; 4])].concat()
+            let begun = block(stream, false, &request("/", &length));
+            [begun, frame(0, 1, stream, b"long")].concat()
         })
         .collect();
     assert_eq!(end_of(&server, &frames), Some(ENHANCE_YOUR_CALM));
@@ -276,9 +277,9 @@ fn windows_of_compressed_bodies_are_counted() {
     const BEGIN: &[u8] = b"\x0f\x06";
     let metrics = free_address();
     let site = site("app.php", "", "  middleware: [compress]\n");
-    let config = site.read("pronghorn.yaml");
+    let config = site.read(".rr.yaml");
     let config = format!("{config}metrics: {{address: '{metrics}'}}\n");
-    site.write("pronghorn.yaml", &config);
+    site.write(".rr.yaml", &config);
     let server = Server::start(site);
     let mut connections = Vec::new();
     for _ in 0..20 {
@@ -310,8 +311,8 @@ fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
     let metrics = free_address();
     let more = format!("metrics: {{address: '{metrics}'}}\n");
     let site = site("app.php", "", "  client_memory: 16MB\n");
-    let config = format!("{}{more}", site.read("pronghorn.yaml"));
-    site.write("pronghorn.yaml", &config);
+    let config = format!("{}{more}", site.read(".rr.yaml"));
+    site.write(".rr.yaml", &config);
     let server = Server::start(site);
     let before = server.resident_memory();
     let field = [&b"a="[..], &vec![b'x'; HALF]].concat();
@@ -363,9 +364,9 @@ fn requests_whose_bodies_do_not_come_keep_nobody_out() {
     let site = site("app.php", "", "  max_connections: 40\n");
     let more = format!(
         "{}status: {{address: '{status}'}}\nadmin: {{listen: '{admin}'}}\nmetrics: {{address: '{metrics}'}}\n",
-        site.read("pronghorn.yaml")
+        site.read(".rr.yaml")
     );
-    site.write("pronghorn.yaml", &more);
+    site.write(".rr.yaml", &more);
     let server = Server::start(site);
     for (address, count, target) in [
         (status, 400, "/health"),
@@ -395,11 +396,8 @@ fn requests_whose_bodies_do_not_come_keep_nobody_out() {
 fn idle_callers_of_rpc_keep_nobody_out() {
     let rpc = free_address();
     let site = site("app.php", "", "");
-    let config = format!(
-        "{}rpc: {{listen: 'tcp://{rpc}'}}\n",
-        site.read("pronghorn.yaml")
-    );
-    site.write("pronghorn.yaml", &config);
+    let config = format!("{}rpc: {{listen: 'tcp://{rpc}'}}\n", site.read(".rr.yaml"));
+    site.write(".rr.yaml", &config);
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).expect("the soft limit may be raised to the hard one");

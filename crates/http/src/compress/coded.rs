@@ -21,6 +21,8 @@ pub(super) const INLINE: usize = 32 << 10;
 /// waits for more.
 pub(super) struct Coded {
     source: Reader,
+    /// All of it comes at once: no encoder is kept.
+    is_whole: bool,
     work: Work,
     /// The encoder holds back some of what it was given.
     owes: bool,
@@ -29,13 +31,15 @@ pub(super) struct Coded {
 enum Work {
     Begins(Coding, Levels),
     Here(Encoder),
-    Elsewhere(JoinHandle<io::Result<(Encoder, Vec<u8>)>>),
+    /// Without an encoder it was the end.
+    Elsewhere(JoinHandle<io::Result<(Option<Encoder>, Vec<u8>)>>),
     Ended,
 }
 
 impl Coded {
     pub(super) fn new(body: Body, coding: Coding, levels: Levels) -> Self {
         Self {
+            is_whole: matches!(body, Body::Whole(_)),
             source: Reader::new(body),
             work: Work::Begins(coding, levels),
             owes: false,
@@ -47,7 +51,7 @@ impl Coded {
             if let Work::Elsewhere(working) = &mut self.work {
                 let worked = ready!(Pin::new(working).poll(cx));
                 let (encoder, out) = worked.map_err(io::Error::other)??;
-                self.work = Work::Here(encoder);
+                self.work = encoder.map_or(Work::Ended, Work::Here);
                 if !out.is_empty() {
                     return Poll::Ready(Ok(Read::Bytes(out.into())));
                 }
@@ -66,19 +70,16 @@ impl Coded {
             };
             let out = match next {
                 Read::Bytes(bytes) => {
-                    self.owes = true;
+                    let then = if self.is_whole { Then::End } else { Then::More };
+                    self.owes = !self.is_whole;
                     if bytes.len() > INLINE {
-                        self.encode_elsewhere(bytes)?;
+                        self.encode_elsewhere(bytes, then);
                         continue;
                     }
-                    self.encode(&bytes, Then::More)?
+                    self.encode(&bytes, then)?
                 }
                 Read::End if matches!(self.work, Work::Ended) => return Poll::Ready(Ok(Read::End)),
-                Read::End => {
-                    let out = self.encode(b"", Then::End)?;
-                    self.work = Work::Ended;
-                    out
-                }
+                Read::End => self.encode(b"", Then::End)?,
                 Read::Broken => return Poll::Ready(Ok(Read::Broken)),
             };
             if !out.is_empty() {
@@ -88,34 +89,40 @@ impl Coded {
     }
 
     fn encode(&mut self, bytes: &[u8], then: Then) -> io::Result<Bytes> {
-        let mut encoder = self.encoder()?;
-        let out = encoder.encode(bytes, then)?;
-        self.work = Work::Here(encoder);
+        let work = std::mem::replace(&mut self.work, Work::Ended);
+        let (encoder, out) = work.encode(bytes, then)?;
+        self.work = encoder.map_or(Work::Ended, Work::Here);
         Ok(out.into())
     }
 
-    fn encode_elsewhere(&mut self, bytes: Bytes) -> io::Result<()> {
-        let mut encoder = self.encoder()?;
-        self.work = Work::Elsewhere(tokio::task::spawn_blocking(move || {
-            let out = encoder.encode(&bytes, Then::More)?;
-            Ok((encoder, out))
-        }));
-        Ok(())
+    /// An encoder that does not exist yet is made there: as many wait for a file thread as there
+    /// are replies.
+    fn encode_elsewhere(&mut self, bytes: Bytes, then: Then) {
+        let work = std::mem::replace(&mut self.work, Work::Ended);
+        let working = tokio::task::spawn_blocking(move || work.encode(&bytes, then));
+        self.work = Work::Elsewhere(working);
     }
+}
 
-    fn encoder(&mut self) -> io::Result<Encoder> {
-        match std::mem::replace(&mut self.work, Work::Ended) {
-            Work::Begins(coding, levels) => Encoder::new(coding, levels),
-            Work::Here(encoder) => Ok(encoder),
-            Work::Elsewhere(_) | Work::Ended => Err(io::Error::other("it has no encoder")),
-        }
+impl Work {
+    /// What comes of some of a body, and the encoder for the rest, if there is one.
+    fn encode(self, bytes: &[u8], then: Then) -> io::Result<(Option<Encoder>, Vec<u8>)> {
+        let mut encoder = match self {
+            Self::Begins(coding, levels) => Encoder::new(coding, levels)?,
+            Self::Here(encoder) => encoder,
+            Self::Elsewhere(_) | Self::Ended => {
+                return Err(io::Error::other("it has no encoder"));
+            }
+        };
+        let out = encoder.encode(bytes, then)?;
+        Ok(((then != Then::End).then_some(encoder), out))
     }
 }
 
 impl BodySource for Coded {
     fn cost(&self) -> usize {
         match self.work {
-            Work::Begins(coding, levels) => levels.memory(coding) + FILE_PIECE,
+            Work::Begins(coding, levels) if !self.is_whole => levels.memory(coding) + FILE_PIECE,
             _ => 0,
         }
     }

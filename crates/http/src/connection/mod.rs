@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::client_memory::{Charge, UNCOUNTED};
+use crate::client_memory::{Charge, Kept};
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
@@ -59,8 +59,6 @@ pub(crate) struct Http1 {
     stream: Stream,
     machine: h1::Connection,
     input: BytesMut,
-    /// What `input` takes, if that is much.
-    ahead: Charge,
     out: Vec<u8>,
     /// How much of `out` is written.
     written: usize,
@@ -150,7 +148,6 @@ impl Http1 {
         Self {
             machine: h1::Connection::new(service.limits.receive, Duration::ZERO),
             input: BytesMut::new(),
-            ahead: Charge::default(),
             out: Vec::new(),
             written: 0,
             timer: Timer::default(),
@@ -263,7 +260,7 @@ impl Http1 {
         let is_for_all = head.path() == b"*";
         let accepted_us = self.opened_us + micros(accepted);
         let accepted = self.opened + accepted;
-        let _head = self.charged(head.size());
+        self.keeps(Kept::Head, head.size());
         let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
         let handler = self.entered.service().handler();
         let response = if self.lacks_tls {
@@ -306,6 +303,7 @@ impl Http1 {
             return After::Cut;
         }
         self.release_output();
+        self.keeps(Kept::Head, 0);
         let read = match rest {
             Poll::Ready(read) => read,
             Poll::Pending => {
@@ -396,7 +394,10 @@ impl Http1 {
                         }
                         Ok(None) => {}
                         // Neither protocol: no answer would be understood.
-                        Err(_) if self.lacks_tls && !is_http(&self.input) => {
+                        Err(_)
+                            if self.may_be_http2 && is_like_preface(&self.input)
+                                || self.lacks_tls && !is_http(&self.input) =>
+                        {
                             return Poll::Ready(Next::Neither);
                         }
                         Err(refusal) => return Poll::Ready(Next::Refused(refusal)),
@@ -517,21 +518,17 @@ impl Http1 {
         /// As much as is given back to be used again.
         const ORDINARY: usize = 2 * buffers::INPUT;
         let held = self.input.capacity();
-        if held > ORDINARY && self.ahead.is_none() {
-            self.ahead = self.charge();
-        }
-        self.ahead.set(held);
+        self.keeps(Kept::Input, if held > ORDINARY { held } else { 0 });
     }
 
-    /// For so much memory, where it is worth counting.
-    fn charged(&self, bytes: usize) -> Charge {
-        self.entered.charged(&self.peer, bytes)
+    fn keeps(&self, what: Kept, bytes: usize) {
+        self.entered.keeps(&self.peer, what, bytes);
     }
 
     fn release_input(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             buffers::give_back_input(std::mem::take(&mut self.input));
-            self.ahead = Charge::default();
+            self.keeps(Kept::Input, 0);
         }
     }
 
@@ -624,7 +621,7 @@ impl Http1 {
         mut reader: Reader,
         is_announced: bool,
     ) -> Result<(), Gone> {
-        let _made = self.charged(reader.cost());
+        let _made = self.entered.charged(&self.peer, reader.cost());
         let mut seen = None;
         loop {
             let next = match seen.take() {
@@ -725,7 +722,6 @@ impl Http1 {
         mut after: &'static [u8],
     ) -> Result<(), Gone> {
         let mut until = None;
-        let mut waiting = Charge::default();
         poll_fn(|cx| {
             while self.written < self.out.len() || body.has_remaining() || !after.is_empty() {
                 let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
@@ -746,10 +742,7 @@ impl Http1 {
                     }
                     Poll::Pending => {
                         let left = self.out.len() - self.written + body.remaining();
-                        if left > UNCOUNTED && waiting.is_none() {
-                            waiting = self.charge();
-                        }
-                        waiting.set(left);
+                        self.keeps(Kept::Output, left);
                         return self.poll_untaken(cx, &mut until).map(|()| Err(Gone));
                     }
                 }
@@ -762,6 +755,7 @@ impl Http1 {
         .await?;
         self.out.clear();
         self.written = 0;
+        self.keeps(Kept::Output, 0);
         Ok(())
     }
 
@@ -863,6 +857,18 @@ fn is_request(input: &[u8]) -> bool {
         .is_some_and(|word| !word.is_empty() && word != b"PRI");
     let is_target = |word: &[u8]| word.starts_with(b"/") || word == b"*" || word.contains(&b':');
     method && words.next().is_some_and(is_target)
+}
+
+/// Whether the first line is none of HTTP/1.1 but of three words, as the one that HTTP/2 begins
+/// with: such a client would take an answer for a frame.
+fn is_like_preface(input: &[u8]) -> bool {
+    let line = input.split(u8::is_ascii_control).next();
+    let words: Vec<&[u8]> = line
+        .unwrap_or_default()
+        .splitn(4, |byte| *byte == b' ')
+        .collect();
+    let is_upper = |word: &&[u8]| !word.is_empty() && word.iter().all(u8::is_ascii_uppercase);
+    words.len() == 3 && words.iter().all(is_upper)
 }
 
 /// Whether what came begins as a request does, or as HTTP/2.

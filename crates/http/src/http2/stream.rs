@@ -253,6 +253,7 @@ impl Stream {
     ) -> Result<(), Cut> {
         let mut reader = Reader::new(body);
         let shared = self.running.0.clone();
+        let cost = reader.cost();
         let mut making = Charge::default();
         // For what the reader reads from a file; one at a time.
         let mut spilled = None;
@@ -261,11 +262,11 @@ impl Stream {
             // fill the memory.
             let mut reading = 0;
             let is_from_file = reader.is_at_file();
-            if reader.is_made() {
-                // What makes a body takes more memory than the body.
+            if cost > 0 && reader.is_made() {
+                // An encoder takes more memory than most bodies.
                 self.room(out, 1).await?;
                 if making.is_none() {
-                    making = shared.charged(reader.cost());
+                    making = shared.charged(cost);
                 }
             } else if is_from_file {
                 reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
