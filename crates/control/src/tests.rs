@@ -184,7 +184,7 @@ async fn whatever_is_sent_the_server_goes_on() {
     let folder = Folder::new();
     let (_fake, task) = start(&folder);
     let path = folder.socket();
-    let long = vec![b'{'; 1 << 20];
+    let long = vec![b'{'; 17 << 20];
     for (sent, said) in [
         (&b"hello\n"[..], "can't be read"),
         (b"{}\n", "can't be read"),
@@ -193,7 +193,7 @@ async fn whatever_is_sent_the_server_goes_on() {
             b"{\"pronghorn\":9,\"ask\":{\"new\":1}}\n",
             "version 9 of the control protocol",
         ),
-        (&long, "at most 16384 bytes"),
+        (&long, "at most 16777216 bytes"),
         (b"{\"pronghorn\":1", ""),
         (b"\n\n\n", "can't be read"),
         (b"\xff\xfe\n", "can't be read"),

@@ -130,7 +130,14 @@ impl<'a> Task<'a> {
     }
 
     fn nobody(&self, tried: &[String]) -> String {
-        let named = self.place.named().display();
+        let named = self.place.named();
+        if self.configured && !named.exists() {
+            return format!(
+                "there is no file {}\nhint: `-c FILE` names the configuration of a server",
+                named.display()
+            );
+        }
+        let named = named.display();
         let program = self.name.program();
         let (mut said, hint) = if self.configured {
             let said = format!("no server of {named} is running");
