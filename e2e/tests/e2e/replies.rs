@@ -261,10 +261,9 @@ fn early_hints_come_before_the_reply() {
 }
 
 #[test]
-fn output_and_errors_go_to_the_log() {
+fn output_is_of_the_reply_and_errors_go_to_the_log() {
     let server = Server::start(Site::with_worker("app.php"));
-    assert_eq!(server.get("/echo").text(), "to the client");
-    server.logged(&["to the log"]);
+    assert_eq!(server.get("/echo").text(), "printed, to the client");
     server.get("/stderr");
     server.logged(&["first line"]);
     let line = server.logged(&["second line"]);
