@@ -3,6 +3,7 @@
 #endif
 
 #include "statics.h"
+#include "zend_exceptions.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
 ZEND_TSRMLS_CACHE_EXTERN()
@@ -68,7 +69,7 @@ static void add(kept *this, zend_class_entry *class, uint32_t at, bool is_new)
 	place *added = &this->places[this->count++];
 	*added = (place) {.class = class, .at = at};
 	ZVAL_UNDEF(&added->value);
-	const zval *values = is_new ? NULL : values_of(class);
+	zval *values = is_new ? NULL : values_of(class);
 	added->is_declared = values == NULL;
 	if (values != NULL) {
 		ZVAL_COPY_DEREF(&added->value, &values[at]);
@@ -215,9 +216,9 @@ static bool evaluate(place *of)
 	return true;
 }
 
-static const zend_property_info *info_of(const place *of)
+static zend_property_info *info_of(const place *of)
 {
-	const zend_property_info *info;
+	zend_property_info *info;
 	ZEND_HASH_FOREACH_PTR(&of->class->properties_info, info) {
 		if ((info->flags & ZEND_ACC_STATIC) != 0 && info->ce == of->class && info->offset == of->at) {
 			return info;
@@ -234,7 +235,7 @@ static void restore(place *of, zval *dropped)
 	}
 	zval *value = &values[of->at];
 	if (Z_ISREF_P(value) && Z_TYPE(of->value) == IS_UNDEF) {
-		const zend_property_info *info = info_of(of);
+		zend_property_info *info = info_of(of);
 		if (info != NULL && ZEND_TYPE_IS_SET(info->type)) {
 			ZEND_REF_DEL_TYPE_SOURCE(Z_REF_P(value), info);
 		}
