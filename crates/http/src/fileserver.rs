@@ -40,6 +40,10 @@ impl FileServer {
         })
     }
 
+    #[expect(
+        clippy::needless_pass_by_ref_mut,
+        reason = "an exchange is not Sync: a shared one could not go to another thread"
+    )]
     async fn answer(&self, request: Request, exchange: &mut dyn Exchange) -> Response {
         let head = &request.head;
         if !matches!(head.method(), "GET" | "HEAD") {

@@ -513,11 +513,11 @@ fn some(
     Ok(all)
 }
 
+/// Key and value.
+type Entry = (Vec<u8>, Vec<u8>);
+
 /// The first entry from a key on.
-fn next(
-    transaction: &mut Transaction<'_>,
-    from: Option<&[u8]>,
-) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failed> {
+fn next(transaction: &mut Transaction<'_>, from: Option<&[u8]>) -> Result<Option<Entry>, Failed> {
     let mut found = None;
     let from = from.map_or(Bound::Unbounded, Bound::Included);
     transaction.scan(TREE, from, |key, value| {

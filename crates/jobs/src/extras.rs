@@ -257,7 +257,7 @@ pub(crate) fn kept_key(headers: &Headers, since: u64, now_ms: u64) -> Option<Uni
     let age = Duration::from_millis(now_ms.saturating_sub(since));
     let period = match first(UNIQUE_FOR).and_then(seconds) {
         Some(period) if period <= age => return None,
-        period => period.map(|period| period - age),
+        period => period.map(|period| period.saturating_sub(age)),
     };
     Some(Unique {
         key,

@@ -122,7 +122,7 @@ impl MethodCaller for PoolMethods {
         };
         let caller = Caller::of_pool(&self.borders);
         let work = match found {
-            None => Work::ToCome(methods.clone(), method.to_owned(), caller, argument),
+            None => Work::ToCome(methods, method.to_owned(), caller, argument),
             Some(method) if method.is_for_any_thread() => {
                 let mut calling = method.call(&caller, Encoding::Json, argument);
                 let polled = calling

@@ -298,7 +298,7 @@ impl Volume for InFolder {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let probed = open_plain(&self.new, &mut options).and_then(|mut file| {
-            file.write_all(&[0; PROBE])?;
+            file.write_all(&vec![0; PROBE])?;
             file.sync_data()
         });
         _ = fs::remove_file(&self.new); // it is overwritten the next time

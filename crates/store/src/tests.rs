@@ -521,9 +521,12 @@ impl Disk {
 impl Volume for Disk {
     fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
         let disk = self.clone();
-        let allocate = move |from, length| match disk.0.full.load(Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => disk.has_blocks_in(from..from + length),
+        let allocate = move |from, length| {
+            if disk.0.full.load(Relaxed) {
+                Err(io::ErrorKind::StorageFull.into())
+            } else {
+                disk.has_blocks_in(from..from + length)
+            }
         };
         let room = Room::new(RESERVE, lock(&self.0.now).len() as u64, Box::new(allocate));
         let backend = Backend::with_room(self.clone(), room.clone());
@@ -535,9 +538,10 @@ impl Volume for Disk {
     }
 
     fn probe(&self) -> io::Result<()> {
-        match self.0.full.load(Relaxed) {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if self.0.full.load(Relaxed) {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -110,7 +110,7 @@ impl Plan {
         let (operated, operators) = (run.clone(), Random(random.next()));
         let is_ours = self.rules().is_ours;
         others.push(thread::spawn(move || {
-            operate(&operated, is_ours, operators)
+            operate(&operated, is_ours, operators);
         }));
         let (server, broker) = self.break_things(&run, server, broker, &mut random);
         run.is_over.store(true, Ordering::SeqCst);
@@ -136,7 +136,7 @@ impl Plan {
                 Event::Push(..) => report.pushed += 1,
                 Event::Began { .. } => report.runs += 1,
                 Event::Fault(fault, _) => {
-                    *report.faults.entry(format!("{fault:?}")).or_default() += 1
+                    *report.faults.entry(format!("{fault:?}")).or_default() += 1;
                 }
                 _ => {}
             }
@@ -579,7 +579,7 @@ impl Client {
 struct Random(u64);
 
 impl Random {
-    /// By SplitMix64.
+    /// By `SplitMix64`.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -19,7 +19,9 @@ const CALLS: &str = r"
 /// A worker for requests and jobs.
 fn both(body: &str) -> String {
     let worker = Site::sdk_worker(body);
-    let (head, _) = worker.split_once("Pronghorn\\serve(").unwrap();
+    let (head, _) = worker
+        .split_once("Pronghorn\\serve(")
+        .expect("a worker serves");
     format!(
         "{head}(new Pronghorn\\Worker())\n\
          ->onRequest(function (Pronghorn\\Request $request): mixed {{ {body} }})\n\
@@ -194,7 +196,7 @@ enum Strangers {
 
 /// Lines of SECURITY.md's table of what the server makes, and what is asked of each here.
 fn rows() -> Vec<(String, Strangers)> {
-    let page = std::fs::read_to_string(Site::fixture("../../SECURITY.md")).unwrap();
+    let page = std::fs::read_to_string(Site::fixture("../../SECURITY.md")).expect("it is there");
     let (_, table) = page
         .split_once("| what the server makes | owner, mode | strangers |\n")
         .expect("the table is there");
@@ -206,8 +208,10 @@ fn rows() -> Vec<(String, Strangers)> {
             let cells: Vec<&str> = line.split(" | ").collect();
             let strangers = match cells[2].trim_end_matches(" |") {
                 "nothing" => Strangers::Nothing,
-                "read" => Strangers::Read,
-                other => panic!("`{other}` is not known here"),
+                other => {
+                    assert_eq!(other, "read", "known here");
+                    Strangers::Read
+                }
             };
             (cells[0].to_owned(), strangers)
         })
@@ -242,13 +246,13 @@ const TRIES: &str = r"
 
 fn tries(folder: &Path, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
     let script = folder.join("tries.php");
-    std::fs::write(&script, format!("<?php {TRIES}")).unwrap();
+    std::fs::write(&script, format!("<?php {TRIES}")).expect("a file");
     let mut command = Command::new("setpriv");
     command.args(["--reuid", STRANGER, "--regid", STRANGER, "--clear-groups"]);
     let said = command.arg("php").arg(&script).args(paths).output();
-    let said = String::from_utf8(said.expect("setpriv is there").stdout).unwrap();
+    let said = String::from_utf8(said.expect("setpriv is there").stdout).expect("text");
     let lines = said.lines().map(|line| {
-        let (path, can) = line.split_once('\t').unwrap();
+        let (path, can) = line.split_once('\t').expect("a tab in each line");
         (PathBuf::from(path), can.to_owned())
     });
     lines.collect()
@@ -257,7 +261,7 @@ fn tries(folder: &Path, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
 fn all_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().unwrap().is_dir() {
+        if entry.file_type().expect("it is known").is_dir() {
             found.extend(all_below(&entry.path()));
         } else {
             found.push(entry.path());

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Child;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use pronghorn_cache::Cache;
 use pronghorn_cache::layout::{
@@ -17,7 +17,7 @@ use pronghorn_cache::layout::{
 use pronghorn_e2e::cache::{
     BUSY, POOLS, compare_with_models, entry, is_sound, kill_workers_at_random, php, scribble,
 };
-use pronghorn_testkit::{Server, Site, binary, wait_for};
+use pronghorn_testkit::{Server, Site, binary, time, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::killed::build_with_marks;
@@ -207,19 +207,16 @@ fn one_goes_on_in_the_place_of_a_process_that_is_killed_while_it_computes() {
         .map(|_| php(&cache, &extension(), &other, ""))
         .collect();
     is_up(1 + OTHERS);
-    let begun = Instant::now();
-    killed.kill().expect("it runs");
-    killed.wait().expect("it ends");
-    let ended = others.into_iter().map(Child::wait_with_output);
-    let said = ended.map(|it| String::from_utf8(it.expect("it ends").stdout).expect("text"));
-    let said: Vec<String> = said.collect();
+    let (said, took) = time(|| {
+        killed.kill().expect("it runs");
+        killed.wait().expect("it ends");
+        let ended = others.into_iter().map(Child::wait_with_output);
+        let said = ended.map(|it| String::from_utf8(it.expect("it ends").stdout).expect("text"));
+        said.collect::<Vec<String>>()
+    });
     assert!(said[0].starts_with("1 by "), "{said:?}");
     assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 /// Where `scripts/php-extensions` has unpacked it.

@@ -294,10 +294,9 @@ fn a_page_shows_no_file_that_a_message_names() {
         "%23n%20{main}%0A%20%20thrown",
         "%0A%20%20thrown%20in%20/a.php%20on%20line%201",
     ] {
-        let frames: String = [".env", "settings.php"]
-            .iter()
+        let frames = [".env", "settings.php"]
             .map(|file| format!("%0A%230%20{folder}{file}(1):%20a()"))
-            .collect();
+            .concat();
         let name = format!("x%20in%20/a.php:1%0AStack%20trace:{frames}%0A{end}");
         let shown = page(&server, &format!("/?do=named&name={name}"));
         assert_eq!(shown.status, 500);

@@ -122,11 +122,11 @@ fn stand_in(site: Site, first: &str, last: &str) -> Site {
         .args(["-c", "command -v php"])
         .output()
         .expect("there is a shell");
-    let php = String::from_utf8(php.stdout).unwrap();
+    let php = String::from_utf8(php.stdout).expect("text");
     let script = format!("#!/bin/sh\n{first}\nexec {} {last}\n", php.trim());
     let site = site.file("bin/php8.2", &script);
     let path = site.path("bin/php8.2");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     site
 }
 

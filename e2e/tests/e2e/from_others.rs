@@ -90,6 +90,7 @@ struct Row {
     here: String,
 }
 
+#[expect(clippy::panic, reason = "a line that is not read says which")]
 fn rows(text: &str) -> Vec<Row> {
     let rows = text
         .lines()
@@ -155,7 +156,7 @@ impl Nginx {
         for name in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
             _ = write!(main, "{name}_temp_path {shown}/{name}; "); // a String takes all
         }
-        _ = write!(main, "include {shown}/site.conf; }}\n"); // as above
+        _ = writeln!(main, "include {shown}/site.conf; }}"); // as above
         std::fs::write(folder.join("nginx.conf"), main).expect("a file");
         let run = |command: &mut Command| {
             let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -211,14 +212,15 @@ fn crawl(file: &Path) -> Vec<String> {
     let site = site();
     let root = site.path("root").display().to_string();
     let text = text.replace("{root}", &root);
-    let text = match name.ends_with(".htaccess") {
-        true => format!("DocumentRoot {root}\n{text}"),
-        false => text,
+    let text = if name.ends_with(".htaccess") {
+        format!("DocumentRoot {root}\n{text}")
+    } else {
+        text
     };
     let rows = rows(&text);
     assert!(rows.len() > 2, "{name} has a table");
     let mut wrong = Vec::new();
-    if name.ends_with(".nginx")
+    if file.extension().is_some_and(|it| it == "nginx")
         && let Some(nginx) = Nginx::start(&site, &text)
     {
         for row in &rows {
@@ -305,7 +307,7 @@ fn what_htaccess_files_close_is_closed_without_a_configuration_and_named_with_on
     for (file, _) in files {
         site = site.file(
             file,
-            if file.ends_with(".php") {
+            if Path::new(file).extension().is_some_and(|it| it == "php") {
                 SCRIPT
             } else {
                 "FILE"

@@ -335,9 +335,9 @@ fn beyond_the_memory_for_clients_the_greediest_connection_goes() {
     server.logged(&["clients hold more memory than `http.client_memory`"]);
     wait_for("one to be closed", || {
         let closed = figure(metrics, "pronghorn_http_connections_over_memory_total ");
-        (held() < 12e6 && closed == 1.0).then_some(())
+        (held() < 12e6 && (closed - 1.0).abs() < 0.1).then_some(())
     });
-    small.send(&vec![b'x'; 8_000_000 - (2 << 20)]);
+    small.send(vec![b'x'; 8_000_000 - (2 << 20)]);
     assert_eq!(small.response().status, 200);
     let grown = grown(&server, before);
     assert!(grown < 64 << 10, "{grown} KB more");

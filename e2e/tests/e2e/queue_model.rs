@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pronghorn_e2e::queue::{Place, Plan};
 
+#[expect(clippy::print_stdout, reason = "what a history is made again by")]
 fn keeps_its_promises(place: Place, workers: usize) {
     let plan = Plan::new(place, workers, Duration::from_secs(8));
     println!("PRONGHORN_QUEUE_SEED={}", plan.seed);

@@ -36,16 +36,17 @@ fn spellings() -> Vec<String> {
     let mut all = Vec::new();
     for path in PATHS {
         let segments: Vec<&str> = path.split('/').skip(1).collect();
+        let (_, behind) = path.split_at(1);
         for byte in 0..=u8::MAX {
             // Behind the path, and behind its first slash.
             all.push(format!("{path}%{byte:02x}"));
-            all.push(format!("/%{byte:02X}{}", &path[1..]));
+            all.push(format!("/%{byte:02X}{behind}"));
             all.push(path.replacen('/', &format!("/%{byte:02x}/"), 1));
         }
         for at in 1..path.len() {
             let (before, after) = path.split_at(at);
             let first = after.as_bytes()[0];
-            let rest = &after[1..];
+            let (_, rest) = after.split_at(1);
             all.push(format!("{before}%{first:02x}{rest}"));
             all.push(format!("{before}%25{first:02X}{rest}"));
             all.push(format!(

@@ -311,7 +311,7 @@ impl Http1 {
                     Poll::Ready(()) => Poll::Ready(false),
                     Poll::Pending => match self.poll_discard(cx, &mut discarded) {
                         Poll::Pending => self.poll_silent(cx).map(|()| false),
-                        read => read,
+                        read @ Poll::Ready(_) => read,
                     },
                 });
                 let read = read.await;
@@ -500,7 +500,7 @@ impl Http1 {
     }
 
     /// Ready when the client, of whose body more is to come, is to make room for others.
-    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_silent(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.is_silent = true;
         let place = self.entered.place();
         place.awaits();
@@ -514,7 +514,7 @@ impl Http1 {
         }
     }
 
-    fn count_input(&mut self) {
+    fn count_input(&self) {
         /// As much as is given back to be used again.
         const ORDINARY: usize = 2 * buffers::INPUT;
         let held = self.input.capacity();

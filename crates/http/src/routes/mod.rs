@@ -121,7 +121,7 @@ impl<T> Routes<T> {
             found = found.or(at);
         }
         let route = found.and_then(|at| self.routes.get(at));
-        Ok(route.map_or(self.otherwise.to(), |(_, to)| to))
+        Ok(route.map_or_else(|| self.otherwise.to(), |(_, to)| to))
     }
 }
 

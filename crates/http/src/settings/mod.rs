@@ -194,16 +194,7 @@ impl Section for HttpSettings {
                 .key("access_logs", "More fields in the record of each request.")
                 .live()
                 .default(false),
-            server_timing: t
-                .key(
-                    "server_timing",
-                    "Responses of PHP get the field `Server-Timing`: how long the request waited \
-                     for a worker, and what PHP's time was spent on. In development mode they \
-                     always get it.",
-                )
-                .ours()
-                .live()
-                .default(false),
+            server_timing: read_server_timing(t),
             max_request_size: t
                 .key("max_request_size", "A larger body is answered 413.")
                 .live()
@@ -307,6 +298,17 @@ impl Section for HttpSettings {
         not_yet(t);
         settings
     }
+}
+
+fn read_server_timing(t: &mut Table<'_>) -> bool {
+    t.key(
+        "server_timing",
+        "Responses of PHP get the field `Server-Timing`: how long the request waited for a worker, \
+         and what PHP's time was spent on. In development mode they always get it.",
+    )
+    .ours()
+    .live()
+    .default(false)
 }
 
 fn read_development(t: &mut Table<'_>) -> DevelopmentSettings {

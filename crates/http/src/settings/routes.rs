@@ -108,7 +108,10 @@ impl HttpSettings {
         let sites = self.running_pools();
         let sites = sites.filter_map(|(_, pool)| pool.workers.site());
         let fronts = sites.flat_map(|site| {
-            let index = site.index.iter().filter(|name| name.ends_with(".php"));
+            let index = site
+                .index
+                .iter()
+                .filter(|name| name.as_bytes().ends_with(b".php"));
             site.fallback.iter().chain(index).map(String::as_str)
         });
         Routes::new(routes.collect(), otherwise).with_fronts(fronts)

@@ -91,7 +91,7 @@ type StateOf<S> = Arc<dyn Fn(&Caller) -> S + Send + Sync>;
 /// A method, ready to be called with bytes.
 #[derive(Clone)]
 pub struct Method {
-    begin: Arc<dyn Fn(&Caller, Encoding, Bytes) -> Calling + Send + Sync>,
+    begin: Begin,
     manner: Manner,
 }
 
@@ -102,6 +102,9 @@ enum Manner {
     WhileConnected,
     AnyThread,
 }
+
+/// Begins a call.
+type Begin = Arc<dyn Fn(&Caller, Encoding, Bytes) -> Calling + Send + Sync>;
 
 /// A call under way. Polled on the thread of RPC: a method must not block.
 pub type Calling = BoxFuture<'static, Result<Bytes, Failure>>;

@@ -232,7 +232,7 @@ fn what_runs_although_it_was_told_not_to_is_found() {
         began("a", 1, 5),
         ended("a", 1, 6, Outcome::Done),
     ];
-    breaks(Promise::Pause, &[&ran, &[paused.clone()]]);
+    breaks(Promise::Pause, &[&ran, std::slice::from_ref(&paused)]);
     breaks_nothing(&[&ran, &[paused, resumed]]);
     let cleared = Event::Cleared("p".to_owned(), span(2), 1);
     breaks(Promise::Clear, &[&ran, &[cleared, rest(0, &[])]]);

@@ -127,10 +127,10 @@ fn few_octets_do_not_become_many() {
 
 /// Ways to write a field of one octet or two, and whether the table keeps it.
 const SHORT: [(&[u8], bool); 4] = [
-    (&[0x90], false),        // accept-encoding: gzip, deflate
-    (&[0x1f, 0, 0], false),  // accept-charset, empty
-    (&[0x40 | 19, 0], true), // accept, empty
-    (&[0xa0], false),        // cookie, empty
+    (&[0x90], false),          // accept-encoding: gzip, deflate
+    (&[0x1f, 0, 0], false),    // accept-charset, empty
+    (&[0x40 | 0x13, 0], true), // accept, empty
+    (&[0xa0], false),          // cookie, empty
 ];
 
 #[test]
@@ -158,15 +158,15 @@ fn of_too_many_fields_those_that_are_needed_later_are_left() {
 
 #[test]
 fn fields_that_only_the_table_needs_end_the_connection() {
-    let short = [0x40 | 19, 0].repeat(20 + KEPT);
+    let short = [0x40 | 0x13, 0].repeat(20 + KEPT);
     let most = Most::of_request(20);
     let judged = |block: &[u8]| Blocks::default().judge(block, most);
     assert!(matches!(judged(&short), Judged::Mended(Fault::TooMany, _)));
     assert_eq!(
-        judged(&[&short[..], &[0x40 | 19, 0]].concat()),
+        judged(&[&short[..], &[0x40 | 0x13, 0]].concat()),
         Judged::Flood
     );
-    let long = of_index(0x40 | 19, &[b'v'; TABLE]).repeat(23);
+    let long = of_index(0x40 | 0x13, &[b'v'; TABLE]).repeat(23);
     assert_eq!(judged(&long), Judged::Flood);
 }
 

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_rs::Runtime;
 use async_rs::traits::{Executor, Reactor, RuntimeKit};
@@ -43,7 +43,7 @@ pub(super) async fn connect(
     let stream = Mutex::new(Some(stream));
     let once = async move |_, _| {
         let stream = lock(&stream).take();
-        let stream = stream.ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
+        let stream = stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         Ok(AsyncTcpStream::Plain(stream))
     };
     let runtime = Runtime::new(Tokio(Handle::current()));
@@ -127,10 +127,11 @@ impl Reactor for Tokio {
         tokio::time::sleep(time)
     }
 
+    #[expect(clippy::disallowed_types, reason = "the trait asks for it")]
     fn interval(
         &self,
         time: Duration,
-    ) -> impl futures_util::Stream<Item = Instant> + Send + 'static {
+    ) -> impl futures_util::Stream<Item = std::time::Instant> + Send + 'static {
         let _runtime = self.0.enter();
         futures_util::stream::unfold(tokio::time::interval(time), |mut interval| async {
             let now = interval.tick().await;

@@ -16,6 +16,9 @@ pub struct Span {
     pub answered: Time,
 }
 
+/// When a job was pushed, when it first began, and its ID.
+type First<'a> = (Span, Time, &'a str);
+
 /// A job as it is pushed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
@@ -337,8 +340,8 @@ impl<'h> Seen<'h> {
                 self.breaks(Promise::AsPushed, format!("{id} is not as it was pushed"));
             }
             // The last of a batch waits for the others, and then for its delay.
-            if run.began < pushed.sent + job.delay {
-                let early = pushed.sent + job.delay - run.began;
+            let early = (pushed.sent + job.delay).saturating_sub(run.began);
+            if !early.is_zero() {
                 self.breaks(Promise::NotEarly, format!("{id} began {early:?} too early"));
             }
             if run.attempt == 0 || run.attempt > rules.attempts {
@@ -350,7 +353,7 @@ impl<'h> Seen<'h> {
             }
             let paused = self.paused_at(&job.pipeline, run.began);
             if let Some(since) = paused.filter(|_| !self.broke_off(run.began, run.began)) {
-                let late = run.began - since;
+                let late = run.began.saturating_sub(since);
                 self.breaks(Promise::Pause, format!("{id} began {late:?} after a pause"));
             }
         }
@@ -385,7 +388,8 @@ impl<'h> Seen<'h> {
                 self.breaks(Promise::Once, format!("{id} ran twice at a time"));
             }
             Some((ended, Outcome::Done)) if !self.broke_off(ended, next.began) => {
-                let how = format!("{id} ran again {:?} after it was done", next.began - ended);
+                let after = next.began.saturating_sub(ended);
+                let how = format!("{id} ran again {after:?} after it was done");
                 self.breaks(Promise::NoneAfterItsEnd, how);
             }
             Some((ended, Outcome::Failed))
@@ -422,7 +426,7 @@ impl<'h> Seen<'h> {
     /// Of those of one pipeline and priority that could run at once. A pipeline whose jobs run side
     /// by side gives them out in order, too, but they begin as workers come to them.
     fn order(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
-        let mut queues: HashMap<(&str, i64), Vec<(Span, Time, &str)>> = HashMap::new();
+        let mut queues: HashMap<(&str, i64), Vec<First<'_>>> = HashMap::new();
         for (id, life) in lives {
             let ([(job, span, Pushed::Kept)], Some(run)) = (&life.pushes[..], life.runs.first())
             else {
@@ -437,14 +441,14 @@ impl<'h> Seen<'h> {
         for mut queue in queues.into_values() {
             queue.sort_by_key(|(_, began, _)| *began);
             // The latest push of those that began before.
-            let mut latest: Option<(Span, Time, &str)> = None;
+            let mut latest: Option<First<'_>> = None;
             for (span, began, id) in queue {
                 if let Some((before, first, other)) = latest
                     && span.answered < before.sent
                     && !self.broke_off(span.sent, began)
                     && !self.handed_over(span.sent, began)
                 {
-                    let by = began - first;
+                    let by = began.saturating_sub(first);
                     let how =
                         format!("{other} began {by:?} before {id}, which was pushed before it");
                     self.breaks(Promise::Order, how);
