@@ -484,7 +484,8 @@ fn check_codings(t: &mut Table<'_>, listed: &[String]) {
     for coding in ["compress", "gzip", "zstd"] {
         for files in ["static", "sendfile"] {
             if place(coding) < place(files) && place(coding).is_some() {
-                let message = format!("`{coding}` does not reach the files of `{files}`");
+                let message =
+                    format!("lists `{coding}` where it does not reach the files of `{files}`");
                 let side = if t.era() == Era::V3 {
                     "behind"
                 } else {
