@@ -230,7 +230,8 @@ const TRIES: &str = r"
             if ($socket !== false) {
                 stream_set_timeout($socket, 10); // one that is refused is closed at once
                 @fwrite($socket, 'x');
-                $can[] = @fread($socket, 1) === '' && feof($socket) ? null : 'connect';
+                // Closed, or reset with the byte unread.
+                $can[] = in_array(@fread($socket, 1), ['', false], true) && feof($socket) ? null : 'connect';
             }
         } elseif (is_dir($path)) {
             $can[] = @scandir($path) === false ? null : 'read';
