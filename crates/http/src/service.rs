@@ -145,7 +145,7 @@ impl Service {
             place: self.standings.enter(),
             is_over: room == Admission::Freed,
             _token: self.connections.token(),
-            seat: permit,
+            seat: permit.map(Box::new),
             account: OnceLock::new(),
         })
     }
@@ -196,7 +196,8 @@ pub(crate) struct Entered {
     place: Place,
     is_over: bool,
     _token: TaskTrackerToken,
-    seat: Option<ConnectionPermit>,
+    /// Behind a pointer: without a limit for addresses, no connection has one.
+    seat: Option<Box<ConnectionPermit>>,
     /// Once it holds more than an ordinary one.
     account: OnceLock<Arc<Account>>,
 }
@@ -209,7 +210,7 @@ impl Entered {
     /// Counts it for this address, which a proxy has told.
     pub(crate) fn count(&mut self, ip: IpAddr) -> Result<(), Full> {
         let permit = self.service.addresses.connection(Some(ip));
-        self.seat = permit.map_err(|_| Full::Address)?;
+        self.seat = permit.map_err(|_| Full::Address)?.map(Box::new);
         Ok(())
     }
 
