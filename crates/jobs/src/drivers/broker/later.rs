@@ -5,12 +5,13 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pronghorn_base::lock;
+#[cfg(feature = "later")]
 use pronghorn_store::Store;
 use tokio::time::{Instant, sleep_until};
 
-use crate::drivers::{
-    Delivery, Driver as _, DriverError, Embedded, OpenPipelines, Settlement, Wake,
-};
+#[cfg(feature = "later")]
+use crate::drivers::OpenPipelines;
+use crate::drivers::{Delivery, Driver as _, DriverError, Embedded, Settlement, Wake};
 use crate::job::Job;
 
 /// A job that its broker refuses is offered again after that.
