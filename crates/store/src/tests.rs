@@ -702,7 +702,7 @@ async fn on_a_full_volume_what_is_there_is_read_and_removed_and_then_there_is_ro
         let store = Store::start(keeper, Foreign::default()).unwrap();
         let value: &'static [u8] = vec![7; value].leak();
         // A second filling may end by a failed write instead, and the store opens its file anew.
-        for round in [0] {
+        for round in 0..1 {
             let mut count = 0;
             let full = loop {
                 match put(&store, count, value).await {
