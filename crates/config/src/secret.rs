@@ -1,5 +1,7 @@
 //! What is never shown.
 
+use std::borrow::Cow;
+
 use crate::setting::Shown;
 
 const MASK: &str = "***";
@@ -77,17 +79,22 @@ pub(crate) fn is_secret(name: &str) -> bool {
         after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
         words.push(c.to_ascii_lowercase());
     }
-    INSIDE.iter().any(|word| lower.contains(word))
+    INSIDE.iter().any(|word| has(&lower, word))
         || words
             .split(|c: char| !c.is_ascii_alphanumeric())
             .any(|word| WORDS.contains(&word))
+}
+
+/// `str::contains`, for names: most are shorter than what is looked for, which costs nothing here.
+fn has(name: &str, part: &str) -> bool {
+    name.len() >= part.len() && name.contains(part)
 }
 
 /// Whether a field or a parameter of a request has a value that nobody but its owner may know.
 fn is_secret_of_request(name: &str) -> bool {
     const OF_REQUESTS: [&str; 3] = ["auth", "cookie", "session"];
     let lower = name.to_ascii_lowercase();
-    OF_REQUESTS.iter().any(|part| lower.contains(part)) || is_secret(name)
+    OF_REQUESTS.iter().any(|part| has(&lower, part)) || is_secret(name)
 }
 
 /// The one mask for all that is shown of requests, in records, reports and on pages.
@@ -125,26 +132,39 @@ impl RequestMask {
         let Some((before, query)) = text.split_once('?') else {
             return text.to_owned();
         };
-        let parameters = query.split('&').map(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        // The length of the name of a parameter whose value goes.
+        let masked = |parameter: &str| {
+            let (name, value) = parameter.split_once('=')?;
             let is_secret = self.is_secret(&decoded(name)) || looks_secret(value);
-            if is_secret && name.len() < parameter.len() {
-                format!("{name}={MASK}")
-            } else {
-                parameter.to_owned()
-            }
+            is_secret.then_some(name.len())
+        };
+        if query
+            .split('&')
+            .all(|parameter| masked(parameter).is_none())
+        {
+            return text.to_owned();
+        }
+        let parameters = query.split('&').map(|parameter| {
+            let name = masked(parameter).and_then(|name| parameter.get(..name));
+            name.map_or_else(|| parameter.to_owned(), |name| format!("{name}={MASK}"))
         });
         format!("{before}?{}", parameters.collect::<Vec<_>>().join("&"))
     }
 
     fn is_secret(&self, name: &str) -> bool {
-        let lower = name.to_lowercase();
-        self.more.iter().any(|part| lower.contains(part.as_str())) || is_secret_of_request(name)
+        let is_more = !self.more.is_empty() && {
+            let lower = name.to_lowercase();
+            self.more.iter().any(|part| lower.contains(part.as_str()))
+        };
+        is_more || is_secret_of_request(name)
     }
 }
 
 /// A name may be written in another way than it reads.
-fn decoded(name: &str) -> String {
+fn decoded(name: &str) -> Cow<'_, str> {
+    if !name.contains('%') {
+        return name.into();
+    }
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -156,7 +176,7 @@ fn decoded(name: &str) -> String {
         bytes.push(escaped.unwrap_or(byte));
         rest = escaped.and_then(|_| after.get(2..)).unwrap_or(after);
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
 /// A token by its own looks: a JSON web token, or what begins as those of well-known services.
