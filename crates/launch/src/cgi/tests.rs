@@ -1,6 +1,7 @@
 //! Slots that start a program per call, with real shell scripts: what they do takes no longer than
 //! they do.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,8 +127,21 @@ impl Scripts {
 
     fn write(&self, text: &str) -> PathBuf {
         let file = self.folder.join("script");
-        std::fs::write(&file, text).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // A child writes it: a process that another test forks meanwhile would have the descriptor,
+        // and the kernel starts no file that somebody may write.
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", r#"cat >"$0" && chmod 755 "$0""#])
+            .arg(&file)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        assert!(child.wait().unwrap().success());
         file
     }
 
