@@ -6,30 +6,16 @@
 //! are out.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use pronghorn_base::lock;
 
+use crate::peer_address::Household;
 use crate::sent::{OnSent, Sent};
 use crate::settings::{ClientSettings, HttpSettings};
-
-/// Who counts as one: an IPv4 address, or what a provider gives to one customer of IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Household(IpAddr);
-
-impl Household {
-    pub(crate) fn of(ip: IpAddr) -> Self {
-        /// A /64 is the least that anybody gets, and holds more addresses than anybody could count.
-        const NETWORK: u128 = !0 << 64;
-        Self(match ip.to_canonical() {
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() & NETWORK).into(),
-            IpAddr::V4(ip) => ip.into(),
-        })
-    }
-}
 
 /// The count. It holds an entry for each address that has a connection or a request, so it is
 /// bounded by those.

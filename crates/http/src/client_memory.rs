@@ -17,8 +17,7 @@ use std::sync::{Arc, Mutex, Weak};
 use pronghorn_base::{Cut, LogThrottle, lock};
 use pronghorn_metrics::{Counter, Registry};
 
-use crate::addresses::Household;
-use crate::message::PeerAddress;
+use crate::peer_address::{Household, PeerAddress};
 
 /// What a request may hold without being counted: a head and the body that comes with it. Ordinary
 /// requests cost nothing here.
@@ -54,13 +53,13 @@ pub(crate) struct Account {
     household: Option<Household>,
     address: PeerAddress,
     cut: Cut,
-    /// By [`Kept`].
+    /// By [`ClientBytes`].
     kept: [AtomicUsize; 3],
 }
 
 /// What a connection of HTTP/1.1 has one of, so that no idle one has room for a [`Charge`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kept {
+pub(crate) enum ClientBytes {
     Head,
     Input,
     Output,
@@ -226,7 +225,7 @@ impl Account {
     }
 
     /// So much of it is held now, by the connection's one task.
-    pub(crate) fn keep(&self, what: Kept, bytes: usize) {
+    pub(crate) fn keep(&self, what: ClientBytes, bytes: usize) {
         let before = self.kept[what as usize].swap(bytes, Ordering::Relaxed);
         if bytes > before {
             self.take(bytes - before);
@@ -405,11 +404,11 @@ mod tests {
     fn what_a_connection_keeps_goes_with_it() {
         let memory = ClientMemory::new(MOST, None);
         let one = client(&memory, None);
-        one.account.keep(Kept::Head, 100);
-        one.account.keep(Kept::Input, 200);
-        one.account.keep(Kept::Input, 50);
+        one.account.keep(ClientBytes::Head, 100);
+        one.account.keep(ClientBytes::Input, 200);
+        one.account.keep(ClientBytes::Input, 50);
         assert_eq!(memory.held(), 150);
-        one.account.keep(Kept::Head, 0);
+        one.account.keep(ClientBytes::Head, 0);
         assert_eq!(memory.held(), 50);
         drop(one);
         assert_eq!(memory.held(), 0);

@@ -17,7 +17,8 @@ use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{JoinHandle, yield_now};
 
-use crate::message::{Peer, PeerAddress};
+use crate::message::Peer;
+use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::proxy_protocol::{self, Proxies};
 use crate::service::Service;

@@ -1,7 +1,6 @@
 //! Requests and responses as handlers see them.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::exchange::Exchange;
 use crate::file::OpenFile;
+use crate::peer_address::PeerAddress;
 use crate::sent::{OnSent, add};
 use crate::source::BodySource;
 use crate::trace::RequestTrace;
@@ -127,18 +127,6 @@ pub struct Peer {
     pub server: Option<SocketAddr>,
 }
 
-/// Where a client connects from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PeerAddress {
-    Ip(SocketAddr),
-    /// The client of a unix socket has no address. It is called `unix:`, as nginx does: empty would
-    /// look like a mistake, and an address that it does not have, such as 127.0.0.1, could be
-    /// trusted for being local.
-    Unix,
-    /// As a trusted proxy tells it.
-    Told(IpAddr),
-}
-
 impl Peer {
     pub fn new(address: PeerAddress, tls: bool, server: Option<SocketAddr>) -> Self {
         let ip = match address.ip() {
@@ -155,35 +143,6 @@ impl Peer {
 
     pub(crate) const fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
-    }
-}
-
-impl PeerAddress {
-    /// An IPv4 client of an IPv6 listener is an IPv4 client.
-    pub fn ip(&self) -> Option<IpAddr> {
-        match self {
-            Self::Ip(address) => Some(address.ip().to_canonical()),
-            Self::Told(ip) => Some(*ip),
-            Self::Unix => None,
-        }
-    }
-
-    /// The port that the client connects from, as far as that is known.
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            Self::Ip(address) => Some(address.port()),
-            Self::Told(_) | Self::Unix => None,
-        }
-    }
-}
-
-impl fmt::Display for PeerAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ip(address) => address.fmt(f),
-            Self::Unix => f.write_str("unix:"),
-            Self::Told(ip) => ip.fmt(f),
-        }
     }
 }
 

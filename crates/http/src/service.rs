@@ -13,10 +13,11 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
-use crate::client_memory::{Account, Charge, ClientMemory, Kept, UNCOUNTED};
+use crate::client_memory::{Account, Charge, ClientBytes, ClientMemory, UNCOUNTED};
 use crate::limits::Limits;
-use crate::message::{Handler, Peer, PeerAddress};
+use crate::message::{Handler, Peer};
 use crate::metrics::{ConnectionMetrics, ResponseMetrics};
+use crate::peer_address::PeerAddress;
 use crate::sent::{OnSent, Sent};
 
 /// A handler with its limits, and the way to an orderly end.
@@ -234,7 +235,7 @@ impl Entered {
     }
 
     /// Counts what a connection of HTTP/1.1 keeps, where it is more than an ordinary one does.
-    pub(crate) fn keeps(&self, peer: &Peer, what: Kept, bytes: usize) {
+    pub(crate) fn keeps(&self, peer: &Peer, what: ClientBytes, bytes: usize) {
         if bytes > UNCOUNTED || self.account.get().is_some() {
             self.account(peer).keep(what, bytes);
         }

@@ -552,9 +552,9 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Directory(PathBuf);
 
-    impl Drop for Folder {
+    impl Drop for Directory {
         fn drop(&mut self) {
             _ = std::fs::remove_dir_all(&self.0);
         }
@@ -562,10 +562,10 @@ mod tests {
 
     static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-    fn folder() -> Folder {
+    fn directory() -> Directory {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("pronghorn-batches-{}-{number}", std::process::id());
-        Folder(std::env::temp_dir().join(name))
+        Directory(std::env::temp_dir().join(name))
     }
 
     fn last() -> Last {
@@ -590,8 +590,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_job_comes_when_all_have_ended_also_after_a_restart() {
-        let folder = folder();
-        let store = LazyStore::new(folder.0.clone(), 1 << 20);
+        let directory = directory();
+        let store = LazyStore::new(directory.0.clone(), 1 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
         batches.keep("a", &last(), names(3), none).await.unwrap();
@@ -606,7 +606,7 @@ mod tests {
             );
         }
         store.close().await;
-        let store = LazyStore::new(folder.0.clone(), 1 << 20);
+        let store = LazyStore::new(directory.0.clone(), 1 << 20);
         let batches = Batches::new(store.clone());
         let end = part("a", "job-1");
         let found = batches.ended(&end, false).await.unwrap().unwrap();
@@ -628,8 +628,8 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_are_kept_and_no_more() {
-        let folder = folder();
-        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let directory = directory();
+        let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
         batches.keep("7", &last(), names(1), none).await.unwrap();
@@ -653,8 +653,8 @@ mod tests {
 
     #[tokio::test]
     async fn those_of_a_release_before_are_counted_once_and_end_in_time() {
-        let folder = folder();
-        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let directory = directory();
+        let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
         let open = store.get().await.unwrap();
         let before = |transaction: &mut Transaction<'_>| -> Result<(), Failed> {
@@ -688,8 +688,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_that_was_not_kept_has_the_end_of_the_other_one_also_after_a_restart() {
-        let folder = folder();
-        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let directory = directory();
+        let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
         assert!(batches.take_followers("other").is_empty());
         batches
@@ -699,7 +699,7 @@ mod tests {
         let duplicate = part("a", "job-0");
         batches.follow(&duplicate, "other").await.unwrap();
         store.close().await;
-        let store = LazyStore::new(folder.0.clone(), 64 << 20);
+        let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
         batches.load().await.unwrap();
         batches.load().await.unwrap();

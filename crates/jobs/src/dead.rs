@@ -30,9 +30,9 @@ pub(crate) struct DeadLetters(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     store: LazyStore,
-    /// Of all there are, by their numbers; None before they were read. Operations of the store
-    /// change them as they run, so that those that share a commit see each other's letters. After a
-    /// commit that failed they are read again.
+    /// The headlines of all letters, by their numbers; None before they were read. Operations of
+    /// the store change them as they run, so that those that share a commit see each other's
+    /// letters. After a commit that failed they are read again.
     headlines: Mutex<Option<Headlines>>,
     dropped: LogThrottle,
 }
@@ -365,9 +365,9 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
+    struct Directory(PathBuf);
 
-    impl Folder {
+    impl Directory {
         fn new(name: &str) -> Self {
             let name = format!("pronghorn-dead-{name}-{}", std::process::id());
             Self(std::env::temp_dir().join(name))
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    impl Drop for Folder {
+    impl Drop for Directory {
         fn drop(&mut self) {
             _ = std::fs::remove_dir_all(&self.0);
         }
@@ -396,8 +396,8 @@ mod tests {
 
     #[tokio::test]
     async fn letters_outlive_the_server_and_can_be_read_and_discarded() {
-        let folder = Folder::new("outlive");
-        let (letters, store) = folder.letters();
+        let directory = Directory::new("outlive");
+        let (letters, store) = directory.letters();
         letters
             .keep("mail", &job("a", 3), 3, "no\ntrace")
             .await
@@ -409,7 +409,7 @@ mod tests {
             .unwrap();
         store.close().await;
 
-        let (letters, _store) = folder.letters();
+        let (letters, _store) = directory.letters();
         let counts = letters.counts().await.unwrap();
         assert_eq!(
             counts,
@@ -431,8 +431,8 @@ mod tests {
 
     #[tokio::test]
     async fn letters_of_jobs_that_die_together_share_commits() {
-        let folder = Folder::new("together");
-        let (letters, store) = folder.letters();
+        let directory = Directory::new("together");
+        let (letters, store) = directory.letters();
         letters.keep("p", &job("first", 0), 1, "").await.unwrap();
         let before = store.get().await.unwrap().commits();
         let jobs: Vec<_> = (0..300).map(|number| job(&number.to_string(), 3)).collect();
@@ -443,7 +443,7 @@ mod tests {
         assert!(commits <= 30, "{commits} commits for 300 letters");
         assert_eq!(letters.list(None).await.unwrap().len(), 301);
         store.close().await;
-        let (letters, _store) = folder.letters();
+        let (letters, _store) = directory.letters();
         assert_eq!(letters.list(None).await.unwrap().len(), 301);
         let twice = [job("a", 1), job("a", 2)];
         let keeping = twice.iter().map(|job| letters.keep("p", job, 3, "no"));
@@ -454,8 +454,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_go_when_there_are_too_many_bytes() {
-        let folder = Folder::new("many");
-        let (letters, _store) = folder.letters();
+        let directory = Directory::new("many");
+        let (letters, _store) = directory.letters();
         for id in ["a", "b", "c", "d", "e"] {
             letters.keep("p", &job(id, 15 << 20), 3, "").await.unwrap();
         }

@@ -126,7 +126,7 @@ impl Keys {
         !is_lent && !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
     }
 
-    /// What workers of the process before have now.
+    /// The keys of jobs that workers of the process before have now.
     pub(crate) fn lend(&self, keys: HashMap<String, String>) {
         lock(&self.0).lent = keys;
     }

@@ -1,7 +1,7 @@
 //! The file as the engine sees it: with room that is kept for it on its volume, or, where the disk
 //! takes no writes, with memory over it.
 //!
-//! What ends something, an acknowledgement or a removal, changes pages too, and the engine writes a
+//! An end of something, an acknowledgement or a removal, changes pages too, and the engine writes a
 //! changed page to another place. On a volume that others have filled there is none. So blocks
 //! behind what is written are allocated before they are needed, and what only adds something may
 //! not use the last of them.
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 /// Enough for a group of ends, which changes some hundred pages. A small volume gives less.
 const MOST_RESERVE: u64 = 16 << 20;
 const LEAST_RESERVE: u64 = 256 << 10;
-/// Of a volume that is kept.
+/// The share of a volume that is kept.
 const SHARE_OF_VOLUME: u64 = 64;
 
 /// Blocks of the file that are allocated behind what is written.
@@ -51,7 +51,7 @@ impl Room {
         })
     }
 
-    /// Of a file, in proportion to its volume.
+    /// The reserve of a file, in proportion to its volume.
     pub(crate) fn of(file: &File) -> io::Result<Arc<Self>> {
         let volume = fstatvfs(file)?;
         let size = volume.f_blocks.saturating_mul(volume.f_frsize);
@@ -85,7 +85,7 @@ impl Room {
         false
     }
 
-    /// What is left behind what is written.
+    /// The room behind what is written.
     pub(crate) fn left(&self) -> u64 {
         let Allocated { written, until } = *lock(&self.state);
         until.saturating_sub(written)
@@ -128,7 +128,7 @@ fn end_of_data(file: &File) -> io::Result<u64> {
     Ok(end)
 }
 
-/// What stands between the engine and its file.
+/// The layer between the engine and its file.
 #[derive(Debug)]
 pub(crate) struct Backend<B> {
     inner: B,
@@ -223,7 +223,7 @@ impl Overlay {
         self.there = self.there.min(length);
         self.length = length;
         self.blocks.retain(|at, _| at * (BLOCK as u64) < length);
-        // What is behind a new end is zero when the file grows again.
+        // The bytes behind a new end are zero when the file grows again.
         let within = usize::try_from(length % BLOCK as u64).unwrap_or(0);
         if let Some(block) = self.blocks.get_mut(&(length / BLOCK as u64)) {
             block[within..].fill(0);

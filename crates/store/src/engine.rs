@@ -96,7 +96,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Shortage {
     most: u64,
-    /// Of the reserve; less than a half of it, and `most` is less.
+    /// The rest of the reserve; less than a half of it, and `most` is less.
     left: u64,
 }
 
@@ -174,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// What only reads, while the file can't be written.
+    /// Carries out operations that only read, while the file can't be written.
     fn carry_out_reading(&mut self, group: Vec<Box<dyn Operation>>) {
         let State::Failed { why, reader, .. } = &mut self.state else {
             return;
@@ -334,7 +334,7 @@ fn about(transaction: &mut Transaction<'_>) -> Result<(Option<u32>, Option<u64>)
     Ok((format, size))
 }
 
-/// What keeps a store from growing.
+/// The limits to the growth of a store.
 struct Limits<'l> {
     most: u64,
     room: &'l Room,

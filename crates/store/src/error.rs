@@ -49,7 +49,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Of a file, or of the folder around it.
+    /// An error of a file, or of the directory around it.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         let why = match source.kind() {

@@ -9,11 +9,11 @@ use std::path::{Component, Path, PathBuf};
 
 /// Where packages of Debian and others expect it.
 const OF_ROOT: &str = "/var/lib/pronghorn";
-/// The folder of the package's configuration, whose service has all of `OF_ROOT`.
+/// The directory of the package's configuration, whose service has all of `OF_ROOT`.
 const OF_PACKAGE: &str = "/etc/pronghorn";
 /// Beside a configuration.
 const BESIDE: &str = ".pronghorn";
-/// In bytes, of a folder's name.
+/// In bytes, of a directory's name.
 const LONGEST_NAME: usize = 255;
 
 /// What the state directory depends on when the configuration names none.
@@ -21,11 +21,11 @@ const LONGEST_NAME: usize = 255;
 pub struct Surroundings<'a> {
     pub xdg_state_home: Option<&'a OsStr>,
     pub is_root: bool,
-    /// The folder of the configuration file, absolute.
+    /// The directory of the configuration file, absolute.
     pub configuration: &'a Path,
 }
 
-/// The first folder of systemd's `STATE_DIRECTORY`, which may name several.
+/// The first directory of systemd's `STATE_DIRECTORY`, which may name several.
 pub fn folder_of_systemd(state_directory: &OsStr) -> Option<PathBuf> {
     let first = state_directory
         .as_bytes()
@@ -35,7 +35,7 @@ pub fn folder_of_systemd(state_directory: &OsStr) -> Option<PathBuf> {
 }
 
 /// The state directory where neither the configuration nor systemd names one: below that of the
-/// system or of the user, else a folder beside the configuration.
+/// system or of the user, else a directory beside the configuration.
 ///
 /// Each configuration has its own: two applications with a pipeline `mail` are not to get each
 /// other's jobs.
@@ -60,7 +60,7 @@ fn absolute(path: &OsStr) -> Option<PathBuf> {
     Some(PathBuf::from(path)).filter(|path| path.is_absolute())
 }
 
-/// `/srv/shop` as the name of one folder, `srv+shop`; none where the system allows no such name.
+/// `/srv/shop` as the name of one directory, `srv+shop`; none where the system allows no such name.
 /// Different paths have different names.
 fn name_of(folder: &Path) -> Option<OsString> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
@@ -106,7 +106,7 @@ pub fn create_state_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// `folder/store.SUFFIX`
+/// `directory/store.SUFFIX`
 pub(crate) fn file(folder: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from("store.");
     name.push(suffix);

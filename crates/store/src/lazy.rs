@@ -13,8 +13,9 @@ use tokio::sync::{Mutex, OnceCell, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use crate::elsewhere::{Link, serve};
+use crate::elsewhere::serve;
 use crate::error::OpenError;
+use crate::link::Link;
 use crate::store::{Foreign, Lender, Others, Store};
 
 /// How long an operation waits for the store of the process before, which leaves it when its last

@@ -18,6 +18,7 @@ mod engine;
 mod error;
 mod folder;
 mod lazy;
+mod link;
 mod lock;
 mod store;
 mod transaction;

@@ -14,10 +14,11 @@ use redb::backends::FileBackend;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::backend::{Backend, Room};
-use crate::elsewhere::{self, Link};
+use crate::elsewhere;
 use crate::engine::{self, CACHE, Engine, Operation, PROBE, Volume};
 use crate::error::{OpenError, StoreError};
 use crate::folder;
+use crate::link::Link;
 use crate::lock::Lock;
 use crate::transaction::{Failed, Transaction};
 
@@ -29,11 +30,11 @@ const GROUP: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct Store {
     orders: mpsc::Sender<Order>,
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct StoreState {
     commits: AtomicU64,
     foreign: Foreign,
 }
@@ -55,14 +56,14 @@ pub trait Lender: std::fmt::Debug + Send + Sync {
     fn stay(&self);
 }
 
-/// What there is to do with other processes. Clones are the same one.
+/// The work with other processes. Clones are the same one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     pub(crate) others: watch::Sender<Others>,
     lenders: Arc<Mutex<Vec<Weak<dyn Lender>>>>,
 }
 
-/// Of the other process that has work with the same store, if there is one.
+/// The state of the other process that has work with the same store, if there is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
     /// It is there: what it has given out is its own.
@@ -89,7 +90,7 @@ impl Foreign {
 }
 
 impl Store {
-    /// Opens the store in this folder; makes both when they are not there, for this user alone.
+    /// Opens the store in this directory; makes both when they are not there, for this user alone.
     /// Entries may count `limit` bytes in all ([`entry_size`](crate::entry_size)); the file is
     /// somewhat larger, and never becomes smaller.
     ///
@@ -99,32 +100,33 @@ impl Store {
     ///
     /// When another process has it, when it is of a newer version or broken, or the system says no.
     /// A file that is empty is broken.
-    pub fn open(folder: &Path, limit: u64) -> Result<Self, OpenError> {
-        Self::open_beside(folder, limit, Foreign::default())
+    pub fn open(directory: &Path, limit: u64) -> Result<Self, OpenError> {
+        Self::open_beside(directory, limit, Foreign::default())
     }
 
     pub(crate) fn open_beside(
-        folder: &Path,
+        directory: &Path,
         limit: u64,
         foreign: Foreign,
     ) -> Result<Self, OpenError> {
-        folder::create_state_folder(folder).map_err(|source| OpenError::io(folder, source))?;
-        let lock = Lock::take(folder)?;
-        let path = folder::file(folder, "redb");
+        folder::create_state_folder(directory)
+            .map_err(|source| OpenError::io(directory, source))?;
+        let lock = Lock::take(directory)?;
+        let path = folder::file(directory, "redb");
         let is_there = path
             .try_exists()
             .map_err(|source| OpenError::io(&path, source))?;
         if !is_there {
-            let created = create(folder, &path);
+            let created = create(directory, &path);
             created.map_err(|error| OpenError::of_engine(&path, error))?;
         }
-        let volume = Box::new(InFolder {
+        let volume = Box::new(InDirectory {
             file: path.clone(),
-            new: folder::file(folder, "new"),
+            new: folder::file(directory, "new"),
         });
         let engine = Engine::open(path, volume, limit)?;
         let keeper = Keeper::Here(engine, Some(lock));
-        Self::start(keeper, foreign).map_err(|source| OpenError::io(folder, source))
+        Self::start(keeper, foreign).map_err(|source| OpenError::io(directory, source))
     }
 
     /// The one that another process has, by what it carries out for this one.
@@ -134,7 +136,7 @@ impl Store {
 
     pub(crate) fn start(keeper: Keeper, foreign: Foreign) -> io::Result<Self> {
         let (orders, received) = mpsc::channel(GROUP);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(StoreState {
             commits: AtomicU64::new(0),
             foreign,
         });
@@ -240,8 +242,8 @@ impl Store {
 }
 
 /// A new file gets its name when it is a store: one of this name that is empty was cut.
-fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
-    let new = folder::file(folder, "new");
+fn create(directory: &Path, path: &Path) -> Result<(), redb::Error> {
+    let new = folder::file(directory, "new");
     match fs::remove_file(&new) {
         // It was left by a process that was killed.
         Ok(()) => {}
@@ -258,18 +260,18 @@ fn create(folder: &Path, path: &Path) -> Result<(), redb::Error> {
     engine::begin(&database)?;
     drop(database);
     fs::rename(&new, path)?;
-    File::open(folder)?.sync_all()?;
+    File::open(directory)?.sync_all()?;
     tracing::info!(target: "store", path = %path.display(), "a new store, without entries");
     Ok(())
 }
 
 /// The file of a store, and the name of a new one beside it.
-struct InFolder {
+struct InDirectory {
     file: PathBuf,
     new: PathBuf,
 }
 
-impl InFolder {
+impl InDirectory {
     fn open_file(&self) -> Result<File, redb::Error> {
         let file = open_plain(&self.file, OpenOptions::new().read(true).write(true))?;
         // The engine would take it for a new one, and what was in it would be gone unnoticed.
@@ -281,7 +283,7 @@ impl InFolder {
     }
 }
 
-impl Volume for InFolder {
+impl Volume for InDirectory {
     fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
         let file = self.open_file()?;
         let room = Room::of(&file)?;
@@ -321,7 +323,7 @@ pub(crate) enum Keeper {
     Gone,
 }
 
-/// What comes behind a group of operations.
+/// The step behind a group of operations.
 enum Next {
     More,
     HandOver(Link, oneshot::Sender<bool>),
@@ -329,7 +331,7 @@ enum Next {
 }
 
 /// Until the store is closed, or nobody is left who could ask for anything.
-fn work(mut keeper: Keeper, mut orders: mpsc::Receiver<Order>, shared: &Shared) {
+fn work(mut keeper: Keeper, mut orders: mpsc::Receiver<Order>, shared: &StoreState) {
     let mut closing = None;
     while closing.is_none()
         && let Some(order) = orders.blocking_recv()
@@ -372,7 +374,7 @@ fn group(order: Order, orders: &mut mpsc::Receiver<Order>) -> (Vec<Box<dyn Opera
     (group, Next::More)
 }
 
-fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &Shared) {
+fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &StoreState) {
     let mut operations = group.into_iter().peekable();
     while let Some(first) = operations.next() {
         let is_foreign = first.is_foreign();

@@ -17,9 +17,9 @@ use redb::{Database, StorageBackend};
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Room};
-use crate::elsewhere::Link;
 use crate::engine::{self, Engine, FORMAT, Operation, Volume};
 use crate::lazy::is_of_predecessor;
+use crate::link::Link;
 use crate::store::{Foreign, Keeper, builder};
 use crate::transaction::Failed;
 use crate::{LazyStore, Lender, OpenError, Store, StoreError, Transaction, Tree, entry_size};
@@ -32,9 +32,9 @@ const PLENTY: u64 = 1 << 30;
 static STARTS_PROCESSES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Removed at the end.
-struct Folder(PathBuf);
+struct Directory(PathBuf);
 
-impl Folder {
+impl Directory {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Relaxed);
@@ -65,7 +65,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.0);
     }
@@ -100,19 +100,19 @@ async fn keys(store: &Store) -> Vec<u32> {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_an_end_of_any_kind() {
-    let folder = Folder::new();
-    let store = folder.open();
+    let directory = Directory::new();
+    let store = directory.open();
     for key in 0..10 {
         put(&store, key, b"value").await.unwrap();
     }
     // As a kill leaves it: the file is not closed.
-    let image = fs::read(folder.file()).unwrap();
+    let image = fs::read(directory.file()).unwrap();
     store.close().await;
-    let store = folder.open();
+    let store = directory.open();
     assert_eq!(keys(&store).await, (0..10).collect::<Vec<_>>());
     store.close().await;
-    fs::write(folder.file(), image).unwrap();
-    assert_eq!(keys(&folder.open()).await, (0..10).collect::<Vec<_>>());
+    fs::write(directory.file(), image).unwrap();
+    assert_eq!(keys(&directory.open()).await, (0..10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -153,29 +153,29 @@ async fn operations_that_wait_together_share_commits_and_keep_their_order() {
 
 #[tokio::test]
 async fn a_second_server_learns_who_has_the_store() {
-    let folder = Folder::new();
-    let store = folder.open();
-    let second = Store::open(&folder.0, PLENTY).unwrap_err();
+    let directory = Directory::new();
+    let store = directory.open();
+    let second = Store::open(&directory.0, PLENTY).unwrap_err();
     let said = second.to_string();
     let expected = format!(
         "the store in {} is used by process {}: stop that server, or set a `state_dir` of its own for each",
-        folder.0.display(),
+        directory.0.display(),
         std::process::id()
     );
     assert_eq!(said, expected);
     store.close().await;
-    folder.open();
+    directory.open();
 }
 
 /// As a cleaner of old files does.
 #[tokio::test]
 async fn a_store_whose_lock_was_removed_is_in_use_all_the_same() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
-    let store = folder.open();
+    let directory = Directory::new();
+    let store = directory.open();
     put(&store, 1, b"value").await.unwrap();
-    fs::remove_file(folder.0.join("store.lock")).unwrap();
-    let second = Store::open(&folder.0, PLENTY).unwrap_err();
+    fs::remove_file(directory.0.join("store.lock")).unwrap();
+    let second = Store::open(&directory.0, PLENTY).unwrap_err();
     assert!(matches!(second, OpenError::InUse { .. }), "{second}");
     assert!(
         second
@@ -184,16 +184,16 @@ async fn a_store_whose_lock_was_removed_is_in_use_all_the_same() {
     );
     put(&store, 2, b"value").await.unwrap();
     store.close().await;
-    assert_eq!(keys(&folder.open()).await, [1, 2]);
+    assert_eq!(keys(&directory.open()).await, [1, 2]);
 }
 
 #[tokio::test]
 async fn a_store_that_nobody_asks_for_makes_no_folder() {
-    let folder = Folder::new();
-    let lazy = LazyStore::new(folder.0.clone(), PLENTY);
+    let directory = Directory::new();
+    let lazy = LazyStore::new(directory.0.clone(), PLENTY);
     lazy.close().await;
-    assert!(!folder.0.exists());
-    let held = folder.open();
+    assert!(!directory.0.exists());
+    let held = directory.open();
     assert!(matches!(lazy.get().await, Err(OpenError::InUse { .. })));
     assert!(
         !is_of_predecessor(&lazy.get_now().await),
@@ -203,24 +203,24 @@ async fn a_store_that_nobody_asks_for_makes_no_folder() {
     put(&lazy.get().await.unwrap(), 1, b"value").await.unwrap();
     assert_eq!(keys(&lazy.get().await.unwrap()).await, [1]);
     lazy.close().await;
-    folder.open();
+    directory.open();
 }
 
 #[tokio::test]
 async fn folder_and_files_are_for_their_owner_alone() {
-    let folder = Folder::new();
-    let _store = folder.open();
+    let directory = Directory::new();
+    let _store = directory.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder.0), 0o700);
-    assert_eq!(mode(&folder.file()), 0o600);
-    assert_eq!(mode(&folder.0.join("store.lock")), 0o600);
+    assert_eq!(mode(&directory.0), 0o700);
+    assert_eq!(mode(&directory.file()), 0o600);
+    assert_eq!(mode(&directory.0.join("store.lock")), 0o600);
 }
 
 #[tokio::test]
 async fn a_full_store_refuses_what_grows_and_does_the_rest() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let each = entry_size(&[0; 4], b"value");
-    let store = Store::open(&folder.0, 3 * each).unwrap();
+    let store = Store::open(&directory.0, 3 * each).unwrap();
     for key in 0..3 {
         put(&store, key, b"value").await.unwrap();
     }
@@ -239,7 +239,7 @@ async fn a_full_store_refuses_what_grows_and_does_the_rest() {
     assert!(!removed.unwrap());
     put(&store, 3, b"value").await.unwrap();
     store.close().await;
-    let store = folder.open_again(3 * each).unwrap();
+    let store = directory.open_again(3 * each).unwrap();
     assert!(
         put(&store, 4, b"value").await.is_err(),
         "the size outlives the process"
@@ -248,8 +248,8 @@ async fn a_full_store_refuses_what_grows_and_does_the_rest() {
 
 #[tokio::test]
 async fn a_store_of_a_newer_version_is_left_alone() {
-    let folder = Folder::new();
-    let store = folder.open();
+    let directory = Directory::new();
+    let store = directory.open();
     let about = Tree::new("store");
     let newer = store.carry_out(
         0,
@@ -258,7 +258,7 @@ async fn a_store_of_a_newer_version_is_left_alone() {
     );
     newer.await.unwrap().unwrap();
     store.close().await;
-    let error = folder.open_again(PLENTY).unwrap_err();
+    let error = directory.open_again(PLENTY).unwrap_err();
     assert!(matches!(error, OpenError::Newer { found, .. } if found == FORMAT + 1));
     assert!(error.to_string().ends_with("start the newer version again"));
 }
@@ -266,33 +266,33 @@ async fn a_store_of_a_newer_version_is_left_alone() {
 #[tokio::test]
 async fn a_file_that_is_none_of_ours_is_left_alone() {
     for content in [&b"hello"[..], &[0; 8192], &[0xff; 9000], b""] {
-        let folder = Folder::new();
-        fs::create_dir_all(&folder.0).unwrap();
-        fs::write(folder.file(), content).unwrap();
-        let error = folder.open_again(PLENTY).unwrap_err();
+        let directory = Directory::new();
+        fs::create_dir_all(&directory.0).unwrap();
+        fs::write(directory.file(), content).unwrap();
+        let error = directory.open_again(PLENTY).unwrap_err();
         assert!(matches!(error, OpenError::Broken { .. }), "{error:?}");
-        assert_eq!(fs::read(folder.file()).unwrap(), content);
+        assert_eq!(fs::read(directory.file()).unwrap(), content);
     }
 }
 
 #[tokio::test]
 async fn a_database_of_another_program_is_left_alone() {
-    let folder = Folder::new();
-    fs::create_dir_all(&folder.0).unwrap();
+    let directory = Directory::new();
+    fs::create_dir_all(&directory.0).unwrap();
     let table = redb::TableDefinition::<u32, u32>::new("theirs");
-    let theirs = Database::create(folder.file()).unwrap();
+    let theirs = Database::create(directory.file()).unwrap();
     let transaction = theirs.begin_write().unwrap();
     transaction.open_table(table).unwrap().insert(1, 2).unwrap();
     transaction.commit().unwrap();
     drop(theirs);
-    let error = folder.open_again(PLENTY).unwrap_err();
+    let error = directory.open_again(PLENTY).unwrap_err();
     assert!(
         error
             .to_string()
             .contains(" is broken: it is no store of Pronghorn; "),
         "{error}"
     );
-    let theirs = Database::create(folder.file()).unwrap();
+    let theirs = Database::create(directory.file()).unwrap();
     let transaction = theirs.begin_write().unwrap();
     let names = transaction.list_tables().unwrap();
     assert_eq!(names.count(), 1, "nothing was added");
@@ -301,13 +301,13 @@ async fn a_database_of_another_program_is_left_alone() {
 /// A full disk, or a copy that was cut off.
 #[tokio::test]
 async fn a_file_that_is_empty_is_no_new_store() {
-    let folder = Folder::new();
-    let store = folder.open();
+    let directory = Directory::new();
+    let store = directory.open();
     put(&store, 1, b"value").await.unwrap();
     store.close().await;
-    fs::write(folder.file(), b"").unwrap();
-    let said = folder.open_again(PLENTY).unwrap_err().to_string();
-    let path = folder.file().display().to_string();
+    fs::write(directory.file(), b"").unwrap();
+    let said = directory.open_again(PLENTY).unwrap_err().to_string();
+    let path = directory.file().display().to_string();
     assert_eq!(
         said,
         format!(
@@ -315,24 +315,24 @@ async fn a_file_that_is_empty_is_no_new_store() {
              put a copy back, or begin with an empty store: `mv {path} {path}.broken`"
         )
     );
-    fs::rename(folder.file(), folder.0.join("store.redb.broken")).unwrap();
+    fs::rename(directory.file(), directory.0.join("store.redb.broken")).unwrap();
     // As a process leaves it that is killed at its first start.
-    fs::write(folder.0.join("store.new"), b"half").unwrap();
-    let store = folder.open();
+    fs::write(directory.0.join("store.new"), b"half").unwrap();
+    let store = directory.open();
     assert!(keys(&store).await.is_empty());
-    assert!(!folder.0.join("store.new").exists());
+    assert!(!directory.0.join("store.new").exists());
 }
 
 #[test]
 fn what_is_in_the_place_of_the_file_is_named() {
-    let folder = Folder::new();
-    fs::create_dir_all(folder.file()).unwrap();
-    let said = folder.open_again(PLENTY).unwrap_err().to_string();
+    let directory = Directory::new();
+    fs::create_dir_all(directory.file()).unwrap();
+    let said = directory.open_again(PLENTY).unwrap_err().to_string();
     assert!(
         said.contains("store.redb is broken: it is a directory; put"),
         "{said}"
     );
-    let denied = OpenError::io(&folder.file(), io::ErrorKind::PermissionDenied.into());
+    let denied = OpenError::io(&directory.file(), io::ErrorKind::PermissionDenied.into());
     let denied = denied.to_string();
     assert!(
         denied.contains("make it the owner by `chown USER /"),
@@ -344,19 +344,19 @@ fn what_is_in_the_place_of_the_file_is_named() {
 #[tokio::test]
 async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
-    let store = folder.open();
+    let directory = Directory::new();
+    let store = directory.open();
     for key in 0..300 {
         put(&store, key, &[7; 1000]).await.unwrap();
     }
-    let killed = fs::read(folder.file()).unwrap();
+    let killed = fs::read(directory.file()).unwrap();
     store.close().await;
-    let closed = fs::read(folder.file()).unwrap();
+    let closed = fs::read(directory.file()).unwrap();
     let all: Vec<u32> = (0..300).collect();
     for (round, whole) in [&killed, &closed].into_iter().cycle().take(60).enumerate() {
         let length = fastrand::usize(1..whole.len());
-        fs::write(folder.file(), &whole[..length]).unwrap();
-        match Store::open(&folder.0, PLENTY) {
+        fs::write(directory.file(), &whole[..length]).unwrap();
+        match Store::open(&directory.0, PLENTY) {
             Ok(store) => {
                 assert_eq!(keys(&store).await, all, "round {round}: {length} bytes");
                 store.close().await;
@@ -371,8 +371,8 @@ async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
 #[tokio::test]
 async fn a_killed_process_loses_nothing_that_it_answered() {
     const FOLDER: &str = "PRONGHORN_STORE_TEST_FOLDER";
-    if let Some(folder) = std::env::var_os(FOLDER) {
-        let store = Store::open(Path::new(&folder), PLENTY).unwrap();
+    if let Some(directory) = std::env::var_os(FOLDER) {
+        let store = Store::open(Path::new(&directory), PLENTY).unwrap();
         let first = keys(&store).await.len();
         for key in u32::try_from(first).unwrap().. {
             put(&store, key, &[1; 500]).await.unwrap();
@@ -380,7 +380,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
         }
     }
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mut answered = 0;
     for _ in 0..5 {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -388,7 +388,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
                 "a_killed_process_loses_nothing_that_it_answered",
                 "--nocapture",
             ])
-            .env(FOLDER, &folder.0)
+            .env(FOLDER, &directory.0)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
@@ -406,7 +406,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
             said(line);
         }
         child.wait().unwrap();
-        let store = folder.open();
+        let store = directory.open();
         let there = keys(&store).await;
         let count = u32::try_from(there.len()).unwrap();
         assert!(count >= answered, "{count} of {answered}");
@@ -427,7 +427,7 @@ struct DiskState {
     /// Blocks that were allocated, and how many there can be; 0 for as many as anybody wants.
     blocks: Mutex<BTreeSet<u64>>,
     capacity: AtomicU64,
-    /// Of all changes, from 1 on.
+    /// The numbers of all changes, from 1 on.
     step: AtomicUsize,
     fails: Mutex<Option<Failing>>,
 }
@@ -441,7 +441,7 @@ struct Failing {
     part: usize,
 }
 
-/// Of the files of these tests.
+/// The reserve of these tests' files.
 const RESERVE: u64 = 256 << 10;
 
 #[derive(Clone, Debug)]
@@ -755,10 +755,10 @@ async fn what_is_there_is_read_while_the_disk_takes_no_writes() {
 }
 
 /// A store of one process, and that of the next one, which can be given it.
-async fn two_processes(folder: &Folder) -> (LazyStore, LazyStore, UnixStream, JoinSet<()>) {
+async fn two_processes(directory: &Directory) -> (LazyStore, LazyStore, UnixStream, JoinSet<()>) {
     let (old, new) = (
-        LazyStore::new(folder.0.clone(), PLENTY),
-        LazyStore::new(folder.0.clone(), PLENTY),
+        LazyStore::new(directory.0.clone(), PLENTY),
+        LazyStore::new(directory.0.clone(), PLENTY),
     );
     old.get().await.unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -785,8 +785,8 @@ impl Lender for Given {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
-    let (old, new, link, mut serving) = two_processes(&folder).await;
+    let directory = Directory::new();
+    let (old, new, link, mut serving) = two_processes(&directory).await;
     let store = old.get().await.unwrap();
     let given: Arc<Given> = Arc::default();
     let lender: Weak<Given> = Arc::downgrade(&given);
@@ -806,7 +806,7 @@ async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
         .unwrap()
         .unwrap();
 
-    // What it has written itself, and what it has not, is one to a transaction.
+    // A transaction sees its own entries and those that were there as one.
     let work = |it: &mut Transaction<'_>| {
         assert!(it.remove(NOTES, &7u32.to_be_bytes())?);
         assert!(!it.remove(NOTES, &7u32.to_be_bytes())?);
@@ -867,8 +867,8 @@ async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_ends_within_a_transaction_has_changed_nothing() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
-    let (old, new, link, mut serving) = two_processes(&folder).await;
+    let directory = Directory::new();
+    let (old, new, link, mut serving) = two_processes(&directory).await;
     put(&old.get().await.unwrap(), 1, b"value").await.unwrap();
     old.close().await;
     // It speaks for itself, and stops in the middle.
@@ -892,10 +892,10 @@ async fn a_process_that_ends_within_a_transaction_has_changed_nothing() {
 #[tokio::test]
 async fn a_store_stays_where_the_next_process_cannot_have_it() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let folder = Folder::new();
-    let old = LazyStore::new(folder.0.clone(), PLENTY);
+    let directory = Directory::new();
+    let old = LazyStore::new(directory.0.clone(), PLENTY);
     let store = old.get().await.unwrap();
-    // Of a release that does not know the socket.
+    // A process of a release that does not know the socket.
     let (ours, theirs) = UnixStream::pair().unwrap();
     assert!(!old.hand_over(ours).await);
     drop(theirs);

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::ops::{Bound, ControlFlow};
 
-use crate::elsewhere::Changes;
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
+
+use crate::link::Changes;
 
 /// Ordered keys of one user of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +35,14 @@ pub fn entry_size(key: &[u8], value: &[u8]) -> u64 {
 
 /// All that the operations before have written, whether it is on the disk yet or not.
 pub struct Transaction<'t> {
-    place: Place<'t>,
+    place: Backing<'t>,
     size: u64,
     has_changes: bool,
     failure: Option<redb::Error>,
 }
 
 /// Where the entries are.
-enum Place<'t> {
+enum Backing<'t> {
     File(Tables<'t>),
     /// With the process that has taken over.
     Elsewhere(Changes<'t>),
@@ -57,14 +58,14 @@ type Entries<'t> = Table<'t, &'static [u8], &'static [u8]>;
 impl<'t> Transaction<'t> {
     pub(crate) fn new(inner: &'t WriteTransaction, size: u64) -> Self {
         let open = Vec::new();
-        Self::of(Place::File(Tables { inner, open }), size)
+        Self::of(Backing::File(Tables { inner, open }), size)
     }
 
     pub(crate) fn elsewhere(changes: Changes<'t>) -> Self {
-        Self::of(Place::Elsewhere(changes), 0)
+        Self::of(Backing::Elsewhere(changes), 0)
     }
 
-    const fn of(place: Place<'t>, size: u64) -> Self {
+    const fn of(place: Backing<'t>, size: u64) -> Self {
         Self {
             place,
             size,
@@ -104,11 +105,11 @@ impl<'t> Transaction<'t> {
         key: &[u8],
     ) -> Result<Option<Vec<u8>>, Failed> {
         self.step(|place| match place {
-            Place::File(tables) => {
+            Backing::File(tables) => {
                 let found = tables.entries(tree)?.get(key)?;
                 Ok(found.map(|value| value.value().to_vec()))
             }
-            Place::Elsewhere(changes) => Ok(changes.get(&tree, key)?),
+            Backing::Elsewhere(changes) => Ok(changes.get(&tree, key)?),
         })
     }
 
@@ -119,11 +120,11 @@ impl<'t> Transaction<'t> {
         value: &[u8],
     ) -> Result<(), Failed> {
         let before = self.step(|place| match place {
-            Place::File(tables) => {
+            Backing::File(tables) => {
                 let before = tables.entries(tree)?.insert(key, value)?;
                 Ok(before.map(|before| entry_size(key, before.value())))
             }
-            Place::Elsewhere(changes) => {
+            Backing::Elsewhere(changes) => {
                 changes.put(tree, key, value);
                 Ok(None)
             }
@@ -140,11 +141,11 @@ impl<'t> Transaction<'t> {
         key: &[u8],
     ) -> Result<bool, Failed> {
         let before = self.step(|place| match place {
-            Place::File(tables) => {
+            Backing::File(tables) => {
                 let before = tables.entries(tree)?.remove(key)?;
                 Ok(before.map(|before| entry_size(key, before.value())))
             }
-            Place::Elsewhere(changes) => Ok(changes.remove(tree, key)?.then_some(0)),
+            Backing::Elsewhere(changes) => Ok(changes.remove(tree, key)?.then_some(0)),
         })?;
         let Some(before) = before else {
             return Ok(false);
@@ -161,7 +162,7 @@ impl<'t> Transaction<'t> {
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), Failed> {
         self.step(|place| match place {
-            Place::File(tables) => {
+            Backing::File(tables) => {
                 let entries = tables.entries(tree)?;
                 for entry in entries.range::<&[u8]>((from, Bound::Unbounded))? {
                     let (key, value) = entry?;
@@ -171,7 +172,7 @@ impl<'t> Transaction<'t> {
                 }
                 Ok(())
             }
-            Place::Elsewhere(changes) => Ok(changes.scan(&tree, from, visit)?),
+            Backing::Elsewhere(changes) => Ok(changes.scan(&tree, from, visit)?),
         })
     }
 
@@ -188,17 +189,17 @@ impl<'t> Transaction<'t> {
         self.failure.unwrap_or_else(unknown)
     }
 
-    /// What was written for the process that has taken over.
+    /// The changes for the process that has taken over.
     pub(crate) fn into_changes(self) -> Option<Changes<'t>> {
         match self.place {
-            Place::Elsewhere(changes) => Some(changes),
-            Place::File(_) => None,
+            Backing::Elsewhere(changes) => Some(changes),
+            Backing::File(_) => None,
         }
     }
 
     fn step<T>(
         &mut self,
-        step: impl FnOnce(&mut Place<'t>) -> Result<T, redb::Error>,
+        step: impl FnOnce(&mut Backing<'t>) -> Result<T, redb::Error>,
     ) -> Result<T, Failed> {
         step(&mut self.place).map_err(|failure| {
             self.failure = Some(failure);

@@ -23,7 +23,7 @@ use self::promises::{
     Broken, Cancel, Event, Fault, Job, Outcome, Pushed, Rules, Span, Time, broken,
 };
 
-/// Of failed jobs.
+/// A job that fails has so many attempts.
 const ATTEMPTS: u32 = 3;
 const PRODUCERS: usize = 2;
 /// For the jobs that are left at the end.
@@ -33,7 +33,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 
 /// Where the jobs of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum QueueDriver {
     Memory,
     Embedded,
     Redis,
@@ -42,27 +42,27 @@ pub enum Place {
 /// A run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    pub place: Place,
+    pub place: QueueDriver,
     pub workers: usize,
     pub lasts: Duration,
     /// Gives the same pushes, calls and faults, if not at the same moments.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub pushed: usize,
     pub runs: usize,
     pub faults: BTreeMap<String, usize>,
     pub broken: Vec<Broken>,
-    /// What is known of the first job that something is broken for, and all faults.
+    /// All that is known of the first job that something is broken for, and all faults.
     pub about: Vec<Event>,
 }
 
 impl Plan {
     /// At the seed of the environment, or another one each time.
-    pub fn new(place: Place, workers: usize, lasts: Duration) -> Self {
+    pub fn new(place: QueueDriver, workers: usize, lasts: Duration) -> Self {
         let seed = std::env::var("PRONGHORN_QUEUE_SEED");
         let seed = seed.ok().and_then(|seed| seed.parse().ok());
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -78,8 +78,8 @@ impl Plan {
     fn rules(&self) -> Rules {
         Rules {
             attempts: ATTEMPTS,
-            is_kept: self.place != Place::Memory,
-            is_ours: self.place != Place::Redis,
+            is_kept: self.place != QueueDriver::Memory,
+            is_ours: self.place != QueueDriver::Redis,
             at_a_time: self.workers,
         }
     }
@@ -90,7 +90,7 @@ impl Plan {
     ///
     /// When the server does not start or stop.
     pub fn run(self) -> Report {
-        let broker = (self.place == Place::Redis)
+        let broker = (self.place == QueueDriver::Redis)
             .then(|| Engine::redis(&["--appendonly", "yes", "--appendfsync", "always"]));
         let address = free_address().to_string();
         let server = Server::start(self.site(broker.as_ref().map(Engine::port), &address));
@@ -163,8 +163,8 @@ impl Plan {
         let site = Site::new();
         let ran = site.path("ran");
         let driver = match (self.place, broker) {
-            (Place::Memory, _) => "driver: memory".to_owned(),
-            (Place::Redis, Some(port)) => format!(
+            (QueueDriver::Memory, _) => "driver: memory".to_owned(),
+            (QueueDriver::Redis, Some(port)) => format!(
                 "driver: redis, config: {{addr: 'redis://127.0.0.1:{port}', claim_after: 10s}}"
             ),
             _ => "driver: embedded".to_owned(),
@@ -201,7 +201,7 @@ impl Plan {
             thread::sleep(Duration::from_millis(random.below(700)));
             let sent = run.now();
             let fault = match random.below(12) {
-                0 if self.place != Place::Memory => {
+                0 if self.place != QueueDriver::Memory => {
                     server = Server::start(server.killed());
                     Fault::ServerKilled
                 }
@@ -248,11 +248,11 @@ impl Plan {
     }
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Run {
     address: String,
     history: Mutex<Vec<Event>>,
-    /// Of jobs that were pushed lately.
+    /// The jobs that were pushed lately.
     ids: Mutex<Vec<String>>,
     is_over: AtomicBool,
     /// By the clock that PHP has as well. Nobody sets it while tests run.
@@ -281,7 +281,7 @@ impl Run {
         !self.is_over.load(Ordering::SeqCst)
     }
 
-    /// What a worker has noted. None for a line that was cut by its end.
+    /// The note of a worker. None for a line that was cut by its end.
     fn event(&self, line: &str) -> Option<Event> {
         let line: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| line.get(key)?.as_str().map(ToOwned::to_owned);
@@ -451,7 +451,7 @@ fn outcome(said: &io::Result<Result<Value, String>>, id: &str) -> Pushed {
             Some(of) => Pushed::Duplicate(of.to_owned()),
             None => Pushed::Kept,
         },
-        // What it says of a broker's pipeline, or of a disk, is that nobody knows.
+        // An error of a broker's pipeline, or of a disk, does not say whether the job is kept.
         Ok(Err(why)) if why.contains("takes pipelines of the drivers") => Pushed::Refused,
         Ok(Err(_)) | Err(_) => Pushed::Unknown,
     }

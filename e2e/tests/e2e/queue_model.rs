@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use pronghorn_e2e::queue::{Place, Plan};
+use pronghorn_e2e::queue::{Plan, QueueDriver};
 
 #[expect(clippy::print_stdout, reason = "what a history is made again by")]
-fn keeps_its_promises(place: Place, workers: usize) {
+fn keeps_its_promises(place: QueueDriver, workers: usize) {
     let plan = Plan::new(place, workers, Duration::from_secs(8));
     println!("PRONGHORN_QUEUE_SEED={}", plan.seed);
     let report = plan.run();
@@ -24,20 +24,20 @@ fn keeps_its_promises(place: Place, workers: usize) {
 #[test]
 #[ignore = "jobs are missing after some upgrades: perhaps the last ones of batches"]
 fn a_pipeline_in_memory_keeps_its_promises_whatever_happens() {
-    keeps_its_promises(Place::Memory, 3);
+    keeps_its_promises(QueueDriver::Memory, 3);
 }
 
 #[test]
 fn a_pipeline_in_the_store_keeps_its_promises_whatever_happens() {
-    keeps_its_promises(Place::Embedded, 3);
+    keeps_its_promises(QueueDriver::Embedded, 3);
 }
 
 #[test]
 fn a_pipeline_with_one_worker_keeps_its_order_whatever_happens() {
-    keeps_its_promises(Place::Embedded, 1);
+    keeps_its_promises(QueueDriver::Embedded, 1);
 }
 
 #[test]
 fn a_pipeline_in_redis_keeps_its_promises_whatever_happens() {
-    keeps_its_promises(Place::Redis, 3);
+    keeps_its_promises(QueueDriver::Redis, 3);
 }

@@ -21,7 +21,7 @@ use pronghorn_e2e::faults::{
     site,
 };
 use pronghorn_e2e::load::{Load, Tally};
-use pronghorn_e2e::queue::{Place, Plan};
+use pronghorn_e2e::queue::{Plan, QueueDriver};
 use pronghorn_e2e::ring::{Scribbles, scribble, under_valgrind};
 use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
 use pronghorn_testkit::{Server, Site};
@@ -329,10 +329,10 @@ fn queue(scale: f64, report: &mut Report) {
     let until = Instant::now() + HISTORIES.mul_f64(scale);
     let (mut histories, mut pushed, mut runs, mut broken) = (0, 0, 0, Vec::new());
     let places = [
-        Place::Memory,
-        Place::Embedded,
-        Place::Redis,
-        Place::Embedded,
+        QueueDriver::Memory,
+        QueueDriver::Embedded,
+        QueueDriver::Redis,
+        QueueDriver::Embedded,
     ];
     for (place, workers) in places.into_iter().zip([3, 4, 3, 1]).cycle() {
         if Instant::now() >= until {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::client_memory::{Charge, Kept};
+use crate::client_memory::{Charge, ClientBytes};
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
@@ -260,7 +260,7 @@ impl Http1 {
         let is_for_all = head.path() == b"*";
         let accepted_us = self.opened_us + micros(accepted);
         let accepted = self.opened + accepted;
-        self.keeps(Kept::Head, head.size());
+        self.keeps(ClientBytes::Head, head.size());
         let request = Request::new(head, self.peer.clone(), accepted, accepted_us);
         let handler = self.entered.service().handler();
         let response = if self.lacks_tls {
@@ -303,7 +303,7 @@ impl Http1 {
             return After::Cut;
         }
         self.release_output();
-        self.keeps(Kept::Head, 0);
+        self.keeps(ClientBytes::Head, 0);
         let read = match rest {
             Poll::Ready(read) => read,
             Poll::Pending => {
@@ -518,17 +518,17 @@ impl Http1 {
         /// As much as is given back to be used again.
         const ORDINARY: usize = 2 * buffers::INPUT;
         let held = self.input.capacity();
-        self.keeps(Kept::Input, if held > ORDINARY { held } else { 0 });
+        self.keeps(ClientBytes::Input, if held > ORDINARY { held } else { 0 });
     }
 
-    fn keeps(&self, what: Kept, bytes: usize) {
+    fn keeps(&self, what: ClientBytes, bytes: usize) {
         self.entered.keeps(&self.peer, what, bytes);
     }
 
     fn release_input(&mut self) {
         if self.input.is_empty() && self.input.capacity() > 0 {
             buffers::give_back_input(std::mem::take(&mut self.input));
-            self.keeps(Kept::Input, 0);
+            self.keeps(ClientBytes::Input, 0);
         }
     }
 
@@ -742,7 +742,7 @@ impl Http1 {
                     }
                     Poll::Pending => {
                         let left = self.out.len() - self.written + body.remaining();
-                        self.keeps(Kept::Output, left);
+                        self.keeps(ClientBytes::Output, left);
                         return self.poll_untaken(cx, &mut until).map(|()| Err(Gone));
                     }
                 }
@@ -755,7 +755,7 @@ impl Http1 {
         .await?;
         self.out.clear();
         self.written = 0;
-        self.keeps(Kept::Output, 0);
+        self.keeps(ClientBytes::Output, 0);
         Ok(())
     }
 

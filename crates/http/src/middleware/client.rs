@@ -25,7 +25,8 @@ use pronghorn_wire::Fields;
 use super::Parts;
 use crate::addresses::{Addresses, NoSeat};
 use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, PeerAddress, Request, Response, Unhandled};
+use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
+use crate::peer_address::PeerAddress;
 use crate::sent::OnSent;
 use crate::settings::{Believed, ClientSettings};
 

@@ -127,7 +127,8 @@ pub(crate) mod testing {
     use tokio::time::Instant;
 
     use crate::exchange::Exchange;
-    use crate::message::{Body, Handled, Handler, Peer, PeerAddress, Request, Response};
+    use crate::message::{Body, Handled, Handler, Peer, Request, Response};
+    use crate::peer_address::PeerAddress;
 
     /// Answers 204.
     pub(crate) struct Nobody;

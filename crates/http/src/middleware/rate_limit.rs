@@ -15,9 +15,9 @@ use pronghorn_config::show_duration;
 use tokio::time::Instant;
 
 use super::Parts;
-use crate::addresses::Household;
 use crate::exchange::Exchange;
 use crate::message::{Handled, Handler, Request, Response};
+use crate::peer_address::Household;
 use crate::settings::{RateKey, RateLimitSettings, Refusal};
 
 /// Clients that are known at a time: [`SETS`] × [`WAYS`], 1 MB for each limit.

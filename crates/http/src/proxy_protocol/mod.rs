@@ -17,7 +17,8 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::time::timeout;
 
-use crate::message::{Peer, PeerAddress};
+use crate::message::Peer;
+use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::service::Entered;
 use crate::settings::ProxySettings;

@@ -141,7 +141,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::message::PeerAddress;
+    use crate::peer_address::PeerAddress;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_says_nothing_is_left_alone_after_a_while() {

@@ -1204,7 +1204,7 @@ async fn jobs_that_are_with_workers_of_the_process_before_are_its_own_until_they
         .unwrap();
     assert_eq!(subject.ack_next().await, "returned");
     subject.nothing_comes().await;
-    // What the process before pushes itself, as the last of a batch, comes as well.
+    // A job that the process before pushes itself, as the last of a batch, comes as well.
     before.push(vec![job("last")]).await.unwrap();
     assert_eq!(subject.ack_next().await, "last");
     before

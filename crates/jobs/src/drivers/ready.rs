@@ -18,8 +18,8 @@ pub(crate) struct Ready<T> {
     turn: i64,
 }
 
-/// Those of one priority. Jobs that had to wait for their time take turns with the others: a long
-/// backlog does not make them late, and many of them do not stop it.
+/// The jobs of one priority. Jobs that had to wait for their time take turns with the others: a
+/// long backlog does not make them late, and many of them do not stop it.
 #[derive(Debug)]
 struct Queue<T> {
     /// They were taken already, and go first.

@@ -63,7 +63,7 @@ async fn push_batch(mut jobs: Vec<ExportedJob>, to: &Forward) -> Result<(), Fail
     Ok(())
 }
 
-/// What is read of an answer to a push.
+/// The part of an answer to a push that is read.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Pushed {

@@ -40,7 +40,7 @@ impl Pipelines {
             let are_there = others.borrow_and_update().are_there;
             let mut lent = HashMap::new();
             for pipeline in self.0.stored.all().await {
-                // What the store does not say now, it says at the next change.
+                // The store says at the next change all that it does not say now.
                 lent.extend(self.restore_keys(&pipeline).await.unwrap_or_default());
             }
             self.0.keys.lend(lent);

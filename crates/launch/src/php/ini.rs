@@ -44,7 +44,7 @@ impl Settings {
 
 /// A limit of PHP's own files stays: the preset's is for where there is none.
 const MEMORY_LIMIT: &str = "memory_limit";
-/// What PHP says of it then.
+/// The words of PHP about it then.
 const UNLIMITED: &str = "-1";
 
 /// Whether PHP has a limit, by these settings or by its own files.

@@ -1,4 +1,4 @@
-//! What a pipeline promises, as a function of a history: events in, broken promises out.
+//! The promises of a pipeline, as a function of a history: events in, broken promises out.
 //!
 //! Knows no server. Times are of one clock that no other process can set. The page
 //! `docs/internals/queue-model.md` says each promise in words; a test compares the two.
@@ -36,7 +36,7 @@ pub struct Job {
     pub last_of: Option<String>,
 }
 
-/// What came of a push.
+/// The outcome of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed {
     Kept,
@@ -74,9 +74,9 @@ pub enum Event {
     Cleared(String, Span, u64),
     /// A job was cancelled: before it began, as the answer says, or perhaps while it ran.
     Cancelled(String, Span, Cancel),
-    /// What was done to the system.
+    /// An action on the system.
     Fault(Fault, Span),
-    /// What is there when all has come to rest.
+    /// All that is there when all has come to rest.
     Rest {
         /// Jobs that wait or run, by pipeline.
         left: BTreeMap<String, u64>,
@@ -228,7 +228,7 @@ struct Seen<'h> {
     broken: Vec<Broken>,
 }
 
-/// What a history breaks, in the order of promises. `rules` says those of a pipeline.
+/// The promises that a history breaks, in the order of promises. `rules` says those of a pipeline.
 pub fn broken(history: &[Event], rules: &dyn Fn(&str) -> Rules) -> Vec<Broken> {
     let mut seen = Seen {
         rules,
@@ -423,7 +423,7 @@ impl<'h> Seen<'h> {
         (!is_resumed && since + ON_ITS_WAY < at).then_some(since)
     }
 
-    /// Of those of one pipeline and priority that could run at once. A pipeline whose jobs run side
+    /// The jobs of one pipeline and priority that could run at once. A pipeline whose jobs run side
     /// by side gives them out in order, too, but they begin as workers come to them.
     fn order(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
         let mut queues: HashMap<(&str, i64), Vec<First<'_>>> = HashMap::new();
@@ -651,7 +651,7 @@ impl<'h> Seen<'h> {
         self.cleared(lives);
     }
 
-    /// What was there before and has not run when the answer came does not run afterwards.
+    /// A job that was there before and has not run when the answer came does not run afterwards.
     fn cleared(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
         for (pipeline, span, _) in self.cleared.clone() {
             if !(self.rules)(pipeline).is_ours {

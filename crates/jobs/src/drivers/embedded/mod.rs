@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep};
 
 use self::record::{Key, Kind, Lane, Record};
 pub(crate) use self::record::{decode as decode_job, encode as encode_job};
-use self::window::{CHUNK, CHUNK_BYTES, Entry, Found, Load, Window};
+use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Survey, Window};
 use crate::drivers::{
     Delivery, Driver, DriverError, Fate, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part, Removed,
     Settlement, Stat, Ticket, Wake,
@@ -40,7 +40,7 @@ use crate::job::{Headers, Job, LONGEST_DELAY};
 const JOBS: Tree = Tree::new("jobs");
 const PIPELINES: Tree = Tree::new("jobs.pipelines");
 const EXPIRING: Tree = Tree::new("jobs.expiring");
-/// Of jobs that have a key for `unique`: their own keys here.
+/// The keys here of jobs that have a key for `unique`.
 const UNIQUE: Tree = Tree::new("jobs.unique");
 /// Keys of jobs that are with workers of a process which has handed over the store.
 const LENT: Tree = Tree::new("jobs.lent");
@@ -74,7 +74,7 @@ impl OpenPipelines {
         Ok(opened)
     }
 
-    /// Those that are open.
+    /// The pipelines that are open.
     pub(crate) async fn all(&self) -> Vec<Embedded> {
         let all = self.0.lock().await;
         all.values()
@@ -263,7 +263,7 @@ impl Shared {
             let (priorities, lanes) = kinds(transaction, &pipeline)?;
             let lent = lent(transaction, &pipeline, others.borrow().are_there)?;
             let (_, expires_at) = expired(transaction, &pipeline, 0, &HashSet::new())?;
-            let found = Found {
+            let found = Survey {
                 record,
                 priorities,
                 lanes,
@@ -271,7 +271,7 @@ impl Shared {
             };
             Ok((found, expires_at))
         };
-        let then = move |outcome: Result<(Found, Option<u64>), StoreError>| {
+        let then = move |outcome: Result<(Survey, Option<u64>), StoreError>| {
             let (found, expires_at) = outcome?;
             let mut window = lock(&shared.window);
             window.begin(found);

@@ -69,33 +69,33 @@ pub(super) enum Load {
     },
     Delayed {
         lane: Lane,
-        behind: Place,
+        behind: LanePlace,
         /// So many at most.
         most: usize,
     },
 }
 
-/// What a survey of the store has found.
+/// The findings of a survey of the store.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Survey {
     pub(super) record: Record,
-    /// Of jobs that are ready.
+    /// The priorities of jobs that are ready.
     pub(super) priorities: Vec<i64>,
-    /// Of delayed ones.
+    /// The lanes of delayed ones.
     pub(super) lanes: Vec<Lane>,
-    /// Those that workers of the process before have.
+    /// The keys of jobs that workers of the process before have.
     pub(super) lent: Vec<Key>,
 }
 
 /// When a delayed job is due, and its number.
-type Place = (u64, u64);
+type LanePlace = (u64, u64);
 
 /// The next delayed jobs of a lane.
 #[derive(Debug)]
 struct Waits {
-    entries: BTreeMap<Place, Entry>,
+    entries: BTreeMap<LanePlace, Entry>,
     /// Those up to here are in memory.
-    last: Place,
+    last: LanePlace,
     /// There are further ones in the store.
     more: bool,
 }
@@ -109,7 +109,7 @@ impl Waits {
         }
     }
 
-    /// Of its first.
+    /// The time of its first.
     fn due(&self) -> Option<u64> {
         let first = self.entries.first_key_value();
         first.map(|((due, _), _)| *due)
@@ -174,8 +174,8 @@ impl Window {
     }
 
     /// Begins with what a survey has found. Jobs that workers have stay theirs.
-    pub(super) fn begin(&mut self, found: Found) {
-        let Found {
+    pub(super) fn begin(&mut self, found: Survey) {
+        let Survey {
             record,
             priorities,
             lanes,
@@ -473,7 +473,7 @@ impl Window {
         true
     }
 
-    fn take_waiting(&mut self, lane: Lane, place: Place) -> Option<Entry> {
+    fn take_waiting(&mut self, lane: Lane, place: LanePlace) -> Option<Entry> {
         let waits = self.delayed.get_mut(&lane)?;
         let entry = waits.entries.remove(&place);
         if waits.is_over() {
@@ -563,7 +563,7 @@ impl Window {
     }
 }
 
-fn place(key: &Key) -> Place {
+fn place(key: &Key) -> LanePlace {
     match key.kind {
         Kind::Delayed { due, .. } => (due, key.number),
         Kind::Ready { .. } => (0, key.number),

@@ -77,7 +77,7 @@ impl Model {
     fn new() -> Self {
         let mut window = Window::new();
         let record = Record::default();
-        window.begin(Found::default());
+        window.begin(Survey::default());
         window.pause(false);
         Self {
             window,
@@ -176,7 +176,7 @@ impl Model {
                 }
                 let priorities = priorities.into_iter().collect();
                 let lanes = lanes.into_iter().collect();
-                self.window.begin(Found {
+                self.window.begin(Survey {
                     record: self.record,
                     priorities,
                     lanes,
