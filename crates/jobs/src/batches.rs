@@ -703,7 +703,10 @@ mod tests {
         let batches = Batches::new(store.clone());
         batches.load().await.unwrap();
         batches.load().await.unwrap();
-        assert_eq!(batches.take_followers("other"), [duplicate.clone()]);
+        assert_eq!(
+            batches.take_followers("other"),
+            std::slice::from_ref(&duplicate)
+        );
         assert!(batches.take_followers("other").is_empty());
         let over = batches.ended(&duplicate, true).await.unwrap().unwrap();
         assert_eq!(over.job.headers["batch-failed"], ["1"]);

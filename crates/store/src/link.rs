@@ -1,8 +1,8 @@
 //! The connection between two processes that have work with the same store, and what they say on
-//! it. While a transaction is under way, the new process does nothing else with the store; it reads
-//! what it is asked for, and changes come in one piece at the end. An end of the connection in
-//! between changes nothing. Other releases must understand these words, too; each frame is a letter,
-//! the length of what follows, and that:
+//! it. While a transaction is under way, the new process does nothing else with the store; it
+//! reads what it is asked for, and changes come in one piece at the end. An end of the connection
+//! in between changes nothing. Other releases must understand these words, too; each frame is a
+//! letter, the length of what follows, and that:
 //!
 //! | from | letter | |
 //! |---|---|---|

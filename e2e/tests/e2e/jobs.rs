@@ -877,7 +877,7 @@ fn who_waits_for_a_job_holds_up_no_stop() {
     rpc.send(Flags::JSON, "jobs.Await", asked.as_bytes());
     // Calls of a connection begin in their order.
     wait_until_stat(&mut rpc, r#""delayed":1"#);
-    let (_, took) = time(|| {
+    let ((), took) = time(|| {
         server.signal(Signal::TERM);
         let (_, said) = rpc.receive("jobs.Await");
         assert_eq!(String::from_utf8_lossy(&said), r#"{"state":"stopping"}"#);

@@ -1033,7 +1033,9 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         return directive.done();
     }
     if has_conditions || asks_for_file || to.contains("%{") || to.contains("%1") {
-        conditions.iter().for_each(|it| draft.leave_out(it));
+        for condition in &conditions {
+            draft.leave_out(condition);
+        }
         return;
     }
     let status = flags.split(',').find_map(|flag| match flag.trim() {
@@ -1149,9 +1151,10 @@ fn refuse(
             Asks::Keys(keys) => {
                 let mut keys = keys.clone();
                 keys.merge(refusal(status));
-                match is_any {
-                    true => site.condition(keys),
-                    false => site.rule(At::Expression(from.clone()), Rank::Exact, keys),
+                if is_any {
+                    site.condition(keys)
+                } else {
+                    site.rule(At::Expression(from.clone()), Rank::Exact, keys)
                 }
             }
             Asks::Path(_) | Asks::Query | Asks::Other => false,
@@ -1168,12 +1171,11 @@ fn refuse(
     if !is_closed || all_or {
         let expression = if is_any { "^".to_owned() } else { from };
         let text = format!("all paths with `{expression}` in them are answered {status}");
-        let outcome = match is_any {
-            true => {
-                site.close("");
-                ALL_CLOSED.to_owned()
-            }
-            false => site.refuse_expression(&expression, status).unwrap_or(text),
+        let outcome = if is_any {
+            site.close("");
+            ALL_CLOSED.to_owned()
+        } else {
+            site.refuse_expression(&expression, status).unwrap_or(text)
         };
         return draft.leave_out_limit(rule, &outcome);
     }

@@ -408,7 +408,7 @@ fn refuse(
         }
         if !is_taken {
             site.close("");
-            outcome = ALL_CLOSED.to_owned();
+            ALL_CLOSED.clone_into(&mut outcome);
         }
     }
     let says_all = !matched.has_more && matched.keys.len() < 2 && refuses(directive).is_some();

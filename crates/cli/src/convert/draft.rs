@@ -1,5 +1,7 @@
 //! A configuration of ours on its way: what the readers of other configurations have in common.
 
+use std::fmt::Write as _;
+
 use pronghorn_config::{Input, Severity, load};
 use pronghorn_http::routes::PathPattern;
 use pronghorn_server::Services;
@@ -110,7 +112,9 @@ impl At {
             let mut out = String::new();
             for letter in path.chars() {
                 match letter {
-                    '%' | '*' | '?' | '#' => out.push_str(&format!("%{:02X}", u32::from(letter))),
+                    '%' | '*' | '?' | '#' => {
+                        _ = write!(out, "%{:02X}", u32::from(letter)); // a String takes it
+                    }
                     letter => out.push(letter),
                 }
             }

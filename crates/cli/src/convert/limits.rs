@@ -135,7 +135,7 @@ pub(super) fn names_hidden(pattern: &str) -> bool {
 pub(super) fn directories_of_scripts(expression: &str) -> Option<Vec<String>> {
     let text = expression
         .strip_prefix("^/")
-        .or(expression.strip_prefix('/'))?;
+        .or_else(|| expression.strip_prefix('/'))?;
     let at = text.find("/.*\\.").or_else(|| text.find("/.+\\."))?;
     let (head, tail) = (text.get(..at)?, text.get(at..)?);
     let is_path = |path: &String| !path.is_empty() && !path.contains(['.', '*']);

@@ -493,9 +493,10 @@ impl Php {
                     let is_any = ["/a.php", "/b-2/c_d.php"]
                         .iter()
                         .all(|it| is_found(expression, it));
-                    match is_any {
-                        true => all = all.or(Some(nth)),
-                        false => some.push(expression.clone()),
+                    if is_any {
+                        all = all.or(Some(nth));
+                    } else {
+                        some.push(expression.clone());
                     }
                 }
                 [how, path] if how == "=" => some.push(format!("^{}$", as_it_is(path))),
@@ -1009,7 +1010,7 @@ fn of_files(inside: &Directive) {
     match inside.name.as_str() {
         "access_log" if first == "off" => inside.done(),
         "try_files" | "log_not_found" | "default_type" | "etag" | "if_modified_since" => {
-            inside.done()
+            inside.done();
         }
         "auth_basic" | "gzip" | "gzip_static" if first == "off" => inside.done(),
         "allow" if first == "all" => inside.done(),
