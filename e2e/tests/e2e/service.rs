@@ -185,9 +185,16 @@ fn a_unit_checks_before_it_reloads_and_has_a_configuration_of_its_own() {
     printed.assert_said(&reload.map(|part| part.trim_start_matches('\n')));
     let without = Site::new();
     let refused = Server::run(&without, &["service", "install", "--name", "shop"]);
-    refused.assert_refused(&[
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    for part in [
         "there is no configuration in",
         "the unit `pronghorn`",
         "-c FILE",
-    ]);
+    ] {
+        assert!(
+            refused.stderr.contains(part),
+            "{part} in {}",
+            refused.stderr
+        );
+    }
 }

@@ -399,7 +399,7 @@ fn servers_of_different_configurations_in_one_folder_are_told_apart() {
                 status.stdout
             );
         } else {
-            assert_failed(&status, &["is running"]);
+            assert_failed(&status, &["there is no file"]);
         }
     }
     assert_failed(&second.steer(&["status"]), &["no server"]);
@@ -600,7 +600,7 @@ fn completions_know_the_commands() {
         could_follow.stdout
     );
     let jobs = Server::run_as_rr(&site, &["jobs", "--list"]);
-    assert_failed(&jobs, &["there is no configuration in "]);
+    assert_failed(&jobs, &["there is no configuration"]);
 }
 
 #[test]
@@ -608,13 +608,17 @@ fn services_are_steered_without_a_section_rpc() {
     let worker = Site::fixture("foreign/jobs.php");
     let server = Server::start(Site::new().config(&format!(
         "version: '3'\nserver: {{command: php {}, env: {{RAN: ran}}}}\nstate_dir: state\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, command: php {}}}}}\n\
          kv: {{pages: {{driver: memory}}}}\n\
          jobs:\n  pool: {{num_workers: 1}}\n  consume: [mail]\n  pipelines: {{mail: {{driver: memory}}}}\n",
-        worker.display()
+        worker.display(),
+        Site::fixture("foreign/worker.php").display()
     )));
     server.steer(&["jobs"]).assert_said(&["mail", "memory"]);
     server.steer(&["jobs", "pause", "mail"]).assert_said(&[]);
-    server.steer(&["jobs", "--json"]).assert_said(&["paused"]);
+    server
+        .steer(&["jobs", "--json"])
+        .assert_said(&["\"consumes\": false"]);
     server.steer(&["cache"]).assert_said(&["pages"]);
     server.steer(&["cache", "clear", "pages"]).assert_said(&[]);
     assert_failed(&server.steer(&["cache", "get", "nope", "key"]), &["nope"]);
