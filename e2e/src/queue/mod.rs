@@ -478,14 +478,9 @@ fn operate(run: &Run, is_ours: bool, mut random: Random) {
             3 if is_ours => {
                 let cleared = client.call("jobs.Clear", &json!({"pipeline": "p"}));
                 let span = run.since(sent);
-                let removed = match cleared {
-                    Ok(Ok(cleared)) => cleared["removed"].as_u64().unwrap_or(0),
-                    // It may have removed all.
-                    _ => u64::MAX / 4,
-                };
-                if removed < u64::MAX / 4 {
-                    run.note(Event::Cleared("p".to_owned(), span, removed));
-                }
+                let removed = cleared.ok().and_then(Result::ok);
+                let removed = removed.map(|it| it["removed"].as_u64().unwrap_or(0));
+                run.note(Event::Cleared("p".to_owned(), span, removed));
             }
             _ => {
                 let ids = lock(&run.ids);

@@ -70,8 +70,8 @@ pub enum Event {
     },
     Paused(String, Span),
     Resumed(String, Span),
-    /// So many jobs of a pipeline were taken away.
-    Cleared(String, Span, u64),
+    /// So many jobs of a pipeline were taken away. None: there was no answer, so perhaps any.
+    Cleared(String, Span, Option<u64>),
     /// A job was cancelled: before it began, as the answer says, or perhaps while it ran.
     Cancelled(String, Span, Cancel),
     /// An action on the system.
@@ -221,7 +221,7 @@ struct Seen<'h> {
     rules: &'h dyn Fn(&str) -> Rules,
     lives: BTreeMap<&'h str, Life<'h>>,
     faults: Vec<(Fault, Span)>,
-    cleared: Vec<(&'h str, Span, u64)>,
+    cleared: Vec<(&'h str, Span, Option<u64>)>,
     paused: Vec<(&'h str, Span)>,
     resumed: Vec<(&'h str, Span)>,
     rest: Option<(&'h BTreeMap<String, u64>, &'h BTreeSet<String>)>,
@@ -596,14 +596,17 @@ impl<'h> Seen<'h> {
                 .any(|(fault, _)| *fault == Fault::ServerKilled);
             kills && !(self.rules)(pipeline).is_kept
         };
-        let mut taken_away: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut missing: BTreeMap<&str, Vec<&Job>> = BTreeMap::new();
+        let mut pushed_at = HashMap::new();
         let mut broken = Vec::new();
         for (id, life) in lives {
             let kept = life
                 .pushes
                 .iter()
                 .find(|(.., pushed)| **pushed == Pushed::Kept);
-            let Some((job, ..)) = kept else { continue };
+            let Some((job, pushed, _)) = kept else {
+                continue;
+            };
             let rules = (self.rules)(&job.pipeline);
             let done = life
                 .runs
@@ -632,17 +635,14 @@ impl<'h> Seen<'h> {
                 let how = format!("{id} has failed {last} times, and is no dead letter");
                 broken.push((Promise::DeadLetters, how));
             } else {
-                *taken_away.entry(&job.pipeline).or_default() += 1;
+                missing.entry(&job.pipeline).or_default().push(job);
+                pushed_at.insert(*id, pushed.sent);
             }
         }
-        for (pipeline, missing) in taken_away {
-            let cleared = self.cleared.iter().filter(|(of, ..)| *of == pipeline);
-            let cleared: u64 = cleared.map(|(.., count)| count).sum();
-            if missing > cleared {
-                let how = format!(
-                    "{missing} jobs of {pipeline} were kept and came to no end, of which {cleared} were cleared"
-                );
-                broken.push((Promise::NoLoss, how));
+        for (pipeline, mut missing) in missing {
+            missing.sort_by_key(|job| std::cmp::Reverse(pushed_at[&*job.id]));
+            if let Some(lost) = self.lost(pipeline, &missing, &pushed_at) {
+                broken.push((Promise::NoLoss, lost));
             }
         }
         for (promise, how) in broken {
@@ -651,10 +651,46 @@ impl<'h> Seen<'h> {
         self.cleared(lives);
     }
 
+    /// The latest of these jobs, if more of them have come to no end than were cleared since their
+    /// pushes. A clear takes away what was pushed before its answer.
+    fn lost(
+        &self,
+        pipeline: &str,
+        latest_first: &[&Job],
+        pushed_at: &HashMap<&str, Time>,
+    ) -> Option<String> {
+        let cleared = self.cleared.iter().filter(|(of, ..)| *of == pipeline);
+        let cleared: Vec<_> = cleared.map(|(_, span, count)| (span, count)).collect();
+        for missing in 1..=latest_first.len() {
+            let since = pushed_at[&*latest_first[missing - 1].id];
+            let after = cleared.iter().filter(|(span, _)| span.answered > since);
+            let counts: Option<Vec<u64>> = after.map(|(_, count)| **count).collect();
+            let explained: u64 = counts?.into_iter().sum();
+            if missing as u64 > explained {
+                let ids = latest_first[..missing].iter().map(|job| {
+                    let of = job.batch.as_ref().map(|of| format!(", of batch {of}"));
+                    let last = job.last_of.as_ref().map(|_| ", the last of its batch");
+                    let key = job.key.as_ref().map(|key| format!(", key {key}"));
+                    let all = [of, last.map(str::to_owned), key];
+                    format!(
+                        "{}{}",
+                        job.id,
+                        all.into_iter().flatten().collect::<String>()
+                    )
+                });
+                let ids = ids.collect::<Vec<_>>().join("; ");
+                return Some(format!(
+                    "{ids}: {missing} jobs of {pipeline} came to no end, and {explained} were cleared since"
+                ));
+            }
+        }
+        None
+    }
+
     /// A job that was there before and has not run when the answer came does not run afterwards.
     fn cleared(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
-        for (pipeline, span, _) in self.cleared.clone() {
-            if !(self.rules)(pipeline).is_ours {
+        for (pipeline, span, count) in self.cleared.clone() {
+            if count.is_none() || !(self.rules)(pipeline).is_ours {
                 continue;
             }
             for (id, life) in lives {

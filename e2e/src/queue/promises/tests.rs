@@ -115,10 +115,21 @@ fn a_job_that_comes_to_its_end_breaks_nothing() {
 fn what_is_lost_or_left_is_found() {
     breaks(Promise::NoLoss, &[&[push(job("a"), 1), rest(0, &[])]]);
     breaks(Promise::Rest, &[&done("a", 1), &[rest(1, &[])]]);
-    let cleared = Event::Cleared("p".to_owned(), span(3), 1);
+    let cleared = Event::Cleared("p".to_owned(), span(3), Some(1));
     breaks_nothing(&[&[push(job("a"), 1), cleared.clone(), rest(0, &[])]]);
     let two = [push(job("a"), 1), push(job("b"), 2), cleared, rest(0, &[])];
     breaks(Promise::NoLoss, &[&two]);
+    let before = Event::Cleared("p".to_owned(), span(3), Some(9));
+    breaks(
+        Promise::NoLoss,
+        &[&[before, push(job("a"), 5), rest(0, &[])]],
+    );
+    let perhaps = Event::Cleared("p".to_owned(), span(3), None);
+    breaks_nothing(&[&[push(job("a"), 1), perhaps.clone(), rest(0, &[])]]);
+    breaks(
+        Promise::NoLoss,
+        &[&[perhaps, push(job("a"), 5), rest(0, &[])]],
+    );
     let unanswered = Event::Push(job("a"), span(1), Pushed::Unknown);
     breaks_nothing(&[&[unanswered, rest(0, &[])]]);
     let of_memory = [
@@ -234,7 +245,7 @@ fn what_runs_although_it_was_told_not_to_is_found() {
     ];
     breaks(Promise::Pause, &[&ran, std::slice::from_ref(&paused)]);
     breaks_nothing(&[&ran, &[paused, resumed]]);
-    let cleared = Event::Cleared("p".to_owned(), span(2), 1);
+    let cleared = Event::Cleared("p".to_owned(), span(2), Some(1));
     breaks(Promise::Clear, &[&ran, &[cleared, rest(0, &[])]]);
     let cancelled = |when| [Event::Cancelled("a".to_owned(), span(2), when)];
     breaks(Promise::Cancel, &[&ran, &cancelled(Cancel::BeforeItBegan)]);
