@@ -16,6 +16,9 @@ FEATURES := $(if $(DRIVERS),--features $(subst $(space),$(comma),$(strip $(DRIVE
 # tests with them, so that dependencies are checked once for both.
 EVERYTHING := --workspace --features pronghorn-cli/all-drivers
 
+# Tests run PHP with the extensions of its own sources, whatever else is installed here.
+OWN_PHP := PHP_INI_SCAN_DIR=$$(scripts/php-configuration)
+
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -44,17 +47,17 @@ tests-built: ## Compile every test, the binary and the extension
 
 test: tests-built ## Run every test
 	TESTS=1 scripts/build-extension
-	cargo test --workspace --lib --bins --tests
-	cargo test --workspace --doc
-	phpunit -c php/goridge/phpunit.xml.dist
-	phpunit -c php/cache/phpunit.xml.dist
-	phpunit -c php/http-foundation/phpunit.xml.dist
-	phpunit -c php/jobs/phpunit.xml.dist
-	phpunit -c php/laravel/phpunit.xml.dist
-	phpunit -c php/symfony/phpunit.xml.dist
-	phpunit -c php/wordpress/phpunit.xml.dist
-	phpunit -c php/worker/phpunit.xml.dist
-	PHP_INI_SCAN_DIR=:$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
+	$(OWN_PHP) cargo test --workspace --lib --bins --tests
+	$(OWN_PHP) cargo test --workspace --doc
+	$(OWN_PHP) phpunit -c php/goridge/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/cache/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/http-foundation/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/jobs/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/laravel/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/symfony/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/wordpress/phpunit.xml.dist
+	$(OWN_PHP) phpunit -c php/worker/phpunit.xml.dist
+	$(OWN_PHP):$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
 
 weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, Kafka and SQS
 	@scripts/need build php extension tests
@@ -129,7 +132,7 @@ bench-full: tuned ## All scenarios, servers and loads: about an hour and three q
 bench-cache: build ## Measure storages in memory, RPC and sessions in two minutes; BENCH="--packages DIR --rr BINARY" for RoadRunner's
 	@scripts/need php extension apps bench
 	scripts/php-extensions
-	php bench/cache/run.php --pronghorn $(BINARY) --extension $$(ls $(TARGET)/extensions/pronghorn-*.so | head -n1) --extensions $(TARGET)/tools/php-extensions/list --json $(dir $(BINARY))bench-cache.json $(BENCH)
+	$(OWN_PHP) php bench/cache/run.php --pronghorn $(BINARY) --extension $$(ls $(TARGET)/extensions/pronghorn-*.so | head -n1) --extensions $(TARGET)/tools/php-extensions/list --json $(dir $(BINARY))bench-cache.json $(BENCH)
 
 bench-jobs: tuned ## Measure queues of jobs, in eight minutes at most; BENCH="--packages DIR --peer NAME=COMMAND" adds RoadRunner's
 	@scripts/need php extension

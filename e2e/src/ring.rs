@@ -1,16 +1,15 @@
 //! Workers in shared memory, for tests of every length.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use pronghorn_testkit::{Load, Server, Site, binary, wait_for};
+use pronghorn_testkit::{Load, Server, Site, binary, php_command, wait_for};
 
 /// The extension for the `php` of this machine, as `scripts/build-extension` leaves it beside the
 /// server.
 pub fn extension() -> PathBuf {
     let target = binary();
     let target = target.ancestors().nth(2).expect("it lies in target/debug");
-    let said = Command::new("php")
+    let said = php_command("php")
         .arg("-i")
         .output()
         .expect("there is a PHP");

@@ -17,12 +17,14 @@
 mod client;
 mod engine;
 mod load;
+mod php;
 mod server;
 mod site;
 
 pub use client::{Connection, Response};
 pub use engine::{Certificates, Engine};
 pub use load::Load;
+pub use php::{php_command, php_configuration};
 pub use server::{Ended, Server, binary, built};
 pub use site::Site;
 

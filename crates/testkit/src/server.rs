@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::php;
 use crate::site::repository;
 use crate::{Connection, PATIENCE, Response, Site, wait_for};
 
@@ -711,10 +712,10 @@ fn ended(command: Command) -> Ended {
 }
 
 fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
-    // What a test has set itself wins.
-    let set = command.get_envs();
-    let set = set.filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
-    let set: Vec<_> = set.collect();
+    // What a test has set or removed itself wins.
+    let own = command.get_envs();
+    let own = own.map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)));
+    let own: Vec<_> = own.collect();
     command
         .current_dir(site.folder())
         .env("PWD", site.folder())
@@ -725,10 +726,16 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env("XDG_RUNTIME_DIR", site.folder())
         // As root it would be that of the machine.
         .env("STATE_DIRECTORY", site.path("state"))
+        .env(php::SCAN, php::php_configuration())
         .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")
-        .envs(set)
         .stdin(Stdio::null());
+    for (name, value) in own {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command
 }
 

@@ -8,11 +8,11 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use pronghorn_cache::layout::BYTES;
 use pronghorn_cache::{Cache, NewEntry, Outcome};
-use pronghorn_testkit::wait_for;
+use pronghorn_testkit::{php_command, wait_for};
 
 pub use workers::{POOLS, Survived, kill_workers_at_random};
 
@@ -32,7 +32,7 @@ pub fn php(cache: &Cache, extension: &Path, code: &str, kill_at: &str) -> Child 
         extension.display()
     );
     let code = format!("$c = Pronghorn\\Cache\\SharedMemory::open('it'); {code}");
-    Command::new("sh")
+    php_command("sh")
         .args(["-c", &script])
         .env("CODE", code)
         .env("PRONGHORN_CACHE", "9=it")

@@ -2,9 +2,9 @@
 //! same calls, and what they write is compared byte for byte.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use pronghorn_testkit::Site;
+use pronghorn_testkit::{Site, php_command};
 use pronghorn_wire::frame::{Flags, Header, MAX_PAYLOAD, OpenFrame, Stream, encode_plain};
 use pronghorn_wire::{Codec, Fields, Form, Protocol, Request, json, proto};
 
@@ -125,7 +125,7 @@ fn answers(worker: &Path, release: &str, calls: &[u8]) -> Vec<String> {
     let site = Site::new();
     std::fs::write(site.path("calls"), calls).expect("a file can be written");
     let input = std::fs::File::open(site.path("calls")).expect("it was just written");
-    let ran = Command::new("php")
+    let ran = php_command("php")
         .arg(worker)
         .env("RR_RELAY", "pipes")
         .env("RR_MODE", "http")

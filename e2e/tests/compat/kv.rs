@@ -1,8 +1,6 @@
 //! RoadRunner's own package `kv` against each driver.
 
-use std::process::Command;
-
-use pronghorn_testkit::{Engine, Server, Site, free_address};
+use pronghorn_testkit::{Engine, Server, Site, free_address, php_command};
 
 #[test]
 fn the_official_kv_package_runs_its_flows_over_every_driver() {
@@ -34,7 +32,7 @@ fn the_official_kv_package_runs_its_flows_over_every_driver() {
         ("far", "redis"),
         ("spread", "memcached"),
     ] {
-        let ended = Command::new("php")
+        let ended = php_command("php")
             .args([script, &rpc, storage, driver])
             .output();
         let ended = ended.expect("php runs");

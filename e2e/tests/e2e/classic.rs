@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use pronghorn_testkit::{Response, Server, Site, wait_for};
+use pronghorn_testkit::{Response, Server, Site, binary, php_command, wait_for};
 
 use crate::ring::extension;
 
@@ -508,7 +508,7 @@ fn words_of_php_ini_mean_what_they_mean_there() {
     let site = site(1, &format!(", ini: {{{}}}", written(": ", ", ")))
         .file("public/index.php", &format!("<?php {script}"))
         .file("other/php.ini", &written(" = ", "\n"));
-    let asked = std::process::Command::new("php")
+    let asked = php_command("php")
         .env("PHP_INI_SCAN_DIR", "")
         .arg("-c")
         .arg(site.path("other/php.ini"))
@@ -519,6 +519,30 @@ fn words_of_php_ini_mean_what_they_mean_there() {
     let found: serde_json::Value = serde_json::from_str(&server.get("/").text()).unwrap();
     let expected: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
     assert_eq!(found, expected);
+    server.stop();
+}
+
+#[test]
+fn scripts_have_the_php_ini_of_php_fpm_where_there_is_one() {
+    let asked = php_command("php")
+        .args(["-r", "echo php_ini_loaded_file();"])
+        .output()
+        .expect("php is there");
+    let of_cli = String::from_utf8(asked.stdout).expect("a path");
+    let Some(folder) = of_cli.strip_suffix("/cli/php.ini") else {
+        return; // only Debian and its like have several
+    };
+    let site = site(1, "").file(
+        "public/index.php",
+        "<?php echo php_ini_loaded_file(), ' ', dirname(strtok(php_ini_scanned_files(), ','));",
+    );
+    let mut command = std::process::Command::new(binary());
+    command.env_remove("PHP_INI_SCAN_DIR");
+    let server = Server::start_by(command, site, &["serve"]);
+    assert_eq!(
+        server.get("/").text(),
+        format!("{folder}/fpm/php.ini {folder}/fpm/conf.d")
+    );
     server.stop();
 }
 

@@ -1,8 +1,6 @@
 //! The examples, as a user starts them.
 
-use std::process::Command;
-
-use pronghorn_testkit::{Server, Site, binary, wait_for};
+use pronghorn_testkit::{Server, Site, binary, php_command, wait_for};
 
 use crate::applications::hidden;
 use crate::apps::Browser;
@@ -206,7 +204,7 @@ fn symfony() {
     assert_eq!(visitor.get("/style.css").status, 200);
     let workers = server.workers();
     let asked = |command: &str| {
-        let ran = Command::new("php")
+        let ran = php_command("php")
             .args(["bin/console", command])
             .current_dir(server.site().folder())
             .envs([("APP_ENV", "prod"), ("APP_DEBUG", "0")])

@@ -3,7 +3,7 @@
 //!
 //! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
 
-use pronghorn_testkit::{Load, Server, Site, wait_for};
+use pronghorn_testkit::{Load, Server, Site, php_configuration, wait_for};
 
 use crate::ring::extension;
 
@@ -86,8 +86,9 @@ fn a_jit_of_php_ini_that_workers_run_without_is_told() {
                 &Site::sdk_worker("return json_encode(opcache_get_status(false)['jit']['on']);"),
             )
             .config(&format!(
-                "version: '3'\nserver: {{command: {command} worker.php, env: [{{PHP_INI_SCAN_DIR: ':conf'}}]}}\n\
-                 http: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\nlogs: {{level: info}}\n"
+                "version: '3'\nserver: {{command: {command} worker.php, env: [{{PHP_INI_SCAN_DIR: '{}:conf'}}]}}\n\
+                 http: {{address: '127.0.0.1:0', pool: {{num_workers: 1{pool}}}}}\nlogs: {{level: info}}\n",
+                php_configuration()
             ));
         let server = Server::start(site);
         assert_eq!(server.get("/").text(), runs.to_string(), "{pool} {command}");

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pronghorn_testkit::{Connection, Response, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, Response, Server, Site, php_command, wait_for};
 
 use crate::ring::extension;
 
@@ -163,7 +163,7 @@ impl Nginx {
             quiet.process_group(0).spawn().expect("it starts")
         };
         let processes = vec![
-            run(Command::new("php-cgi").args(["-b", &format!("127.0.0.1:{php}")])),
+            run(php_command("php-cgi").args(["-b", &format!("127.0.0.1:{php}")])),
             run(Command::new(program)
                 .arg("-c")
                 .arg(folder.join("nginx.conf"))),

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use pronghorn_testkit::{Connection, Ended, Server, Site, free_address, wait_for};
+use pronghorn_testkit::{Connection, Ended, Server, Site, free_address, php_command, wait_for};
 use serde_json::Value;
 
 use crate::first_minute::Disk;
@@ -161,7 +161,7 @@ fn the_app_logger_of_roadrunner_writes_records() {
     let server = Server::start(site(&format!("rpc: {{listen: tcp://{rpc}}}\n"), ""));
     let autoload = repository().join("php/goridge/autoload.php");
     let code = format!("require '{}';{CALLS}", autoload.display());
-    let ran = Command::new("php")
+    let ran = php_command("php")
         .args(["-r", &code, &rpc.to_string()])
         .output()
         .expect("php runs");

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_testkit::{Connection, Engine, Server, Site, free_address, time, wait_for};
+use pronghorn_testkit::{
+    Connection, Engine, Server, Site, free_address, php_command, time, wait_for,
+};
 use pronghorn_wire::frame::Flags;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -908,7 +910,7 @@ fn the_package_pushes_and_waits_for_results() {
     let example = example.replace(loader, &format!("require '{package}/autoload.php';"));
     let script = server.site().path("example.php");
     fs::write(&script, example).expect("it can be written");
-    let output = std::process::Command::new("php")
+    let output = php_command("php")
         .arg(&script)
         .env("RR_RPC", &address)
         .output()
@@ -939,9 +941,7 @@ fn the_package_pushes_and_waits_for_results() {
         try {{ $queue->push('x', '', new Pronghorn\\Jobs\\Options(pipeline: 'none')); }}
         catch (Pronghorn\\RpcError $e) {{ echo $e->getMessage(), \"\\n\"; }}"
     );
-    let output = std::process::Command::new("php")
-        .args(["-r", &code])
-        .output();
+    let output = php_command("php").args(["-r", &code]).output();
     let output = output.expect("PHP runs");
     let expected = "failed on purpose\nbool(true)\nnot yet\nNULL\n\
                     thrown on purpose, with a trace\nJob nobody is not there: it\n\
@@ -1012,9 +1012,7 @@ fn php_pushes_by_the_package_for_rpc() {
         ]]);",
         concat!(env!("CARGO_MANIFEST_DIR"), "/../php/goridge/autoload.php"),
     );
-    let php = std::process::Command::new("php")
-        .args(["-r", &code])
-        .output();
+    let php = php_command("php").args(["-r", &code]).output();
     let php = php.expect("PHP runs");
     assert!(
         php.status.success(),
@@ -1240,7 +1238,7 @@ fn an_upgrade_refuses_no_push() {
     let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/goridge/autoload.php");
     let code = format!("require '{package}';{}", PUSHES.replace("qq", "\""));
     let clients = ["kept", "fresh"].map(|way| {
-        let client = std::process::Command::new("php")
+        let client = php_command("php")
             .args(["-r", &code, "--", &address, way])
             .arg(&stop)
             .stdout(std::process::Stdio::piped())

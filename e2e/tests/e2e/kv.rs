@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use pronghorn_testkit::{Engine, Server, Site, binary, wait_for};
+use pronghorn_testkit::{Engine, Server, Site, binary, php_command, wait_for};
 use pronghorn_wire::frame::Flags;
 
 use crate::control::{Rpc, probe};
@@ -160,9 +160,7 @@ fn entries_end_in_time_and_embedded_ones_outlive_the_server() {
                 end.as_secs(),
                 end.subsec_millis()
             );
-            let php = std::process::Command::new("php")
-                .args(["-r", &code])
-                .output();
+            let php = php_command("php").args(["-r", &code]).output();
             let end = String::from_utf8(php.expect("php runs").stdout).expect("text");
             let set = request(storage, &[(b"s", b"v", &end), (b"l", b"v", "")]);
             assert_eq!(call(rpc, "kv.Set", &set), "");

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Server, Site, php_command, wait_for};
 
 use crate::apps::{Browser, DATA};
 use crate::example::copy;
@@ -27,7 +26,7 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
         rpc.display(),
     );
     let server = Server::start(site.config(&config));
-    let pushed = Command::new("php")
+    let pushed = php_command("php")
         .arg(&script)
         .arg("push")
         .env("RR_RPC", format!("unix://{}", rpc.display()))
@@ -92,7 +91,7 @@ fn the_configuration_that_is_installed_serves_what_is_linked() {
 #[test]
 fn a_configuration_that_was_cached_elsewhere_is_said() {
     let site = copy("laravel");
-    let cached = Command::new("php")
+    let cached = php_command("php")
         .args(["artisan", "config:cache"])
         .current_dir(site.folder())
         .output();

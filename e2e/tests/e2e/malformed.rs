@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, php_command, wait_for};
 use serde_json::{Map, Value, json};
 
 use crate::nginx::Nginx;
@@ -240,7 +240,7 @@ fn nginx_block(site: &Site, socket: &Path, address: std::net::SocketAddr) -> Str
 
 /// PHP behind nginx, as a FastCGI server.
 fn php_behind(socket: &Path) -> Child {
-    let php = Command::new("php-cgi")
+    let php = php_command("php-cgi")
         .arg("-b")
         .arg(socket)
         // It would end after 500 requests.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use pronghorn_testkit::{Server, binary, free_address, wait_for};
+use pronghorn_testkit::{Server, binary, free_address, php_command, wait_for};
 use serde_json::Value;
 
 use crate::apps::{Browser, json};
@@ -181,7 +181,7 @@ fn two_users_by_turns(server: &Server, name: &str) {
 /// Pages run none, the schedule's command runs all.
 fn jobs_run(server: &Server, config: &str) {
     let waiting = || -> u64 {
-        let counted = Command::new("php")
+        let counted = php_command("php")
             .arg("-r")
             .arg("$n = 0; foreach (glob('wiki/data/*jobqueue.sqlite') as $f) { $n += (new SQLite3($f))->querySingle('SELECT COUNT(*) FROM job'); } echo $n;")
             .current_dir(server.site().folder())

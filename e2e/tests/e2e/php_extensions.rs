@@ -3,6 +3,9 @@
 //!
 //! `scripts/php-extensions` unpacks them. `make extensions` tries all that Debian has.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
 use pronghorn_testkit::{Server, Site};
 
 use crate::started::{start, start_each};
@@ -50,4 +53,33 @@ fn no_worker_has_a_request_of_its_own() {
         let names: Vec<_> = names.filter(|name| name != ".keep").collect();
         assert_eq!(names, [format!("sess_{said}")], "{spawn}");
     }
+}
+
+/// A developer's machine has more than tests know of: `scripts/php-configuration` leaves it out.
+#[test]
+fn tests_run_php_with_its_own_extensions_alone() {
+    let site = Site::new()
+        .file(
+            "conf.d/10-opcache.ini",
+            "; opcache\nzend_extension=opcache.so\n",
+        )
+        .file("conf.d/20-curl.ini", "extension = \"curl\" ; quoted\n")
+        .file("conf.d/20-pdo.ini", "extension=/usr/lib/php/pdo_mysql.so\n")
+        .file("conf.d/20-xdebug.ini", "zend_extension=xdebug.so\n")
+        .file("conf.d/30-both.ini", "extension=curl\nextension=apcu\n")
+        .file("conf.d/99-mine.ini", "memory_limit=1G\n")
+        .file("php", "#!/bin/sh\necho \"${0%/php}/conf.d\"\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("php"), executable).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/php-configuration");
+    let made = Command::new(script)
+        .arg(site.path("php"))
+        .env("TMPDIR", site.folder())
+        .output()
+        .unwrap();
+    let made = String::from_utf8(made.stdout).unwrap();
+    let kept = std::fs::read_dir(made.trim_end()).unwrap();
+    let mut kept: Vec<_> = kept.map(|entry| entry.unwrap().file_name()).collect();
+    kept.sort();
+    assert_eq!(kept, ["10-opcache.ini", "20-curl.ini", "20-pdo.ini"]);
 }

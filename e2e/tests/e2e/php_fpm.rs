@@ -2,9 +2,9 @@
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use pronghorn_testkit::{Site, wait_for};
+use pronghorn_testkit::{Site, php_command, wait_for};
 
 /// A running php-fpm with two children; ends with this value.
 pub(crate) struct PhpFpm {
@@ -29,7 +29,7 @@ impl PhpFpm {
                 socket.display()
             ),
         );
-        let mut command = Command::new(program());
+        let mut command = php_command(program());
         command.arg("-y").arg(site.path("fpm.conf"));
         if root {
             command.arg("-R");

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Server, Site, php_command};
 
 use crate::ring::extension;
 
@@ -84,7 +84,7 @@ fn spellings() -> Vec<String> {
 
 /// Which routers lead each of these to what is closed.
 fn routers(spellings: &[String]) -> Vec<Vec<String>> {
-    let mut php = Command::new("php")
+    let mut php = php_command("php")
         .args(["-d", "error_reporting=0"])
         .arg(Site::fixture("routers.php"))
         .stdin(Stdio::piped())

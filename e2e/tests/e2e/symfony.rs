@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use pronghorn_testkit::{Server, Site, wait_for};
+use pronghorn_testkit::{Server, Site, php_command, wait_for};
 
 use crate::apps::Browser;
 use crate::ring::extension;
@@ -229,7 +229,7 @@ fn messenger_cache_and_locks_are_the_servers() {
             rpc.display(),
         );
         let server = Server::start(site.config(&config));
-        let sent = Command::new("php")
+        let sent = php_command("php")
             .arg(&script)
             .arg("send")
             .env("RR_RPC", format!("unix://{}", rpc.display()))

@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 
-use pronghorn_testkit::{Engine, Response, Server, Site, binary, free_address, wait_for};
+use pronghorn_testkit::{
+    Engine, Response, Server, Site, binary, free_address, php_command, wait_for,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::applications::hidden;
@@ -28,7 +29,7 @@ fn example() -> (Site, SocketAddr) {
 
 /// Runs one of the example's programs.
 fn run(site: &Site, program: &str, script: &str, address: SocketAddr) {
-    let ran = Command::new(program)
+    let ran = php_command(program)
         .arg(script)
         .current_dir(site.folder())
         .env("WP_HOME", format!("http://{address}"))
@@ -339,7 +340,7 @@ fn what_cannot_be_loaded_ahead_is_said() {
 #[test]
 fn one_command_makes_and_serves_it() {
     let (site, address) = example();
-    let mut example = Command::new("sh")
+    let mut example = php_command("sh")
         .arg("run")
         .current_dir(site.folder())
         .env("ADDRESS", address.to_string())

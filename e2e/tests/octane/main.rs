@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use pronghorn_testkit::{Connection, Server, Site, binary, free_address, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, binary, free_address, php_command, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[path = "../e2e/example.rs"]
@@ -98,7 +98,7 @@ impl Octane {
     fn start(more: &[&str]) -> Self {
         let (site, http, rpc) = (site(), free_address(), free_address());
         let output = std::fs::File::create(site.path("output")).expect("it can be written");
-        let child = Command::new("php")
+        let child = php_command("php")
             .args([
                 "artisan",
                 "octane:start",
@@ -126,7 +126,7 @@ impl Octane {
     }
 
     fn artisan(&self, command: &str) -> (Option<i32>, String) {
-        let ran = Command::new("php")
+        let ran = php_command("php")
             .args(["artisan", command, "--server=roadrunner"])
             .current_dir(self.site.folder())
             .output()

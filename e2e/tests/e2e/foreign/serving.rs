@@ -2,9 +2,8 @@
 //! `make test`, the official packages in `make compat`.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use pronghorn_testkit::{Response, Server, Site, wait_for};
+use pronghorn_testkit::{Response, Server, Site, php_command, wait_for};
 use serde_json::Value;
 
 /// How calls get to a worker.
@@ -65,7 +64,7 @@ pub(crate) fn codecs() -> Vec<(&'static str, bool)> {
     if !OFFICIAL {
         return vec![("json", false), ("json", true), ("proto", false)];
     }
-    let asked = Command::new("php").arg(worker()).arg("--packages").output();
+    let asked = php_command("php").arg(worker()).arg("--packages").output();
     let asked = asked.expect("php runs");
     let answer = String::from_utf8_lossy(&asked.stdout);
     let why = String::from_utf8_lossy(&asked.stderr);

@@ -19,7 +19,7 @@ mod cases;
 use cases::Case;
 
 /// What may differ in `$_SERVER`, and why.
-const MAY_DIFFER: [(&str, &str); 15] = [
+const MAY_DIFFER: [(&str, &str); 16] = [
     ("SERVER_SOFTWARE", "a name"),
     ("SERVER_PORT", "a port"),
     ("REMOTE_PORT", "a port"),
@@ -41,6 +41,7 @@ const MAY_DIFFER: [(&str, &str); 15] = [
     ("PWD", "php-cgi shows its own environment"),
     ("PHP_FCGI_MAX_REQUESTS", "php-cgi shows its own environment"),
     ("PHP_FCGI_CHILDREN", "php-cgi shows its own environment"),
+    ("PHP_INI_SCAN_DIR", "php-cgi shows its own environment"),
 ];
 
 /// The application: the same script at each place that a case asks for.
