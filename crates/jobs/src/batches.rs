@@ -53,8 +53,17 @@ struct Shared {
     over: Mutex<HashMap<String, Stage>>,
     /// One of them has to wait.
     news: Notify,
+    followers: Mutex<Followers>,
+}
+
+/// A mirror of [`FOLLOWED`], for this process alone: while another one works with the store, it is
+/// asked itself.
+#[derive(Debug, Default)]
+struct Followers {
     /// By the ID of a job, the jobs that have its end.
-    followers: Mutex<HashMap<String, Vec<Part>>>,
+    by_job: HashMap<String, Vec<Part>>,
+    /// Those that the store had at the start are read.
+    is_whole: bool,
 }
 
 /// The next step for a batch whose jobs have ended.
@@ -339,51 +348,78 @@ impl Batches {
         };
         let store = self.open().await?;
         store.carry_out(size, write, |outcome| outcome).await??;
-        let mut followers = lock(&self.0.followers);
-        followers
-            .entry(other.to_owned())
-            .or_default()
-            .push(part.clone());
+        lock(&self.0.followers).add(other.to_owned(), part.clone());
         Ok(())
+    }
+
+    /// Returns when the store is this process' alone, so that what is read of it stays true.
+    pub(crate) async fn left_alone(&self) {
+        self.0.store.left_alone().await;
     }
 
     /// Reads which jobs have the end of others. It makes no store where there is none.
     pub(crate) async fn load(&self) -> Result<(), BatchError> {
-        let Some(store) = self.0.store.get_if_there().await else {
-            return Ok(());
+        let read = self.read_followers(None).await?;
+        let mut followers = lock(&self.0.followers);
+        for (other, part) in read {
+            followers.add(other, part);
+        }
+        followers.is_whole = true;
+        Ok(())
+    }
+
+    /// Those that have the end of this job. Each is one until it has [ended](Self::ended).
+    pub(crate) async fn followers(&self, job: &str) -> Result<Vec<Part>, BatchError> {
+        let is_alone = !self.0.store.others().are_there;
+        let known = {
+            let followers = lock(&self.0.followers);
+            (is_alone && followers.is_whole)
+                .then(|| followers.by_job.get(job).cloned().unwrap_or_default())
         };
-        let read = |transaction: &mut Transaction<'_>| {
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let read = self.read_followers(Some(job)).await?;
+        Ok(read.into_iter().map(|(_, part)| part).collect())
+    }
+
+    /// It has no followers any more.
+    pub(crate) fn forget_followers(&self, job: &str) {
+        lock(&self.0.followers).by_job.remove(job);
+    }
+
+    /// Those of one job, or all, each with the ID of the job that it follows.
+    async fn read_followers(&self, of: Option<&str>) -> Result<Vec<(String, Part)>, BatchError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(Vec::new());
+        };
+        let prefix = of.map(|of| [of.as_bytes(), b"\0"].concat());
+        let read = move |transaction: &mut Transaction<'_>| {
             let mut read = Vec::new();
-            transaction.scan(FOLLOWED, Bound::Unbounded, |key, _| {
+            let prefix = prefix.as_deref().unwrap_or_default();
+            transaction.scan(FOLLOWED, Bound::Included(prefix), |key, _| {
+                if !key.starts_with(prefix) {
+                    return ControlFlow::Break(());
+                }
                 read.extend(read_link(key));
                 ControlFlow::Continue(())
             })?;
             Ok(read)
         };
-        let read: Vec<(String, Part)> = store?.carry_out(0, read, |outcome| outcome).await??;
-        let mut followers = lock(&self.0.followers);
-        for (other, part) in read {
-            let parts = followers.entry(other).or_default();
-            if !parts.contains(&part) {
-                parts.push(part);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes those that have the end of this job.
-    pub(crate) fn take_followers(&self, job: &str) -> Vec<Part> {
-        lock(&self.0.followers).remove(job).unwrap_or_default()
-    }
-
-    /// They could not be told.
-    pub(crate) fn give_back_followers(&self, job: &str, parts: Vec<Part>) {
-        let mut followers = lock(&self.0.followers);
-        followers.entry(job.to_owned()).or_default().extend(parts);
+        Ok(store?.carry_out(0, read, |outcome| outcome).await??)
     }
 
     async fn open(&self) -> Result<Store, BatchError> {
         Ok(self.0.store.get().await?)
+    }
+}
+
+impl Followers {
+    fn add(&mut self, other: String, part: Part) {
+        let parts = self.by_job.entry(other).or_default();
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
     }
 }
 
@@ -691,7 +727,7 @@ mod tests {
         let directory = directory();
         let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
-        assert!(batches.take_followers("other").is_empty());
+        assert!(batches.followers("other").await.unwrap().is_empty());
         batches
             .keep("a", &last(), names(1), Duration::ZERO)
             .await
@@ -701,13 +737,15 @@ mod tests {
         store.close().await;
         let store = LazyStore::new(directory.0.clone(), 64 << 20);
         let batches = Batches::new(store.clone());
+        let followers = || async { batches.followers("other").await.unwrap() };
+        let expected = std::slice::from_ref(&duplicate);
+        assert_eq!(followers().await, expected, "from the store");
         batches.load().await.unwrap();
         batches.load().await.unwrap();
-        assert_eq!(
-            batches.take_followers("other"),
-            std::slice::from_ref(&duplicate)
-        );
-        assert!(batches.take_followers("other").is_empty());
+        assert_eq!(followers().await, expected);
+        assert!(batches.followers("othe").await.unwrap().is_empty());
+        batches.forget_followers("other");
+        assert!(followers().await.is_empty());
         let over = batches.ended(&duplicate, true).await.unwrap().unwrap();
         assert_eq!(over.job.headers["batch-failed"], ["1"]);
         let left = |transaction: &mut Transaction<'_>| {

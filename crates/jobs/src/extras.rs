@@ -2,6 +2,7 @@
 //! every driver keeps, and which the official packages can set as well; handlers don't see them.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ const EXPIRES: &str = "pronghorn-expires";
 /// In place of the one before, once the job was taken: milliseconds since 1970.
 const EXPIRES_AT: &str = "pronghorn-expires-at";
 pub(crate) const UNIQUE: &str = "pronghorn-unique";
+/// In place of a key that could not go with its job to another process.
+const HAD_KEY: &str = "pronghorn-had-key";
 const UNIQUE_FOR: &str = "pronghorn-unique-for";
 const UNIQUE_WHILE: &str = "pronghorn-unique-while";
 const RESULT: &str = "pronghorn-result";
@@ -51,6 +54,8 @@ pub(crate) struct Extras {
     /// Milliseconds since 1970.
     expires_at: Option<u64>,
     pub(crate) unique: Option<String>,
+    /// Jobs of batches may have its end in the place of their own: it has a key, or had one.
+    pub(crate) can_be_followed: bool,
     /// Somebody waits for what the handler returns.
     pub(crate) wants_result: bool,
     pub(crate) batch: Option<String>,
@@ -76,7 +81,11 @@ impl Extras {
             match name.as_str() {
                 DEADLINE => extras.deadline = seconds(value),
                 EXPIRES_AT => extras.expires_at = expires_at(headers),
-                UNIQUE => extras.unique = Some(value.to_owned()),
+                UNIQUE => {
+                    extras.unique = Some(value.to_owned());
+                    extras.can_be_followed = true;
+                }
+                HAD_KEY => extras.can_be_followed = true,
                 RESULT => extras.wants_result = true,
                 BATCH => extras.batch = Some(value.to_owned()),
                 _ => {}
@@ -218,7 +227,8 @@ pub(crate) fn accept(job: &mut Job, rules: &Rules, now_ms: u64) -> Result<Option
                     "the header {name} is `{value}`; accepted: `queued`, `running`"
                 ));
             }
-            UNIQUE | RESULT | EXPIRES_AT | REQUEUES | BATCH | TOPIC | PARTITION | PLACE => {}
+            UNIQUE | HAD_KEY | RESULT | EXPIRES_AT | REQUEUES | BATCH | TOPIC | PARTITION
+            | PLACE => {}
             _ => {
                 let name = name.escape_debug();
                 return Err(format!(
@@ -265,6 +275,14 @@ pub(crate) fn kept_key(headers: &Headers, since: u64, now_ms: u64) -> Option<Uni
         while_queued: first(UNIQUE_WHILE) == Some("queued"),
         expires_at: expires_at(headers),
     })
+}
+
+/// A job goes on without its key. Whether it had one.
+pub(crate) fn forget_key<V>(headers: &mut BTreeMap<String, V>) -> bool {
+    let key = headers.remove(UNIQUE);
+    let had_one = key.is_some();
+    headers.extend(key.map(|key| (HAD_KEY.to_owned(), key)));
+    had_one
 }
 
 /// Gives a job a key of the server's own.

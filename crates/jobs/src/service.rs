@@ -189,7 +189,6 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         })?;
     }
     if !waits {
-        pipelines.load_batches().await;
         pipelines.warn_of_left_behind().await;
     }
     let schedules = settings.schedules.clone();
@@ -236,7 +235,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         if let (Some(successor), Some(methods)) = (&successor, methods.upgrade()) {
             methods.forward(JOBS, successor);
             sleep(LAST_CALLS).await;
-            _ = timeout(MOVING, methods::hand_on_waiting(&all, successor)).await;
+            methods::hand_on_waiting(&all, successor, Instant::now() + MOVING).await;
         }
         stop.cancelled().await;
         leave(all, store, successor).await;
@@ -270,10 +269,7 @@ async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward
     _ = timeout(CLOSING, pipelines.close()).await;
     store.close().await;
     if let Some(successor) = successor {
-        let moved = timeout(MOVING, methods::hand_on(&pipelines, &successor)).await;
-        if moved.is_err() {
-            tracing::warn!(target: "jobs", "jobs in memory end with the server: the next process did not take all in time");
-        }
+        methods::hand_on(&pipelines, &successor, Instant::now() + MOVING).await;
     }
 }
 
@@ -296,7 +292,6 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
         sleep(UNTIL_NEXT_TRY).await;
         opened = store.get().await;
     }
-    pipelines.load_batches().await;
     for (name, pipeline) in settings.pipelines.iter().filter(|(_, it)| it.is_stored()) {
         if let Err(source) = pipelines.open_announced(name, pipeline).await {
             let pipeline = name.clone();

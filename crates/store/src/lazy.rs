@@ -122,6 +122,13 @@ impl LazyStore {
         *self.0.foreign.others.borrow()
     }
 
+    /// Returns when no other process works with this store. Cancel safe.
+    pub async fn left_alone(&self) {
+        let mut others = self.0.foreign.others.subscribe();
+        // Its sender lives as long as this one.
+        _ = others.wait_for(|others| !others.are_there).await;
+    }
+
     /// From now on, this one is asked before the store goes to another process.
     pub fn lends(&self, lender: Weak<dyn Lender>) {
         self.0.foreign.lends(lender);

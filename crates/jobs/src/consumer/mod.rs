@@ -409,7 +409,7 @@ impl Unsettled {
                 self.pipelines
                     .ended(pipeline, job, &self.extras, end.into());
                 // One may have come meanwhile that has its end.
-                if self.extras.unique.is_some()
+                if self.extras.can_be_followed
                     && let Err(error) = self.pipelines.tell_followers(&job.id, failed).await
                 {
                     let (id, pipeline) = (&job.id, &pipeline.name);

@@ -1,23 +1,24 @@
 //! Jobs in memory, on their way to the process that has taken over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::{Encoding, Failure, Forward};
 use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::ours::{Export, ExportedJob, export};
-use crate::drivers::{DriverError, MOST_IN_PART};
+use crate::drivers::{DriverError, MOST_BYTES_IN_PART, MOST_IN_PART};
 use crate::job::Job;
 use crate::pipelines::{Pipeline, Pipelines};
 
 /// Pushes the jobs in memory that no worker has to the process that has taken over: they do not
-/// wait for those that run here.
-pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward) {
+/// wait for those that run here. What is not taken in time stays.
+pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward, until: Instant) {
     let in_memory = |it: &Arc<Pipeline>| it.driver_name == "memory";
     for pipeline in pipelines.all().into_iter().filter(in_memory) {
         let name = &pipeline.name;
-        match move_waiting(&pipeline, to).await {
+        match move_waiting(&pipeline, to, until).await {
             Ok(0) => {}
             Ok(jobs) => {
                 tracing::info!(target: "jobs", pipeline = name, jobs, "jobs in memory go on in the next process");
@@ -30,17 +31,30 @@ pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward) {
     }
 }
 
-async fn move_waiting(pipeline: &Pipeline, to: &Forward) -> Result<usize, Failure> {
+async fn move_waiting(pipeline: &Pipeline, to: &Forward, until: Instant) -> Result<usize, Failure> {
     let refused = |error: DriverError| Failure::new(error.to_string());
     let waiting = pipeline.driver.remove(None, None).await.map_err(refused)?;
     let mut jobs = waiting.jobs.into_iter().peekable();
     let mut moved = 0;
     while jobs.peek().is_some() {
-        let part: Vec<Job> = jobs.by_ref().take(MOST_IN_PART).collect();
+        let mut bytes = 0;
+        let mut fits = |job: &Job| {
+            let before = bytes;
+            bytes += job.payload.len();
+            before < MOST_BYTES_IN_PART
+        };
+        let mut part = Vec::new();
+        while part.len() < MOST_IN_PART
+            && let Some(job) = jobs.next_if(&mut fits)
+        {
+            part.push(job);
+        }
         let exported = |job: &Job| ExportedJob::of(job.clone(), &pipeline.name);
-        if let Err(why) = push_batch(part.iter().map(exported).collect(), to).await {
-            let left = part.into_iter().chain(jobs).collect();
-            pipeline.driver.push(left).await.map_err(refused)?;
+        let pushed = push_batch(part.iter().map(exported).collect(), to, until).await;
+        if let Err(NotPushed { left, why }) = pushed {
+            part.retain(|job| left.contains(&job.id));
+            part.extend(jobs);
+            pipeline.driver.push(part).await.map_err(refused)?;
             return Err(why);
         }
         moved += part.len();
@@ -48,17 +62,33 @@ async fn move_waiting(pipeline: &Pipeline, to: &Forward) -> Result<usize, Failur
     Ok(moved)
 }
 
+/// The IDs of jobs that the other process has not taken, or has not answered for: such a job may
+/// run twice, and is not lost.
+struct NotPushed {
+    left: HashSet<String>,
+    why: Failure,
+}
+
 /// A job whose key another one has got there meanwhile goes without it: its push was answered.
-async fn push_batch(mut jobs: Vec<ExportedJob>, to: &Forward) -> Result<(), Failure> {
-    let push = |jobs: &[ExportedJob]| {
-        let batch = serde_json::json!({"jobs": jobs});
-        to("jobs.PushBatch", Encoding::Json, batch.to_string().into())
-    };
-    let answer = push(&jobs).await?;
-    let answer: Pushed = serde_json::from_slice(&answer).unwrap_or_default();
-    jobs.retain_mut(|job| answer.duplicates.contains_key(job.id()) && job.forget_key());
-    if !jobs.is_empty() {
-        push(&jobs).await?;
+async fn push_batch(
+    mut jobs: Vec<ExportedJob>,
+    to: &Forward,
+    until: Instant,
+) -> Result<(), NotPushed> {
+    while !jobs.is_empty() {
+        let batch = serde_json::json!({"jobs": jobs}).to_string();
+        let push = to("jobs.PushBatch", Encoding::Json, batch.into());
+        let pushed = timeout_at(until, push).await;
+        let pushed = pushed.unwrap_or_else(|_| {
+            let why = "the next process did not take all in time";
+            Err(Failure::new(why.to_owned()))
+        });
+        let answer = pushed.map_err(|why| NotPushed {
+            left: jobs.iter().map(|job| job.id().to_owned()).collect(),
+            why,
+        })?;
+        let answer: Pushed = serde_json::from_slice(&answer).unwrap_or_default();
+        jobs.retain_mut(|job| answer.duplicates.contains_key(job.id()) && job.forget_key());
     }
     Ok(())
 }
@@ -71,14 +101,14 @@ struct Pushed {
 }
 
 /// Pushes the jobs that are in memory to the process that has taken over.
-pub(crate) async fn hand_on(pipelines: &Pipelines, to: &Forward) {
+pub(crate) async fn hand_on(pipelines: &Pipelines, to: &Forward, until: Instant) {
     let in_memory = |it: &Arc<Pipeline>| it.driver_name == "memory";
     for pipeline in pipelines.all().into_iter().filter(in_memory) {
         let stat = pipelines.stat(&pipeline).await.unwrap_or_default();
         let all = stat.active + stat.delayed + stat.reserved;
         let pipeline = &pipeline.name;
         let mut moved = 0;
-        let outcome = move_all(pipelines, pipeline, to, &mut moved).await;
+        let outcome = move_all(pipelines, pipeline, to, until, &mut moved).await;
         if let Err(why) = outcome {
             let jobs = all.saturating_sub(moved);
             tracing::warn!(target: "jobs", pipeline, jobs, "jobs in memory end with the server: {why}");
@@ -92,6 +122,7 @@ async fn move_all(
     pipelines: &Pipelines,
     pipeline: &str,
     to: &Forward,
+    until: Instant,
     moved: &mut u64,
 ) -> Result<(), Failure> {
     let mut after = None;
@@ -103,7 +134,8 @@ async fn move_all(
         let part = export(pipelines.clone(), asked).await?;
         if !part.jobs.is_empty() {
             let count = part.jobs.len() as u64;
-            push_batch(part.jobs, to).await?;
+            let pushed = push_batch(part.jobs, to, until).await;
+            pushed.map_err(|not_pushed| not_pushed.why)?;
             *moved += count;
         }
         after = part.next;

@@ -305,7 +305,7 @@ impl ExportedJob {
 
     /// Whether it had one.
     pub(super) fn forget_key(&mut self) -> bool {
-        self.headers.remove(extras::UNIQUE).is_some()
+        extras::forget_key(&mut self.headers)
     }
 
     pub(super) fn of(job: Job, pipeline: &str) -> Self {

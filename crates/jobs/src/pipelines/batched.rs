@@ -89,21 +89,17 @@ impl Pipelines {
             let job = job.id.clone();
             self.end_in_batch(&Part { batch, job }, failed).await?;
         }
-        if extras.unique.is_some() {
+        if extras.can_be_followed {
             self.tell_followers(&job.id, failed).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn tell_followers(&self, job: &str, failed: bool) -> Result<(), BatchError> {
-        let mut followers = self.0.batches.take_followers(job);
-        while let Some(part) = followers.last() {
-            if let Err(error) = self.end_in_batch(part, failed).await {
-                self.0.batches.give_back_followers(job, followers);
-                return Err(error);
-            }
-            followers.pop();
+        for part in self.0.batches.followers(job).await? {
+            self.end_in_batch(&part, failed).await?;
         }
+        self.0.batches.forget_followers(job);
         Ok(())
     }
 
@@ -211,19 +207,16 @@ impl Pipelines {
         }
     }
 
-    /// Which jobs have the end of others, before one can end.
-    pub(crate) async fn load_batches(&self) {
-        if let Err(error) = self.0.batches.load().await {
-            tracing::debug!(target: "jobs", "batches can't be read yet: {error}");
-        }
-    }
-
     /// For as long as it is polled: pushes last jobs that had to wait, also since before this
-    /// server was started, and gives up batches that are too old.
+    /// server was started, and gives up batches that are too old. The process before sees to its
+    /// own ones as long as it is there.
     pub(crate) async fn tend_batches(self) {
         let mut look_at = Instant::now();
+        let is_alone = self.0.batches.left_alone();
+        tokio::pin!(is_alone);
+        let mut was_alone = false;
         loop {
-            if look_at <= Instant::now() {
+            if was_alone && look_at <= Instant::now() {
                 let looked = self.look_at_batches().await;
                 if let Err(error) = &looked {
                     tracing::debug!(target: "jobs", "batches can't be looked at: {error}");
@@ -241,7 +234,8 @@ impl Pipelines {
             };
             tokio::select! {
                 () = pause => {}
-                () = sleep_until(look_at) => {}
+                () = &mut is_alone, if !was_alone => was_alone = true,
+                () = sleep_until(look_at), if was_alone => {}
             }
         }
     }
