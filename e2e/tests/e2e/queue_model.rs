@@ -22,7 +22,6 @@ fn keeps_its_promises(place: QueueDriver, workers: usize) {
 }
 
 #[test]
-#[ignore = "jobs are missing after some upgrades: perhaps the last ones of batches"]
 fn a_pipeline_in_memory_keeps_its_promises_whatever_happens() {
     keeps_its_promises(QueueDriver::Memory, 3);
 }

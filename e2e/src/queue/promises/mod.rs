@@ -526,8 +526,9 @@ impl<'h> Seen<'h> {
             || self.cleared.iter().any(|(of, ..)| *of == job.pipeline)
             || job.expires.is_some();
         // A pipeline in memory takes its keys with it, and has none while it moves to another
-        // process.
-        let is_forgotten = !(self.rules)(&job.pipeline).is_kept
+        // process. Keys of jobs in a broker end with the process.
+        let rules = (self.rules)(&job.pipeline);
+        let is_forgotten = !(rules.is_kept && rules.is_ours)
             && (self.faults.iter())
                 .any(|(fault, _)| matches!(fault, Fault::ServerKilled | Fault::Handover));
         is_kept && comes_later && had_none && !was_taken_away && !is_forgotten
