@@ -2,22 +2,28 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod budget;
+mod calendar;
 mod causes;
 mod duration;
 mod log_throttle;
 mod mutex;
+mod peer;
 mod plain_file;
 mod standing;
 mod timer;
 
 use std::pin::Pin;
 
+pub use backoff::Backoff;
 pub use budget::Budget;
+pub use calendar::{now_ms, since_1970};
 pub use causes::with_causes;
 pub use duration::{micros, millis};
 pub use log_throttle::LogThrottle;
 pub use mutex::lock;
+pub use peer::{Peer, PeerChange, PeerHealth, watch_peer};
 pub use plain_file::{kind_of, open_linked, open_plain, read_linked, read_plain};
 pub use standing::{Admission, Cut, Place, Standings};
 pub use timer::Timer;

@@ -104,64 +104,47 @@ pub fn kind_of(kind: FileType) -> Option<&'static str> {
 mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
-    use std::path::PathBuf;
 
+    use pronghorn_testkit::Directory;
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
 
-    /// A folder that goes with its owner, with one of each kind in it.
-    struct Zoo(PathBuf);
-
-    impl Zoo {
-        fn new() -> Self {
-            let name = format!("pronghorn-plain-file-{}", std::process::id());
-            let zoo = Self(std::env::temp_dir().join(name));
-            std::fs::create_dir_all(zoo.path("folder")).unwrap();
-            std::fs::write(zoo.path("file"), "content").unwrap();
-            symlink(zoo.path("file"), zoo.path("link")).unwrap();
-            symlink("/dev/zero", zoo.path("endless")).unwrap();
-            mknodat(CWD, zoo.path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
-            drop(UnixListener::bind(zoo.path("socket")).unwrap());
-            zoo
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-    }
-
-    impl Drop for Zoo {
-        fn drop(&mut self) {
-            _ = std::fs::remove_dir_all(&self.0); // it may not be there
-        }
+    /// A directory with one of each kind in it.
+    fn zoo() -> Directory {
+        let zoo = Directory::with(&[("folder/x", ""), ("file", "content")]);
+        symlink(zoo.join("file"), zoo.join("link")).unwrap();
+        symlink("/dev/zero", zoo.join("endless")).unwrap();
+        mknodat(CWD, zoo.join("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        drop(UnixListener::bind(zoo.join("socket")).unwrap());
+        zoo
     }
 
     #[test]
     fn only_files_are_opened_and_nothing_holds_it_up() {
-        let zoo = Zoo::new();
-        let why = |name| read_plain(&zoo.path(name), 7).unwrap_err().to_string();
-        assert_eq!(read_plain(&zoo.path("file"), 7).unwrap(), b"content");
+        let zoo = zoo();
+        let why = |name| read_plain(&zoo.join(name), 7).unwrap_err().to_string();
+        assert_eq!(read_plain(&zoo.join("file"), 7).unwrap(), b"content");
         for name in ["link", "endless"] {
             assert_eq!(why(name), "it is a symbolic link, which is not followed");
         }
         assert_eq!(why("pipe"), "it is a named pipe, and no file");
         assert_eq!(why("folder"), "it is a folder, and no file");
         assert_eq!(why("socket"), "it is a socket, and no file");
-        let too_long = read_plain(&zoo.path("file"), 6).unwrap_err();
+        let too_long = read_plain(&zoo.join("file"), 6).unwrap_err();
         assert_eq!(too_long.to_string(), "it is longer than 6 bytes");
 
-        assert_eq!(read_linked(&zoo.path("link"), 7).unwrap(), b"content");
+        assert_eq!(read_linked(&zoo.join("link"), 7).unwrap(), b"content");
         for name in ["pipe", "folder", "endless", "socket"] {
-            assert!(read_linked(&zoo.path(name), 7).is_err(), "{name}");
+            assert!(read_linked(&zoo.join(name), 7).is_err(), "{name}");
         }
         // Also where it would be made if it were not there, and is there only after the first look.
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);
         for name in ["pipe", "link", "endless"] {
-            assert!(open_plain(&zoo.path(name), &mut options).is_err(), "{name}");
-            assert!(open(&zoo.path(name), &mut options, OFlags::NOFOLLOW).is_err());
+            assert!(open_plain(&zoo.join(name), &mut options).is_err(), "{name}");
+            assert!(open(&zoo.join(name), &mut options, OFlags::NOFOLLOW).is_err());
         }
-        assert!(open_plain(&zoo.path("new"), &mut options).is_ok());
+        assert!(open_plain(&zoo.join("new"), &mut options).is_ok());
     }
 }

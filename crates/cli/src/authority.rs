@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::{open_plain, read_plain};
+use pronghorn_base::{open_plain, read_plain, since_1970};
 use pronghorn_config::{Disk, Input};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -228,8 +228,7 @@ fn make_certificate(
 }
 
 fn valid_for(parameters: &mut CertificateParams, time: Duration) {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or_default();
+    let now = since_1970(SystemTime::now());
     let epoch = date_time_ymd(1970, 1, 1);
     parameters.not_before = epoch + now.saturating_sub(BEFORE_NOW);
     parameters.not_after = epoch + now + time;
@@ -266,13 +265,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
     fn an_authority_is_made_once_for_its_owner_alone() {
-        let folder =
-            std::env::temp_dir().join(format!("pronghorn-authority-{:x}", fastrand::u64(..)));
-        let authority = Authority::in_folder(&folder);
+        let directory = Directory::new();
+        let authority = Authority::in_folder(&directory);
         assert_eq!(authority.existing(), None);
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let (certificate, key) = authority.issue(&names).unwrap();
@@ -282,28 +282,27 @@ mod tests {
             std::fs::read_to_string(authority.existing().unwrap()).unwrap(),
             first
         );
-        for file in [&folder.join(AUTHORITY), &key, &certificate] {
+        for file in [&directory.join(AUTHORITY), &key, &certificate] {
             let mode = std::fs::metadata(file).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", file.display());
         }
-        let entries = std::fs::read_dir(&folder).unwrap().count();
+        let entries = std::fs::read_dir(&directory).unwrap().count();
         assert_eq!(entries, 4, "nothing else is left");
-        std::fs::write(folder.join(AUTHORITY), "nonsense").unwrap();
+        std::fs::write(directory.join(AUTHORITY), "nonsense").unwrap();
         let why = authority.issue(&names).unwrap_err();
         assert!(why.contains("hint: `rm "), "{why}");
         // With one that others may read, they can pretend to be any site.
         let open = std::fs::Permissions::from_mode(0o644);
-        std::fs::set_permissions(folder.join(AUTHORITY), open).unwrap();
+        std::fs::set_permissions(directory.join(AUTHORITY), open).unwrap();
         let why = authority.certificate().unwrap_err();
         assert!(why.contains("others may read its key"), "{why}");
         // The certificate of somebody else, who put it there.
-        std::fs::remove_file(folder.join(AUTHORITY)).unwrap();
-        std::os::unix::fs::symlink(&key, folder.join(AUTHORITY)).unwrap();
+        std::fs::remove_file(directory.join(AUTHORITY)).unwrap();
+        std::os::unix::fs::symlink(&key, directory.join(AUTHORITY)).unwrap();
         let why = authority.issue(&names).unwrap_err();
         assert!(
             why.contains("a symbolic link, which is not followed"),
             "{why}"
         );
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -86,33 +86,9 @@ fn identity(metadata: &fs::Metadata) -> (u64, u64) {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
-
-    /// A folder that goes with its owner.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let folder = format!("pronghorn-pid-{name}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(folder);
-            fs::create_dir_all(&folder).unwrap();
-            Self(folder)
-        }
-
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).unwrap().flatten();
-            let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-            let mut names: Vec<_> = names.collect();
-            names.sort();
-            names
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
 
     fn number() -> String {
         std::process::id().to_string()
@@ -120,34 +96,34 @@ mod tests {
 
     #[test]
     fn an_old_file_is_replaced_and_ours_is_removed() {
-        let folder = Folder::new("old");
-        let path = folder.0.join(".pid");
+        let directory = Directory::new();
+        let path = directory.join(".pid");
         fs::write(&path, "123456789").unwrap();
         let file = PidFile::write(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), number());
-        assert_eq!(folder.names(), [".pid"]);
+        assert_eq!(directory.names(), [".pid"]);
         file.remove();
-        assert_eq!(folder.names(), [""; 0]);
+        assert_eq!(directory.names(), [""; 0]);
     }
 
     #[test]
     fn what_is_left_of_a_process_of_the_same_number_is_no_hindrance() {
-        let folder = Folder::new("left");
-        let precious = folder.0.join("precious");
+        let directory = Directory::new();
+        let precious = directory.join("precious");
         fs::write(&precious, "precious").unwrap();
-        symlink(&precious, folder.0.join(format!(".pid.{}", number()))).unwrap();
-        PidFile::write(&folder.0.join(".pid")).unwrap();
+        symlink(&precious, directory.join(format!(".pid.{}", number()))).unwrap();
+        PidFile::write(&directory.join(".pid")).unwrap();
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
-        assert_eq!(folder.names(), [".pid", "precious"]);
+        assert_eq!(directory.names(), [".pid", "precious"]);
     }
 
     #[test]
     fn no_link_is_followed_and_nothing_else_is_replaced() {
-        let folder = Folder::new("links");
-        let path = folder.0.join(".pid");
-        let precious = folder.0.join("precious");
+        let directory = Directory::new();
+        let path = directory.join(".pid");
+        let precious = directory.join("precious");
         fs::write(&precious, "precious").unwrap();
-        for target in [&*precious, &*folder.0.join("missing"), &*folder.0, &*path] {
+        for target in [&*precious, &*directory.join("missing"), &*directory, &*path] {
             symlink(target, &path).unwrap();
             let error = PidFile::write(&path).unwrap_err().to_string();
             assert!(error.contains("symbolic link"), "{error}");
@@ -157,17 +133,17 @@ mod tests {
         let error = PidFile::write(&path).unwrap_err().to_string();
         assert!(error.contains("not a file"), "{error}");
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
-        assert_eq!(folder.names(), [".pid", "precious"]);
+        assert_eq!(directory.names(), [".pid", "precious"]);
     }
 
     #[test]
     fn that_of_another_server_stays() {
-        let folder = Folder::new("other");
-        let path = folder.0.join(".pid");
+        let directory = Directory::new();
+        let path = directory.join(".pid");
         let file = PidFile::write(&path).unwrap();
         // A new file before the old one goes, so that it can't have its number.
-        fs::write(folder.0.join("new"), "1").unwrap();
-        fs::rename(folder.0.join("new"), &path).unwrap();
+        fs::write(directory.join("new"), "1").unwrap();
+        fs::rename(directory.join("new"), &path).unwrap();
         file.remove();
         assert_eq!(fs::read_to_string(&path).unwrap(), "1");
     }

@@ -152,6 +152,8 @@ fn hash(text: &OsStr) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     fn of(runtime: Option<&str>, xdg: Option<&str>, uid: u32) -> Surroundings {
@@ -171,13 +173,12 @@ mod tests {
 
     #[test]
     fn each_service_has_a_folder_of_its_own() {
-        let run = std::env::temp_dir().join(format!("pronghorn-run-{}", std::process::id()));
+        let directory = Directory::new();
         for name in ["pronghorn", "pronghorn-shop", "redis"] {
-            std::fs::create_dir_all(run.join(name)).unwrap();
+            std::fs::create_dir_all(directory.join(name)).unwrap();
         }
-        assert_eq!(of_services(&run), [run.join("pronghorn-shop")]);
-        std::fs::remove_dir_all(&run).unwrap();
-        assert!(of_services(&run).is_empty());
+        assert_eq!(of_services(&directory), [directory.join("pronghorn-shop")]);
+        assert!(of_services(&directory.join("none")).is_empty());
     }
 
     #[test]

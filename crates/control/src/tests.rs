@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use pronghorn_testkit::Directory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -16,27 +17,8 @@ use crate::{
     Tell, serve,
 };
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pronghorn-control-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.join("s.sock")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
+fn socket(directory: &Directory) -> PathBuf {
+    directory.join("s.sock")
 }
 
 /// Tells what it is asked for; a reset takes until it is let go.
@@ -73,8 +55,8 @@ impl Steerable for Fake {
     }
 }
 
-fn start(folder: &Folder) -> (Arc<Fake>, JoinHandle<std::io::Result<()>>) {
-    let listener = Listener::bind(&[folder.socket()]).unwrap();
+fn start(directory: &Directory) -> (Arc<Fake>, JoinHandle<std::io::Result<()>>) {
+    let listener = Listener::bind(&[socket(&directory)]).unwrap();
     let fake = Arc::new(Fake::default());
     let task = tokio::runtime::Handle::current().spawn(serve(listener, fake.clone()));
     (fake, task)
@@ -87,9 +69,9 @@ async fn ends(task: JoinHandle<std::io::Result<()>>) {
 
 #[tokio::test]
 async fn questions_are_answered_one_after_the_other() {
-    let folder = Folder::new();
-    let (fake, task) = start(&folder);
-    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let directory = Directory::new();
+    let (fake, task) = start(&directory);
+    let mut client = Client::connect(&socket(&directory)).await.unwrap();
     assert_eq!(client.pid(), Some(std::process::id()));
     let told = client.ask_once(Ask::Stop { force: false }).await.unwrap();
     assert_eq!(told, Tell::Stopping { pid: 7, within: 30 });
@@ -115,14 +97,14 @@ async fn questions_are_answered_one_after_the_other() {
     let refused = client.ask_once(Ask::Status).await.unwrap_err();
     assert_eq!(refused.to_string(), "not today");
     ends(task).await;
-    assert!(!folder.socket().exists());
+    assert!(!socket(&directory).exists());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_answer_is_no_silence() {
-    let folder = Folder::new();
-    let (fake, task) = start(&folder);
-    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let directory = Directory::new();
+    let (fake, task) = start(&directory);
+    let mut client = Client::connect(&socket(&directory)).await.unwrap();
     let of = vec!["a".to_owned()];
     let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
     answers.next().await.unwrap();
@@ -136,9 +118,9 @@ async fn a_long_answer_is_no_silence() {
 
 #[tokio::test]
 async fn what_was_asked_is_carried_out_when_the_command_leaves() {
-    let folder = Folder::new();
-    let (fake, task) = start(&folder);
-    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let directory = Directory::new();
+    let (fake, task) = start(&directory);
+    let mut client = Client::connect(&socket(&directory)).await.unwrap();
     let of = vec!["a".to_owned(), "b".to_owned()];
     let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
     answers.next().await.unwrap();
@@ -152,20 +134,26 @@ async fn what_was_asked_is_carried_out_when_the_command_leaves() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_left() {
-    let folder = Folder::new();
-    let _deaf = UnixListener::bind(folder.socket()).unwrap();
-    let mut client = Client::connect(&folder.socket()).await.unwrap();
+    let directory = Directory::new();
+    let _deaf = UnixListener::bind(socket(&directory)).unwrap();
+    let mut client = Client::connect(&socket(&directory)).await.unwrap();
     let silent = client.ask_once(Ask::Status).await;
     assert!(matches!(silent, Err(ClientError::Silent(_))), "{silent:?}");
 }
 
 #[tokio::test]
 async fn nobody_is_told_from_somebody_else() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let at = |path: PathBuf| async move { Client::connect(&path).await.unwrap_err() };
-    assert!(matches!(at(folder.socket()).await, ClientError::Nobody(_)));
-    drop(UnixListener::bind(folder.socket()).unwrap());
-    assert!(matches!(at(folder.socket()).await, ClientError::Nobody(_)));
+    assert!(matches!(
+        at(socket(&directory)).await,
+        ClientError::Nobody(_)
+    ));
+    drop(UnixListener::bind(socket(&directory)).unwrap());
+    assert!(matches!(
+        at(socket(&directory)).await,
+        ClientError::Nobody(_)
+    ));
 }
 
 /// Sends bytes and reads until the server closes.
@@ -181,9 +169,9 @@ async fn talk(path: &Path, bytes: &[u8]) -> String {
 
 #[tokio::test]
 async fn whatever_is_sent_the_server_goes_on() {
-    let folder = Folder::new();
-    let (_fake, task) = start(&folder);
-    let path = folder.socket();
+    let directory = Directory::new();
+    let (_fake, task) = start(&directory);
+    let path = socket(&directory);
     let long = vec![b'{'; 17 << 20];
     for (sent, said) in [
         (&b"hello\n"[..], "can't be read"),
@@ -217,8 +205,8 @@ async fn whatever_is_sent_the_server_goes_on() {
 
 #[test]
 fn only_the_owner_can_connect() {
-    let folder = Folder::new();
-    let listener = Listener::bind(&[folder.socket()]).unwrap();
+    let directory = Directory::new();
+    let listener = Listener::bind(&[socket(&directory)]).unwrap();
     let mode = std::fs::metadata(listener.path())
         .unwrap()
         .permissions()
@@ -228,9 +216,9 @@ fn only_the_owner_can_connect() {
 
 #[test]
 fn a_stale_socket_is_replaced_and_a_live_one_is_named() {
-    let folder = Folder::new();
-    drop(UnixListener::bind(folder.socket()).unwrap());
-    let paths = [folder.socket(), folder.0.join("other.sock")];
+    let directory = Directory::new();
+    drop(UnixListener::bind(socket(&directory)).unwrap());
+    let paths = [socket(&directory), directory.join("other.sock")];
     let first = Listener::bind(&paths).unwrap();
     assert_eq!(first.path(), paths[0]);
     let Err(ListenError::Running { path, pid }) = Listener::bind(&paths) else {
@@ -240,23 +228,23 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_named() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_passed_over() {
-    let folder = Folder::new();
-    let long = folder.0.join("x".repeat(120)).join("s.sock");
-    let paths = [PathBuf::from("/proc/nope/s.sock"), long, folder.socket()];
-    assert_eq!(Listener::bind(&paths).unwrap().path(), folder.socket());
+fn a_directory_that_cannot_be_used_is_passed_over() {
+    let directory = Directory::new();
+    let long = directory.join("x".repeat(120)).join("s.sock");
+    let paths = [PathBuf::from("/proc/nope/s.sock"), long, socket(&directory)];
+    assert_eq!(Listener::bind(&paths).unwrap().path(), socket(&directory));
     let error = Listener::bind(&paths[..1]).unwrap_err();
     assert!(error.to_string().contains("/proc/nope"), "{error}");
 }
 
 #[test]
 fn a_successor_takes_the_place_and_keeps_it() {
-    let folder = Folder::new();
-    let old = Listener::bind(&[folder.socket()]).unwrap();
-    let new = Listener::take_over(&folder.socket()).unwrap();
+    let directory = Directory::new();
+    let old = Listener::bind(&[socket(&directory)]).unwrap();
+    let new = Listener::take_over(&socket(&directory)).unwrap();
     drop(old);
-    UnixStream::connect(folder.socket()).expect("the successor's socket stays");
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
+    UnixStream::connect(socket(&directory)).expect("the successor's socket stays");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
     drop(new);
-    assert!(!folder.socket().exists());
+    assert!(!socket(&directory).exists());
 }

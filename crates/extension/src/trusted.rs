@@ -118,24 +118,13 @@ fn steps(path: &Path) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
-    use std::path::PathBuf;
+
+    use pronghorn_testkit::Directory;
 
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            _ = std::fs::remove_dir_all(&self.0); // it is in a folder for temporary files
-        }
-    }
-
-    fn folder(name: &str) -> Folder {
-        let folder = format!("pronghorn-trusted-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(folder.join("own/lib")).unwrap();
-        std::fs::write(folder.join("own/lib/x.so"), "").unwrap();
-        Folder(folder)
+    fn directory() -> Directory {
+        Directory::with(&[("own/lib/x.so", "")])
     }
 
     fn me() -> Trusted {
@@ -148,10 +137,10 @@ mod tests {
 
     #[test]
     fn what_others_may_replace_is_not_opened() {
-        let folder = folder("modes");
-        let path = folder.0.join("own/lib/x.so");
+        let directory = directory();
+        let path = directory.join("own/lib/x.so");
         assert!(me().open(&path).is_ok());
-        assert!(me().open(&folder.0.join("own/../own/./lib/x.so")).is_ok());
+        assert!(me().open(&directory.join("own/../own/./lib/x.so")).is_ok());
         for (part, mode, is_trusted) in [
             ("own", 0o777, false),
             ("own", 0o1777, true),
@@ -159,22 +148,22 @@ mod tests {
             ("own/lib/x.so", 0o666, false),
             ("own/lib/x.so", 0o644, true),
         ] {
-            set_mode(&folder.0.join(part), mode);
+            set_mode(&directory.join(part), mode);
             assert_eq!(me().open(&path).is_ok(), is_trusted, "{part} {mode:o}");
         }
-        assert!(me().open(&folder.0.join("own/lib")).is_err(), "a folder");
-        let none = me().open(&folder.0.join("own/none/x.so")).unwrap_err();
+        assert!(me().open(&directory.join("own/lib")).is_err(), "a folder");
+        let none = me().open(&directory.join("own/none/x.so")).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn a_link_counts_as_its_owner_s() {
-        let folder = folder("links");
-        let (to, end) = (folder.0.join("to"), folder.0.join("own/lib/y.so"));
+        let directory = directory();
+        let (to, end) = (directory.join("to"), directory.join("own/lib/y.so"));
         symlink("own", &to).unwrap();
-        symlink(folder.0.join("to/lib/x.so"), &end).unwrap();
+        symlink(directory.join("to/lib/x.so"), &end).unwrap();
         assert!(me().open(&to.join("lib/y.so")).is_ok());
-        let circle = folder.0.join("circle");
+        let circle = directory.join("circle");
         symlink("circle", &circle).unwrap();
         assert!(me().open(&circle).is_err());
         if rustix::process::geteuid().is_root() {
@@ -183,8 +172,8 @@ mod tests {
             let refused = me().open(&to.join("lib/x.so")).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             assert!(Trusted(vec![STRANGER]).open(&to.join("lib/x.so")).is_ok());
-            chown(folder.0.join("own/lib/x.so"), Some(STRANGER), None).unwrap();
-            assert!(me().open(&folder.0.join("own/lib/x.so")).is_err());
+            chown(directory.join("own/lib/x.so"), Some(STRANGER), None).unwrap();
+            assert!(me().open(&directory.join("own/lib/x.so")).is_err());
         }
     }
 }

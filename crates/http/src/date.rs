@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pronghorn_base::since_1970;
 use tokio::time::Instant;
 
 thread_local! {
@@ -18,9 +19,7 @@ struct Date {
 impl Date {
     fn of(now: Instant) -> Self {
         const SECOND: u32 = 1_000_000_000;
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = since_1970(SystemTime::now());
         let left = Duration::from_nanos((SECOND - since.subsec_nanos()).into());
         Self {
             text: httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(since.as_secs())),

@@ -150,19 +150,20 @@ pub(crate) fn content_type(path: &Path) -> &'static str {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
     fn only_what_the_user_could_read_is_opened() {
         let nobody = Credentials::look_up("nobody", None).unwrap();
-        let folder = std::env::temp_dir().join(format!("pronghorn-file-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("file.txt");
+        let directory = Directory::new();
+        let file = directory.join("file.txt");
         std::fs::write(&file, "hello").unwrap();
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
-        mode(&folder, 0o755);
+        mode(&directory, 0o755);
         mode(&file, 0o644);
         assert_eq!(open_now(&file, &[], Some(&nobody)).unwrap().0.len, 5);
         mode(&file, 0o640);
@@ -171,18 +172,17 @@ mod tests {
             "the workers' user may not read it"
         );
         assert!(open_now(&file, &[], None).is_ok());
-        assert!(open_now(&file, std::slice::from_ref(&folder), None).is_ok());
+        assert!(open_now(&file, &[directory.to_path_buf()], None).is_ok());
         assert_eq!(
             open_now(&file, &["/usr".into()], None).unwrap_err(),
             "it lies outside of the folders for such files"
         );
         mode(&file, 0o644);
-        mode(&folder, 0o700);
+        mode(&directory, 0o700);
         assert!(
             open_now(&file, &[], Some(&nobody)).is_err(),
-            "its folder is closed"
+            "its directory is closed"
         );
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

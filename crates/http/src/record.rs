@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use pronghorn_base::micros;
+use pronghorn_base::{micros, since_1970};
 use pronghorn_config::RequestMask;
 use tokio::time::Instant;
 
@@ -168,9 +168,6 @@ pub(crate) fn new_request_id() -> Box<str> {
 
 /// The same moment on the clock that tells dates.
 pub(crate) fn epoch_us(moment: Instant) -> u64 {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    let then = now.saturating_sub(moment.elapsed());
+    let then = since_1970(SystemTime::now()).saturating_sub(moment.elapsed());
     micros(then)
 }

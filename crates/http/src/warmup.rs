@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use pronghorn_base::micros;
+use pronghorn_base::{micros, since_1970};
 use pronghorn_cgi::{Script, Target, Variables};
 use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable, Warmup, WarmupCall};
 use pronghorn_wire::native::{self, Envelope};
@@ -76,7 +76,6 @@ impl Get {
     fn with_request<R>(&self, headers: &Fields, work: impl FnOnce(&Request<'_>) -> R) -> R {
         let (path, query) = self.path();
         let none = Fields::new();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         work(&Request {
             method: "GET",
             tls: false,
@@ -87,7 +86,7 @@ impl Get {
             remote: "127.0.0.1",
             headers,
             attributes: &none,
-            accepted_us: now.map_or(0, micros),
+            accepted_us: micros(since_1970(SystemTime::now())),
         })
     }
 }

@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::{lock, millis};
+use pronghorn_base::{lock, millis, now_ms};
 use pronghorn_store::{
     Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size,
 };
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::drivers::{decode_job, encode_job};
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 
 const TREE: Tree = Tree::new("jobs.batches");
 /// How many batches there are, under [`COUNT`].
@@ -583,26 +583,9 @@ fn count(transaction: &mut Transaction<'_>) -> Result<u64, Failed> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use pronghorn_testkit::Directory;
 
     use super::*;
-
-    struct Directory(PathBuf);
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-    fn directory() -> Directory {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pronghorn-batches-{}-{number}", std::process::id());
-        Directory(std::env::temp_dir().join(name))
-    }
 
     fn last() -> Last {
         Last {
@@ -626,8 +609,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_job_comes_when_all_have_ended_also_after_a_restart() {
-        let directory = directory();
-        let store = LazyStore::new(directory.0.clone(), 1 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
         batches.keep("a", &last(), names(3), none).await.unwrap();
@@ -642,7 +625,7 @@ mod tests {
             );
         }
         store.close().await;
-        let store = LazyStore::new(directory.0.clone(), 1 << 20);
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let batches = Batches::new(store.clone());
         let end = part("a", "job-1");
         let found = batches.ended(&end, false).await.unwrap().unwrap();
@@ -664,8 +647,8 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_are_kept_and_no_more() {
-        let directory = directory();
-        let store = LazyStore::new(directory.0.clone(), 64 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
         batches.keep("7", &last(), names(1), none).await.unwrap();
@@ -689,8 +672,8 @@ mod tests {
 
     #[tokio::test]
     async fn those_of_a_release_before_are_counted_once_and_end_in_time() {
-        let directory = directory();
-        let store = LazyStore::new(directory.0.clone(), 64 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         let open = store.get().await.unwrap();
         let before = |transaction: &mut Transaction<'_>| -> Result<(), Failed> {
@@ -724,8 +707,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_job_that_was_not_kept_has_the_end_of_the_other_one_also_after_a_restart() {
-        let directory = directory();
-        let store = LazyStore::new(directory.0.clone(), 64 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         assert!(batches.followers("other").await.unwrap().is_empty());
         batches
@@ -735,7 +718,7 @@ mod tests {
         let duplicate = part("a", "job-0");
         batches.follow(&duplicate, "other").await.unwrap();
         store.close().await;
-        let store = LazyStore::new(directory.0.clone(), 64 << 20);
+        let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         let followers = || async { batches.followers("other").await.unwrap() };
         let expected = std::slice::from_ref(&duplicate);

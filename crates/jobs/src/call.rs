@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use pronghorn_base::micros;
+use pronghorn_base::{micros, since_1970};
 use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Taker, Unencodable};
 use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
@@ -144,8 +144,8 @@ impl JobCall {
             time_left_ms: dispatch.time_left_ms,
             ..Envelope::default()
         };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        native::encode_job(out, &job, headers, now.map_or(0, micros), envelope);
+        let now = micros(since_1970(SystemTime::now()));
+        native::encode_job(out, &job, headers, now, envelope);
     }
 }
 

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
-use pronghorn_base::{LogThrottle, lock};
+use pronghorn_base::{LogThrottle, lock, now_ms};
 use pronghorn_store::{Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree};
 use prost::Message;
 use serde::Serialize;
 use thiserror::Error;
 
 use crate::drivers::{decode_job, encode_job};
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 
 const TREE: Tree = Tree::new("jobs.dead");
 
@@ -361,28 +361,13 @@ impl Letter {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use pronghorn_testkit::Directory;
 
     use super::*;
 
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Self {
-            let name = format!("pronghorn-dead-{name}-{}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-
-        fn letters(&self) -> (DeadLetters, LazyStore) {
-            let store = LazyStore::new(self.0.clone(), 1 << 30);
-            (DeadLetters::new(store.clone()), store)
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            _ = std::fs::remove_dir_all(&self.0);
-        }
+    fn open(directory: &Directory) -> (DeadLetters, LazyStore) {
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 30);
+        (DeadLetters::new(store.clone()), store)
     }
 
     fn job(id: &str, payload: usize) -> Job {
@@ -396,8 +381,8 @@ mod tests {
 
     #[tokio::test]
     async fn letters_outlive_the_server_and_can_be_read_and_discarded() {
-        let directory = Directory::new("outlive");
-        let (letters, store) = directory.letters();
+        let directory = Directory::new();
+        let (letters, store) = open(&directory);
         letters
             .keep("mail", &job("a", 3), 3, "no\ntrace")
             .await
@@ -409,7 +394,7 @@ mod tests {
             .unwrap();
         store.close().await;
 
-        let (letters, _store) = directory.letters();
+        let (letters, _store) = open(&directory);
         let counts = letters.counts().await.unwrap();
         assert_eq!(
             counts,
@@ -431,8 +416,8 @@ mod tests {
 
     #[tokio::test]
     async fn letters_of_jobs_that_die_together_share_commits() {
-        let directory = Directory::new("together");
-        let (letters, store) = directory.letters();
+        let directory = Directory::new();
+        let (letters, store) = open(&directory);
         letters.keep("p", &job("first", 0), 1, "").await.unwrap();
         let before = store.get().await.unwrap().commits();
         let jobs: Vec<_> = (0..300).map(|number| job(&number.to_string(), 3)).collect();
@@ -443,7 +428,7 @@ mod tests {
         assert!(commits <= 30, "{commits} commits for 300 letters");
         assert_eq!(letters.list(None).await.unwrap().len(), 301);
         store.close().await;
-        let (letters, _store) = directory.letters();
+        let (letters, _store) = open(&directory);
         assert_eq!(letters.list(None).await.unwrap().len(), 301);
         let twice = [job("a", 1), job("a", 2)];
         let keeping = twice.iter().map(|job| letters.keep("p", job, 3, "no"));
@@ -454,8 +439,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_go_when_there_are_too_many_bytes() {
-        let directory = Directory::new("many");
-        let (letters, _store) = directory.letters();
+        let directory = Directory::new();
+        let (letters, _store) = open(&directory);
         for id in ["a", "b", "c", "d", "e"] {
             letters.keep("p", &job(id, 15 << 20), 3, "").await.unwrap();
         }

@@ -134,13 +134,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) fn requeued(headers: &Headers) -> (Duration, (String, Vec<String>)) {
     let before = headers.get(REQUEUES).and_then(|values| values.first());
     let times: u32 = before.and_then(|it| it.parse().ok()).unwrap_or(0);
-    let pause = match times.checked_sub(AT_ONCE) {
-        None => Duration::ZERO,
-        Some(beyond) => {
-            let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(beyond));
-            doubled.min(LONGEST_PAUSE)
-        }
-    };
+    let backoff = pronghorn_base::Backoff::new(FIRST_PAUSE, LONGEST_PAUSE).at_once(AT_ONCE);
+    let pause = backoff.interval(times);
     let times = times.saturating_add(1).to_string();
     (pause, (REQUEUES.to_owned(), vec![times]))
 }

@@ -1,18 +1,12 @@
 //! A job and its options.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 /// Fields that go with a job, as those of HTTP: a name can have several values.
 pub type Headers = BTreeMap<String, Vec<String>>;
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, pronghorn_base::millis)
-}
 
 /// A longer delay is taken for this one: ten years, which a clock can count for certain.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_hours(24 * 3652);

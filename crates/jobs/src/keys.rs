@@ -5,12 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, now_ms};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::extras::Unique;
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, now_ms};
 use serde::Serialize;
 use tokio::time::Instant;
-
-use crate::job::now_ms;
 
 /// Endings that wait to be shown; the oldest go first.
 const MOST: usize = 1000;

@@ -78,8 +78,7 @@ impl Retry {
         let before = attempts.saturating_sub(1);
         let delay = match &self.backoff {
             Backoff::Exponential => {
-                let doubled = FIRST_DELAY.saturating_mul(1 << before.min(20));
-                doubled.min(LONGEST_DELAY)
+                pronghorn_base::Backoff::new(FIRST_DELAY, LONGEST_DELAY).interval(before)
             }
             Backoff::Times(times) => {
                 let last = times.len().saturating_sub(1);

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::now_ms;
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
@@ -24,7 +25,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::{ScheduleSettings, What};
 use crate::consumer::{Consumer, Handoffs};
-use crate::job::now_ms;
 use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::BoxFuture;
+use pronghorn_base::{BoxFuture, since_1970};
 use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value, text};
 use tokio::time::Instant;
 
@@ -114,11 +114,7 @@ impl JobTrace {
         }
         let error = error.and_then(|why| why.lines().next());
         let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let start = nanos(
-            self.wall
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .unwrap_or_default(),
-        );
+        let start = nanos(since_1970(self.wall));
         let attempt = self.job.attempts.saturating_add(1);
         let span = Span {
             id: self.begun.span,

@@ -1,12 +1,11 @@
 //! One suite of tests for all drivers.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_cache::Cache;
 use pronghorn_store::LazyStore;
-use pronghorn_testkit::{Certificates, Engine};
+use pronghorn_testkit::{Certificates, Directory, Engine};
 use tokio::time::{Instant, sleep};
 
 use crate::driver::{Driver, DriverError, Entry, Item};
@@ -210,25 +209,8 @@ fn memory(size: usize) -> Memory {
     Memory::new(Cache::new(size, 1).expect("there is memory"))
 }
 
-/// A folder that is removed in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("pronghorn-kv-{name}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    fn store(&self, limit: u64) -> LazyStore {
-        LazyStore::new(self.0.clone(), limit)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // The tests that failed may have left nothing.
-        _ = std::fs::remove_dir_all(&self.0);
-    }
+fn store_in(directory: &Directory, limit: u64) -> LazyStore {
+    LazyStore::new(directory.to_path_buf(), limit)
 }
 
 #[tokio::test]
@@ -252,8 +234,8 @@ async fn an_entry_in_memory_ends_by_a_clock_that_nobody_sets() {
 
 #[tokio::test]
 async fn embedded_conforms() {
-    let folder = Folder::new("conforms");
-    let store = folder.store(16 << 20);
+    let directory = Directory::new();
+    let store = store_in(&directory, 16 << 20);
     let driver = Embedded::new("a", store.clone());
     let other = Embedded::new("ab", store.clone());
     other
@@ -273,8 +255,8 @@ async fn embedded_conforms() {
 
 #[tokio::test]
 async fn embedded_outlives_the_server_and_is_swept() {
-    let folder = Folder::new("outlives");
-    let store = folder.store(16 << 20);
+    let directory = Directory::new();
+    let store = store_in(&directory, 16 << 20);
     let driver = Embedded::new("a", store.clone());
     let items = vec![
         item("ever", "1", None),
@@ -289,7 +271,7 @@ async fn embedded_outlives_the_server_and_is_swept() {
         .expect("done");
     store.close().await;
 
-    let store = folder.store(16 << 20);
+    let store = store_in(&directory, 16 << 20);
     let driver = Embedded::new("a", store.clone());
     assert_eq!(embedded::swept(&store, later(1)).await, 1);
     let all = ["ever", "long", "short", "other"];
@@ -302,8 +284,8 @@ async fn embedded_outlives_the_server_and_is_swept() {
 
 #[tokio::test]
 async fn a_full_storage_refuses_and_still_deletes() {
-    let folder = Folder::new("full");
-    let store = folder.store(200_000);
+    let directory = Directory::new();
+    let store = store_in(&directory, 200_000);
     let driver = Embedded::new("a", store.clone());
     let kept = driver.set(vec![item("a", &"x".repeat(100_000), None)], NOW);
     kept.await.expect("there is room");

@@ -52,26 +52,27 @@ fn lowest(root: &Path, path: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
     fn the_lowest_limit_of_a_group_and_those_above_it_counts() {
-        let root = std::env::temp_dir().join(format!("pronghorn-groups-{}", std::process::id()));
-        fs::create_dir_all(root.join("a/b")).expect("a folder");
-        let write = |name: &str, text: &str| fs::write(root.join(name), text).expect("a file");
+        let directory = Directory::new();
+        fs::create_dir_all(directory.join("a/b")).expect("a folder");
+        let write = |name: &str, text: &str| fs::write(directory.join(name), text).expect("a file");
         write("a/memory.max", "1000\n");
         write("a/b/memory.max", "max\n");
-        assert_eq!(of_groups(&root, "0::/a/b\n"), Some(1000));
+        assert_eq!(of_groups(&directory, "0::/a/b\n"), Some(1000));
         write("a/b/memory.max", "500\n");
-        assert_eq!(of_groups(&root, "0::/a/b\n"), Some(500));
-        assert_eq!(of_groups(&root, "0::/\n"), None);
-        fs::create_dir_all(root.join("memory/c")).expect("a folder");
+        assert_eq!(of_groups(&directory, "0::/a/b\n"), Some(500));
+        assert_eq!(of_groups(&directory, "0::/\n"), None);
+        fs::create_dir_all(directory.join("memory/c")).expect("a folder");
         write("memory/c/memory.limit_in_bytes", "700\n");
         assert_eq!(
-            of_groups(&root, "3:cpu:/c\n2:memory:/c\n0::/x\n"),
+            of_groups(&directory, "3:cpu:/c\n2:memory:/c\n0::/x\n"),
             Some(700)
         );
-        fs::remove_dir_all(root).expect("it is there");
     }
 
     #[test]

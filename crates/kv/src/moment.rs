@@ -1,7 +1,9 @@
 //! Moments of the calendar: those of the entries' ends, as RFC 3339 writes them.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+
+use pronghorn_base::{millis, now_ms};
 
 /// Milliseconds since 1970, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,10 +12,9 @@ pub struct Moment(u64);
 const DAY: i64 = 86_400;
 
 impl Moment {
-    /// That of the system's clock. One before 1970 is no clock.
+    /// The moment that the system's clock shows.
     pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self(millis(since.unwrap_or_default()))
+        Self(now_ms())
     }
 
     pub const fn from_millis(millis: u64) -> Self {
@@ -64,10 +65,6 @@ impl Moment {
         let seconds = u64::try_from(seconds).unwrap_or(0);
         Some(Self(seconds * 1000 + fraction))
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn digits(bytes: &[u8]) -> Option<i64> {

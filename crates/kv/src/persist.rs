@@ -272,6 +272,7 @@ mod tests {
     use std::time::Duration;
 
     use pronghorn_cache::layout::{BYTES, INTEGER};
+    use pronghorn_testkit::Directory;
 
     use super::*;
 
@@ -285,12 +286,11 @@ mod tests {
         Cache::new(4 << 20, 7).expect("there is memory")
     }
 
-    /// In a folder of its own, which is not there yet.
-    fn kept(name: &str) -> Kept {
-        let folder =
-            std::env::temp_dir().join(format!("pronghorn-kept-{name}-{}", std::process::id()));
-        _ = std::fs::remove_dir_all(&folder);
-        Kept::new(&folder.join("state"), "a / b")
+    /// In a directory of its own, which is not there yet.
+    fn kept() -> (Directory, Kept) {
+        let directory = Directory::new();
+        let kept = Kept::new(&directory.join("state"), "a / b");
+        (directory, kept)
     }
 
     fn filled(entries: u32) -> Cache {
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_found_again_without_what_is_over() {
-        let kept = kept("found");
+        let (_directory, kept) = kept();
         assert_eq!(kept.read(&cache(), NOW).expect("nothing"), Found::default());
         let before = filled(300);
         before.increment(b"n", -5, 0).expect("kept");
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_broken_is_not_believed() {
-        let kept = kept("broken");
+        let (_directory, kept) = kept();
         kept.write(&filled(50), NOW, soon()).expect("written");
         let whole = std::fs::read(kept.path()).expect("it is there");
         for at in 0..whole.len() {
@@ -378,7 +378,7 @@ mod tests {
     /// Whoever may write in the folder can give its names to something else.
     #[test]
     fn what_is_no_file_is_not_read_or_written_to() {
-        let kept = kept("links");
+        let (_directory, kept) = kept();
         let folder = kept.path().parent().expect("it has one");
         std::fs::create_dir_all(folder).expect("a folder");
         let theirs = folder.join("theirs");
@@ -403,7 +403,7 @@ mod tests {
     /// As two servers do that have one state directory and stop at the same time.
     #[test]
     fn one_of_two_that_write_at_once_is_refused_and_harms_nothing() {
-        let kept = kept("two");
+        let (_directory, kept) = kept();
         let folder = kept.path().parent().expect("it has one");
         std::fs::create_dir_all(folder).expect("a folder");
         let theirs = std::fs::File::create(kept.path().with_extension("new")).expect("a file");
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_stop_that_may_take_no_longer_leaves_nothing() {
-        let kept = kept("late");
+        let (_directory, kept) = kept();
         let late = kept
             .write(&filled(1_500), NOW, Instant::now())
             .expect_err("too late");

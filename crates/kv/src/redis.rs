@@ -1,10 +1,9 @@
 //! `redis`: entries are Redis' own, under their keys: RoadRunner and other programs find them.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_base::lock;
+use pronghorn_base::PeerHealth;
 use pronghorn_redis::{Cmd, FromRedisValue, RedisFailure, RedisSettings, cmd};
 
 use crate::driver::{Answer, Driver, DriverError, Item};
@@ -26,7 +25,7 @@ pub(crate) struct Redis {
     redis: pronghorn_redis::Redis,
     prefix: String,
     /// As the last answer told.
-    health: Mutex<Result<(), String>>,
+    health: PeerHealth,
 }
 
 impl Redis {
@@ -34,7 +33,7 @@ impl Redis {
         Self {
             redis: pronghorn_redis::Redis::new(settings),
             prefix,
-            health: Mutex::new(Ok(())),
+            health: PeerHealth::supposed(),
         }
     }
 
@@ -65,7 +64,7 @@ impl Redis {
             Err(RedisFailure::Refused { .. }) | Ok(_) => Ok(()),
             Err(failure) => Err(failure.to_string()),
         };
-        *lock(&self.health) = health;
+        _ = self.health.set(health); // the watch tells the log
         answer.map_err(|failure| DriverError::Unavailable(failure.to_string()))
     }
 
@@ -200,6 +199,6 @@ impl Driver for Redis {
     }
 
     fn health(&self) -> Result<(), String> {
-        lock(&self.health).clone()
+        self.health.check()
     }
 }

@@ -2,21 +2,15 @@
 //! a call, and told to the log when it changes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use pronghorn_base::{PeerChange, watch_peer};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::driver::Driver;
 use crate::storages::Storages;
 
 const LOG: &str = "kv";
-
-/// While it answers.
-const EVERY: Duration = Duration::from_secs(5);
-/// While it does not: readiness waits for it.
-const EVERY_AWAY: Duration = Duration::from_secs(1);
 
 /// Watches all storages that are servers of their own, until it is dropped.
 pub(crate) fn watch(storages: &Storages) -> JoinSet<()> {
@@ -30,17 +24,15 @@ pub(crate) fn watch(storages: &Storages) -> JoinSet<()> {
 }
 
 async fn watch_one(storage: String, driver: Arc<dyn Driver>) {
-    let mut was_away = false;
-    while let Some(probe) = driver.probe() {
-        let wrong = probe.await.err();
-        match &wrong {
-            Some(wrong) if !was_away => {
-                warn!(target: LOG, storage, "the storage is away: {wrong}");
-            }
-            None if was_away => info!(target: LOG, storage, "the storage is back"),
-            _ => {}
+    let ask = || async {
+        match driver.probe() {
+            Some(probe) => probe.await.map_err(|wrong| wrong.to_string()),
+            None => Ok(()),
         }
-        was_away = wrong.is_some();
-        sleep(if was_away { EVERY_AWAY } else { EVERY }).await;
-    }
+    };
+    let tell = |change, wrong: &str| match change {
+        PeerChange::Lost => warn!(target: LOG, storage, "the storage is away: {wrong}"),
+        PeerChange::Found | PeerChange::Back => info!(target: LOG, storage, "the storage is back"),
+    };
+    watch_peer(ask, tell).await;
 }

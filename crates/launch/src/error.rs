@@ -317,6 +317,8 @@ fn is_php(program: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
@@ -391,12 +393,11 @@ mod tests {
 
     #[test]
     fn who_has_no_composer_json_is_not_told_to_install_from_it() {
-        let folder = std::env::temp_dir().join(format!("pronghorn-launch-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the test");
+        let directory = Directory::new();
         let error = BootError {
             pool: "test".into(),
             command: "php worker.php".into(),
-            cwd: folder.clone(),
+            cwd: directory.to_path_buf(),
             user: None,
             cause: BootCause::Exited(Exit::Code(255)),
             relay: None,
@@ -407,7 +408,7 @@ mod tests {
             without.contains("composer require pronghorn/worker"),
             "{without}"
         );
-        std::fs::write(folder.join("composer.json"), "{}").expect("a file for the test");
+        std::fs::write(directory.join("composer.json"), "{}").expect("a file for the test");
         let with = error.hint().expect("a hint");
         assert!(with.contains("run `composer install`"), "{with}");
         let of_a_package = BootError {
@@ -415,6 +416,5 @@ mod tests {
             ..error
         };
         assert_eq!(of_a_package.hint(), Some(with));
-        std::fs::remove_dir_all(&folder).expect("the folder of the test");
     }
 }

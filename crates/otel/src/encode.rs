@@ -1,7 +1,8 @@
 //! Traces and metrics of the server as messages of OTLP.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use pronghorn_base::since_1970;
 use pronghorn_metrics::{Kind as MetricKind, ReadFamily, Reading, Series};
 use pronghorn_trace::{Kind, Span, Trace, Value};
 
@@ -101,11 +102,8 @@ pub(crate) struct Period {
 impl Period {
     /// Of numbers that count since this moment.
     pub(crate) fn since(start: SystemTime) -> Self {
-        let nanos = |time: SystemTime| {
-            let since = time.duration_since(SystemTime::UNIX_EPOCH);
-            let nanos = since.unwrap_or(Duration::ZERO).as_nanos();
-            u64::try_from(nanos).unwrap_or(u64::MAX)
-        };
+        let nanos =
+            |time: SystemTime| u64::try_from(since_1970(time).as_nanos()).unwrap_or(u64::MAX);
         let start = nanos(start);
         let now = nanos(SystemTime::now()).max(start); // a clock may have been set back
         Self { start, now }
@@ -243,6 +241,8 @@ fn summary(series: &Series, Period { start, now }: Period) -> Option<SummaryPoin
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use pronghorn_metrics::Registry;
     use pronghorn_trace::{SpanId, TraceId};
     use prost::Message;

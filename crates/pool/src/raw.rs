@@ -3,10 +3,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use pronghorn_base::micros;
+use pronghorn_base::{micros, since_1970};
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use thiserror::Error;
@@ -90,8 +90,8 @@ impl Payload for RawCall {
                     time_left_ms: terms.time_left_ms,
                     ..Envelope::default()
                 };
-                let now = SystemTime::now().duration_since(UNIX_EPOCH);
-                native::encode_raw(out, now.map_or(0, micros), envelope);
+                let now = micros(since_1970(SystemTime::now()));
+                native::encode_raw(out, now, envelope);
             }
             // The official packages take any context, also an empty one.
             Encoding::Frame(Codec::Json | Codec::Proto, _) => {}

@@ -324,6 +324,8 @@ mod tests {
     use std::collections::BTreeSet;
     use std::io::{Read, Seek};
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     fn spool(limit: u64) -> Arc<Spool> {
@@ -346,9 +348,7 @@ mod tests {
 
     #[test]
     fn leftovers_of_dead_servers_are_removed_and_nothing_else() {
-        let folder =
-            std::env::temp_dir().join(format!("pronghorn-spool-test-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let directory = Directory::new();
         let here = pid_namespace();
         assert_ne!(here, 0);
         let mine = format!("pronghorn-body-{here}-{}-1-0", std::process::id());
@@ -365,20 +365,19 @@ mod tests {
             .into_iter()
             .chain(&others)
         {
-            std::fs::write(folder.join(name), "").unwrap();
+            std::fs::write(directory.join(name), "").unwrap();
         }
         let file = File::options()
             .write(true)
-            .open(folder.join(&forgotten))
+            .open(directory.join(&forgotten))
             .unwrap();
         file.set_modified(std::time::SystemTime::now() - OLD - Duration::from_secs(1))
             .unwrap();
-        Spool::open(folder.clone(), None).unwrap();
-        let left: BTreeSet<_> = std::fs::read_dir(&folder)
+        Spool::open(directory.to_path_buf(), None).unwrap();
+        let left: BTreeSet<_> = std::fs::read_dir(&directory)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        std::fs::remove_dir_all(&folder).unwrap();
         let [one, two] = others;
         assert_eq!(left, BTreeSet::from([mine, parents, foreign, one, two]));
     }

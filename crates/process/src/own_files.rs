@@ -92,6 +92,8 @@ fn real(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
@@ -112,10 +114,10 @@ mod tests {
 
     #[test]
     fn an_own_file_is_known_by_every_way_to_it() {
-        let folder = std::env::temp_dir().join(format!("pronghorn-own-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("real/state")).unwrap();
-        std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
-        let at = |name: &str| folder.join(name);
+        let directory = Directory::new();
+        std::fs::create_dir_all(directory.join("real/state")).unwrap();
+        std::os::unix::fs::symlink("real", directory.join("link")).unwrap();
+        let at = |name: &str| directory.join(name);
         for name in ["real/conf", "real/other", "real/state/data"] {
             std::fs::write(at(name), name).unwrap();
         }
@@ -141,6 +143,5 @@ mod tests {
         }
         set(&[], &[]);
         assert!(!is_own("real/conf"), "it is none any more");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

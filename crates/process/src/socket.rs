@@ -344,6 +344,8 @@ fn user_name() -> String {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     const OURS: Access = Access {
@@ -352,35 +354,18 @@ mod tests {
         gid: None,
     };
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("pronghorn-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     #[test]
-    fn a_missing_folder_is_made() {
-        let folder = Folder::new("made");
-        let path = folder.0.join("a/b/c.sock");
+    fn a_missing_directory_is_made() {
+        let directory = Directory::new();
+        let path = directory.join("a/b/c.sock");
         let _listener = bind_unix(&path, OURS).unwrap();
         UnixStream::connect(&path).unwrap();
     }
 
     #[test]
     fn an_inherited_socket_is_used_and_its_file_left_until_it_is_ours() {
-        let folder = Folder::new("inherited");
-        let path = folder.0.join("s.sock");
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
         let (first, file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
         let (second, inherited) = open_unix(&path, OURS, &mut vec![first.into()]).unwrap();
         drop(inherited);
@@ -397,8 +382,8 @@ mod tests {
 
     #[test]
     fn of_many_inherited_sockets_each_takes_its_own() {
-        let folder = Folder::new("many");
-        let path = folder.0.join("s.sock");
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
         let (unix, _file) = open_unix(&path, OURS, &mut Vec::new()).unwrap();
         let tcp = || TcpListener::bind("127.0.0.1:0").unwrap();
         let (one, two) = (tcp(), tcp());
@@ -417,8 +402,8 @@ mod tests {
     #[test]
     fn a_socket_has_the_mode_and_group_that_are_asked_for() {
         use std::os::unix::fs::MetadataExt;
-        let folder = Folder::new("mode");
-        let path = folder.0.join("s.sock");
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
         let gid = nix::unistd::getegid().as_raw();
         let access = Access {
             mode: 0o662,
@@ -433,8 +418,8 @@ mod tests {
     #[test]
     fn what_has_taken_a_sockets_name_is_given_to_nobody() {
         use std::os::unix::fs::{MetadataExt, symlink};
-        let folder = Folder::new("taken");
-        let precious = folder.0.join("precious");
+        let directory = Directory::new();
+        let precious = directory.join("precious");
         std::fs::write(&precious, "precious").unwrap();
         let before = std::fs::metadata(&precious).unwrap().mode();
         let access = Access {
@@ -442,23 +427,23 @@ mod tests {
             uid: Some(nix::unistd::geteuid().as_raw()),
             gid: None,
         };
-        let link = folder.0.join("link");
+        let link = directory.join("link");
         symlink(&precious, &link).unwrap();
         give(&link, access).unwrap_err();
         give(&precious, access).unwrap_err();
-        give(&folder.0, access).unwrap_err();
+        give(&directory, access).unwrap_err();
         assert_eq!(std::fs::metadata(&precious).unwrap().mode(), before);
         // A link is not followed to a socket either, and binding makes none where it points.
         bind_unix(&link, access).unwrap_err();
-        symlink(folder.0.join("none"), folder.0.join("dangling")).unwrap();
-        bind_unix(&folder.0.join("dangling"), access).unwrap_err();
-        assert!(!folder.0.join("none").exists());
+        symlink(directory.join("none"), directory.join("dangling")).unwrap();
+        bind_unix(&directory.join("dangling"), access).unwrap_err();
+        assert!(!directory.join("none").exists());
     }
 
     #[test]
     fn a_socket_of_another_path_or_without_its_file_is_bound_anew() {
-        let folder = Folder::new("other");
-        let (one, two) = (folder.0.join("one"), folder.0.join("two"));
+        let directory = Directory::new();
+        let (one, two) = (directory.join("one"), directory.join("two"));
         let (first, _file) = open_unix(&one, OURS, &mut Vec::new()).unwrap();
         let (_second, file) = open_unix(&two, OURS, &mut vec![first.into()]).unwrap();
         assert_eq!(file.path(), two);
@@ -471,8 +456,8 @@ mod tests {
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
-        let folder = Folder::new("stale");
-        let path = folder.0.join("s.sock");
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
         drop(UnixListener::bind(&path).unwrap());
         let _listener = bind_unix(&path, OURS).unwrap();
         assert!(matches!(
@@ -484,8 +469,8 @@ mod tests {
     /// As of a process that was stopped.
     #[test]
     fn a_listener_that_accepts_nobody_holds_no_start_up() {
-        let folder = Folder::new("full");
-        let path = folder.0.join("s.sock");
+        let directory = Directory::new();
+        let path = directory.join("s.sock");
         let listener = UnixListener::bind(&path).unwrap();
         rustix::net::listen(&listener, 0).unwrap();
         let waiting: Vec<_> = std::iter::from_fn(|| connect_at_once(&path).ok()).collect();
@@ -498,8 +483,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_socket_is_left_alone() {
-        let folder = Folder::new("file");
-        let path = folder.0.join("file");
+        let directory = Directory::new();
+        let path = directory.join("file");
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(
             bind_unix(&path, OURS),
@@ -509,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_names_the_two_commands() {
+    fn a_directory_that_cannot_be_made_names_the_two_commands() {
         let error = bind_unix(Path::new("/proc/nope/s.sock"), OURS)
             .unwrap_err()
             .to_string();

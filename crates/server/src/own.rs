@@ -49,17 +49,15 @@ fn named(map: &Map, folder: &Path, own: &mut Vec<PathBuf>) {
 #[cfg(test)]
 mod tests {
     use pronghorn_config::{Input, load};
+    use pronghorn_testkit::Directory;
 
     use super::*;
 
     #[test]
     fn what_a_configuration_names_is_found() {
-        let folder = std::env::temp_dir().join(format!("pronghorn-own-{:x}", fastrand::u64(..)));
-        std::fs::create_dir_all(folder.join("tls")).unwrap();
-        for file in ["tls/key.pem", "tls/cert.pem", "broker.pem"] {
-            std::fs::write(folder.join(file), "").unwrap();
-        }
-        let cert = folder.join("tls/cert.pem");
+        let files = ["tls/key.pem", "tls/cert.pem", "broker.pem"];
+        let directory = Directory::with(&files.map(|file| (file, "")));
+        let cert = directory.join("tls/cert.pem");
         let yaml = format!(
             "http:\n  ssl: {{key: tls/key.pem, cert: {}}}\n  static: {{dir: tls}}\n  rate_limit: {{key: ip}}\n\
              logs:\n  output: [stderr, app.log]\n  channels: {{access: {{output: access.log}}}}\n\
@@ -68,9 +66,8 @@ mod tests {
         );
         let mut input = Input::from_text("conf/pronghorn.yaml", yaml);
         input.overrides = vec!["logs.file_logger_options.log_output=rotated.log".to_owned()];
-        let mut own = own_files(&load(&input), Path::new("/here"), &folder);
+        let mut own = own_files(&load(&input), Path::new("/here"), &directory);
         own.retain(|path| !path.ends_with("stderr"));
-        std::fs::remove_dir_all(&folder).unwrap();
         let expected = [
             "tls/key.pem",
             "tls/cert.pem",
@@ -79,7 +76,7 @@ mod tests {
             "broker.pem",
             "rotated.log",
         ];
-        let mut expected: Vec<_> = expected.iter().map(|file| folder.join(file)).collect();
+        let mut expected: Vec<_> = expected.iter().map(|file| directory.join(file)).collect();
         expected.insert(0, "/here/conf/pronghorn.yaml".into());
         own.sort();
         expected.sort();

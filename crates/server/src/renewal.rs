@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use pronghorn_base::since_1970;
 use pronghorn_config::{Change, Effective, Era, Input, Loaded, Severity, load};
 use pronghorn_metrics::{Gauge, Registry};
 use pronghorn_plugin_api::Reload;
@@ -84,9 +85,9 @@ impl ConfigurationMetrics {
 
     fn tell(&self, is_whole: bool) {
         self.successful.set(is_whole.into());
-        if is_whole && let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) {
-            self.read
-                .set(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+        if is_whole {
+            let now = since_1970(SystemTime::now()).as_secs();
+            self.read.set(i64::try_from(now).unwrap_or(i64::MAX));
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Pools and their workers, as commands and the admin listener show them.
 
-use std::time::SystemTime;
-
-use pronghorn_base::millis;
+use pronghorn_base::{millis, since_1970};
 use pronghorn_control::{Counter, PoolStatus, UnderWay, Worker, WorkersOf};
 use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
 use pronghorn_process::Usage;
@@ -51,7 +49,6 @@ pub(crate) async fn look_at(workers: &PoolHandle) -> WorkersOf {
 
 fn shown(info: WorkerInfo) -> Worker {
     let usage = Usage::of(info.pid);
-    let since_1970 = info.started.duration_since(SystemTime::UNIX_EPOCH);
     Worker {
         pid: info.pid,
         slot: info.slot as u64,
@@ -59,7 +56,7 @@ fn shown(info: WorkerInfo) -> Worker {
         state: state_name(info.state).to_owned(),
         transport: Some(info.via.name().to_owned()),
         forked_by: info.forked_by,
-        started: since_1970.map(millis).unwrap_or_default(),
+        started: millis(since_1970(info.started)),
         executions: info.executions,
         memory: usage.map_or(0, |usage| usage.memory),
         cpu: usage.map_or(0, |usage| millis(usage.cpu)),

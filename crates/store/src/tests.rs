@@ -8,11 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_testkit::Directory;
 use redb::{Database, StorageBackend};
 use tokio::task::JoinSet;
 
@@ -31,15 +32,19 @@ const PLENTY: u64 = 1 << 30;
 /// the lock of a store that another test has just closed.
 static STARTS_PROCESSES: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Removed at the end.
-struct Directory(PathBuf);
+/// A state directory that is not there yet.
+struct StateDirectory {
+    path: PathBuf,
+    _parent: Directory,
+}
 
-impl Directory {
+impl StateDirectory {
     fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Relaxed);
-        let name = format!("pronghorn-store-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        let parent = Directory::new();
+        Self {
+            path: parent.join("state"),
+            _parent: parent,
+        }
     }
 
     fn open(&self) -> Store {
@@ -50,7 +55,7 @@ impl Directory {
     /// program runs.
     fn open_again(&self, limit: u64) -> Result<Store, OpenError> {
         for _ in 0..1000 {
-            match Store::open(&self.0, limit) {
+            match Store::open(&self.path, limit) {
                 Err(OpenError::InUse { .. }) => {}
                 opened => return opened,
             }
@@ -61,13 +66,7 @@ impl Directory {
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("store.redb")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0);
+        self.path.join("store.redb")
     }
 }
 
@@ -100,7 +99,7 @@ async fn keys(store: &Store) -> Vec<u32> {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_an_end_of_any_kind() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
     for key in 0..10 {
         put(&store, key, b"value").await.unwrap();
@@ -153,13 +152,13 @@ async fn operations_that_wait_together_share_commits_and_keep_their_order() {
 
 #[tokio::test]
 async fn a_second_server_learns_who_has_the_store() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
-    let second = Store::open(&directory.0, PLENTY).unwrap_err();
+    let second = Store::open(&directory.path, PLENTY).unwrap_err();
     let said = second.to_string();
     let expected = format!(
         "the store in {} is used by process {}: stop that server, or set a `state_dir` of its own for each",
-        directory.0.display(),
+        directory.path.display(),
         std::process::id()
     );
     assert_eq!(said, expected);
@@ -171,11 +170,11 @@ async fn a_second_server_learns_who_has_the_store() {
 #[tokio::test]
 async fn a_store_whose_lock_was_removed_is_in_use_all_the_same() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
     put(&store, 1, b"value").await.unwrap();
-    fs::remove_file(directory.0.join("store.lock")).unwrap();
-    let second = Store::open(&directory.0, PLENTY).unwrap_err();
+    fs::remove_file(directory.path.join("store.lock")).unwrap();
+    let second = Store::open(&directory.path, PLENTY).unwrap_err();
     assert!(matches!(second, OpenError::InUse { .. }), "{second}");
     assert!(
         second
@@ -189,10 +188,10 @@ async fn a_store_whose_lock_was_removed_is_in_use_all_the_same() {
 
 #[tokio::test]
 async fn a_store_that_nobody_asks_for_makes_no_folder() {
-    let directory = Directory::new();
-    let lazy = LazyStore::new(directory.0.clone(), PLENTY);
+    let directory = StateDirectory::new();
+    let lazy = LazyStore::new(directory.path.clone(), PLENTY);
     lazy.close().await;
-    assert!(!directory.0.exists());
+    assert!(!directory.path.exists());
     let held = directory.open();
     assert!(matches!(lazy.get().await, Err(OpenError::InUse { .. })));
     assert!(
@@ -208,19 +207,19 @@ async fn a_store_that_nobody_asks_for_makes_no_folder() {
 
 #[tokio::test]
 async fn folder_and_files_are_for_their_owner_alone() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let _store = directory.open();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&directory.0), 0o700);
+    assert_eq!(mode(&directory.path), 0o700);
     assert_eq!(mode(&directory.file()), 0o600);
-    assert_eq!(mode(&directory.0.join("store.lock")), 0o600);
+    assert_eq!(mode(&directory.path.join("store.lock")), 0o600);
 }
 
 #[tokio::test]
 async fn a_full_store_refuses_what_grows_and_does_the_rest() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let each = entry_size(&[0; 4], b"value");
-    let store = Store::open(&directory.0, 3 * each).unwrap();
+    let store = Store::open(&directory.path, 3 * each).unwrap();
     for key in 0..3 {
         put(&store, key, b"value").await.unwrap();
     }
@@ -248,7 +247,7 @@ async fn a_full_store_refuses_what_grows_and_does_the_rest() {
 
 #[tokio::test]
 async fn a_store_of_a_newer_version_is_left_alone() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
     let about = Tree::new("store");
     let newer = store.carry_out(
@@ -266,8 +265,8 @@ async fn a_store_of_a_newer_version_is_left_alone() {
 #[tokio::test]
 async fn a_file_that_is_none_of_ours_is_left_alone() {
     for content in [&b"hello"[..], &[0; 8192], &[0xff; 9000], b""] {
-        let directory = Directory::new();
-        fs::create_dir_all(&directory.0).unwrap();
+        let directory = StateDirectory::new();
+        fs::create_dir_all(&directory.path).unwrap();
         fs::write(directory.file(), content).unwrap();
         let error = directory.open_again(PLENTY).unwrap_err();
         assert!(matches!(error, OpenError::Broken { .. }), "{error:?}");
@@ -277,8 +276,8 @@ async fn a_file_that_is_none_of_ours_is_left_alone() {
 
 #[tokio::test]
 async fn a_database_of_another_program_is_left_alone() {
-    let directory = Directory::new();
-    fs::create_dir_all(&directory.0).unwrap();
+    let directory = StateDirectory::new();
+    fs::create_dir_all(&directory.path).unwrap();
     let table = redb::TableDefinition::<u32, u32>::new("theirs");
     let theirs = Database::create(directory.file()).unwrap();
     let transaction = theirs.begin_write().unwrap();
@@ -301,7 +300,7 @@ async fn a_database_of_another_program_is_left_alone() {
 /// A full disk, or a copy that was cut off.
 #[tokio::test]
 async fn a_file_that_is_empty_is_no_new_store() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
     put(&store, 1, b"value").await.unwrap();
     store.close().await;
@@ -315,17 +314,17 @@ async fn a_file_that_is_empty_is_no_new_store() {
              put a copy back, or begin with an empty store: `mv {path} {path}.broken`"
         )
     );
-    fs::rename(directory.file(), directory.0.join("store.redb.broken")).unwrap();
+    fs::rename(directory.file(), directory.path.join("store.redb.broken")).unwrap();
     // As a process leaves it that is killed at its first start.
-    fs::write(directory.0.join("store.new"), b"half").unwrap();
+    fs::write(directory.path.join("store.new"), b"half").unwrap();
     let store = directory.open();
     assert!(keys(&store).await.is_empty());
-    assert!(!directory.0.join("store.new").exists());
+    assert!(!directory.path.join("store.new").exists());
 }
 
 #[test]
 fn what_is_in_the_place_of_the_file_is_named() {
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     fs::create_dir_all(directory.file()).unwrap();
     let said = directory.open_again(PLENTY).unwrap_err().to_string();
     assert!(
@@ -344,7 +343,7 @@ fn what_is_in_the_place_of_the_file_is_named() {
 #[tokio::test]
 async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let store = directory.open();
     for key in 0..300 {
         put(&store, key, &[7; 1000]).await.unwrap();
@@ -356,7 +355,7 @@ async fn a_file_that_was_cut_is_never_taken_for_a_whole_one() {
     for (round, whole) in [&killed, &closed].into_iter().cycle().take(60).enumerate() {
         let length = fastrand::usize(1..whole.len());
         fs::write(directory.file(), &whole[..length]).unwrap();
-        match Store::open(&directory.0, PLENTY) {
+        match Store::open(&directory.path, PLENTY) {
             Ok(store) => {
                 assert_eq!(keys(&store).await, all, "round {round}: {length} bytes");
                 store.close().await;
@@ -380,7 +379,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
         }
     }
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let mut answered = 0;
     for _ in 0..5 {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -388,7 +387,7 @@ async fn a_killed_process_loses_nothing_that_it_answered() {
                 "a_killed_process_loses_nothing_that_it_answered",
                 "--nocapture",
             ])
-            .env(FOLDER, &directory.0)
+            .env(FOLDER, &directory.path)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
@@ -755,10 +754,12 @@ async fn what_is_there_is_read_while_the_disk_takes_no_writes() {
 }
 
 /// A store of one process, and that of the next one, which can be given it.
-async fn two_processes(directory: &Directory) -> (LazyStore, LazyStore, UnixStream, JoinSet<()>) {
+async fn two_processes(
+    directory: &StateDirectory,
+) -> (LazyStore, LazyStore, UnixStream, JoinSet<()>) {
     let (old, new) = (
-        LazyStore::new(directory.0.clone(), PLENTY),
-        LazyStore::new(directory.0.clone(), PLENTY),
+        LazyStore::new(directory.path.clone(), PLENTY),
+        LazyStore::new(directory.path.clone(), PLENTY),
     );
     old.get().await.unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -785,7 +786,7 @@ impl Lender for Given {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let (old, new, link, mut serving) = two_processes(&directory).await;
     let store = old.get().await.unwrap();
     let given: Arc<Given> = Arc::default();
@@ -867,7 +868,7 @@ async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_ends_within_a_transaction_has_changed_nothing() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
+    let directory = StateDirectory::new();
     let (old, new, link, mut serving) = two_processes(&directory).await;
     put(&old.get().await.unwrap(), 1, b"value").await.unwrap();
     old.close().await;
@@ -892,8 +893,8 @@ async fn a_process_that_ends_within_a_transaction_has_changed_nothing() {
 #[tokio::test]
 async fn a_store_stays_where_the_next_process_cannot_have_it() {
     let _alone = STARTS_PROCESSES.lock().await;
-    let directory = Directory::new();
-    let old = LazyStore::new(directory.0.clone(), PLENTY);
+    let directory = StateDirectory::new();
+    let old = LazyStore::new(directory.path.clone(), PLENTY);
     let store = old.get().await.unwrap();
     // A process of a release that does not know the socket.
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -15,6 +15,7 @@
 )]
 
 mod client;
+mod directory;
 mod engine;
 mod load;
 mod php;
@@ -22,6 +23,7 @@ mod server;
 mod site;
 
 pub use client::{Connection, Response};
+pub use directory::Directory;
 pub use engine::{Certificates, Engine};
 pub use load::Load;
 pub use php::{php_command, php_configuration};

@@ -1,26 +1,19 @@
 //! A folder with an application in it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of its own for one test; removed with it.
-#[derive(Debug)]
+use crate::directory::Directory;
+
+/// An application in a directory of one test; removed with it.
+#[derive(Debug, Default)]
 pub struct Site {
-    folder: PathBuf,
+    directory: Directory,
 }
 
 impl Site {
-    /// An empty folder.
+    /// An empty directory.
     pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Canonical, so that paths in messages can be compared.
-        let temporary = std::env::temp_dir()
-            .canonicalize()
-            .expect("the folder for temporary files exists");
-        let folder = temporary.join(format!("pronghorn-e2e-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        Self { folder }
+        Self::default()
     }
 
     /// An application whose worker is one of `e2e/fixtures`, with two workers on a free port.
@@ -77,11 +70,7 @@ impl Site {
 
     /// Writes a file while the application runs.
     pub fn write(&self, name: &str, content: &str) {
-        let path = self.folder.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).expect("a folder can be made");
-        }
-        std::fs::write(path, content).expect("a file can be written");
+        self.directory.write(name, content);
     }
 
     /// Puts a file in the place of another in one step, as a deployment should: nobody reads half
@@ -94,7 +83,7 @@ impl Site {
 
     /// Reads one back.
     pub fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).expect("the file is there")
+        self.directory.read(name)
     }
 
     /// Replaces a part of the configuration while the application runs.
@@ -109,23 +98,11 @@ impl Site {
     }
 
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.directory.path()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-impl Default for Site {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.folder); // a failed test has worse to tell
+        self.directory.join(name)
     }
 }
 

@@ -283,6 +283,8 @@ fn silent_filesystem(folder: &Path) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     const LONGEST: Duration = Duration::from_secs(1);
@@ -366,17 +368,14 @@ mod tests {
     #[tokio::test]
     async fn changes_are_seen_whether_the_kernel_tells_them_or_not() {
         for poll in [false, true] {
-            let name = format!("pronghorn-watch-{}-{poll}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            std::fs::create_dir(&folder).unwrap();
+            let directory = Directory::new();
             let (sender, mut changes) = mpsc::channel(CHANGES);
-            let watched = Watched::open(watching(&folder), poll, sender).unwrap();
-            let file = folder.join("worker.php");
+            let watched = Watched::open(watching(&directory), poll, sender).unwrap();
+            let file = directory.join("worker.php");
             std::fs::write(&file, "<?php").unwrap();
             let seen = async { while !changes.recv().await.unwrap().contains(&file) {} };
             let seen = tokio::time::timeout(Duration::from_secs(20), seen).await;
             drop(watched);
-            std::fs::remove_dir_all(&folder).unwrap();
             assert!(seen.is_ok(), "poll: {poll}");
         }
     }

@@ -199,7 +199,8 @@ fn is_project(root: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Folder;
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
@@ -252,21 +253,21 @@ mod tests {
             ),
         ] {
             let files: Vec<_> = files.iter().map(|file| (*file, "")).collect();
-            let folder = Folder::with(&files);
-            let root = folder.0.join(root);
+            let directory = Directory::with(&files);
+            let root = directory.join(root);
             assert_eq!(super::name(&root), Some(name));
             assert_eq!(rules(&root).no_scripts, uploads, "{name}");
         }
-        let folder = Folder::with(&[("index.php", ""), ("public/index.php", "")]);
-        assert_eq!(name(&folder.0), None);
-        assert_eq!(rules(&folder.0).no_scripts, ["vendor"]);
-        assert_eq!(rules(&folder.0.join("public")), Rules::default());
+        let directory = Directory::with(&[("index.php", ""), ("public/index.php", "")]);
+        assert_eq!(name(&directory), None);
+        assert_eq!(rules(&directory).no_scripts, ["vendor"]);
+        assert_eq!(rules(&directory.join("public")), Rules::default());
     }
 
     #[test]
     fn a_project_that_is_its_own_root_keeps_its_files() {
-        let folder = Folder::with(&[("index.php", ""), ("web/composer.json", "")]);
-        for root in [folder.0.clone(), folder.0.join("web")] {
+        let directory = Directory::with(&[("index.php", ""), ("web/composer.json", "")]);
+        for root in [directory.to_path_buf(), directory.join("web")] {
             let forbid = rules(&root).forbid;
             assert!(forbid.contains(&".sql") && forbid.contains(&"composer.json"));
         }

@@ -458,29 +458,9 @@ fn waits_for_calls(script: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
-
-    /// A folder with these files, each with this text.
-    pub(super) struct Folder(pub(super) PathBuf);
-
-    impl Folder {
-        pub(super) fn with(files: &[(&str, &str)]) -> Self {
-            let name = format!("pronghorn-application-{:x}", fastrand::u64(..));
-            let folder = Self(std::env::temp_dir().join(name));
-            for (file, text) in files {
-                let path = folder.0.join(file);
-                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-                std::fs::write(path, text).unwrap();
-            }
-            folder
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn applications_are_known_by_their_files() {
@@ -503,8 +483,8 @@ mod tests {
             (&[("web/index.php", "")], PLAIN, "web"),
             (&[("index.php", "")], PLAIN, "."),
         ] {
-            let folder = Folder::with(files);
-            let found = Application::in_folder(&folder.0).unwrap();
+            let directory = Directory::with(files);
+            let found = Application::in_folder(&directory).unwrap();
             let Relative::Scripts { root: at, .. } = found.relative() else {
                 panic!("{found:?}")
             };
@@ -517,7 +497,7 @@ mod tests {
             );
             assert!(found.others.is_empty(), "{:?}", found.others);
         }
-        assert_eq!(Application::in_folder(&Folder::with(&[("a", "")]).0), None);
+        assert_eq!(Application::in_folder(&Directory::with(&[("a", "")])), None);
     }
 
     #[test]
@@ -538,8 +518,8 @@ mod tests {
             ),
         ] {
             let package = format!("vendor/pronghorn/{package}/composer.json");
-            let folder = Folder::with(&[files, &[(&*package, "{}")]].concat());
-            let found = Application::in_folder(&folder.0).unwrap();
+            let directory = Directory::with(&[files, &[(&*package, "{}")]].concat());
+            let found = Application::in_folder(&directory).unwrap();
             let expected = Relative::Worker {
                 script: script.to_owned(),
                 env,
@@ -552,12 +532,12 @@ mod tests {
 
     #[test]
     fn two_applications_in_one_folder_are_both_named() {
-        let folder = Folder::with(&[
+        let directory = Directory::with(&[
             ("artisan", ""),
             ("public/index.php", ""),
             ("wp-load.php", ""),
         ]);
-        let found = Application::in_folder(&folder.0).unwrap();
+        let found = Application::in_folder(&directory).unwrap();
         assert_eq!(
             (&*found.name, &found.others[..]),
             ("Laravel", &["wp-load.php"][..])
@@ -566,32 +546,32 @@ mod tests {
 
     #[test]
     fn a_script_is_a_worker_or_a_front_controller() {
-        let folder = Folder::with(&[
+        let directory = Directory::with(&[
             ("index.php", "<?php echo 1;"),
             ("kept/index.php", "<?php Pronghorn\\serve($handler);"),
             ("app.php", "<?php"),
         ]);
-        let of = |file: &str| Application::script(&folder.0.join(file)).unwrap();
+        let of = |file: &str| Application::script(&directory.join(file)).unwrap();
         let is_worker = |file: &str| matches!(of(file).relative(), Relative::Worker { .. });
         assert!(!is_worker("index.php"));
         assert!(is_worker("kept/index.php") && is_worker("app.php"));
         assert_eq!(of("kept/index.php").is_perhaps_a_page(), None);
         let hint = of("app.php").is_perhaps_a_page().unwrap();
         assert!(hint.contains("serve --root "), "{hint}");
-        assert!(Application::script(&folder.0.join("none/index.php")).is_err());
+        assert!(Application::script(&directory.join("none/index.php")).is_err());
     }
 
     #[test]
     fn packages_that_are_not_installed_are_told() {
-        let folder = Folder::with(&[
+        let directory = Directory::with(&[
             ("index.php", ""),
             ("composer.json", "{}"),
             ("composer.lock", "{}"),
         ]);
-        let found = Application::in_folder(&folder.0).unwrap();
+        let found = Application::in_folder(&directory).unwrap();
         assert!(found.lacks_packages().unwrap().contains("composer install"));
-        std::fs::create_dir(folder.0.join("vendor")).unwrap();
-        std::fs::write(folder.0.join("vendor/autoload.php"), "").unwrap();
+        std::fs::create_dir(directory.join("vendor")).unwrap();
+        std::fs::write(directory.join("vendor/autoload.php"), "").unwrap();
         assert_eq!(found.lacks_packages(), None);
     }
 }

@@ -105,13 +105,13 @@ impl Closed {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     #[test]
     fn what_they_close_becomes_routes() {
-        let name = format!("pronghorn-htaccess-{:x}", fastrand::u64(..));
-        let root = std::env::temp_dir().join(name);
-        for (file, text) in [
+        let root = Directory::with(&[
             (
                 ".htaccess",
                 "RewriteEngine On\nRewriteRule ^(user)/(.*)\\.(txt|yaml)$ error [F]\n\
@@ -134,13 +134,8 @@ mod tests {
             ("only/.htaccess", "Require ip 10.0.0.1\n"),
             ("open/.htaccess", "Options -Indexes\nRequire all granted\n"),
             (".git/.htaccess", "Require all denied\n"),
-        ] {
-            let path = root.join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        ]);
         let closed = Closed::below(&root);
-        std::fs::remove_dir_all(&root).unwrap();
         let patterns: Vec<_> = closed
             .routes
             .iter()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pronghorn_config::{Input, load};
+use pronghorn_testkit::Directory;
 use serde_json::Value;
 
 use super::*;
@@ -62,12 +63,10 @@ fn flat(yaml: &str) -> BTreeMap<String, String> {
 }
 
 fn converted(name: &str, text: &str) -> Converted {
-    let folder = std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
-    std::fs::create_dir(&folder).unwrap();
-    let file = folder.join(name);
+    let directory = Directory::new();
+    let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
     let converted = convert(&[file]).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     converted
 }
 
@@ -410,9 +409,8 @@ fn values_of_a_folder_below_the_root_hold_not_for_the_site() {
 
 #[test]
 fn limits_of_a_pool_of_fpm_hold_for_each_site_with_its_socket() {
-    let folder = std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
-    std::fs::create_dir(&folder).unwrap();
-    let (nginx, fpm) = (folder.join("nginx.conf"), folder.join("www.conf"));
+    let directory = Directory::new();
+    let (nginx, fpm) = (directory.join("nginx.conf"), directory.join("www.conf"));
     let site = |host: &str, socket: &str| {
         format!(
             "server {{ server_name {host}; root /srv/{host}; location ~ \\.php$ {{ fastcgi_pass unix:{socket}; }} }}\n"
@@ -429,7 +427,6 @@ fn limits_of_a_pool_of_fpm_hold_for_each_site_with_its_socket() {
                 php_admin_value[open_basedir] = \"/srv;x\" ; why\n";
     std::fs::write(&fpm, text).unwrap();
     let converted = convert(&[nginx, fpm]).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let pools = converted.yaml.matches("open_basedir: \"/srv;x\"").count();
     assert_eq!(pools, 2, "{}", converted.yaml);
     assert!(converted.yaml.contains("group: web"), "{}", converted.yaml);
@@ -545,10 +542,10 @@ fn each_site_has_its_certificate_and_a_pool_of_its_own() {
 
 #[test]
 fn too_many_sites_are_refused_at_once() {
-    let folder = std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
-    std::fs::write(&folder, "server { root /a; }\n".repeat(60_000)).unwrap();
-    let why = convert(std::slice::from_ref(&folder)).unwrap_err();
-    std::fs::remove_file(&folder).unwrap();
+    let directory = Directory::new();
+    let file = directory.join("nginx.conf");
+    std::fs::write(&file, "server { root /a; }\n".repeat(60_000)).unwrap();
+    let why = convert(std::slice::from_ref(&file)).unwrap_err();
     assert!(why.contains("more than 20000 statements"), "{why}");
 }
 
@@ -636,13 +633,10 @@ fn whatever_is_read_becomes_a_configuration() {
                 format!(":80 {{\nroot * /srv\n{}\n}}", lines.join("\n")),
             ),
         };
-        let folder =
-            std::env::temp_dir().join(format!("pronghorn-convert-{:x}", fastrand::u64(..)));
-        std::fs::create_dir(&folder).unwrap();
-        let file = folder.join(name);
+        let directory = Directory::new();
+        let file = directory.join(name);
         std::fs::write(&file, &text).unwrap();
         let result = convert(std::slice::from_ref(&file));
-        std::fs::remove_dir_all(&folder).unwrap();
         // What the server would not take is refused, never written.
         let Ok(converted) = result else {
             continue;

@@ -5,42 +5,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Input, Severity, describe, load};
+use pronghorn_testkit::Directory;
 
 use crate::{Sample, read};
 
-/// A folder that is gone after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let unique = format!("pronghorn-config-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(unique);
-        fs::create_dir_all(&folder).expect("a folder for the test");
-        Self(folder)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.join(name), text).expect("a file for the test");
-    }
-
-    fn input(&self) -> Input {
-        Input {
-            folder: self.0.clone(),
-            ..Input::default()
-        }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).expect("the folder of the test");
+fn input(directory: &Directory) -> Input {
+    Input {
+        folder: directory.to_path_buf(),
+        ..Input::default()
     }
 }
 
 #[test]
 fn our_file_is_preferred_and_none_is_no_mistake() {
-    let folder = Folder::new("search");
-    let nothing = load(&folder.input());
+    let directory = Directory::new();
+    let nothing = load(&input(&directory));
     assert_eq!(nothing.file, None);
     assert_eq!(
         nothing
@@ -50,10 +29,10 @@ fn our_file_is_preferred_and_none_is_no_mistake() {
         ""
     );
 
-    folder.write(".rr.yaml", "name: theirs");
-    assert_eq!(load(&folder.input()).file, Some(".rr.yaml".into()));
-    folder.write("pronghorn.yaml", "name: ours");
-    let (settings, _) = read(&folder.input());
+    directory.write(".rr.yaml", "name: theirs");
+    assert_eq!(load(&input(&directory)).file, Some(".rr.yaml".into()));
+    directory.write("pronghorn.yaml", "name: ours");
+    let (settings, _) = read(&input(&directory));
     assert_eq!(settings.expect("settings").name.as_deref(), Some("ours"));
 }
 
@@ -97,7 +76,7 @@ fn overrides_reach_the_items_of_a_list() {
 
 #[test]
 fn what_is_no_readable_file_is_told() {
-    let folder = Folder::new("unreadable");
+    let directory = Directory::new();
     for (name, message) in [
         (
             "missing.yaml",
@@ -111,16 +90,16 @@ fn what_is_no_readable_file_is_told() {
     ] {
         let input = Input {
             file: Some(name.into()),
-            ..folder.input()
+            ..input(&directory)
         };
         let said = read(&input).1;
         assert!(said.starts_with(message), "{said}");
     }
-    folder.write("latin1.yaml", "");
-    fs::write(folder.0.join("latin1.yaml"), b"a: 1\nname: caf\xe9\n").expect("a file");
+    directory.write("latin1.yaml", "");
+    fs::write(directory.join("latin1.yaml"), b"a: 1\nname: caf\xe9\n").expect("a file");
     let input = Input {
         file: Some("latin1.yaml".into()),
-        ..folder.input()
+        ..input(&directory)
     };
     assert!(
         read(&input)
@@ -131,11 +110,11 @@ fn what_is_no_readable_file_is_told() {
 
 #[test]
 fn every_file_that_was_read_is_known() {
-    let folder = Folder::new("files");
-    folder.write(".rr.yaml", "include: sub.yaml\nenvfile: .env\nname: $NAME");
-    folder.write("sub.yaml", "count: 4");
-    folder.write(".env", "NAME=Ann\nHOME=/elsewhere");
-    let mut input = folder.input();
+    let directory = Directory::new();
+    directory.write(".rr.yaml", "include: sub.yaml\nenvfile: .env\nname: $NAME");
+    directory.write("sub.yaml", "count: 4");
+    directory.write(".env", "NAME=Ann\nHOME=/elsewhere");
+    let mut input = input(&directory);
     input.environment = [("HOME".to_owned(), "/root".to_owned())].into();
     let loaded = load(&input);
     let files: Vec<PathBuf> = [".rr.yaml", ".env", "sub.yaml"].map(PathBuf::from).into();
@@ -150,16 +129,16 @@ fn every_file_that_was_read_is_known() {
 
 #[test]
 fn files_may_begin_and_end_their_lines_as_on_windows() {
-    let folder = Folder::new("windows");
+    let directory = Directory::new();
     let bom = "\u{feff}";
-    folder.write(
+    directory.write(
         ".rr.yaml",
         &format!("{bom}include: sub.yaml\r\nenvfile: .env\r\nname: $FIRST\r\n"),
     );
-    folder.write("sub.yaml", &format!("{bom}count: 4\r\n"));
-    folder.write(".env", &format!("{bom}FIRST=Ann\r\nSECOND=\"a\r\nb\"\r\n"));
-    folder.write("dotenv", &format!("{bom}THIRD=1"));
-    let mut input = folder.input();
+    directory.write("sub.yaml", &format!("{bom}count: 4\r\n"));
+    directory.write(".env", &format!("{bom}FIRST=Ann\r\nSECOND=\"a\r\nb\"\r\n"));
+    directory.write("dotenv", &format!("{bom}THIRD=1"));
+    let mut input = input(&directory);
     input.dotenv = Some("dotenv".into());
     let (settings, said) = read(&input);
     assert_eq!(said, "");

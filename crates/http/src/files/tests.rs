@@ -1,9 +1,9 @@
 //! Files in real folders; what a request gets of them.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use pronghorn_testkit::Directory;
 
 use super::*;
 use crate::coding::Coding;
@@ -11,26 +11,17 @@ use crate::middleware::testing::request;
 use crate::reader::Reader;
 use crate::source::Read;
 
-/// A folder with another one in it, `public`, which is served.
-struct Site(PathBuf);
+/// A directory with another one in it, `public`, which is served.
+struct Site(Directory);
 
 impl Site {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pronghorn-files-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(folder.join("public")).unwrap();
-        let site = Self(folder);
-        site.write("secret.txt", "secret");
-        site.write("public/a.css", "0123456789");
-        site
+        let files = [("secret.txt", "secret"), ("public/a.css", "0123456789")];
+        Self(Directory::with(&files))
     }
 
     fn write(&self, name: &str, content: &str) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
+        self.0.write(name, content);
     }
 
     fn settings(&self) -> RootSettings {
@@ -41,12 +32,6 @@ impl Site {
         let mut settings = self.settings();
         change(&mut settings);
         Served(Arc::new(Files::open(vec![settings]).unwrap()))
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0); // a failed test has worse to tell
     }
 }
 

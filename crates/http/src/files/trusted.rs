@@ -76,6 +76,8 @@ fn is_roots_alone(metadata: &Metadata) -> bool {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     /// A file that comes with every Debian and is root's alone; elsewhere there is nothing to test.
@@ -86,14 +88,14 @@ mod tests {
         if !rustix::process::geteuid().is_root() || !Path::new(PACKAGED).exists() {
             return;
         }
-        let folder = std::env::temp_dir().join(format!("pronghorn-links-{}", std::process::id()));
-        let site = folder.join("site");
+        let directory = Directory::new();
+        let site = directory.join("site");
         std::fs::create_dir_all(site.join("theirs")).unwrap();
         let mode = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(&site, 0o755);
-        std::fs::write(folder.join("own"), "").unwrap();
+        std::fs::write(directory.join("own"), "").unwrap();
         chown(site.join("theirs"), Some(65534), None).unwrap();
         for (to, link) in [
             (PACKAGED, "license"),
@@ -116,7 +118,7 @@ mod tests {
         for path in ["license", "licenses/GPL-3", "dots", "twice"] {
             assert_eq!(found(path).unwrap().as_ref(), Some(&real), "{path}");
         }
-        assert!(found("licenses").unwrap().is_some(), "a folder");
+        assert!(found("licenses").unwrap().is_some(), "a directory");
         for path in ["shadow", "own", "theirs/license", "given"] {
             assert_eq!(found(path).unwrap(), None, "{path}");
         }
@@ -127,8 +129,7 @@ mod tests {
         assert_eq!(
             found("license").unwrap(),
             None,
-            "others may write to its folder"
+            "others may write to its directory"
         );
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

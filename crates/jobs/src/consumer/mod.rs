@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_base::{BoxFuture, LogThrottle};
+use pronghorn_base::{BoxFuture, LogThrottle, now_ms};
 use pronghorn_config::show_duration;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pieces, Pool, ReplyBody, Terms, WorkerFault};
 use pronghorn_wire::Head;
@@ -22,7 +22,7 @@ use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
 use crate::drivers::{DriverError, Settlement, Ticket};
 use crate::extras::{self, Extras};
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 use crate::metrics::OutcomeLabel;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;

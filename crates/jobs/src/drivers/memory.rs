@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::future::ready;
 use std::sync::{Arc, Mutex};
 
-use pronghorn_base::{BoxFuture, lock};
+use pronghorn_base::{BoxFuture, lock, now_ms};
 use tokio::time::Instant;
 
 use crate::drivers::ready::Ready;
@@ -13,7 +13,7 @@ use crate::drivers::{
     Settlement, Stat, Ticket, Wake,
 };
 use crate::extras;
-use crate::job::{Job, LONGEST_DELAY, now_ms};
+use crate::job::{Job, LONGEST_DELAY};
 
 /// Keeps jobs in memory, up to a limit in bytes.
 #[derive(Debug)]

@@ -129,7 +129,7 @@ async fn the_jobs_of_a_pipeline_are_listed() {
         (&"1".into(), &"waiting".into(), &2.into(), &false.into())
     );
     let queued = first["queued_at"].as_u64().unwrap();
-    assert!(crate::job::now_ms() - queued < 60_000, "{first}");
+    assert!(pronghorn_base::now_ms() - queued < 60_000, "{first}");
     assert_eq!(second["state"], "delayed");
     assert!(second["due_in"].as_f64().unwrap() > 8.0, "{second}");
     let unknown = "no such pipeline, requested: mial; did you mean `mail`? There are: `mail`";

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use pronghorn_base::with_causes;
+use pronghorn_base::{now_ms, with_causes};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Duplicates, PipelineError, Pipelines};
 use crate::batches::{BatchError, Last, Part, Stage, Summary};
 use crate::extras::{self, Extras};
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
 use crate::rules::Rules;

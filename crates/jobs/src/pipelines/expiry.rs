@@ -1,7 +1,7 @@
 //! Ends jobs that have expired while nobody takes them: their pipeline is paused, or has no
 //! workers. Elsewhere they end when their turn comes.
 
-use pronghorn_base::with_causes;
+use pronghorn_base::{now_ms, with_causes};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,6 @@ use tokio::time::sleep;
 use super::{Pipeline, Pipelines};
 use crate::drivers::{Delivery, Settlement};
 use crate::extras::Extras;
-use crate::job::now_ms;
 use crate::results::Dropped;
 
 /// How often it is looked for them: who pushes again with the key of such a job hardly waits.

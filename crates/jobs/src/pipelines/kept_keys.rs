@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
+use pronghorn_base::now_ms;
 use pronghorn_store::Store;
 
 use super::{PipelineError, Pipelines};
 use crate::drivers::Embedded;
 use crate::extras;
-use crate::job::now_ms;
 
 impl Pipelines {
     /// Jobs that have had their keys before have them again. Says which ones are with workers of

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::{lock, with_causes};
+use pronghorn_base::{lock, now_ms, with_causes};
 use pronghorn_plugin_api::QueueReport;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
@@ -28,7 +28,7 @@ use crate::drivers::{
     self, Delivery, Driver, DriverError, Memory, OpenPipelines, Part, Stat, Wake,
 };
 use crate::extras::{self, Extras, Unique};
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 use crate::keys::{self, Keys, NotTaken};
 use crate::messages::Pushed;
 use crate::meter::Meter;

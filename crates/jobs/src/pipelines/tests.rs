@@ -1,33 +1,12 @@
 //! Pipelines of every driver in this build, whose brokers are nowhere.
 
-use std::path::{Path, PathBuf};
-
 use pronghorn_metrics::Registry;
+use pronghorn_testkit::Directory;
 
 use super::*;
 use crate::brokers::tests::brokers;
 
 const LIMIT: u64 = 1 << 20;
-
-/// Removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new(name: &str) -> Self {
-        let name = format!("pronghorn-pipelines-{}-{name}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// At an upgrade the old process keeps the store for as long as the new one gets ready. So a
 /// pipeline that asks for it without saying so makes the upgrade fail.
@@ -46,14 +25,15 @@ async fn a_pipeline_that_asks_for_the_store_says_so() {
         brokers.kafka.brokers = vec!["127.0.0.1:1".to_owned()];
         let map = map.into();
         let (name, settings) = PipelineSettings::declared(&map, &brokers).expect(driver);
-        let state = Directory::new(driver);
-        let store = LazyStore::new(state.path().to_owned(), LIMIT);
+        let directory = Directory::new();
+        let state = directory.join("state");
+        let store = LazyStore::new(state.clone(), LIMIT);
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(60);
         let pools = ["default"].into_iter();
         let pipelines = Pipelines::new(store, patience, metrics, pools, brokers);
         pipelines.declare(name, &settings).await.expect(driver);
-        assert_eq!(state.path().exists(), settings.is_stored(), "{driver}");
+        assert_eq!(state.exists(), settings.is_stored(), "{driver}");
         seen.push(settings.is_stored());
     }
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, now_ms};
 use pronghorn_config::Choice as _;
 use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
@@ -23,7 +23,7 @@ pub(crate) use self::record::Run;
 use self::record::{Outcome, Record, TREE};
 use crate::clock::{CatchUp, Missed, Overlap, ScheduleSettings, What};
 use crate::extras;
-use crate::job::{Job, now_ms};
+use crate::job::Job;
 use crate::pipelines::{Pipelines, what_there_is};
 use crate::results::Waited;
 

@@ -1,9 +1,9 @@
 //! What is kept of a schedule.
 
+use pronghorn_base::now_ms;
 use pronghorn_store::Tree;
 use serde::{Deserialize, Serialize};
 
-use crate::job::now_ms;
 use crate::results::Ended;
 
 pub(super) const TREE: Tree = Tree::new("jobs.schedules");

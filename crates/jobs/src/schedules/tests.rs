@@ -1,11 +1,9 @@
 //! Schedules with a clock of the calendar, so with short times and no pause.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use chrono_tz::Tz;
+use pronghorn_base::now_ms;
 use pronghorn_metrics::Registry;
-use pronghorn_testkit::Engine;
+use pronghorn_testkit::{Directory, Engine};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -22,22 +20,8 @@ struct Scene {
     pipelines: Pipelines,
     schedules: Schedules,
     store: LazyStore,
-    folder: PathBuf,
+    directory: Directory,
     tasks: JoinSet<()>,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-fn folder() -> PathBuf {
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("pronghorn-schedules-{}-{number}", std::process::id());
-    std::env::temp_dir().join(name)
 }
 
 fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSettings {
@@ -55,13 +39,13 @@ fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSet
 }
 
 impl Scene {
-    async fn new(folder: PathBuf, of: ScheduleSettings) -> Self {
+    async fn new(directory: Directory, of: ScheduleSettings) -> Self {
         let memory = DriverSettings::Memory { max_size: 1 << 20 };
-        Self::with(folder, of, memory).await
+        Self::with(directory, of, memory).await
     }
 
-    async fn with(folder: PathBuf, of: ScheduleSettings, driver: DriverSettings) -> Self {
-        let store = LazyStore::new(folder.clone(), 1 << 20);
+    async fn with(directory: Directory, of: ScheduleSettings, driver: DriverSettings) -> Self {
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(10);
         let pools = ["default"].into_iter();
@@ -82,7 +66,7 @@ impl Scene {
             pipelines,
             schedules,
             store,
-            folder,
+            directory,
             tasks,
         }
     }
@@ -118,10 +102,10 @@ impl Scene {
         }
     }
 
-    async fn close(mut self) -> PathBuf {
+    async fn close(mut self) -> Directory {
         self.tasks.shutdown().await;
         self.store.close().await;
-        std::mem::take(&mut self.folder)
+        self.directory
     }
 }
 
@@ -149,7 +133,7 @@ fn command(script: &str, limit: Duration) -> ScheduleSettings {
 #[tokio::test]
 async fn a_clock_that_is_set_neither_floods_nor_silences_a_schedule() {
     const HOUR: u64 = 3_600_000;
-    let scene = Scene::new(folder(), hourly()).await;
+    let scene = Scene::new(Directory::new(), hourly()).await;
     let due = |now| scene.schedules.due(now);
     let start = now_ms() / HOUR * HOUR + 24 * HOUR;
     let next = || {
@@ -183,7 +167,7 @@ fn hourly() -> ScheduleSettings {
 #[tokio::test]
 async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
     let noisy = "for i in $(seq 30); do echo line $i; done; echo $WORD >&2; pwd; exit 3";
-    let scene = Scene::new(folder(), command(noisy, NEVER)).await;
+    let scene = Scene::new(Directory::new(), command(noisy, NEVER)).await;
     scene.schedules.run_now("s").unwrap();
     let run = scene.runs(1).await.remove(0);
     let failed = Outcome::Failed("it ended with exit code 3".to_owned());
@@ -194,8 +178,8 @@ async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
         "{:?}",
         run.lines
     );
-    let folder = scene.close().await;
-    let scene = Scene::new(folder, command("echo fine", NEVER)).await;
+    let directory = scene.close().await;
+    let scene = Scene::new(directory, command("echo fine", NEVER)).await;
     assert_eq!(scene.runs(1).await[0].lines, run.lines, "kept");
     scene.schedules.run_now("s").unwrap();
     let runs = scene.runs(2).await;
@@ -205,7 +189,7 @@ async fn a_command_is_run_and_its_end_and_its_last_lines_are_kept() {
 
 #[tokio::test]
 async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
-    let scene = Scene::new(folder(), command("echo begun; sleep 1000", SECOND)).await;
+    let scene = Scene::new(Directory::new(), command("echo begun; sleep 1000", SECOND)).await;
     scene.schedules.run_now("s").unwrap();
     let run = scene.runs(1).await.remove(0);
     let late = "it ran for longer than 1s, and was killed".to_owned();
@@ -217,7 +201,7 @@ async fn a_command_that_hangs_is_killed_and_one_that_is_not_there_is_said() {
         command: pronghorn_config::Command::new(argv).unwrap(),
         limit: SECOND,
     };
-    let scene = Scene::new(folder(), none).await;
+    let scene = Scene::new(Directory::new(), none).await;
     scene.schedules.run_now("s").unwrap();
     let Some(Outcome::Failed(why)) = scene.runs(1).await.remove(0).outcome else {
         panic!("it is not there");
@@ -234,7 +218,7 @@ const LEAVES: &str = "pid=$(mktemp); \
 async fn what_a_command_leaves_behind_ends_with_it() {
     let hangs = format!("{LEAVES}; sleep 1000");
     for (script, limit) in [(LEAVES, NEVER), (&hangs, SECOND)] {
-        let scene = Scene::new(folder(), command(script, limit)).await;
+        let scene = Scene::new(Directory::new(), command(script, limit)).await;
         scene.schedules.run_now("s").unwrap();
         let run = scene.runs(1).await.remove(0);
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", run.lines[0]));
@@ -247,7 +231,11 @@ const NEVER: Duration = Duration::from_hours(8000);
 
 #[tokio::test]
 async fn a_job_is_pushed_at_each_moment_and_its_end_is_noted() {
-    let scene = Scene::new(folder(), settings(SECOND, Overlap::Skip, CatchUp::One)).await;
+    let scene = Scene::new(
+        Directory::new(),
+        settings(SECOND, Overlap::Skip, CatchUp::One),
+    )
+    .await;
     let first = scene.next().await;
     let job = &first.delivery.job;
     assert_eq!((&*job.name, &job.payload[..]), ("tick", &b"x"[..]));
@@ -272,8 +260,8 @@ async fn of_servers_that_share_redis_one_has_each_run() {
         })
     };
     let of = settings(SECOND, Overlap::Skip, CatchUp::One);
-    let first = Scene::with(folder(), of.clone(), redis()).await;
-    let second = Scene::with(folder(), of, redis()).await;
+    let first = Scene::with(Directory::new(), of.clone(), redis()).await;
+    let second = Scene::with(Directory::new(), of, redis()).await;
     let mut ids = Vec::new();
     while ids.len() < 4 {
         let work = tokio::select! {
@@ -296,7 +284,7 @@ async fn of_servers_that_share_redis_one_has_each_run() {
 #[tokio::test]
 async fn overlapping_runs_are_skipped_or_wait() {
     for overlap in [Overlap::Skip, Overlap::Queue] {
-        let scene = Scene::new(folder(), settings(NEVER, overlap, CatchUp::None)).await;
+        let scene = Scene::new(Directory::new(), settings(NEVER, overlap, CatchUp::None)).await;
         scene.schedules.run_now("s").unwrap();
         let first = scene.next().await;
         scene.schedules.run_now("s").unwrap();
@@ -313,13 +301,13 @@ async fn overlapping_runs_are_skipped_or_wait() {
 #[tokio::test]
 async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
     let of = settings(SECOND, Overlap::Allow, CatchUp::All);
-    let scene = Scene::new(folder(), of.clone()).await;
+    let scene = Scene::new(Directory::new(), of.clone()).await;
     scene.end(&scene.next().await);
     scene.runs(1).await;
     scene.schedules.pause("s", true).await.unwrap();
-    let folder = scene.close().await;
+    let directory = scene.close().await;
     sleep(2 * SECOND).await;
-    let scene = Scene::new(folder, of).await;
+    let scene = Scene::new(directory, of).await;
     scene.runs(1).await;
     assert!(scene.schedules.views()[0].paused);
     scene.nothing_comes().await;
@@ -344,8 +332,8 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
         (other, CatchUp::All, 0),
     ] {
         let of = settings(Duration::from_hours(1), Overlap::Allow, catch_up);
-        let folder = folder();
-        let store = LazyStore::new(folder.clone(), 1 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let hour = 3_600_000;
         let last = now_ms() / hour * hour - 3 * hour;
         let record = Record {
@@ -361,7 +349,7 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
             .unwrap()
             .unwrap();
         store.close().await;
-        let scene = Scene::new(folder, of).await;
+        let scene = Scene::new(directory, of).await;
         for number in 0..made_up {
             let work = scene.next().await;
             let due = last + (4 - made_up + number) * hour;

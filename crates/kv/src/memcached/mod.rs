@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use pronghorn_base::lock;
+use pronghorn_base::{PeerHealth, lock};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -38,7 +38,7 @@ pub(crate) struct Memcached {
     servers: Vec<Server>,
     timeout: Duration,
     /// As the last answers told.
-    health: Mutex<Result<(), String>>,
+    health: PeerHealth,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Memcached {
         Self {
             servers: addresses.into_iter().map(server).collect(),
             timeout,
-            health: Mutex::new(Ok(())),
+            health: PeerHealth::supposed(),
         }
     }
 
@@ -118,7 +118,7 @@ impl Memcached {
                 (Err(said.clone()), Err(said))
             }
         };
-        *lock(&self.health) = health;
+        _ = self.health.set(health); // the watch tells the log
         answers.map_err(DriverError::Unavailable)
     }
 
@@ -324,7 +324,7 @@ impl Driver for Memcached {
     }
 
     fn health(&self) -> Result<(), String> {
-        lock(&self.health).clone()
+        self.health.check()
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pronghorn_base::{LogThrottle, lock};
+use pronghorn_base::{Backoff, LogThrottle, lock};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout};
 
@@ -42,15 +42,25 @@ impl fmt::Display for Place {
 #[derive(Debug)]
 pub struct Addresses {
     pool: String,
-    places: Vec<(Place, Mutex<Option<Down>>)>,
+    places: Vec<(Place, Mutex<Down>)>,
     told: LogThrottle,
 }
 
-/// An address did not answer.
-#[derive(Debug, Clone, Copy)]
+/// How an address has failed lately.
+#[derive(Debug)]
 struct Down {
-    until: Instant,
-    pause: Duration,
+    /// It is left alone until then.
+    until: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Default for Down {
+    fn default() -> Self {
+        Self {
+            until: None,
+            backoff: Backoff::new(SHORTEST_PAUSE, LONGEST_PAUSE),
+        }
+    }
 }
 
 impl Addresses {
@@ -74,28 +84,25 @@ impl Addresses {
         let mut why = String::new();
         for number in 0..self.places.len() {
             let (place, down) = &self.places[(slot + number) % self.places.len()];
-            let before = *lock(down);
-            if let Some(before) = before.filter(|before| Instant::now() < before.until) {
-                let left = before.until.saturating_duration_since(Instant::now());
+            let until = lock(down).until;
+            if let Some(until) = until.filter(|until| Instant::now() < *until) {
+                let left = until.saturating_duration_since(Instant::now());
                 why = format!("{place} did not answer, and is asked again in {left:?}");
                 continue;
             }
             let connected = timeout(CONNECT, connect(place)).await;
             let error = match connected {
                 Ok(Ok(channel)) => {
-                    *lock(down) = None;
+                    *lock(down) = Down::default();
                     return Ok(channel);
                 }
                 Ok(Err(error)) => error,
                 Err(_) => io::ErrorKind::TimedOut.into(),
             };
-            let pause = before.map_or(SHORTEST_PAUSE, |before| {
-                (before.pause * 2).min(LONGEST_PAUSE)
-            });
-            *lock(down) = Some(Down {
-                until: Instant::now() + pause,
-                pause,
-            });
+            {
+                let mut down = lock(down);
+                down.until = Some(Instant::now() + down.backoff.next());
+            }
             why = format!("{place} does not answer: {error}");
             if let Some(times) = self.told.should_log() {
                 tracing::warn!(target: "server", pool = self.pool, times, "FastCGI server {why}");

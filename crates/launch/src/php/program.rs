@@ -144,6 +144,8 @@ fn interpreter(script: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_testkit::Directory;
+
     use super::*;
 
     fn found(command: &[&str], cwd: &Path) -> Option<Program> {
@@ -179,24 +181,28 @@ mod tests {
 
     #[test]
     fn the_command_tells_program_options_and_script() {
-        let folder = std::env::temp_dir().join(format!("pronghorn-program-{}", std::process::id()));
-        let bin = folder.join("bin");
+        let directory = Directory::new();
+        let bin = directory.join("bin");
         std::fs::create_dir_all(&bin).unwrap();
         std::fs::write(bin.join("php"), "").unwrap();
-        std::fs::write(folder.join("tool"), "#!/usr/bin/env php\n<?php").unwrap();
-        std::fs::write(folder.join("direct"), "#!/opt/php/bin/php8.4 -d a=b\n<?php").unwrap();
-        std::fs::write(folder.join("script"), "#!/bin/sh\nexec php worker.php\n").unwrap();
+        std::fs::write(directory.join("tool"), "#!/usr/bin/env php\n<?php").unwrap();
+        std::fs::write(
+            directory.join("direct"),
+            "#!/opt/php/bin/php8.4 -d a=b\n<?php",
+        )
+        .unwrap();
+        std::fs::write(directory.join("script"), "#!/bin/sh\nexec php worker.php\n").unwrap();
 
-        let plain = found(&["php", "-d", "a=b", "-n", "worker.php", "-x"], &folder).unwrap();
+        let plain = found(&["php", "-d", "a=b", "-n", "worker.php", "-x"], &directory).unwrap();
         assert_eq!(plain.path, bin.join("php"));
         assert_eq!(plain.options, ["-d", "a=b", "-n"]);
-        assert_eq!(plain.script, Some(folder.join("worker.php")));
+        assert_eq!(plain.script, Some(directory.join("worker.php")));
 
-        let tool = found(&["./tool", "serve"], &folder).unwrap();
+        let tool = found(&["./tool", "serve"], &directory).unwrap();
         assert_eq!((tool.path, tool.options.len()), (bin.join("php"), 0));
-        assert_eq!(tool.script, Some(folder.join("./tool")));
+        assert_eq!(tool.script, Some(directory.join("./tool")));
 
-        let direct = found(&["./direct"], &folder).unwrap();
+        let direct = found(&["./direct"], &directory).unwrap();
         assert_eq!(direct.path, Path::new("/opt/php/bin/php8.4"));
         assert_eq!(direct.options, ["-d", "a=b"]);
 
@@ -221,8 +227,7 @@ mod tests {
             &["none"],
             &[],
         ] {
-            assert_eq!(found(unclear, &folder), None, "{unclear:?}");
+            assert_eq!(found(unclear, &directory), None, "{unclear:?}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

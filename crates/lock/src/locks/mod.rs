@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::lock;
+use pronghorn_base::{lock, micros, since_1970};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -174,8 +174,7 @@ impl Locks {
 /// Since 1970: tokens that begin there are larger than those of a server that was here before,
 /// which has not granted a million locks a second.
 fn microseconds() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(0)
+    micros(since_1970(SystemTime::now()))
 }
 
 fn tell(granted: Vec<Turn>) {

@@ -1,15 +1,15 @@
 //! Locks in Redis, which several servers share. All of a lock is decided there, by one script, and
 //! by the clock of Redis; a server has nothing of it but who waits here.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
+use pronghorn_base::{PeerChange, PeerHealth, watch_peer};
 use pronghorn_redis::{Cmd, FromRedisValue, Redis, RedisFailure, RedisSettings, cmd};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use crate::table::{Full, Mode, WAITING};
@@ -32,10 +32,6 @@ const MOST: usize = 1000;
 const LEAVE_TRIES: u32 = 5;
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(500);
 
-/// Between two looks at whether Redis is there: while it is, and while it is not.
-const WATCH_EVERY: Duration = Duration::from_secs(5);
-const WATCH_EVERY_AWAY: Duration = Duration::from_secs(1);
-
 /// Clones are the same ones.
 #[derive(Clone, Debug)]
 pub(crate) struct RedisLocks(Arc<Shared>);
@@ -48,7 +44,7 @@ struct Shared {
     waiting: tokio::sync::Semaphore,
     stopped: AtomicBool,
     stop: Notify,
-    health: Mutex<Result<(), String>>,
+    health: PeerHealth,
 }
 
 #[derive(Debug)]
@@ -67,7 +63,7 @@ impl RedisLocks {
             waiting: tokio::sync::Semaphore::new(WAITING),
             stopped: AtomicBool::new(false),
             stop: Notify::new(),
-            health: Mutex::new(Ok(())),
+            health: PeerHealth::supposed(),
         }));
         let mut tasks = JoinSet::new();
         tasks.spawn(locks.clone().leave_for(left));
@@ -179,16 +175,16 @@ impl RedisLocks {
 
     /// Whether it would answer now, as far as is known.
     pub(crate) fn health(&self) -> Result<(), String> {
-        lock(&self.0.health).clone()
+        self.0.health.check()
     }
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, RedisFailure> {
         let answer = self.0.redis.ask(command).await;
         // What it refuses says nothing of the next command: it does answer.
-        *lock(&self.0.health) = match &answer {
+        _ = self.0.health.set(match &answer {
             Err(RedisFailure::Refused { .. }) | Ok(_) => Ok(()),
             Err(failure) => Err(failure.to_string()),
-        };
+        }); // the watch tells the log
         answer
     }
 
@@ -207,22 +203,15 @@ impl RedisLocks {
 
     /// Asks from time to time, so that readiness knows it without a call.
     async fn watch(self) {
-        let mut was_away = false;
-        loop {
+        let ask = || async {
             let answer: Result<pronghorn_redis::Value, _> = self.ask(&cmd("PING")).await;
-            match &answer {
-                Err(wrong) if !was_away => warn!(target: "lock", "locks are away: {wrong}"),
-                Ok(_) if was_away => info!(target: "lock", "locks are back"),
-                _ => {}
-            }
-            was_away = answer.is_err();
-            let pause = if was_away {
-                WATCH_EVERY_AWAY
-            } else {
-                WATCH_EVERY
-            };
-            sleep_until(Instant::now() + pause).await;
-        }
+            answer.map(|_| ()).map_err(|wrong| wrong.to_string())
+        };
+        let tell = |change, wrong: &str| match change {
+            PeerChange::Lost => warn!(target: "lock", "locks are away: {wrong}"),
+            PeerChange::Found | PeerChange::Back => info!(target: "lock", "locks are back"),
+        };
+        watch_peer(ask, tell).await;
     }
 }
 

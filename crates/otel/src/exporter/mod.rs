@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::LogThrottle;
+use pronghorn_base::{Backoff, LogThrottle, PeerChange, PeerHealth};
 use pronghorn_metrics::{Counter, ReadFamily, Registry};
 use pronghorn_plugin_api::{Queues, queue_families};
 use pronghorn_trace::{Trace, Traces};
@@ -117,13 +117,6 @@ impl Metrics {
     }
 }
 
-/// Whether the collector takes what it gets. Each change is a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Fine,
-    Failing,
-}
-
 /// Traces that are sent together.
 #[derive(Default)]
 struct Waiting {
@@ -142,7 +135,7 @@ impl<S: Sink + Send> Exporter<S> {
         let mut readings = interval_at(Instant::now() + every, every);
         readings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut waiting = Waiting::default();
-        let mut health = Health::Fine;
+        let health = PeerHealth::supposed();
         let end = self.end.clone();
         loop {
             let due = waiting.due;
@@ -157,30 +150,30 @@ impl<S: Sink + Send> Exporter<S> {
                 Some(trace) = self.traces.next() => {
                     waiting.add(trace, self.batch.wait);
                     if waiting.spans >= self.batch.spans {
-                        self.deliver(&mut waiting, &mut health).await;
+                        self.deliver(&mut waiting, &health).await;
                     }
                 }
-                () = until_due => self.deliver(&mut waiting, &mut health).await,
+                () = until_due => self.deliver(&mut waiting, &health).await,
                 _ = readings.tick(), if period.is_some() => {
-                    self.send_metrics(since, &mut health).await;
+                    self.send_metrics(since, &health).await;
                 }
             }
         }
         while let Some(trace) = self.traces.waiting() {
             waiting.add(trace, self.batch.wait);
             if waiting.spans >= self.batch.spans {
-                self.deliver(&mut waiting, &mut health).await;
+                self.deliver(&mut waiting, &health).await;
             }
         }
-        self.deliver(&mut waiting, &mut health).await;
+        self.deliver(&mut waiting, &health).await;
         if let Some(metrics) = &mut self.metrics {
             metrics.pools = Arc::default(); // services with workers have ended before
-            self.send_metrics(since, &mut health).await;
+            self.send_metrics(since, &health).await;
         }
     }
 
     /// Sends them until they are taken, or it is no use.
-    async fn deliver(&mut self, waiting: &mut Waiting, health: &mut Health) {
+    async fn deliver(&mut self, waiting: &mut Waiting, health: &PeerHealth) {
         let Waiting { traces, spans, .. } = std::mem::take(waiting);
         if traces.is_empty() {
             return;
@@ -195,11 +188,11 @@ impl<S: Sink + Send> Exporter<S> {
         };
         let message = request.encode_to_vec();
         let give_up = Instant::now() + RETRIED_FOR;
-        let mut pause = FIRST_PAUSE;
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         loop {
             let failure = match sink.send(Signal::Traces, &message).await {
                 Ok(accepted) => {
-                    tell(health, Health::Fine, "");
+                    tell(health, Ok(()));
                     let rejected = accepted.rejected.min(spans);
                     tell_of_rejected(rejected, &accepted.why);
                     self.counters.rejected.add(rejected);
@@ -209,10 +202,9 @@ impl<S: Sink + Send> Exporter<S> {
                 Err(failure) => failure,
             };
             self.counters.failures.increment();
-            tell(health, Health::Failing, &failure.why);
-            // Not all servers at the same moment.
-            let at_random = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
-            let next = failure.after.unwrap_or(at_random);
+            tell(health, Err(&failure.why));
+            let wait = backoff.next();
+            let next = failure.after.unwrap_or(wait);
             let is_over = Instant::now() + next > give_up || self.end.is_cancelled();
             if !failure.is_passing || is_over {
                 self.counters.lost.add(spans);
@@ -222,22 +214,21 @@ impl<S: Sink + Send> Exporter<S> {
                 () = sleep(next) => {}
                 () = self.end.cancelled() => {} // one more try, at once
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Sends what the server counts, once: the next reading has all of it again.
-    async fn send_metrics(&mut self, since: SystemTime, health: &mut Health) {
+    async fn send_metrics(&mut self, since: SystemTime, health: &PeerHealth) {
         let (Some(metrics), Output::Sink(sink)) = (&self.metrics, &mut self.output) else {
             return; // lines are for people who look for a trace
         };
         let families = metrics.families().await;
         let request = encode::metrics(&self.resource, &families, Period::since(since));
         match sink.send(Signal::Metrics, &request.encode_to_vec()).await {
-            Ok(_) => tell(health, Health::Fine, ""),
+            Ok(_) => tell(health, Ok(())),
             Err(failure) => {
                 self.counters.failures.increment();
-                tell(health, Health::Failing, &failure.why);
+                tell(health, Err(&failure.why));
             }
         }
     }
@@ -260,15 +251,15 @@ fn tell_of_rejected(spans: u64, why: &str) {
     }
 }
 
-/// A record for each change, and none in between.
-fn tell(health: &mut Health, now: Health, why: &str) {
-    if *health == now {
-        return;
-    }
-    *health = now;
-    match now {
-        Health::Fine => tracing::info!(target: "otel", "the collector takes traces again"),
-        Health::Failing => tracing::warn!(
+/// Writes a record for each change, and none in between.
+fn tell(health: &PeerHealth, now: Result<(), &str>) {
+    let why = now.err().unwrap_or_default();
+    match health.set(now.map_err(ToOwned::to_owned)) {
+        None => {}
+        Some(PeerChange::Found | PeerChange::Back) => {
+            tracing::info!(target: "otel", "the collector takes traces again")
+        }
+        Some(PeerChange::Lost) => tracing::warn!(
             target: "otel",
             "the collector does not take what it gets: {why} (said once; traces are tried again, \
              then lost and counted as `pronghorn_otel_spans_lost_total`)"

@@ -22,9 +22,9 @@ use crate::core::SlotId;
 use crate::pool::{Pool, SlotHandle, Transport};
 use crate::roster::Via;
 
-mod backoff;
 mod error;
 mod pool_supervisor;
+mod replacements;
 mod scaling;
 mod slot_supervisor;
 mod wear;

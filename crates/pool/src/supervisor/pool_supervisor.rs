@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::Backoff;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::backoff::{Backoff, Replacements};
+use super::replacements::{Replacements, STARTS};
 use super::slot_supervisor::{MemberId, News, Phase, Renewal, SlotSupervisor};
 use super::wear::{Life, Wear};
 use super::{LaunchError, Launcher, NotResized, Plan, scaling};
@@ -159,10 +160,18 @@ struct Bare {
 }
 
 /// Keeps what fails from being tried again at once.
-#[derive(Default)]
 struct Pacing {
     backoff: Backoff,
     not_before: Option<Instant>,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self {
+            backoff: STARTS,
+            not_before: None,
+        }
+    }
 }
 
 impl Pacing {
@@ -171,10 +180,6 @@ impl Pacing {
     }
 
     fn failed(&mut self, now: Instant) {
-        // The first pause of a back-off is none.
-        if self.not_before.is_none() {
-            _ = self.backoff.next();
-        }
         self.not_before = Some(now + self.backoff.next());
     }
 

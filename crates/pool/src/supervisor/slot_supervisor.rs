@@ -9,7 +9,7 @@ use pronghorn_ring::StackLayout;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
-use super::backoff::{Backoff, Replacements};
+use super::replacements::{Replacements, STARTS};
 use super::{LaunchError, Launched, Launcher, Watched};
 use crate::call::Look;
 use crate::contract::UnderWay;
@@ -94,7 +94,8 @@ pub(super) struct SlotSupervisor {
 impl SlotSupervisor {
     pub(super) async fn keep(mut self) {
         let mut been_up = false;
-        let mut backoff = Backoff::default();
+        // The first try after a worker that had come up is immediate.
+        let mut backoff = STARTS.at_once(1);
         while *self.phases.borrow() <= Phase::Kept {
             let mut pause = Duration::ZERO;
             match self.boot().await {
@@ -110,10 +111,10 @@ impl SlotSupervisor {
                     self.tell(News::Ended).await;
                     let now = Instant::now();
                     match end {
-                        End::Expected => backoff = Backoff::default(),
-                        _ if now - up >= SETTLED => backoff = Backoff::default(),
+                        End::Expected => backoff.reset(),
+                        _ if now - up >= SETTLED => backoff.reset(),
                         End::AtWork => {
-                            backoff = Backoff::default();
+                            backoff.reset();
                             pause = self.replacements.next(self.pool.name(), now);
                         }
                         End::Idle => {}

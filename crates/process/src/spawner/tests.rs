@@ -1,5 +1,7 @@
 use std::io::{Read, Write, pipe};
 
+use pronghorn_testkit::Directory;
+
 use super::*;
 use crate::{Exit, Signal};
 
@@ -230,9 +232,8 @@ async fn a_program_gets_what_is_open_already() {
 #[tokio::test]
 async fn what_is_no_program_says_so_and_leaves_no_child() {
     let spawner = Spawner::start().unwrap();
-    let folder = std::env::temp_dir().join(format!("pronghorn-no-program-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("script");
+    let directory = Directory::new();
+    let file = directory.join("script");
     let start = async |text: &str, mode: u32| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::write(&file, text).unwrap();
@@ -248,7 +249,6 @@ async fn what_is_no_program_says_so_and_leaves_no_child() {
     assert_eq!(start("#!/bin/sh\n", 0o644).await, Some(13));
     assert_eq!(start("echo no interpreter\n", 0o755).await, Some(8));
     assert_eq!(start("#!/bin/nope\n", 0o755).await, Some(2));
-    std::fs::remove_dir_all(&folder).unwrap();
     let mut command = light("");
     command.program = "/bin/a\0b".into();
     assert!(spawner.spawn(command).await.is_err());

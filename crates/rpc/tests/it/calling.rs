@@ -2,10 +2,11 @@ use std::time::Duration;
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 use pronghorn_rpc::{CallError, Client, Server};
+use pronghorn_testkit::Directory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::{Folder, loopback, tcp};
+use crate::support::{loopback, socket, tcp};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -43,8 +44,8 @@ async fn a_client_calls_one_method_after_the_other() {
 
 #[tokio::test]
 async fn nobody_there_is_said_with_the_address() {
-    let folder = Folder::new("nobody");
-    let error = Client::connect(&folder.socket()).await.unwrap_err();
+    let directory = Directory::new();
+    let error = Client::connect(&socket(&directory)).await.unwrap_err();
     assert!(error.to_string().starts_with("unix://"), "{error}");
 }
 

@@ -6,9 +6,10 @@ use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_process::socket::BindError;
 use pronghorn_rpc::{ListenError, Listener, Server};
+use pronghorn_testkit::Directory;
 use tokio::time::Instant;
 
-use crate::support::{Caller, Folder, tcp};
+use crate::support::{Caller, socket, tcp};
 
 #[tokio::test]
 async fn a_port_that_was_given_is_told() {
@@ -26,8 +27,8 @@ async fn a_port_that_was_given_is_told() {
 
 #[tokio::test]
 async fn a_unix_socket_is_for_its_owner_and_removed_at_the_end() {
-    let folder = Folder::new("unix");
-    let endpoint = folder.socket();
+    let directory = Directory::new();
+    let endpoint = socket(&directory);
     let Endpoint::Unix(path) = &endpoint else {
         panic!("a unix socket");
     };

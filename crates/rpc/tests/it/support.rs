@@ -1,31 +1,12 @@
-use std::path::PathBuf;
-
 use pronghorn_config::Endpoint;
 use pronghorn_rpc::Listener;
+use pronghorn_testkit::Directory;
 use pronghorn_wire::frame::{Flags, Header, Options, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
-/// A folder of one test, removed with it.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new(name: &str) -> Self {
-        let name = format!("pronghorn-rpc-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn socket(&self) -> Endpoint {
-        Endpoint::Unix(self.0.join("rpc.sock"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
+pub(crate) fn socket(directory: &Directory) -> Endpoint {
+    Endpoint::Unix(directory.join("rpc.sock"))
 }
 
 pub(crate) fn tcp(host: Option<&str>, port: u16) -> Endpoint {

@@ -1,9 +1,8 @@
 //! `/api/v1`: what there is to know, as JSON. `openapi.json` says the same in a schema.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use pronghorn_base::millis;
+use pronghorn_base::now_ms;
 use pronghorn_control::{PoolStatus, WorkersOf};
 use pronghorn_http::{Body, Response};
 use pronghorn_metrics::Reading;
@@ -153,8 +152,7 @@ impl Known {
 
 /// By the names of `workers --json`, which have units.
 fn workers_of(pool: &WorkersOf) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map(millis).unwrap_or_default();
+    let now = now_ms();
     let workers = pool.workers.iter().map(|worker| {
         let request = worker.request.as_ref();
         let request = request.map(|request| value!({"what": request.what, "age_ms": request.age}));

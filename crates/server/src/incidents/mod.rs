@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use pronghorn_base::{Budget, LogThrottle, lock};
+use pronghorn_base::{Budget, LogThrottle, lock, since_1970};
 use pronghorn_config::RequestMask;
 use pronghorn_pool::{CallDetails, Incident, Incidents};
 use pronghorn_store::create_state_folder;
@@ -113,10 +113,7 @@ impl Shared {
 
     fn report(&self, incident: Incident, number: u32, left_out: u64) -> Report {
         let now = SystemTime::now();
-        let millis = now
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis();
+        let millis = since_1970(now).as_millis();
         let kind = incident.kind.name();
         let request = incident
             .request
@@ -277,24 +274,10 @@ mod tests {
     use pronghorn_pool::IncidentKind;
     use rustix::fs::{CWD, FileType, Mode};
 
+    use pronghorn_testkit::Directory;
+
     use super::*;
     use crate::reports::{Found, Reports, groups};
-
-    /// Gone with the test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            let name = format!("pronghorn-reports-{:x}", fastrand::u64(..));
-            Self(std::env::temp_dir().join(name))
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            _ = fs::remove_dir_all(&self.0); // it may not be there
-        }
-    }
 
     fn settings(keep: usize, size: Size) -> ReportSettings {
         ReportSettings {
@@ -325,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_report_is_kept_for_its_owner_alone_and_without_secrets() {
-        let state = Folder::new();
-        let folder = state.0.as_path().join("reports");
+        let state = Directory::new();
+        let folder = state.join("reports");
         let writer = Writer::new(folder.clone(), settings(10, Size::megabytes(1)));
         writer
             .incidents()
@@ -352,8 +335,8 @@ mod tests {
 
     #[test]
     fn the_oldest_make_room() {
-        let state = Folder::new();
-        let folder = state.0.as_path().to_owned();
+        let state = Directory::new();
+        let folder = state.to_path_buf();
         let writer = Writer::new(folder.clone(), settings(3, Size::megabytes(1)));
         for number in 0..5 {
             writer
@@ -377,8 +360,8 @@ mod tests {
 
     #[test]
     fn what_only_has_the_name_of_a_report_is_told_and_left_alone() {
-        let state = Folder::new();
-        let folder = state.0.as_path().to_owned();
+        let state = Directory::new();
+        let folder = state.to_path_buf();
         let writer = Writer::new(folder.clone(), settings(2, Size::megabytes(1)));
         for cause in ["one", "two", "three"] {
             writer.incidents().tell(|| crash(cause));
@@ -424,9 +407,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_takes_nothing_holds_nobody_up() {
-        let state = Folder::new();
-        fs::create_dir_all(&state.0).unwrap();
-        let file = state.0.join("a file");
+        let state = Directory::new();
+        fs::create_dir_all(&state).unwrap();
+        let file = state.join("a file");
         fs::write(&file, "").unwrap();
         let writer = Writer::new(file, settings(3, Size::megabytes(1)));
         for _ in 0..100 {

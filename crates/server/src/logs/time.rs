@@ -1,7 +1,9 @@
 //! Dates, in UTC: no time zone of the machine has to be known, and logs of several can be merged.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+use pronghorn_base::since_1970;
 
 /// The last second that four digits of a year can show.
 const END_OF_TIME: u64 = 253_402_300_799;
@@ -102,12 +104,6 @@ fn push(out: &mut String, before: &str, number: u64) {
         out.push('0');
     }
     out.push_str(itoa::Buffer::new().format(number));
-}
-
-/// Zero for a clock that is set before 1970.
-pub(super) fn since_1970(time: SystemTime) -> Duration {
-    time.duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
 }
 
 /// Year, month and day of the `days`th day after 1970-01-01.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::micros;
+use pronghorn_base::{micros, since_1970};
 use pronghorn_plugin_api::QueueReport;
 use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
 use pronghorn_pool::{SlotState, WorkerInfo};
@@ -143,8 +143,7 @@ async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure
 
 impl WorkerState {
     fn of(worker: &WorkerInfo, now: SystemTime) -> Self {
-        let since_epoch = worker.started.duration_since(SystemTime::UNIX_EPOCH);
-        let created = since_epoch.unwrap_or_default().as_nanos();
+        let created = since_1970(worker.started).as_nanos();
         let usage = Usage::of(worker.pid); // it may have ended meanwhile
         let age = now.duration_since(worker.started).unwrap_or_default();
         let (status, status_str) = state(worker.state);

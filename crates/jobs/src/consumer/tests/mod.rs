@@ -3,13 +3,12 @@
 mod batches;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pronghorn_base::lock;
 use pronghorn_metrics::Registry;
 use pronghorn_store::LazyStore;
+use pronghorn_testkit::Directory;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -63,19 +62,11 @@ struct Scene {
     fakes: Fakes,
     /// Of the other pool.
     others: Fakes,
-    folder: PathBuf,
+    _directory: Directory,
     end: CancellationToken,
     consumer: JoinSet<()>,
     _other: JoinSet<()>,
     registry: Registry,
-}
-
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        _ = std::fs::remove_dir_all(&self.folder);
-    }
 }
 
 impl Scene {
@@ -85,10 +76,8 @@ impl Scene {
 
     async fn with_rules(places: usize, names: &[&str], rules: Rules) -> Self {
         let registry = Registry::default();
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pronghorn-consumer-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let store = LazyStore::new(folder.clone(), 1 << 20);
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let patience = Duration::from_secs(60);
         let metrics = Metrics::new(&registry);
         let pools = ["default", "other"].into_iter();
@@ -125,7 +114,7 @@ impl Scene {
             pipelines,
             fakes,
             others,
-            folder,
+            _directory: directory,
             end,
             consumer,
             _other: other,

@@ -3,7 +3,6 @@
 //!
 //! - [`Broker`] and [`Link`]: what differs from broker to broker.
 //! - `state`: the jobs that were brought.
-//! - `backoff`: how long it is waited between attempts.
 //! - `http`: a client for brokers that speak it.
 //! - `item`: a job as JSON.
 //! - `later`: jobs that wait for longer than the broker can keep them.
@@ -14,7 +13,6 @@
 
 #[cfg(feature = "attributes")]
 pub(super) mod attributes;
-mod backoff;
 #[cfg(feature = "http")]
 pub(super) mod http;
 #[cfg(feature = "item")]
@@ -29,12 +27,11 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::{BoxFuture, lock};
+use pronghorn_base::{Backoff, BoxFuture, Peer, PeerChange, PeerHealth, lock};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::backoff::Backoff;
 pub(crate) use self::later::Later;
 use self::state::{Entry, State};
 use crate::drivers::{
@@ -44,6 +41,11 @@ use crate::job::Job;
 
 /// A broker that has not accepted a connection by then is away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first wait before a broker is tried again: a restart of one takes seconds, a missed packet
+/// less.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// A broker that is back is noticed by then.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// So long a job that was brought waits for its worker, which another pipeline may have got; then
 /// it goes back to the broker, for other servers.
 const HOLD: Duration = Duration::from_secs(1);
@@ -252,8 +254,7 @@ struct Core<B: Broker> {
     /// The connection that somebody has found lost.
     lost: watch::Sender<Option<u64>>,
     link: watch::Sender<Option<Up<B>>>,
-    /// Why there is none.
-    health: Mutex<Health>,
+    health: PeerHealth,
     closed: watch::Sender<bool>,
     /// Of a broker with a longest delay.
     later: Option<Later>,
@@ -274,14 +275,6 @@ impl<B: Broker> Clone for Up<B> {
             number: self.number,
         }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Health {
-    /// For the first time.
-    Connecting,
-    Connected,
-    Away(String),
 }
 
 impl<B: Broker> Brokered<B> {
@@ -306,7 +299,7 @@ impl<B: Broker> Brokered<B> {
             changed: Notify::new(),
             lost: watch::Sender::new(None),
             link: watch::Sender::new(None),
-            health: Mutex::new(Health::Connecting),
+            health: PeerHealth::unknown(),
             closed: watch::Sender::new(false),
             later,
         });
@@ -328,7 +321,7 @@ impl<B: Broker> Brokered<B> {
 impl<B: Broker> Core<B> {
     /// Connects, again and again, until the driver is closed or dropped.
     async fn run(self: Arc<Self>) {
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         for number in 0.. {
             let connecting = timeout(CONNECT_TIMEOUT, self.broker.connect());
             let error = match connecting.await {
@@ -337,7 +330,7 @@ impl<B: Broker> Core<B> {
                     let since = Instant::now();
                     self.is_up(link.clone(), number);
                     let error = self.serve(&link, number).await;
-                    backoff.served(since.elapsed());
+                    backoff.succeeded_for(since.elapsed());
                     error
                 }
                 Ok(Err(error)) => Some(error),
@@ -532,9 +525,8 @@ impl<B: Broker> Core<B> {
             lock(&self.state).forget_idle();
         }
         let (pipeline, title) = (&self.pipeline, self.broker.title());
-        let before = std::mem::replace(&mut *lock(&self.health), Health::Connected);
-        match before {
-            Health::Away(_) => tracing::info!(target: "jobs", pipeline, "{title} is back"),
+        match self.health.set(Ok(())) {
+            Some(PeerChange::Back) => tracing::info!(target: "jobs", pipeline, "{title} is back"),
             _ => tracing::info!(target: "jobs", pipeline, "connected to {title}"),
         }
         self.link.send_replace(Some(Up { link, number }));
@@ -548,12 +540,10 @@ impl<B: Broker> Core<B> {
         };
         let why = advised(why);
         let (pipeline, title) = (&self.pipeline, self.broker.title());
-        let mut health = lock(&self.health);
-        // Of one that stays away, other reasons are in the answers to pushes.
-        if !matches!(&*health, Health::Away(_)) {
+        // While it stays away, other reasons are in the answers to pushes.
+        if self.health.set(Err(why.clone())).is_some() {
             tracing::warn!(target: "jobs", pipeline, "{title} is away, and is tried again: {why}");
         }
-        *health = Health::Away(why);
     }
 
     /// Waits until there is a connection.
@@ -741,10 +731,10 @@ impl<B: Broker> Driver for Brokered<B> {
 
     fn health(&self) -> Result<(), String> {
         let title = self.core.broker.title();
-        match &*lock(&self.core.health) {
-            Health::Connected => Ok(()),
-            Health::Connecting => Err(format!("{title} has not answered yet")),
-            Health::Away(why) => Err(format!("{title} is away: {why}")),
+        match self.core.health.get() {
+            Peer::Here => Ok(()),
+            Peer::Unknown => Err(format!("{title} has not answered yet")),
+            Peer::Away(why) => Err(format!("{title} is away: {why}")),
         }
     }
 

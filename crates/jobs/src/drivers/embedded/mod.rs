@@ -19,9 +19,9 @@ mod window;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use pronghorn_base::{BoxFuture, lock};
+use pronghorn_base::{BoxFuture, lock, now_ms};
 use pronghorn_store::{Failed, Lender, Others, Store, StoreError, Transaction, Tree, entry_size};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -778,11 +778,9 @@ impl From<StoreError> for DriverError {
 
 impl Clock {
     fn new() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
             start: Instant::now(),
-            // A clock before 1970 is no clock.
-            at_start: millis(since.unwrap_or_default()),
+            at_start: now_ms(),
         }
     }
 

@@ -22,7 +22,7 @@ use async_nats::{Client, ConnectOptions, ServerAddr, Subject};
 use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use percent_encoding::percent_decode_str;
-use pronghorn_base::{lock, millis};
+use pronghorn_base::{lock, millis, now_ms};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -30,7 +30,7 @@ use crate::drivers::broker::{
     Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, ListedTo, Step,
 };
 use crate::drivers::{MOST_BYTES_IN_PART, MOST_IN_PART, Wake};
-use crate::job::{Job, LONGEST_DELAY, now_ms};
+use crate::job::{Job, LONGEST_DELAY};
 use crate::settings::{BrokerTls, NatsPipeline};
 
 /// What consumers are called, with the subject behind it.

@@ -12,7 +12,7 @@ mod stats;
 
 use std::time::Duration;
 
-use pronghorn_base::millis;
+use pronghorn_base::{millis, now_ms};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;
@@ -23,7 +23,7 @@ use self::nodes::{Arrived, Node, Nodes, Token};
 use crate::drivers::Wake;
 use crate::drivers::broker::item;
 use crate::drivers::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
-use crate::job::{Headers, Job, LONGEST_DELAY, now_ms};
+use crate::job::{Headers, Job, LONGEST_DELAY};
 use crate::settings::NsqPipeline;
 
 /// As long as nsqd keeps a message back, unless its `-max-req-timeout` says otherwise.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pronghorn_base::now_ms;
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::HeaderName;
+use pronghorn_base::now_ms;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
@@ -18,7 +19,6 @@ use tokio::sync::Mutex;
 
 use crate::drivers::broker::http::{Asked, Client};
 use crate::drivers::broker::{BrokerError, read_file};
-use crate::job::now_ms;
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 /// Whom a token is for.

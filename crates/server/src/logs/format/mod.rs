@@ -12,12 +12,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use pronghorn_base::since_1970;
 use pronghorn_config::Era;
 use pronghorn_pool::WORKER_OUTPUT;
 use serde_json::Value;
 use tracing::Event;
 
-use super::time::{Moment, since_1970};
+use super::time::Moment;
 use crate::settings::{Encoding, Level, LogMode, LogTarget};
 pub use escape::printable;
 use escape::{Escaped, Place};

@@ -7,10 +7,8 @@ mod rotation;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
-use std::{env, fs, process};
 
 use pronghorn_config::{Input, Severity, load};
 
@@ -136,44 +134,5 @@ fn settings(yaml: &str) -> LogSettings {
     match resolved.into_settings() {
         Ok(settings) => settings,
         Err(report) => panic!("{report}"),
-    }
-}
-
-/// A folder that is gone with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("pronghorn-logs-{}-{number}", process::id());
-        let folder = fs::canonicalize(env::temp_dir()).unwrap().join(name);
-        _ = fs::remove_dir_all(&folder); // of a process that had this id before
-        fs::create_dir(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path(name)).unwrap()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).unwrap();
-        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
-        let mut names: Vec<_> = entries
-            .map(|entry| name(entry).into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        _ = fs::remove_dir_all(&self.0); // a folder left over harms nobody
     }
 }

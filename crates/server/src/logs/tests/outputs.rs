@@ -8,11 +8,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use pronghorn_testkit::Directory;
 use rustix::fs::{Mode, OFlags, fcntl_setfl, mkfifoat};
 use tracing::subscriber::with_default;
 use tracing::{debug, error, info};
 
-use super::{Folder, LONG, Rig, Text, settings};
+use super::{LONG, Rig, Text, settings};
 use crate::logs::host::Standard;
 use crate::logs::{LogError, Logs};
 
@@ -142,8 +143,8 @@ fn one_output_does_not_wait_for_another() {
 
 #[test]
 fn each_channel_writes_to_its_outputs_in_its_format() {
-    let (rig, folder) = (Rig::new(), Folder::new());
-    let file = folder.path("http.log");
+    let (rig, directory) = (Rig::new(), Directory::new());
+    let file = directory.join("http.log");
     let yaml = format!(
         "{{mode: raw, channels: {{http: {{mode: production, output: [stdout, '{}', stdout]}}, pool: {{mode: 'off'}}}}}}",
         file.display()
@@ -159,17 +160,17 @@ fn each_channel_writes_to_its_outputs_in_its_format() {
     let json =
         "{\"level\":\"info\",\"ts\":1795289175123456789,\"logger\":\"http\",\"msg\":\"to http\"}\n";
     assert_eq!(rig.stdout.get(), json);
-    assert_eq!(folder.read("http.log"), json);
+    assert_eq!(directory.read("http.log"), json);
     assert_eq!(rig.stderr.get(), "to all others\n");
 }
 
 #[test]
 fn a_file_with_two_names_has_one_writer() {
-    let folder = Folder::new();
-    let file = folder.path("app.log");
+    let directory = Directory::new();
+    let file = directory.join("app.log");
     fs::write(&file, "before\n").unwrap();
-    symlink(&file, folder.path("link.log")).unwrap();
-    let (a, b) = (file.display(), folder.path("link.log"));
+    symlink(&file, directory.join("link.log")).unwrap();
+    let (a, b) = (file.display(), directory.join("link.log"));
     let limits = format!(
         "encoding: console, file_logger_options: {{log_output: '{}', max_size: 1KB}}",
         b.display()
@@ -185,14 +186,14 @@ fn a_file_with_two_names_has_one_writer() {
         info!(target: "rpc", "{}", "x".repeat(1010));
     });
     drop(logs);
-    let names = folder.names();
+    let names = directory.names();
     assert_eq!(
         names,
         ["app-2026-11-21T19-26-15.123.log", "app.log", "link.log"],
         "one channel's limits hold for the file"
     );
     assert_eq!(
-        folder.read(&names[0]),
+        directory.read(&names[0]),
         "before\n0\n0 too\n1\n1 too\n2\n2 too\n"
     );
 
@@ -332,11 +333,11 @@ fn an_output_that_would_not_wait_is_waited_for() {
 
 #[test]
 fn files_that_were_moved_are_opened_anew() {
-    let (rig, folder) = (Rig::new(), Folder::new());
+    let (rig, directory) = (Rig::new(), Directory::new());
     let yaml = |rest| {
         format!(
             "{{mode: raw, {rest}: '{}'",
-            folder.path("app.log").display()
+            directory.join("app.log").display()
         )
     };
     for (yaml, what) in [
@@ -350,36 +351,39 @@ fn files_that_were_moved_are_opened_anew() {
         with_default(router, || {
             info!(target: "http", "{what} old");
             assert!(logs.flush(LONG));
-            fs::rename(folder.path("app.log"), folder.path("moved.log")).unwrap();
+            fs::rename(directory.join("app.log"), directory.join("moved.log")).unwrap();
             logs.reopen().unwrap();
             info!(target: "http", "{what} new");
             assert!(logs.flush(LONG));
 
-            fs::remove_file(folder.path("app.log")).unwrap();
-            fs::create_dir(folder.path("app.log")).unwrap();
+            fs::remove_file(directory.join("app.log")).unwrap();
+            fs::create_dir(directory.join("app.log")).unwrap();
             let errors = logs.reopen().err().unwrap();
             let error = errors[0].to_string();
             assert!(error.contains("app.log`: Is a directory"), "{error}");
-            fs::remove_dir(folder.path("app.log")).unwrap();
+            fs::remove_dir(directory.join("app.log")).unwrap();
             logs.reopen().unwrap();
             info!(target: "http", "{what} newest");
         });
         drop(logs);
-        assert_eq!(folder.read("moved.log"), format!("{what} old\n"));
-        assert_eq!(folder.read("app.log"), format!("{what} newest\n"));
-        fs::remove_file(folder.path("app.log")).unwrap();
+        assert_eq!(directory.read("moved.log"), format!("{what} old\n"));
+        assert_eq!(directory.read("app.log"), format!("{what} newest\n"));
+        fs::remove_file(directory.join("app.log")).unwrap();
     }
 }
 
 #[test]
-fn a_file_is_created_with_its_folder_and_nobody_else_can_read_it() {
-    let folder = Folder::new();
+fn a_file_is_created_with_its_directory_and_nobody_else_can_read_it() {
+    let directory = Directory::new();
     let start = |path: &str| {
-        let yaml = format!("{{mode: raw, output: '{}'}}", folder.path(path).display());
+        let yaml = format!(
+            "{{mode: raw, output: '{}'}}",
+            directory.join(path).display()
+        );
         Rig::new().start(&yaml)
     };
     let mode = |path: &str| {
-        fs::metadata(folder.path(path))
+        fs::metadata(directory.join(path))
             .unwrap()
             .permissions()
             .mode()
@@ -390,7 +394,7 @@ fn a_file_is_created_with_its_folder_and_nobody_else_can_read_it() {
 
     let why = |path: &str| start(path).err().unwrap().to_string();
     let error = why("new/a/b/app.log");
-    let at = folder.0.display();
+    let at = directory.display();
     assert!(
         error.starts_with(&format!(
             "the folder `{at}/new/a/b` for the log file `{at}/new/a/b/app.log` cannot be created: No such file"
@@ -410,45 +414,45 @@ fn a_file_is_created_with_its_folder_and_nobody_else_can_read_it() {
 
 #[test]
 fn a_link_counts_if_it_is_roots_or_the_servers() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let start = |path: &Path| {
         let yaml = format!("{{mode: raw, output: '{}'}}", path.display());
         Rig::new().start(&yaml)
     };
     // One to nothing yet, as an administrator makes them; then a chain of them.
-    symlink("real.log", folder.path("app.log")).unwrap();
-    symlink(folder.path("app.log"), folder.path("chain.log")).unwrap();
+    symlink("real.log", directory.join("app.log")).unwrap();
+    symlink(directory.join("app.log"), directory.join("chain.log")).unwrap();
     for name in ["app.log", "chain.log"] {
-        let (logs, router) = start(&folder.path(name)).unwrap();
+        let (logs, router) = start(&directory.join(name)).unwrap();
         with_default(router, || info!(target: "http", "one"));
         drop(logs);
     }
-    assert_eq!(folder.read("real.log"), "one\none\n");
+    assert_eq!(directory.read("real.log"), "one\none\n");
     // Those of containers lead to what has no name.
     drop(start(Path::new("/dev/stderr")).unwrap());
-    symlink("/proc/self/fd/2", folder.path("error.log")).unwrap();
-    drop(start(&folder.path("error.log")).unwrap());
+    symlink("/proc/self/fd/2", directory.join("error.log")).unwrap();
+    drop(start(&directory.join("error.log")).unwrap());
 
     if !rustix::process::geteuid().is_root() {
         return; // nobody else can make a link of another user's
     }
     for (name, target) in [("precious", "real.log"), ("new", "made.log")] {
-        symlink(target, folder.path(name)).unwrap();
-        lchown(folder.path(name), Some(65_534), None).unwrap();
-        let error = start(&folder.path(name)).err().unwrap().to_string();
+        symlink(target, directory.join(name)).unwrap();
+        lchown(directory.join(name), Some(65_534), None).unwrap();
+        let error = start(&directory.join(name)).err().unwrap().to_string();
         assert!(
             error.contains("link of user 65534") && error.contains("chown -h root"),
             "{error}"
         );
     }
-    assert_eq!(folder.read("real.log"), "one\none\n");
-    assert!(!folder.names().contains(&"made.log".to_owned()));
+    assert_eq!(directory.read("real.log"), "one\none\n");
+    assert!(!directory.names().contains(&"made.log".to_owned()));
 }
 
 #[test]
 fn a_named_pipe_needs_its_reader_and_the_start_does_not_wait_for_it() {
-    let folder = Folder::new();
-    let path = folder.path("pipe");
+    let directory = Directory::new();
+    let path = directory.join("pipe");
     mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
     let options = format!(
         "encoding: console, file_logger_options: {{log_output: '{}', max_size: 1B}}",
@@ -476,7 +480,7 @@ fn a_named_pipe_needs_its_reader_and_the_start_does_not_wait_for_it() {
     let mut text = [0; 8];
     reader.read_exact(&mut text).unwrap();
     assert_eq!(&text, b"one\ntwo\n");
-    assert_eq!(folder.names(), ["pipe"], "it is not replaced");
+    assert_eq!(directory.names(), ["pipe"], "it is not replaced");
 }
 
 #[test]

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
+use pronghorn_testkit::Directory;
 use rustix::fs::{Mode, mkfifoat};
 
-use super::{Folder, Rig, settings};
+use super::{Rig, settings};
 use crate::logs::complaints::Complaints;
 use crate::logs::file::{self, Rotating};
 use crate::logs::queue::Batch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// `app.log` in a folder, with these options.
+/// `app.log` in a directory, with these options.
 struct Case {
     rig: Rig,
-    folder: Folder,
+    directory: Directory,
     options: &'static str,
 }
 
@@ -28,17 +29,17 @@ impl Case {
     fn new(options: &'static str) -> Self {
         Self {
             rig: Rig::new(),
-            folder: Folder::new(),
+            directory: Directory::new(),
             options,
         }
     }
 
     fn open(&self) -> Rotating {
-        self.open_as(file::open(&self.folder.path("app.log")).unwrap())
+        self.open_as(file::open(&self.directory.join("app.log")).unwrap())
     }
 
     fn open_as(&self, file: File) -> Rotating {
-        let path = self.folder.path("app.log");
+        let path = self.directory.join("app.log");
         let options = format!("log_output: '{}', {}", path.display(), self.options);
         let settings = settings(&format!("file_logger_options: {{{options}}}"));
         let complaints = Arc::new(Complaints::new("`app.log`", &self.rig.host()));
@@ -54,7 +55,7 @@ impl Case {
     }
 
     fn old(&self, stamp: &str, content: &str) {
-        fs::write(self.folder.path(&format!("app-{stamp}.log")), content).unwrap();
+        fs::write(self.directory.join(format!("app-{stamp}.log")), content).unwrap();
     }
 }
 
@@ -85,7 +86,7 @@ fn a_full_file_is_set_aside_between_two_records() {
         "last\n",
     ]);
     assert_eq!(
-        case.folder.names(),
+        case.directory.names(),
         [
             "app-2026-11-21T19-26-15.123.log",
             "app-2026-11-21T19-26-15.124.log",
@@ -95,28 +96,28 @@ fn a_full_file_is_set_aside_between_two_records() {
         "no old file replaces another"
     );
     assert_eq!(
-        case.folder.read("app-2026-11-21T19-26-15.123.log"),
+        case.directory.read("app-2026-11-21T19-26-15.123.log"),
         "1234\n1234\n"
     );
     assert_eq!(
-        case.folder.read("app-2026-11-21T19-26-15.124.log"),
+        case.directory.read("app-2026-11-21T19-26-15.124.log"),
         "next\n"
     );
     assert_eq!(
-        case.folder.read("app-2026-11-21T19-26-15.125.log"),
+        case.directory.read("app-2026-11-21T19-26-15.125.log"),
         "larger than a file\n"
     );
-    assert_eq!(case.folder.read("app.log"), "last\n");
+    assert_eq!(case.directory.read("app.log"), "last\n");
 
     // What an earlier server wrote counts.
     case.rig.advance(HOUR);
     case.write(&["12345\n"]);
     assert_eq!(
-        case.folder.read("app-2026-11-21T20-26-15.123.log"),
+        case.directory.read("app-2026-11-21T20-26-15.123.log"),
         "last\n"
     );
-    assert_eq!(case.folder.read("app.log"), "12345\n");
-    let mode = fs::metadata(case.folder.path("app.log"))
+    assert_eq!(case.directory.read("app.log"), "12345\n");
+    let mode = fs::metadata(case.directory.join("app.log"))
         .unwrap()
         .permissions()
         .mode();
@@ -138,7 +139,7 @@ fn too_many_and_too_old_files_are_removed_and_no_others() {
         "napp-2020-01-01T00-00-00.000.log",
     ];
     for other in others {
-        fs::write(case.folder.path(other), "").unwrap();
+        fs::write(case.directory.join(other), "").unwrap();
     }
     let mut expected: Vec<&str> = others.to_vec();
     expected.extend([
@@ -148,7 +149,7 @@ fn too_many_and_too_old_files_are_removed_and_no_others() {
     ]);
     expected.sort_unstable();
     case.write(&["1\n"]);
-    assert_eq!(case.folder.names(), expected, "the start tidies too");
+    assert_eq!(case.directory.names(), expected, "the start tidies too");
 
     case.write(&["123456789\n", "123456789\n", "123456789\n"]);
     expected.retain(|name| *name != "app-2026-11-19T19-26-15.123.log");
@@ -159,7 +160,7 @@ fn too_many_and_too_old_files_are_removed_and_no_others() {
         "app-2026-11-21T19-26-15.125.log",
     ]);
     expected.sort_unstable();
-    assert_eq!(case.folder.names(), expected, "three are kept");
+    assert_eq!(case.directory.names(), expected, "three are kept");
 }
 
 #[test]
@@ -167,10 +168,10 @@ fn old_files_are_compressed() {
     let case = Case::new("max_size: 10B, max_backups: 3, compress: true");
     case.old("2026-11-20T00-00-00.000", "left uncompressed");
     let unfinished = "app-2026-11-20T01-00-00.000.log.gz.part";
-    fs::write(case.folder.path(unfinished), "half of it").unwrap();
+    fs::write(case.directory.join(unfinished), "half of it").unwrap();
     case.old("2026-11-20T01-00-00.000", "left in the middle");
     case.write(&["123456789\n", "new\n"]);
-    let names = case.folder.names();
+    let names = case.directory.names();
     assert_eq!(
         names,
         [
@@ -182,13 +183,13 @@ fn old_files_are_compressed() {
     );
     let content: Vec<String> = names[..3]
         .iter()
-        .map(|name| unpacked(&case.folder.path(name)))
+        .map(|name| unpacked(&case.directory.join(name)))
         .collect();
     assert_eq!(
         content,
         ["left uncompressed", "left in the middle", "123456789\n"]
     );
-    let mode = fs::metadata(case.folder.path(&names[0]))
+    let mode = fs::metadata(case.directory.join(&names[0]))
         .unwrap()
         .permissions()
         .mode();
@@ -196,7 +197,7 @@ fn old_files_are_compressed() {
 
     case.rig.advance(HOUR);
     case.write(&["123456789\n"]);
-    let names = case.folder.names();
+    let names = case.directory.names();
     assert_eq!(names.len(), 4, "compressed ones count: {names:?}");
     assert!(!names.contains(&"app-2026-11-20T00-00-00.000.log.gz".to_owned()));
 }
@@ -204,10 +205,10 @@ fn old_files_are_compressed() {
 #[test]
 fn nothing_but_a_plain_file_is_compressed() {
     let case = Case::new("max_size: 1B, compress: true");
-    fs::write(case.folder.path("precious"), "precious").unwrap();
+    fs::write(case.directory.join("precious"), "precious").unwrap();
     let old = |day: u32| {
         let name = format!("app-2026-11-{day}T00-00-00.000.log");
-        case.folder.path(&name)
+        case.directory.join(&name)
     };
     std::os::unix::fs::symlink("precious", old(10)).unwrap();
     mkfifoat(rustix::fs::CWD, old(11), Mode::RUSR | Mode::WUSR).unwrap();
@@ -220,7 +221,7 @@ fn nothing_but_a_plain_file_is_compressed() {
         compressed.push(".part");
         assert!(!Path::new(&compressed).exists(), "{compressed:?}");
     }
-    assert_eq!(case.folder.read("precious"), "precious");
+    assert_eq!(case.directory.read("precious"), "precious");
 }
 
 #[test]
@@ -228,8 +229,8 @@ fn a_file_that_cannot_be_replaced_grows_on() {
     let case = Case::new("max_size: 10B");
     let mut file = case.open();
     assert!(file.write(&batch(&["123456789\n"])).is_ok());
-    let path = case.folder.path("app.log");
-    let other_name = case.folder.path("other");
+    let path = case.directory.join("app.log");
+    let other_name = case.directory.join("other");
     fs::rename(&path, &other_name).unwrap();
     for record in ["a\n", "b\n", "c\n"] {
         assert!(file.write(&batch(&[record])).is_ok());
@@ -248,7 +249,7 @@ fn a_file_that_cannot_be_replaced_grows_on() {
     fs::rename(&other_name, &path).unwrap();
     assert!(file.write(&batch(&["123456789\n"])).is_ok());
     assert_eq!(
-        case.folder.read("app.log"),
+        case.directory.read("app.log"),
         "123456789\n",
         "tried again after as much"
     );
@@ -258,13 +259,13 @@ fn a_file_that_cannot_be_replaced_grows_on() {
 #[test]
 fn records_that_cannot_be_written_fill_no_file() {
     let case = Case::new("max_size: 10B");
-    fs::write(case.folder.path("app.log"), "1\n").unwrap();
-    let cannot_be_written = File::open(case.folder.path("app.log")).unwrap();
+    fs::write(case.directory.join("app.log"), "1\n").unwrap();
+    let cannot_be_written = File::open(case.directory.join("app.log")).unwrap();
     let mut file = case.open_as(cannot_be_written);
     for _ in 0..3 {
         let failed = file.write(&batch(&["1234\n", "1234\n"])).err();
         assert_eq!(failed.expect("it is open for reading").lost, 2);
     }
     file.wait_until_tidy();
-    assert_eq!(case.folder.names(), ["app.log"]);
+    assert_eq!(case.directory.names(), ["app.log"]);
 }

@@ -3,16 +3,16 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use pronghorn_base::{LogThrottle, lock};
+use pronghorn_base::{Backoff, LogThrottle, lock};
 use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_millis(100);
 /// Long enough that a pool which can't boot costs next to nothing, short enough that it is back
 /// soon after its cause is gone.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Up to a quarter is added at random, so that slots which failed together don't try together for
-/// ever.
-const JITTER: f64 = 0.25;
+
+/// The waits between tries to start workers.
+pub(super) const STARTS: Backoff = Backoff::new(FIRST, LONGEST);
 
 /// Workers of a pool that died of their calls soon after their start are replaced at once, so many
 /// in a row: forty jobs that kill a worker, with three attempts each, hold nobody up.
@@ -20,23 +20,6 @@ const AT_ONCE: u32 = 100;
 /// After these one in such a time. A start of PHP costs a processor about as much, so a storm of
 /// deaths takes one processor and leaves the others to the rest of the machine.
 const THEN_EACH: Duration = Duration::from_millis(50);
-
-/// Doubles from try to try. The first try after a worker that had come up is immediate.
-#[derive(Debug, Default)]
-pub(super) struct Backoff {
-    tries: u32,
-}
-
-impl Backoff {
-    pub(super) fn next(&mut self) -> Duration {
-        let pause = match self.tries {
-            0 => Duration::ZERO,
-            tries => FIRST.saturating_mul(1 << (tries - 1).min(16)).min(LONGEST),
-        };
-        self.tries = self.tries.saturating_add(1);
-        pause.mul_f64(fastrand::f64().mul_add(JITTER, 1.0))
-    }
-}
 
 /// Bounds how often a pool replaces workers that died of their calls soon after their start.
 #[derive(Debug)]
@@ -75,25 +58,6 @@ impl Replacements {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn it_starts_at_once_doubles_and_has_an_end() {
-        let mut backoff = Backoff::default();
-        assert_eq!(backoff.next(), Duration::ZERO);
-        let mut before = Duration::ZERO;
-        for _ in 0..7 {
-            let pause = backoff.next();
-            assert!(pause > before, "{pause:?} after {before:?}");
-            before = pause;
-        }
-        for _ in 0..100 {
-            let pause = backoff.next();
-            assert!(
-                pause >= LONGEST && pause <= LONGEST.mul_f64(1.0 + JITTER),
-                "{pause:?}"
-            );
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_storm_of_deaths_is_replaced_at_once_and_then_evenly() {
