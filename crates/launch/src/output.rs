@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_pool::{CallDetails, Extent, PhpMessage, Speaker};
+use pronghorn_pool::{CallDetails, Extent, PhpMessage, Quote, Speaker};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -28,6 +28,7 @@ const AFTER_THE_END: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     state: Arc<Mutex<State>>,
+    is_stdout: bool,
 }
 
 #[derive(Debug)]
@@ -38,6 +39,10 @@ struct State {
     transcript: Option<String>,
     last_words: VecDeque<String>,
     reports_fatals: bool,
+    /// How stdout is told, where a worker may print what is meant for a client.
+    stdout: Quote,
+    /// Bytes of it that were left out, and not told yet.
+    left_out: usize,
 }
 
 impl Output {
@@ -48,9 +53,40 @@ impl Output {
             transcript: Some(String::new()),
             last_words: VecDeque::with_capacity(LAST_WORDS),
             reports_fatals: false,
+            stdout: Quote::All,
+            left_out: 0,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
+            is_stdout: false,
+        }
+    }
+
+    /// For what comes over stdout.
+    pub(crate) fn of_stdout(&self) -> Self {
+        Self {
+            state: self.state.clone(),
+            is_stdout: true,
+        }
+    }
+
+    /// Stdout is told so once the worker is up.
+    pub(crate) fn quote_stdout(&self, quote: Quote) {
+        self.lock().stdout = quote;
+    }
+
+    /// Tells how much was left out since the last time.
+    fn tell_left_out(&self) {
+        let mut state = self.lock();
+        let bytes = std::mem::take(&mut state.left_out);
+        if bytes > 0 {
+            let State { pool, pid, .. } = &*state;
+            tracing::warn!(
+                target: "server", pool, pid,
+                hint = "return what is for the client, and write what is for the log to stderr, as error_log() does; \
+                        with the extension of `pronghorn extension install`, what is printed is the reply",
+                "a worker printed {bytes} bytes on stdout, in no reply: they are left out here, because they may be a visitor's"
+            );
         }
     }
 
@@ -87,6 +123,10 @@ impl Output {
                 transcript.push_str(text);
                 transcript.push('\n');
             }
+            return;
+        }
+        if self.is_stdout && !state.stdout.shows(text) {
+            state.left_out += text.len() + 1;
             return;
         }
         for line in text.lines() {
@@ -209,6 +249,7 @@ async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
     let mut lines = Lines::new(before, output);
     loop {
         lines.take();
+        lines.output.tell_left_out();
         let rest = lines.waits().then_some(REST_OF_A_MESSAGE);
         let read = pipe.read_buf(lines.room());
         let read = match rest {
@@ -227,6 +268,7 @@ async fn read_lines(mut pipe: pipe::Receiver, before: Vec<u8>, output: Output) {
         }
     }
     lines.end();
+    lines.output.tell_left_out();
 }
 
 /// Bytes of an output on their way to lines.

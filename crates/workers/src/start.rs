@@ -15,7 +15,7 @@ use pronghorn_launch::{
     classic_variables, how_to_let_read, php_option, script_of,
 };
 use pronghorn_pool::transport::{Allowed, Borders};
-use pronghorn_pool::{Fence, Limits, Options, Plan, Warmup};
+use pronghorn_pool::{Fence, Limits, Options, Plan, Quote, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
 
@@ -407,6 +407,10 @@ impl Start<'_> {
             transport,
             told: AtomicBool::new(false),
             spawn: Spawn::Exec,
+            quote: match self.spec.kind {
+                Kind::Http | Kind::Script if !self.resources.development => Quote::Messages,
+                Kind::Http | Kind::Script | Kind::Raw | Kind::Job => Quote::All,
+            },
         }
     }
 

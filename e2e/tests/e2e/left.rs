@@ -63,6 +63,9 @@ fn look(server: &Server) -> BTreeMap<String, Value> {
 /// The mode in which each request has a worker of its own; in all others one worker has them all.
 const WORKER_OF_ONE_REQUEST: &str = "pristine";
 
+/// A framework that reports an exception works with dates, which have no error then.
+const ERRORS_OF_DATES: &str = "errors of dates";
+
 /// Whether that is so, whatever way the request ends that changes all.
 fn prove(mode: &str, server: &Server) {
     let column = column(mode);
@@ -103,6 +106,7 @@ fn prove(mode: &str, server: &Server) {
             .stays
             .iter()
             .filter(|name| first.contains_key(*name) && !left.contains(*name))
+            .filter(|name| end != "/change-throw" || *name != ERRORS_OF_DATES)
             .collect();
         assert!(missing.is_empty(), "{mode} {end} takes back {missing:?}");
     }

@@ -129,3 +129,27 @@ fn what_a_script_prints_is_the_reply() {
     each_way_is_the_reply("", "mode: classic, root: public", &[]);
     each_way_is_the_reply("", "mode: fastcgi, root: public", &[]);
 }
+
+/// Without the extension nobody can tell what is printed past all buffers from a log.
+#[test]
+fn what_is_printed_past_all_buffers_without_the_extension_is_in_no_log() {
+    let body = "while (ob_get_level() > 0) { ob_end_clean(); } echo \"id,name\\n1,Ada\\n\"; return 'page';";
+    let site = || {
+        Site::new()
+            .file("worker.php", &Site::sdk_worker(body))
+            .config(
+                "version: '3'\nserver: {command: php worker.php}\nlogs: {level: debug}\nhttp:\n  \
+                 address: '127.0.0.1:0'\n  pool: {num_workers: 1, transport: relay}\n",
+            )
+    };
+    let server = Server::start(site());
+    assert_eq!(server.get("/").text(), "page");
+    server.logged(&["WARN", "a worker printed 14 bytes on stdout, in no reply"]);
+    assert!(!server.log().contains("Ada"), "{}", server.log());
+    server.stop();
+    // Where somebody develops, it is shown.
+    let server = Server::start_with(site(), &["serve", "--dev"]);
+    assert_eq!(server.get("/").text(), "page");
+    server.logged(&["1,Ada"]);
+    server.stop();
+}

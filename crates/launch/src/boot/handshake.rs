@@ -132,10 +132,10 @@ pub(crate) async fn listen<R: AsyncRead + Unpin>(
                 }
             }
             Err(garbage) => match text {
-                Some(output) if incoming.holds_text() => incoming
-                    .skip_text()
-                    .lines()
-                    .for_each(|line| output.text(line)),
+                Some(output) if incoming.holds_text() => {
+                    let (text, _) = incoming.skip_text();
+                    text.lines().for_each(|line| output.text(line));
+                }
                 Some(_) | None => return Err(Refusal::Protocol(garbage.0)),
             },
         }

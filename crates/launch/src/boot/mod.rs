@@ -13,7 +13,7 @@ use pronghorn_pool::transport::{
     Channel, Connect, Connection, Detached, Dialect, Inbox, LaunchError, Launched, Launcher,
     RelaySettings, warm_up,
 };
-use pronghorn_pool::{Fence, Home, SlotId, Via};
+use pronghorn_pool::{Fence, Home, Quote, SlotId, Via};
 use pronghorn_process::{Command, Exit, Stream};
 use pronghorn_wire::{Codec, Kind};
 use tokio::net::unix::pipe;
@@ -52,6 +52,8 @@ pub struct CommandLauncher {
     /// Whether it was said already that shared memory is not used.
     pub told: AtomicBool,
     pub spawn: Spawn,
+    /// How output is told that is in no reply and may be one.
+    pub quote: Quote,
 }
 
 /// How workers are connected.
@@ -213,6 +215,7 @@ impl CommandLauncher {
             interruptible: connection.deadline_signal.is_some(),
             stream_timeout: self.spec.stream_timeout,
             spool: self.spec.spool.clone(),
+            quote: self.quote,
             methods: self.spec.methods.clone(),
         };
         let home = home.runtime.clone();
@@ -362,7 +365,7 @@ impl CommandLauncher {
                 if let Some(stdout) = stdout {
                     worker
                         .readers
-                        .read(stdout, output.clone())
+                        .read(stdout, output.of_stdout())
                         .map_err(system)?;
                 }
                 (None, None)
@@ -401,7 +404,7 @@ impl CommandLauncher {
             exit = wait_for_exit(&mut worker.process) => {
                 worker.exit = Some(exit);
                 if let Some(stdout) = stdout {
-                    worker.readers.go_on(stdout, Vec::new(), worker.output.clone());
+                    worker.readers.go_on(stdout, Vec::new(), worker.output.of_stdout());
                 }
                 return Err(BootCause::Exited(exit));
             }
@@ -442,10 +445,15 @@ impl CommandLauncher {
                 if !self.php.runs_scripts() {
                     worker.output.reports_fatals();
                 }
+                // The extension has what is printed past all buffers. Without it, stdout has it.
+                if !matches!(answer.ring, Some(Ok(()))) && !self.php.has_extension(&self.spec).await
+                {
+                    worker.output.quote_stdout(self.quote);
+                }
                 if let Some(stdout) = stdout {
                     worker
                         .readers
-                        .go_on(stdout, Vec::new(), worker.output.clone());
+                        .go_on(stdout, Vec::new(), worker.output.of_stdout());
                 }
                 let channel = match (private.detach().map_err(system)?, memory, &answer.ring) {
                     (Detached::Pipes { read, write }, Some(memory), Some(Ok(()))) => {
@@ -479,7 +487,10 @@ impl CommandLauncher {
                 };
                 foreign(Channel::Pipes { read, write }, answer.leftover, true)
             }
-            Way::Listener(channel, leftover) => foreign(channel, leftover, false),
+            Way::Listener(channel, leftover) => {
+                worker.output.quote_stdout(self.quote);
+                foreign(channel, leftover, false)
+            }
         }
     }
 }

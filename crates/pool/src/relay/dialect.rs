@@ -11,7 +11,7 @@ use crate::call::{CallError, Payload};
 use crate::content::Content;
 use crate::fence::Fence;
 use crate::pool::{Report, SlotHandle};
-use crate::relay::incoming::{Garbage, Incoming, Item};
+use crate::relay::incoming::{Garbage, Incoming, Item, LEFT_OUT};
 
 /// What an official package sends when it wants to be replaced: as the answer to a call, that call
 /// was not handled.
@@ -235,8 +235,17 @@ impl Dialect {
     ) -> Result<(), Report> {
         match self {
             Self::Foreign { prints: true, .. } if incoming.holds_text() => {
-                let text = incoming.skip_text();
-                for line in text.lines().filter(|line| !line.is_empty()) {
+                let (text, len) = incoming.skip_text();
+                let quote = incoming.quote();
+                let lines = text.lines().filter(|line| !line.is_empty());
+                let (shown, hidden): (Vec<_>, Vec<_>) = lines.partition(|line| quote.shows(line));
+                if !hidden.is_empty() {
+                    slot_handle.tell_failure(|left_out| tracing::warn!(
+                        target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), left_out,
+                        "on stdout, between answers: {len} bytes, which {LEFT_OUT}"
+                    ));
+                }
+                for line in shown {
                     slot_handle.tell_failure(|left_out| tracing::warn!(
                         target: "server", pool = slot_handle.pool(), slot = slot_handle.slot(), left_out,
                         "on stdout, between answers: {line}"

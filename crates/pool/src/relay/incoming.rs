@@ -9,6 +9,7 @@ use pronghorn_wire::frame::{FrameError, Header, MAX_PAYLOAD, MIN_HEADER, Stream}
 use pronghorn_wire::native::numbers::MAX_CONTEXT;
 
 use crate::content::Content;
+use crate::quote::Quote;
 
 /// A frame up to this size is read whole, and written at once: a body of a megabyte with its head.
 /// A larger one comes in pieces, so that memory stays bounded and the client gets the first bytes
@@ -31,6 +32,9 @@ const COPIED: usize = 4 << 10;
 const COPIED_PIECE: usize = 64 << 10;
 /// How much of what is no frame is kept for people to read.
 const QUOTED: usize = 4 << 10;
+/// The reason why a record has a length in place of a text, and the remedy.
+pub(crate) const LEFT_OUT: &str = "are left out here, because they may be a visitor's: return what is for the \
+     client, and write what is for the log to stderr";
 /// And of what nobody can read.
 const QUOTED_BYTES: usize = 64;
 
@@ -69,6 +73,7 @@ pub struct Incoming {
     large_left: u64,
     /// How many bytes the frame that has begun still needs.
     wanted: usize,
+    quote: Quote,
 }
 
 /// Bytes that are in shared memory, and are rather sent from there.
@@ -97,7 +102,13 @@ impl Incoming {
             most_whole,
             large_left: 0,
             wanted: 0,
+            quote: Quote::All,
         }
+    }
+
+    /// Bytes that are no frame are told so.
+    pub(crate) fn quoting(self, quote: Quote) -> Self {
+        Self { quote, ..self }
     }
 
     /// Whether what is read next begins a frame.
@@ -303,13 +314,28 @@ impl Incoming {
         self.buffer.into()
     }
 
-    /// With the start of what is there, for people to read.
+    /// With the start of what is there, for people to read, where that may be shown.
     fn no_frame(&self) -> Garbage {
         let start = &self.buffer[..self.buffer.len().min(QUOTED)];
         let text = String::from_utf8_lossy(start);
         let printable = |c: char| !c.is_control() || matches!(c, '\t' | '\r' | '\n');
-        Garbage(if text.chars().all(printable) {
-            format!("no frame but text: {}", text.trim_end())
+        let is_text = text.chars().all(printable);
+        let shown = match self.quote {
+            Quote::All => text.trim_end(),
+            Quote::Messages => {
+                let mut lines = text.lines();
+                // PHP shows a message after an empty line.
+                lines.find(|line| !line.is_empty()).unwrap_or_default()
+            }
+        };
+        Garbage(if !self.quote.shows(shown) {
+            let what = if is_text { "text" } else { "other bytes" };
+            format!(
+                "no frame but {what}, {} bytes of it so far, which {LEFT_OUT}",
+                self.buffer.len()
+            )
+        } else if is_text {
+            format!("no frame but text: {shown}")
         } else {
             let few = &start[..start.len().min(QUOTED_BYTES)];
             format!("no frame but bytes: {}", few.escape_ascii())
@@ -323,8 +349,8 @@ impl Incoming {
 
     /// Drops bytes until a frame could start, and gives them back as text; at least one byte, if
     /// text it is. For a worker whose output and frames share a pipe: what it prints between frames
-    /// must not end it.
-    pub fn skip_text(&mut self) -> String {
+    /// must not end it. With how many bytes they were, of which a long text has the first ones.
+    pub fn skip_text(&mut self) -> (String, usize) {
         let could_start = |at: usize| match Header::decode(&self.buffer[at..], MAX_PAYLOAD) {
             Ok(Some(_)) => true,
             // Too short to tell: a frame starts with its version and a count of words.
@@ -335,6 +361,12 @@ impl Incoming {
             .find(|at| could_start(*at))
             .unwrap_or(self.buffer.len());
         let text = self.buffer.split_to(end);
-        String::from_utf8_lossy(&text[..text.len().min(QUOTED)]).into_owned()
+        let start = &text[..text.len().min(QUOTED)];
+        (String::from_utf8_lossy(start).into_owned(), text.len())
+    }
+
+    /// How text is told.
+    pub(crate) fn quote(&self) -> Quote {
+        self.quote
     }
 }

@@ -28,6 +28,7 @@ use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Encoding, Unencodable, WorkerFault};
 use crate::core::Next;
 use crate::pool::{Lifetime, Report, SlotHandle};
+use crate::quote::Quote;
 use crate::roster::UnderWay;
 use crate::session::{Peer, Served};
 use crate::spool::Spool;
@@ -77,6 +78,8 @@ pub struct Settings {
     /// How long a worker may go on with a reply that nobody reads.
     pub stream_timeout: Duration,
     pub spool: Arc<Spool>,
+    /// How bytes are told that are no frame.
+    pub quote: Quote,
     /// Who answers what the worker asks; nobody where workers are not told that they may.
     pub methods: Option<Arc<dyn MethodCaller>>,
 }
@@ -144,7 +147,8 @@ impl Relay {
         inbox: Arc<Inbox>,
     ) -> Self {
         Self {
-            incoming: Incoming::starting_with(leftover, channel.most_whole()),
+            incoming: Incoming::starting_with(leftover, channel.most_whole())
+                .quoting(settings.quote),
             prefetch: Prefetch::new(channel.takes_calls_ahead(), Instant::now()),
             impatience: Timer::default(),
             out: Vec::with_capacity(1024),

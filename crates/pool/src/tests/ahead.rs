@@ -18,6 +18,7 @@ use super::TestPayload;
 use crate::call::{Answer, CallError, Pending, ReplyBody, Terms, WorkerFault};
 use crate::core::SlotState;
 use crate::pool::{Options, Order, Pool, Report, Transport};
+use crate::quote::Quote;
 use crate::relay::channel::{Channel, Detached};
 use crate::relay::inbox::Inbox;
 use crate::relay::{Dialect, Relay, Settings};
@@ -190,6 +191,7 @@ impl Worker {
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            quote: Quote::All,
             methods: None,
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());

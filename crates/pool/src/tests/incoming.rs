@@ -89,6 +89,30 @@ fn text_is_told_from_frames_at_its_first_byte() {
 }
 
 #[test]
+fn what_may_be_a_visitors_is_told_by_its_length() {
+    let told = |bytes: &[u8]| {
+        let mut incoming = Incoming::starting_with(bytes, WHOLE).quoting(Quote::Messages);
+        incoming.next().unwrap_err().0
+    };
+    let text = told(b"id,name\n1,Ada\n");
+    assert!(
+        text.starts_with("no frame but text, 14 bytes of it so far, which are left out"),
+        "{text}"
+    );
+    let bytes = told(b"\x89PNG\0\0");
+    assert!(
+        bytes.starts_with("no frame but other bytes, 6 bytes of it"),
+        "{bytes}"
+    );
+    let message = "PHP Warning:  Undefined variable $a in /a.php on line 2";
+    let both = format!("{message}\nid,name\n");
+    assert_eq!(
+        told(both.as_bytes()),
+        format!("no frame but text: {message}")
+    );
+}
+
+#[test]
 fn bytes_that_nobody_can_read_are_shown_as_numbers() {
     let mut frame = frame(b"context", b"body");
     frame[6] ^= 1; // of the check sum
@@ -109,7 +133,8 @@ fn text_before_a_frame_can_be_skipped() {
     encode_plain(&mut bytes, Flags::CONTROL, Stream::END, b"{}");
     let mut incoming = Incoming::starting_with(&bytes, WHOLE);
     assert!(incoming.next().is_err());
-    assert_eq!(incoming.skip_text().as_bytes(), text);
+    let (skipped, len) = incoming.skip_text();
+    assert_eq!((skipped.as_bytes(), len), (text.as_slice(), text.len()));
     assert!(matches!(incoming.next(), Ok(Some(Item::Frame { .. }))));
 }
 
@@ -136,7 +161,7 @@ proptest! {
         let mut incoming = Incoming::starting_with(&data, WHOLE);
         for _ in 0..10 {
             if incoming.next().is_err() && incoming.holds_text() {
-                prop_assert!(!incoming.skip_text().is_empty());
+                prop_assert!(incoming.skip_text().1 > 0);
             }
         }
     }

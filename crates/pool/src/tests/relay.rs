@@ -28,6 +28,7 @@ use crate::core::SlotState;
 use crate::fence::Fence;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
+use crate::quote::Quote;
 use crate::raw::{RawCall, RawError};
 use crate::relay::channel::Channel;
 use crate::relay::connection::Connection;
@@ -209,6 +210,7 @@ impl Stage {
             interruptible,
             stream_timeout: Duration::from_secs(60),
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            quote: Quote::All,
             methods: Some(Arc::new(Answers)),
         };
         let relay = Relay::new(
@@ -1552,6 +1554,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         interruptible: false,
         stream_timeout: Duration::from_secs(60),
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+        quote: Quote::All,
         methods: None,
     };
     let call = |name: &&'static str| -> Arc<dyn WarmupCall> { TestPayload::new(name) };

@@ -31,8 +31,8 @@ fn an_answer_that_makes_no_sense_is_a_502_and_the_worker_is_replaced() {
                 "no frame but text: PHP Warning:  Undefined variable in /srv/app/index.php on line 7",
             ),
             ("/garbage-and-answer", "no frame but "),
-            ("/short-garbage", "no frame but text: x"),
-            ("/crc", "no frame but bytes: \\x14"),
+            ("/short-garbage", "no frame but text, 1 bytes of it"),
+            ("/crc", "no frame but other bytes, "),
             ("/huge", "payload of 4294967295 bytes"),
             ("/context", "a context of 1048576 bytes in a frame of 27"),
             ("/no-option", "a frame with 0 options"),
@@ -64,6 +64,12 @@ fn what_is_odd_and_harmless_is_no_reason_to_end_a_worker() {
     assert_eq!(post(&server, "/control").text(), "good");
     assert_eq!(post(&server, "/prints-after").text(), "page");
     server.logged(&["WARN", "Warning: printed too late"]);
+    assert_eq!(post(&server, "/prints-page-after").text(), "page");
+    server.logged(&[
+        "WARN",
+        "on stdout, between answers: 14 bytes, which are left out",
+    ]);
+    assert!(!server.log().contains("Ada"), "{}", server.log());
     assert_eq!(post(&server, "/good").text(), "good");
     assert_eq!(server.workers(), workers);
     server.stop();
