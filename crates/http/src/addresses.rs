@@ -1,5 +1,4 @@
-//! How many connections, or behind a trusted proxy requests, each address has at a time:
-//! `http.max_per_address`.
+//! How many connections, or behind a trusted proxy requests, each address has at a time.
 //!
 //! A connection is counted by its own address. That of a trusted proxy carries many clients and is
 //! not counted; its requests are, each by the address that the proxy tells, until their responses
@@ -12,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use arc_swap::ArcSwapOption;
 use pronghorn_base::lock;
+use pronghorn_config::Subnet;
 
 use crate::peer_address::Household;
 use crate::sent::{OnSent, Sent};
-use crate::settings::{ClientSettings, HttpSettings};
 
 /// The count. It holds an entry for each address that has a connection or a request, so it is
 /// bounded by those.
@@ -23,7 +22,8 @@ use crate::settings::{ClientSettings, HttpSettings};
 pub struct Addresses {
     /// 0 is no limit.
     limit: AtomicU32,
-    proxies: ArcSwapOption<ClientSettings>,
+    /// None without any: most servers have none.
+    proxies: ArcSwapOption<Vec<Subnet>>,
     taken: Mutex<HashMap<Household, u32>>,
 }
 
@@ -39,13 +39,12 @@ pub(crate) struct ConnectionPermit {
 pub(crate) struct NoSeat;
 
 impl Addresses {
-    /// Counts by these settings from now on. Who has more than a new limit keeps it.
-    pub fn set(&self, settings: &HttpSettings) {
-        let client =
-            (!settings.client.trusted.is_empty()).then(|| Arc::new(settings.client.clone()));
-        self.proxies.store(client);
-        self.limit
-            .store(settings.max_per_address.unwrap_or(0), Ordering::Relaxed);
+    /// From now on an address has at most so many, and these are proxies. Who has more than a new
+    /// limit keeps it.
+    pub fn set(&self, limit: Option<u32>, proxies: Vec<Subnet>) {
+        let proxies = (!proxies.is_empty()).then(|| Arc::new(proxies));
+        self.proxies.store(proxies);
+        self.limit.store(limit.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// A place for a new connection; none is needed without a limit, for a trusted proxy and for a
@@ -69,7 +68,7 @@ impl Addresses {
         let proxies = self.proxies.load();
         proxies
             .as_ref()
-            .is_some_and(|proxies| proxies.trusts(Some(ip)))
+            .is_some_and(|proxies| proxies.iter().any(|net| net.contains(ip)))
     }
 
     /// A place for a request of a client that a trusted proxy tells of.

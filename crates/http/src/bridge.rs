@@ -32,13 +32,14 @@ use crate::feeder::Feeder;
 use crate::files::Asked;
 use crate::local_redirects::LocalRedirects;
 use crate::message::{Body, Handled, Handler, Request, Response};
-use crate::metrics::PoolMetrics;
+use crate::pool_metrics::PoolMetrics;
 use crate::record::{self, request_id};
 use crate::route_names::{LONGEST_NAME, RouteNames};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
-use crate::sent::{Destination, OnSent, Sent};
+use crate::sent::{Destination, OnSent, Sent, Split};
 use crate::slow_log::SlowLog;
-use crate::split::{Known, Split};
+use crate::split::{Known, server_timing};
+use crate::trace::RequestTrace;
 use crate::{buffers, file};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of
@@ -200,7 +201,7 @@ impl PoolHandler {
         if self.server_timing
             && let Some(split) = call.split(call.request.accepted.elapsed())
         {
-            response.fields.push("Server-Timing", split.server_timing());
+            response.fields.push("Server-Timing", server_timing(&split));
         }
         response.worker_user.clone_from(&self.worker_user);
         response.on_sent = Some(call);
@@ -700,7 +701,7 @@ impl Payload for HttpCall {
     }
 
     fn called(&self, method: &str, since: Instant, error: Option<&str>) {
-        if let Some(trace) = &self.request.trace {
+        if let Some(trace) = RequestTrace::of(&self.request) {
             trace.calls().add(method, since, error);
         }
     }
@@ -714,7 +715,7 @@ impl Payload for HttpCall {
         Origin {
             request_id: self.request.id.as_deref(),
             route: self.route.get().map(|name| &**name),
-            trace_id: self.request.trace.as_ref().map(|trace| trace.id()),
+            trace_id: RequestTrace::of(&self.request).map(RequestTrace::id),
         }
     }
 
@@ -787,7 +788,7 @@ impl OnSent for HttpCall {
         }
         let is_recorded = record::is_wanted(sent.status);
         let slow = slow.as_ref().filter(|slow| slow.is_slow(sent));
-        let trace = self.request.trace.as_ref();
+        let trace = RequestTrace::of(&self.request);
         let trace = trace.filter(|trace| trace.is_kept(sent));
         // Most requests are told to nobody.
         let is_told = is_recorded || *shows_split || slow.is_some() || trace.is_some();
@@ -860,7 +861,7 @@ impl HttpCall {
     /// What is known so long after it was accepted, once the pool is done with it.
     fn split(&self, after: Duration) -> Option<Split> {
         let stamps = self.stamps.get()?;
-        Some(Split::of(stamps, &self.known, after))
+        Some(self.known.split(stamps, after))
     }
 
     fn variables(

@@ -19,8 +19,8 @@ use pronghorn_metrics::{Counter, Registry};
 
 use crate::peer_address::{Household, PeerAddress};
 
-/// What a request may hold without being counted: a head and the body that comes with it. Ordinary
-/// requests cost nothing here.
+/// Bytes that a request may hold without being counted: a head and the body that comes with it.
+/// Ordinary requests cost nothing here.
 pub(crate) const UNCOUNTED: usize = 16 << 10;
 
 /// A connection gets what it could do without until it holds this share of all.
@@ -45,7 +45,7 @@ struct Accounts {
     sweep_at: usize,
 }
 
-/// What one connection holds.
+/// The bytes that one connection holds.
 pub(crate) struct Account {
     all: Arc<ClientMemory>,
     held: AtomicUsize,
@@ -57,7 +57,8 @@ pub(crate) struct Account {
     kept: [AtomicUsize; 3],
 }
 
-/// What a connection of HTTP/1.1 has one of, so that no idle one has room for a [`Charge`].
+/// Kinds of memory that a connection of HTTP/1.1 has, one of each: so no idle one has room for a
+/// [`Charge`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ClientBytes {
     Head,

@@ -1,9 +1,10 @@
-//! The value of the Date field: formatted once a second.
+//! The clock that tells dates: the value of the Date field, formatted once a second, and moments as
+//! numbers.
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pronghorn_base::since_1970;
+use pronghorn_base::{micros, since_1970};
 use tokio::time::Instant;
 
 thread_local! {
@@ -37,4 +38,9 @@ pub(crate) fn with_now<R>(now: Instant, with: impl FnOnce(&[u8]) -> R) -> R {
         }
         with(known.get_or_insert_with(|| Date::of(now)).text.as_bytes())
     })
+}
+
+/// A moment in microseconds since the Unix epoch.
+pub(crate) fn epoch_us(moment: Instant) -> u64 {
+    micros(since_1970(SystemTime::now()).saturating_sub(moment.elapsed()))
 }

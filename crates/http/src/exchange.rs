@@ -1,4 +1,4 @@
-//! What a handler can do with its request's connection, whatever protocol that speaks.
+//! A request's connection as its handler sees it, whatever protocol that speaks.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

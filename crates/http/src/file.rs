@@ -2,40 +2,13 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_process::{Credentials, own_files};
 
-/// A stretch of an open file.
-#[derive(Debug, Clone)]
-pub struct OpenFile {
-    pub(crate) file: Arc<File>,
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-}
-
-impl OpenFile {
-    pub(crate) fn new(file: File, len: u64) -> Self {
-        Self {
-            file: Arc::new(file),
-            start: 0,
-            len,
-        }
-    }
-
-    /// A stretch of this one.
-    pub(crate) fn stretch(&self, range: Range<u64>) -> Self {
-        let start = range.start.min(self.len);
-        Self {
-            file: self.file.clone(),
-            start: self.start + start,
-            len: range.end.clamp(start, self.len) - start,
-        }
-    }
-}
+use crate::open_file::OpenFile;
 
 /// Why a file of the server itself is not sent.
 pub(crate) const OWN: &str = "it is the server's own: its configuration, a log, a key or its data";

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// sends.
 pub const SEND_PAUSE: Duration = Duration::from_secs(60);
 
-/// What clients may make the server hold. A thousand uploads or a hundred compressed replies at a
-/// time fit; beside what workers take it is little.
+/// Bytes that clients may make the server hold. A thousand uploads or a hundred compressed replies
+/// at a time fit; beside what workers take it is little.
 pub const CLIENT_MEMORY: usize = 256 << 20;
 
 /// For who does not count descriptors; the server does.
@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 10_000;
 /// Time limits and sizes beyond those of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// What a client may send, and how slowly.
+    /// How much a client may send, and how slowly.
     pub receive: pronghorn_h1::Limits,
     /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
     pub send_pause: Duration,

@@ -2,41 +2,50 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_base::LogThrottle;
+use pronghorn_config::Address;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
     open_unix,
 };
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, Type};
+use thiserror::Error;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{JoinHandle, yield_now};
 
 use crate::message::Peer;
 use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
-use crate::proxy_protocol::{self, Proxies};
+use crate::proxy_protocol::{self, Proxies, ProxyProtocol};
 use crate::service::Service;
-use crate::settings::ProxySettings;
 use crate::tls::Tls;
 use pronghorn_workers::IoThread;
 
 /// Connections that wait in the kernel; it takes the smaller of this and `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// The operator's: a host name in an address that nobody knows.
+#[derive(Debug, Error)]
+#[error("`{host}` is no name of this machine")]
+pub struct UnknownHost {
+    host: String,
+    source: io::Error,
+}
+
 /// Where a listener listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -48,7 +57,7 @@ impl fmt::Display for Place {
 /// One place, listened on by a socket per I/O thread, or by one that they share.
 #[derive(Debug)]
 pub struct Listener {
-    place: Place,
+    place: ListenAddress,
     was_inherited: bool,
     sockets: Sockets,
     tls: Option<Tls>,
@@ -83,7 +92,7 @@ impl Listener {
         let sockets = bound_to(&[address], inherited);
         match sockets.first().map(std::net::TcpListener::local_addr) {
             Some(bound) => Ok(Self {
-                place: Place::Tcp(bound.map_err(|source| BindError::tcp(address, source))?),
+                place: ListenAddress::Tcp(bound.map_err(|source| BindError::tcp(address, source))?),
                 was_inherited: true,
                 sockets: Sockets::Tcp(sockets),
                 tls: None,
@@ -106,7 +115,7 @@ impl Listener {
             sockets.push(bind_socket(address, true).map_err(failed)?);
         }
         Ok(Self {
-            place: Place::Tcp(address),
+            place: ListenAddress::Tcp(address),
             was_inherited: false,
             sockets: Sockets::Tcp(sockets),
             tls: None,
@@ -127,7 +136,7 @@ impl Listener {
     ) -> Result<Self, BindError> {
         let (socket, file) = open_unix(path, access, inherited)?;
         Ok(Self {
-            place: Place::Unix(path.to_owned()),
+            place: ListenAddress::Unix(path.to_owned()),
             was_inherited: !file.is_ours(),
             sockets: Sockets::Unix(socket, file),
             tls: None,
@@ -151,17 +160,17 @@ impl Listener {
 
     /// Its clients come by proxies that tell who they are.
     #[must_use]
-    pub fn with_proxies(mut self, settings: ProxySettings) -> Self {
-        self.proxies = Some(Arc::new(Proxies::new(settings)));
+    pub fn with_proxies(mut self, proxies: ProxyProtocol) -> Self {
+        self.proxies = Some(Arc::new(Proxies::new(proxies)));
         self
     }
 
-    /// What a person can open in a browser: 0.0.0.0 and :: are no addresses for one. For a unix
+    /// An address that a person can open in a browser, which 0.0.0.0 and :: are not. For a unix
     /// socket its path.
     pub fn url(&self) -> String {
         match &self.place {
-            Place::Unix(_) => self.place.to_string(),
-            Place::Tcp(address) => {
+            ListenAddress::Unix(_) => self.place.to_string(),
+            ListenAddress::Tcp(address) => {
                 let mut shown = *address;
                 if address.ip().is_unspecified() {
                     shown.set_ip(Ipv4Addr::LOCALHOST.into());
@@ -172,7 +181,7 @@ impl Listener {
         }
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &ListenAddress {
         &self.place
     }
 
@@ -206,8 +215,8 @@ impl Listener {
         service: &Arc<Service>,
     ) -> Result<Accepting, BindError> {
         let server = match &self.place {
-            Place::Tcp(address) if !address.ip().is_unspecified() => Some(*address),
-            Place::Tcp(_) | Place::Unix(_) => None,
+            ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(*address),
+            ListenAddress::Tcp(_) | ListenAddress::Unix(_) => None,
         };
         let (sockets, file) = self.sockets.for_threads(threads.len())?;
         let mut accepting = Accepting {
@@ -312,8 +321,33 @@ impl Entrance {
     }
 }
 
+/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most
+/// clients.
+///
+/// # Errors
+///
+/// When nobody knows the name.
+pub fn resolve(address: &Address) -> Result<SocketAddr, UnknownHost> {
+    let Some(host) = &address.host else {
+        return Ok(SocketAddr::new(any_address(), address.port));
+    };
+    let failed = |source| UnknownHost {
+        host: host.clone(),
+        source,
+    };
+    let mut found: Vec<_> = (host.as_str(), address.port)
+        .to_socket_addrs()
+        .map_err(failed)?
+        .collect();
+    found.sort_by_key(SocketAddr::is_ipv6);
+    found
+        .into_iter()
+        .next()
+        .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
+}
+
 /// All addresses of the machine: those of both families where there is IPv6, else those of IPv4.
-pub fn any_address() -> IpAddr {
+fn any_address() -> IpAddr {
     let v6 = RawSocket::new(Domain::IPV6, Type::STREAM, Some(Protocol::TCP));
     match v6.and_then(|socket| socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)).into())) {
         Ok(()) => Ipv6Addr::UNSPECIFIED.into(),
@@ -518,7 +552,7 @@ mod tests {
     fn threads_share_a_port_with_each_other_and_nobody_else() {
         let any = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind(any, 2).unwrap();
-        let Place::Tcp(address) = listener.place else {
+        let ListenAddress::Tcp(address) = listener.place else {
             unreachable!("it was bound to an address");
         };
         let refused = Listener::bind(address, 2).err().unwrap();

@@ -1,5 +1,6 @@
 //! Requests and responses as handlers see them.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,13 +14,12 @@ use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
 use crate::exchange::Exchange;
-use crate::file::OpenFile;
+use crate::open_file::OpenFile;
 use crate::peer_address::PeerAddress;
 use crate::sent::{OnSent, add};
 use crate::source::BodySource;
-use crate::trace::RequestTrace;
 
-/// What a client reads that came to a port of TLS without it.
+/// The answer to a client that came to a port of TLS without it.
 pub(crate) const WITHOUT_TLS: &str = "this port speaks HTTPS, and the request came as plain HTTP: ask for https:// instead of http://\n";
 
 /// Answers requests. Middleware is a handler that holds the next one.
@@ -28,14 +28,14 @@ pub trait Handler: Send + Sync + 'static {
     /// for something slow asks [`Exchange::poll_gone`].
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a>;
 
-    /// What is done when a request was answered without a handler. Asked of the outermost one;
-    /// those around the access log pass it on.
+    /// Tells what is done when a request was answered without a handler. The outermost one is
+    /// asked; those around the access log pass it on.
     fn unhandled(&self, _request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
         None
     }
 
-    /// What a request gets that came to a port of TLS without it, if it is more than a word. Passed
-    /// on likewise.
+    /// The answer to a request that came to a port of TLS without it, if it is more than a word.
+    /// Passed on likewise.
     fn without_tls(&self, _request: &Request) -> Option<Response> {
         None
     }
@@ -49,7 +49,7 @@ impl dyn Handler {
         response
     }
 
-    /// What `OPTIONS *` gets, which is for the server as a whole (RFC 9110, section 9.3.7).
+    /// The answer to `OPTIONS *`, which is for the server as a whole (RFC 9110, section 9.3.7).
     pub(crate) fn answer_for_all(&self, request: &Request) -> Response {
         let mut response = Response::new(200, Body::Empty);
         response.on_sent = self.unhandled(&Unhandled::of(request));
@@ -120,7 +120,7 @@ pub type Handled<'a> = BoxFuture<'a, Response>;
 #[derive(Debug)]
 pub struct Peer {
     pub address: PeerAddress,
-    /// The address without its port, as text: what PHP finds in `REMOTE_ADDR`.
+    /// The address without its port, as text: what applications find in `REMOTE_ADDR`.
     pub ip: String,
     pub tls: bool,
     /// Where it connected to: `SERVER_ADDR` and `SERVER_PORT`. None over a unix socket.
@@ -151,9 +151,9 @@ impl Peer {
 pub struct Request {
     pub head: Box<RequestHead>,
     pub peer: Arc<Peer>,
-    /// What middleware adds for the application.
+    /// Names and values that middleware adds for the application.
     pub attributes: Fields,
-    /// By which log records name it, where `http.request_id` gives it one.
+    /// By which log records name it, where it was given one.
     pub id: Option<Box<str>>,
     /// When the head was complete.
     pub accepted: Instant,
@@ -161,8 +161,8 @@ pub struct Request {
     pub accepted_us: u64,
     /// How often an application has sent it elsewhere in this server.
     pub redirects: u8,
-    /// While traces are wanted.
-    pub trace: Option<Arc<RequestTrace>>,
+    /// The trace, while traces are wanted: of a type that belongs to the handler which began it.
+    pub trace: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Request {
@@ -225,7 +225,7 @@ impl Request {
     }
 }
 
-/// What goes back to a client.
+/// An answer on its way to a client.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -237,7 +237,7 @@ pub struct Response {
     /// Who the application runs as that has made it, if not as the server: files that it names are
     /// sent if this user may read them.
     pub worker_user: Option<Arc<Credentials>>,
-    /// What is done when the response is out.
+    /// Called when the response is out.
     pub on_sent: Option<Arc<dyn OnSent>>,
 }
 

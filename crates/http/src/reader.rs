@@ -15,8 +15,8 @@ use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
 use tokio::task::JoinHandle;
 
-use crate::file::OpenFile;
 use crate::message::{Body, Part};
+use crate::open_file::OpenFile;
 use crate::source::{BodySource, Read};
 
 /// How much of a file is read at a time.
@@ -29,7 +29,7 @@ pub(crate) struct Reader {
     parts: VecDeque<Part>,
     file: Option<FileReader>,
     made: Option<Box<dyn BodySource>>,
-    /// Of a file, how much is read at a time.
+    /// Bytes of a file that are read at a time.
     most: usize,
 }
 
@@ -73,8 +73,8 @@ impl Reader {
         self.made.as_ref().map_or(0, |made| made.cost())
     }
 
-    /// What was read last comes from a file once more, before all else. Not for what came from a
-    /// file: its rest would be lost.
+    /// The piece that was read last comes from a file once more, before all else. Not for a piece
+    /// that came from a file: its rest would be lost.
     pub(crate) fn go_on_with(&mut self, file: SpoolFile) {
         self.file = Some(FileReader::of_spool(file));
     }
@@ -139,20 +139,20 @@ impl Reader {
 /// A file that is being read, off the I/O thread unless what is wanted is in memory anyway.
 #[derive(Debug)]
 pub(crate) struct FileReader {
-    file: Held,
+    file: OpenedFile,
     at: u64,
     left: u64,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-/// What keeps a file open.
+/// The owner that keeps a file open.
 #[derive(Debug, Clone)]
-enum Held {
+enum OpenedFile {
     File(Arc<File>),
     Spool(Arc<SpoolFile>),
 }
 
-impl AsFd for Held {
+impl AsFd for OpenedFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::File(file) => file.as_fd(),
@@ -164,7 +164,7 @@ impl AsFd for Held {
 impl FileReader {
     pub(crate) fn new(OpenFile { file, start, len }: OpenFile) -> Self {
         Self {
-            file: Held::File(file),
+            file: OpenedFile::File(file),
             at: start,
             left: len,
             reading: None,
@@ -175,7 +175,7 @@ impl FileReader {
         Self {
             at: 0,
             left: file.len(),
-            file: Held::Spool(Arc::new(file)),
+            file: OpenedFile::Spool(Arc::new(file)),
             reading: None,
         }
     }
@@ -227,7 +227,7 @@ fn read(file: &impl AsFd, at: u64, wanted: usize, patience: Patience) -> io::Res
     Ok(piece.into())
 }
 
-/// What can be read without waiting for a disk.
+/// Bytes that can be read without waiting for a disk.
 pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes> {
     read(file, at, wanted, Patience::None).ok()
 }

@@ -1,15 +1,12 @@
 //! What is written of a request when its response is out, and the number by which it can be named.
 
-use std::time::SystemTime;
-
-use pronghorn_base::{micros, since_1970};
+use pronghorn_base::micros;
 use pronghorn_config::RequestMask;
-use tokio::time::Instant;
 
 use crate::message::Request;
-use crate::sent::Sent;
+use crate::sent::{Sent, Split};
 use crate::settings::DEFAULT_POOL;
-use crate::split::Split;
+use crate::trace::RequestTrace;
 
 /// Where a request went.
 #[derive(Debug)]
@@ -77,7 +74,7 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     } = reached;
     let pool = Some(pool).filter(|name| *name != DEFAULT_POOL);
     let request_id = request.id.as_deref();
-    let trace_id = request.trace.as_ref().map(|trace| trace.id());
+    let trace_id = RequestTrace::of(request).map(RequestTrace::id);
     let trace_id = trace_id.as_deref();
     let (method, remote_address) = (request.head.method(), request.peer.address);
     if !details {
@@ -121,17 +118,21 @@ impl Told {
         let Some(split) = split else {
             return Self::default();
         };
-        let Split { spent, worker, .. } = split;
+        let Split {
+            spent, answered_by, ..
+        } = split;
         Self {
             read_us: Some(micros(split.read)),
             queue_us: Some(micros(split.queue)),
-            php_us: split.php.map(micros),
+            php_us: split.worker.map(micros),
             write_us: Some(micros(split.write)),
             php_cpu_us: spent.map(|spent| micros(spent.cpu)),
             php_blocked_us: spent.map(|spent| micros(spent.blocked)),
-            pid: worker.map(|worker| worker.pid).filter(|pid| *pid != 0),
-            worker_call: worker.map(|worker| worker.nth),
-            retried: worker.map(|worker| worker.is_retry).filter(|retry| *retry),
+            pid: answered_by.map(|worker| worker.pid).filter(|pid| *pid != 0),
+            worker_call: answered_by.map(|worker| worker.nth),
+            retried: answered_by
+                .map(|worker| worker.is_retry)
+                .filter(|retry| *retry),
         }
     }
 }
@@ -164,10 +165,4 @@ pub(crate) fn request_id_in(request: &Request, field: &str) -> Option<Box<str>> 
 
 pub(crate) fn new_request_id() -> Box<str> {
     format!("{:016x}", fastrand::u64(..)).into()
-}
-
-/// The same moment on the clock that tells dates.
-pub(crate) fn epoch_us(moment: Instant) -> u64 {
-    let then = since_1970(SystemTime::now()).saturating_sub(moment.elapsed());
-    micros(then)
 }

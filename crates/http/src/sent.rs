@@ -1,25 +1,51 @@
-//! What is done when a response is out: its record, its line in the access log, what is counted,
-//! what is given back.
+//! The end of a response: when it is out its record is written, its line in the access log, it is
+//! counted, and what it took is given back.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::split::Split;
+use pronghorn_wire::native::Spent;
 
 /// How a response went out.
 #[derive(Debug, Clone, Copy)]
 pub struct Sent {
     /// The one that the client got; one that has left got none.
     pub status: u16,
-    /// Of the body, as many bytes as the client took.
+    /// Bytes of the body, as many as the client took.
     pub bytes: u64,
     /// From the moment when the head of the request was complete until the last byte was out.
     pub elapsed: Duration,
-    /// What the time was spent on: of a request that reached PHP, where somebody wants to know it.
+    /// The parts of the time of a request that reached a worker, where somebody wants to know them.
     /// Set by who knows, for those who come after.
     pub split: Option<Split>,
+}
+
+/// The parts of a request's time, and its worker. The first four together are all of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Split {
+    /// Until the body was there.
+    pub read: Duration,
+    /// Until a worker had the call; until it was refused, if none got it.
+    pub queue: Duration,
+    /// From there until the reply was there, or the beginning of one that follows in pieces.
+    pub worker: Option<Duration>,
+    /// Until the response was out.
+    pub write: Duration,
+    /// By the worker's own clocks, without its way there and back.
+    pub spent: Option<Spent>,
+    /// The last worker that had it.
+    pub answered_by: Option<AnsweredBy>,
+}
+
+/// The worker that has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnsweredBy {
+    pub pid: u32,
+    /// How many calls it was given, this one included.
+    pub nth: u64,
+    pub is_retry: bool,
 }
 
 /// Does something when a response is out, or when its client has left. Called once, on the I/O
@@ -45,7 +71,7 @@ pub struct Destination<'a> {
     pub pool: &'a str,
     /// As the application calls it, or a pattern that its path was found to have.
     pub route: Option<Cow<'a, str>>,
-    /// Of the last worker that had it, if that is a process of this server.
+    /// The last worker that had it, if that is a process of this server.
     pub pid: Option<u32>,
 }
 

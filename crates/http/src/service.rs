@@ -1,4 +1,4 @@
-//! What all connections of a listener share.
+//! The state that all connections of a listener share.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -225,7 +225,7 @@ impl Entered {
         &self.place
     }
 
-    /// What this connection of `peer` holds.
+    /// The account of this connection of `peer`.
     pub(crate) fn account(&self, peer: &Peer) -> &Arc<Account> {
         self.account.get_or_init(|| {
             let household = self.service.addresses.household(peer.address.ip());

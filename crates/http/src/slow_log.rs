@@ -8,6 +8,7 @@ use pronghorn_pool::Look;
 use crate::message::Request;
 use crate::record::{Reached, Told};
 use crate::sent::Sent;
+use crate::trace::RequestTrace;
 
 /// Records in a second. When everything is slow, ten say why as well as a thousand.
 const MOST_RECORDS: u32 = 10;
@@ -47,7 +48,7 @@ impl SlowLog {
         };
         let left_out = Some(left_out).filter(|records| *records > 0);
         let told = Told::of(sent.split);
-        let trace_id = request.trace.as_ref().map(|trace| trace.id());
+        let trace_id = RequestTrace::of(request).map(RequestTrace::id);
         let (stack, unreadable) = match look.map(|look| &look.stack) {
             Some(Ok(frames)) => (Some(frames.join("\n")), None),
             Some(Err(why)) => (None, Some(why.as_str())),

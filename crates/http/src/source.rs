@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-/// What a body holds next.
+/// The next piece of a body.
 #[derive(Debug)]
 pub enum Read<B = Bytes> {
     Bytes(B),

@@ -10,32 +10,7 @@ use pronghorn_pool::{Stamps, Taker};
 use pronghorn_wire::native::Spent;
 
 use crate::phases::Phases;
-
-/// The parts of a request's time, and its worker. The first four together are all of it.
-#[derive(Debug, Clone, Copy)]
-pub struct Split {
-    /// Until the body was there.
-    pub read: Duration,
-    /// Until a worker had the call; until it was refused, if none got it.
-    pub queue: Duration,
-    /// From there until the reply was there, or the beginning of one that follows in pieces.
-    pub php: Option<Duration>,
-    /// Until the response was out.
-    pub write: Duration,
-    /// By the worker's own clocks, without its way to PHP and back.
-    pub spent: Option<Spent>,
-    /// Of the last worker that had it.
-    pub worker: Option<AnsweredBy>,
-}
-
-/// The worker that has answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnsweredBy {
-    pub pid: u32,
-    /// How many calls it was given, this one included.
-    pub nth: u64,
-    pub is_retry: bool,
-}
+use crate::sent::{AnsweredBy, Split};
 
 /// What becomes known of a call while a worker has it. Written by the relay, read when the response
 /// is out.
@@ -89,40 +64,39 @@ impl Known {
             blocked: told(&self.blocked)?,
         })
     }
-}
 
-impl Split {
-    /// Of a response that was out so long after its request was accepted, or begins then.
-    pub(crate) fn of(stamps: &Stamps, known: &Known, sent: Duration) -> Self {
+    /// The parts of the time of a response that was out so long after its request was accepted, or
+    /// begins then.
+    pub(crate) fn split(&self, stamps: &Stamps, sent: Duration) -> Split {
         let phases = Phases::of(stamps, micros(sent));
         let time = Duration::from_micros;
-        Self {
+        Split {
             read: time(phases.read),
             queue: time(phases.queue),
-            php: phases.worker.map(time),
+            worker: phases.worker.map(time),
             write: time(phases.write),
-            spent: known.time_spent(),
-            worker: known.worker(),
+            spent: self.time_spent(),
+            answered_by: self.worker(),
         }
     }
+}
 
-    /// The value of `Server-Timing`: what is known when the response begins, in milliseconds.
-    pub(crate) fn server_timing(&self) -> String {
-        let mut value = String::with_capacity(96);
-        let mut add = |name: &str, time: Option<Duration>| {
-            if let Some(time) = time {
-                let comma = if value.is_empty() { "" } else { ", " };
-                let millis = time.as_secs_f64() * 1e3;
-                _ = write!(value, "{comma}{name};dur={millis:.3}"); // a string takes everything
-            }
-        };
-        add("read", Some(self.read).filter(|time| !time.is_zero()));
-        add("queue", Some(self.queue));
-        add("php", self.php);
-        add("php-cpu", self.spent.map(|spent| spent.cpu));
-        add("php-blocked", self.spent.map(|spent| spent.blocked));
-        value
-    }
+/// The value of `Server-Timing`: what is known when the response begins, in milliseconds.
+pub(crate) fn server_timing(split: &Split) -> String {
+    let mut value = String::with_capacity(96);
+    let mut add = |name: &str, time: Option<Duration>| {
+        if let Some(time) = time {
+            let comma = if value.is_empty() { "" } else { ", " };
+            let millis = time.as_secs_f64() * 1e3;
+            _ = write!(value, "{comma}{name};dur={millis:.3}"); // a string takes everything
+        }
+    };
+    add("read", Some(split.read).filter(|time| !time.is_zero()));
+    add("queue", Some(split.queue));
+    add("php", split.worker);
+    add("php-cpu", split.spent.map(|spent| spent.cpu));
+    add("php-blocked", split.spent.map(|spent| spent.blocked));
+    value
 }
 
 #[cfg(test)]
@@ -171,14 +145,14 @@ mod tests {
             first_byte: None,
             complete: Some(accepted + micros(21_504)),
         };
-        let split = || Split::of(&stamps, &known, micros(30_000));
-        assert_eq!(split().server_timing(), "queue;dur=1.500, php;dur=20.004");
+        let split = || known.split(&stamps, micros(30_000));
+        assert_eq!(server_timing(&split()), "queue;dur=1.500, php;dur=20.004");
         known.spent(Spent {
             cpu: micros(20_000),
             blocked: micros(1),
         });
         assert_eq!(
-            split().server_timing(),
+            server_timing(&split()),
             "queue;dur=1.500, php;dur=20.004, php-cpu;dur=20.000, php-blocked;dur=0.001"
         );
         assert_eq!(split().write, micros(8_496));

@@ -188,7 +188,7 @@ mod tests {
             recv(&theirs, &mut received, RecvFlags::DONTWAIT)
                 .map(|(len, _)| received[..len].to_vec())
         };
-        // What was sent is there at once: it is one machine.
+        // Sent bytes are there at once: it is one machine.
         assert_eq!(ours.write_now(&[IoSlice::new(b"ab")], true), 2);
         assert!(receive().is_err(), "it did not wait");
         assert_eq!(ours.write_now(&[IoSlice::new(b"cd")], false), 2);

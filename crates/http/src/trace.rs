@@ -14,8 +14,8 @@ use pronghorn_trace::{
 use pronghorn_wire::Protocol;
 use tokio::time::Instant;
 
-use crate::sent::{OnSent, Sent};
-use crate::split::Split;
+use crate::message::Request;
+use crate::sent::{OnSent, Sent, Split};
 
 /// Names of the methods of RFC 9110 and PATCH. Others are a client's invention, of which there may
 /// be any number.
@@ -99,6 +99,11 @@ impl RequestTrace {
             calls: Calls::since(asked.accepted),
             file: OnceLock::new(),
         }
+    }
+
+    /// The trace of a request, if it has one.
+    pub(crate) fn of(request: &Request) -> Option<&Self> {
+        request.trace.as_deref()?.downcast_ref()
     }
 
     /// The number of the trace, as it is written.
@@ -226,7 +231,7 @@ impl RequestTrace {
         let pool = || pool.iter().cloned();
         let id = SpanId::random();
         spans.push(part(queue, id, split.read, split.queue, pool().collect()));
-        if let Some(took) = split.php {
+        if let Some(took) = split.worker {
             let mut attributes: Vec<_> = pool().chain(of_worker(split)).collect();
             let calls = self.calls.count();
             if calls > 0 {
@@ -292,7 +297,7 @@ impl RequestTrace {
 
 /// The worker that had the request, and what it says of its time.
 fn of_worker(split: &Split) -> impl Iterator<Item = (&'static str, Value)> {
-    let worker = split.worker.map(|worker| {
+    let worker = split.answered_by.map(|worker| {
         [
             ("process.pid", u64::from(worker.pid).into()),
             ("pronghorn.worker_call", worker.nth.into()),

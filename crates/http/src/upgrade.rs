@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::stream::Stream;
 
-/// What serves an upgraded connection, to its end.
+/// Serves an upgraded connection, to its end.
 pub type Upgrade = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 
 /// A client's connection after the upgrade, from the first byte behind the head of its request on.
@@ -22,7 +22,7 @@ pub type Upgrade = Box<dyn FnOnce(Upgraded) -> BoxFuture<'static, ()> + Send>;
 /// Whoever serves it asks [`stopping`](Self::stopping) and says goodbye in its own protocol.
 pub struct Upgraded {
     stream: Stream,
-    /// What the client sent ahead.
+    /// Bytes that the client sent ahead.
     read: BytesMut,
     stopping: CancellationToken,
     /// While it is there the connection counts.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_config::Listen;
 use pronghorn_http::{
-    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
-    resolve,
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
 };
 use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
@@ -108,7 +108,8 @@ impl MetricsService {
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));
-        let opened = |address: &Place| tracing::debug!(target: "metrics", %address, "listening");
+        let opened =
+            |address: &ListenAddress| tracing::debug!(target: "metrics", %address, "listening");
         let metrics = Arc::new(metrics);
         let endpoint = ControlEndpoint::new(METRICS, context, listener, metrics, limits, opened)?;
         Ok(endpoint)

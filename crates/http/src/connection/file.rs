@@ -10,8 +10,8 @@ use pronghorn_process::file::{send_before_more, send_file};
 use tokio::time::Instant;
 
 use super::{Gone, Http1, JOINED_BODY};
-use crate::file::OpenFile;
 use crate::message::Body;
+use crate::open_file::OpenFile;
 use crate::reader::{Reader, is_in_memory, read_now};
 use crate::source::Read;
 
@@ -19,7 +19,7 @@ use crate::source::Read;
 /// for on the disk.
 const STRETCH: u64 = 256 << 10;
 
-/// What one attempt to have the kernel send came to.
+/// How one attempt to have the kernel send ended.
 enum Sent {
     Bytes(u64),
     /// The file is shorter than it was.

@@ -21,10 +21,10 @@ use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::client_memory::{Charge, ClientBytes};
+use crate::date::epoch_us;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
-use crate::record::epoch_us;
 use crate::sent::{OnSent, Sent};
 use crate::service::Entered;
 use crate::source::Read;
@@ -40,7 +40,7 @@ const JOINED_BODY: usize = 8 << 10;
 /// much memory for each upload.
 const LONG_BODY: u64 = 256 << 10;
 const BODY_READ: usize = 64 << 10;
-/// What a client may send ahead while its request is being answered.
+/// Bytes that a client may send ahead while its request is being answered.
 const SENT_AHEAD: usize = 64 << 10;
 /// A body that the handler did not want is read away up to this length, so that the connection can
 /// be kept.
@@ -95,7 +95,7 @@ pub(crate) struct Http1 {
     is_gone: bool,
     /// Whether more of a body is awaited.
     is_silent: bool,
-    /// What the handler goes on with, if it does: the protocol's name and what serves it.
+    /// The protocol that the handler goes on with, if it does: its name and what serves it.
     upgrade: Option<(&'static str, Upgrade)>,
 }
 
@@ -105,14 +105,14 @@ enum Next {
     Head(Box<RequestHead>, Duration),
     Refused(Refusal),
     TooSlow,
-    /// What came is of no protocol that is spoken here.
+    /// The client speaks no protocol that is spoken here.
     Neither,
-    /// What came is no request but the beginning of HTTP/2.
+    /// The client has begun with HTTP/2.
     Http2,
     Closed,
 }
 
-/// What follows a response.
+/// How a connection goes on after a response.
 enum After {
     Next,
     Close,
@@ -286,7 +286,7 @@ impl Http1 {
             },
             _ => response,
         };
-        // What the client still sends is read away so that the connection can go on; it gets its
+        // The rest of the body is read away so that the connection can go on; the client gets its
         // answer first.
         let mut discarded = 0;
         let rest = poll_fn(|cx| Poll::Ready(self.poll_discard(cx, &mut discarded))).await;
@@ -690,7 +690,7 @@ impl Http1 {
         let piece = framing.piece(loan.len());
         self.out.extend_from_slice(piece.before.as_ref());
         let mut after = piece.after;
-        // What encrypts the bytes would look at them more than once.
+        // Encryption would look at the bytes more than once.
         if self.stream.plain().is_none() || piece.take < loan.len() {
             let bytes = Bytes::from(loan).slice(..piece.take);
             return self.write_with(bytes, after).await;

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 use super::conditions::{Validators, date};
 use crate::coding::Coding;
-use crate::file::{Identity, OpenFile, content_type};
+use crate::file::{Identity, content_type};
 use crate::message::{Body, Part};
+use crate::open_file::OpenFile;
 
 /// Up to this size a file is kept in memory: sent together with its head, it costs one write.
 const IN_MEMORY: u64 = 32 << 10;

@@ -36,8 +36,9 @@ pub(crate) use reply::Asked;
 
 use crate::accept;
 use crate::coding::choose;
-use crate::file::{Identity, OWN, OpenFile};
+use crate::file::{Identity, OWN};
 use crate::message::{Body, Request, Response};
+use crate::open_file::OpenFile;
 use entry::Entry;
 use path::Named;
 use reply::reply;

@@ -23,18 +23,18 @@ const SETTINGS: u32 = 50;
 const PINGS: u32 = 1000;
 /// Firefox sent one per request, and six at the start.
 const PRIORITIES: u32 = 5000;
-/// Of types that `h2` does not know and skips. Browsers send `PRIORITY_UPDATE` (RFC 9218), about
-/// one per request.
+/// Frames of types that `h2` does not know and skips. Browsers send `PRIORITY_UPDATE` (RFC 9218),
+/// about one per request.
 const OTHERS: u32 = 5000;
 /// Pieces of a body with nothing in them. They are allowed, and nobody needs them.
 const EMPTY: u32 = 100;
 
 /// A frame's head: length, type, flags, stream.
 pub(super) const HEAD: usize = 9;
-/// What a client sends before its first frame.
+/// The bytes that a client sends before its first frame.
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What there was too much of.
+/// The kind of frames of which there were too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flood {
     Resets,

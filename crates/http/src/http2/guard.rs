@@ -1,4 +1,4 @@
-//! What lies between `h2` and the socket: frames are counted on their way in, malformed requests
+//! The layer between `h2` and the socket: frames are counted on their way in, malformed requests
 //! are marked, and a client that takes nothing is noticed.
 
 use std::io::{self, IoSlice};
@@ -13,16 +13,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
-use super::HEADS;
 use super::flood::{Flood, Frames};
 use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
 
-/// Of all replies of a connection, what may wait for room in the socket: as much as one reply of
-/// HTTP/1.1.
+/// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is
+/// between them is answered. The frames that a head may be cut into follow from it.
+pub(super) const HEADS: usize = 2;
+/// Bytes of all replies of a connection that may wait for room in the socket: as many as of one
+/// reply of HTTP/1.1.
 const QUEUE: usize = 256 << 10;
-/// Of all replies of a connection, what may wait in memory until the client gives room for them.
-/// What exceeds it waits in files.
+/// Bytes of all replies of a connection that may wait in memory until the client gives room for
+/// them. The rest waits in files.
 const HELD: usize = 1 << 20;
 /// For the rest of a block of fields that did not come in one read.
 const READ: usize = 4 << 10;
@@ -30,16 +32,16 @@ const READ: usize = 4 << 10;
 /// The socket, as `h2` sees it.
 pub(super) struct Guard {
     stream: Stream,
-    /// What `h2` may have.
+    /// Bytes that `h2` may have.
     ready: BytesMut,
-    /// What can't be judged before more has come: the beginning of a block of fields.
+    /// Bytes that can't be judged before more have come: the beginning of a block of fields.
     held: BytesMut,
     inlet: Inlet,
     frames: Frames,
     signs: Arc<Signs>,
 }
 
-/// What `h2` does not tell of the socket, which it owns.
+/// Facts about the socket that `h2`, which owns it, does not tell.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     flood: std::sync::OnceLock<Flood>,
@@ -48,14 +50,14 @@ pub(super) struct Signs {
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
-    /// Of bodies, what `h2` has and the socket has not taken. A little less than that, since heads
-    /// are written, too.
+    /// Bytes of bodies that `h2` has and the socket has not taken. A little less than that, since
+    /// heads are written, too.
     queued: AtomicUsize,
-    /// What is being read from files to be sent.
+    /// Bytes that are being read from files to be sent.
     reading: AtomicUsize,
-    /// Of replies that are in memory, what the client has given no room for.
+    /// Bytes of replies in memory for which the client has given no room.
     held: AtomicUsize,
-    /// Of replies, what waits in files.
+    /// Bytes of replies that wait in files.
     spilled: AtomicU64,
     drained: Notify,
 }
@@ -73,12 +75,12 @@ impl Drop for Spilled<'_> {
 }
 
 /// A reply in memory that waits for the client.
-pub(super) struct Held<'a> {
+pub(super) struct HeldReply<'a> {
     signs: &'a Signs,
     bytes: usize,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldReply<'_> {
     fn drop(&mut self) {
         self.signs.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -123,9 +125,9 @@ impl Signs {
 
     /// Keeps so much of a reply in memory until that is dropped; `None` when the connection has as
     /// much there as it may.
-    pub(super) fn hold(&self, bytes: usize) -> Option<Held<'_>> {
+    pub(super) fn hold(&self, bytes: usize) -> Option<HeldReply<'_>> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed);
-        let kept = Held { signs: self, bytes };
+        let kept = HeldReply { signs: self, bytes };
         (held + bytes <= HELD).then_some(kept)
     }
 

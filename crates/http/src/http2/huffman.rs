@@ -27,7 +27,7 @@ const LENGTHS: [u8; 257] = [
 const LONGEST: usize = 30;
 /// Words up to this length are found with one look; all characters of usual fields are among them.
 const QUICK: u32 = 9;
-/// What ends a string. It is never sent (RFC 7541, section 5.2).
+/// The symbol that ends a string. It is never sent (RFC 7541, section 5.2).
 const END: u16 = 256;
 
 /// Not the code: a word for the end, or padding that is none.
@@ -100,7 +100,7 @@ pub(super) fn decode(coded: &[u8], text: &mut Vec<u8>) -> Result<(), NoCode> {
         if have == 0 {
             return Ok(());
         }
-        // What is not there is read as padding, ones.
+        // Missing bits are read as padding, ones.
         let aligned = bits << (64 - have) | u64::MAX >> have;
         let [a, b, c, d, ..] = aligned.to_be_bytes();
         let window = u32::from_be_bytes([a, b, c, d]);
@@ -135,30 +135,31 @@ fn word(window: u32) -> (u16, u32) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(super) fn encode(text: &[u8]) -> Vec<u8> {
+    let mut bits = Vec::new();
+    for byte in text {
+        let length = LENGTHS[usize::from(*byte)];
+        let (first, place) = WORDS.first[usize::from(length)];
+        let nth = WORDS.symbols[usize::from(place)..]
+            .iter()
+            .position(|symbol| *symbol == u16::from(*byte))
+            .unwrap();
+        let word = (first >> (32 - u32::from(length))) + u32::try_from(nth).unwrap();
+        bits.extend((0..length).rev().map(|bit| word >> bit & 1 == 1));
+    }
+    bits.resize(bits.len().next_multiple_of(8), true);
+    let octet = |bits: &[bool]| {
+        bits.iter()
+            .fold(0, |octet, bit| octet << 1 | u8::from(*bit))
+    };
+    bits.chunks(8).map(octet).collect()
+}
+
+#[cfg(test)]
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    pub(in super::super) fn encode(text: &[u8]) -> Vec<u8> {
-        let mut bits = Vec::new();
-        for byte in text {
-            let length = LENGTHS[usize::from(*byte)];
-            let (first, place) = WORDS.first[usize::from(length)];
-            let nth = WORDS.symbols[usize::from(place)..]
-                .iter()
-                .position(|symbol| *symbol == u16::from(*byte))
-                .unwrap();
-            let word = (first >> (32 - u32::from(length))) + u32::try_from(nth).unwrap();
-            bits.extend((0..length).rev().map(|bit| word >> bit & 1 == 1));
-        }
-        bits.resize(bits.len().next_multiple_of(8), true);
-        let octet = |bits: &[bool]| {
-            bits.iter()
-                .fold(0, |octet, bit| octet << 1 | u8::from(*bit))
-        };
-        bits.chunks(8).map(octet).collect()
-    }
 
     fn decoded(coded: &[u8]) -> Result<Vec<u8>, NoCode> {
         let mut text = Vec::new();

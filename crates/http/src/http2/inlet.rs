@@ -1,4 +1,4 @@
-//! What a client's frames bring to `h2`: all of it as it came, but for malformed requests, which
+//! A client's frames on their way to `h2`: all pass as they came, but for malformed requests, which
 //! are made such that `h2` ends their stream, or shows them to us, and not the connection.
 
 use super::block::{Blocks, Fault, Judged, Most, condemn, mark};
@@ -10,7 +10,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
-/// What we announce by announcing nothing (RFC 9113, section 6.5.2).
+/// The length that we announce by announcing nothing (RFC 9113, section 6.5.2).
 const LONGEST_FRAME: usize = 16 << 10;
 /// Frames that a block may be cut into beside those that its length needs. `h2` allows fewer.
 const SPARE_FRAMES: usize = 8;
@@ -31,7 +31,7 @@ pub(super) struct Inlet {
     is_over: bool,
 }
 
-/// What follows the bytes that may pass.
+/// The next step behind the bytes that may pass.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// Something that can be judged only when more is there, or nothing.
@@ -42,7 +42,7 @@ pub(super) enum Stop {
     Flood,
 }
 
-/// What becomes of a block's frames.
+/// How a block's frames go on.
 enum Verdict {
     Pass,
     Instead(Vec<u8>),
@@ -50,7 +50,7 @@ enum Verdict {
 }
 
 /// A whole block of fields and its frames.
-struct Found {
+struct FoundBlock {
     /// Bytes of its frames.
     length: usize,
     stream: u32,
@@ -59,7 +59,7 @@ struct Found {
 }
 
 enum Search {
-    Found(Found),
+    Found(FoundBlock),
     Wait,
     /// `h2` won't take it, whatever its fields are.
     Hopeless,
@@ -149,7 +149,7 @@ impl Inlet {
             at += HEAD + length;
             frames += 1;
             if flags & END_HEADERS != 0 {
-                return Search::Found(Found {
+                return Search::Found(FoundBlock {
                     length: at,
                     stream,
                     ends,
@@ -160,7 +160,7 @@ impl Inlet {
     }
 
     /// Whether a block's frames may pass, or what is to take their place.
-    fn judge(&mut self, found: &Found, frames: &[u8], joined: &[u8]) -> Verdict {
+    fn judge(&mut self, found: &FoundBlock, frames: &[u8], joined: &[u8]) -> Verdict {
         let payload = frame(frames).map(|(_, length)| &frames[HEAD..HEAD + length]);
         let Some((payload, first)) =
             payload.and_then(|payload| Some((payload, fragment(payload, frames[4])?)))
@@ -214,7 +214,7 @@ fn stream_of(head: &[u8]) -> u32 {
     stream.map_or(0, |bytes| u32::from_be_bytes(bytes) & (u32::MAX >> 1))
 }
 
-/// What is of the block in the payload of HEADERS. `None` where its padding leaves nothing.
+/// The part of the block in the payload of HEADERS. `None` where its padding leaves nothing.
 fn fragment(payload: &[u8], flags: u8) -> Option<&[u8]> {
     let (mut start, mut end) = (0, payload.len());
     if flags & PADDED != 0 {
@@ -237,10 +237,10 @@ fn depends_on(payload: &[u8], flags: u8) -> u32 {
 
 /// Frames for a block. What makes it malformed stands at its end: `h2` does not take what follows
 /// in other frames.
-fn framed(found: &Found, block: &[u8]) -> Vec<u8> {
+fn framed(found: &FoundBlock, block: &[u8]) -> Vec<u8> {
     let mut frames = Vec::with_capacity(block.len() + HEAD);
     let mut kind = HEADERS;
-    // Of trailers nothing may be left, which is a frame all the same.
+    // Trailers may be left empty, which is a frame all the same.
     let mut left = Some(block);
     while let Some(rest) = left {
         let (piece, after) = rest.split_at(rest.len().min(LONGEST_FRAME));
@@ -277,7 +277,7 @@ mod tests {
         frame
     }
 
-    /// What `h2` gets of bytes that come in these pieces.
+    /// The bytes that `h2` gets of these pieces.
     fn given(pieces: &[&[u8]]) -> Vec<u8> {
         let mut inlet = Inlet::new(LONGEST, FIELDS);
         assert!(matches!(inlet.take(PREFACE), (24, Stop::Wait)));

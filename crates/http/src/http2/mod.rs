@@ -6,12 +6,12 @@ mod flood;
 mod guard;
 mod huffman;
 mod inlet;
+mod state;
 mod stream;
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,30 +23,23 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use self::guard::{Guard, Signs};
-use crate::client_memory::{Charge, UNCOUNTED};
+use self::guard::{Guard, HEADS};
+use self::state::{ConnectionState, Running};
 use crate::limits::Limits;
 use crate::message::Peer;
-use crate::record::epoch_us;
 use crate::service::Entered;
 use crate::stream::Stream;
 
-/// What a client sends first, on a connection without TLS instead of a request.
+/// The bytes that a client sends first, on a connection without TLS instead of a request.
 pub(crate) const PREFACE: &[u8] = flood::PREFACE;
 
-/// What of one body may be on its way before it is taken: what is kept of it in memory.
+/// Bytes of one body that may be on their way before they are taken, and so are kept in memory.
 const STREAM_WINDOW: u32 = 256 << 10;
 /// The same for all bodies of a connection: what a client can make a server hold that is busy.
 const CONNECTION_WINDOW: u32 = 1 << 20;
-/// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is
-/// between them is answered. The frames that a head may be cut into follow from it.
-const HEADS: usize = 2;
-/// Of one reply, what may wait for room in the socket. What a worker sends beyond it waits with the
-/// worker.
+/// Bytes of one reply that may wait for room in the socket. The rest waits with the worker that
+/// sends it.
 const SEND_BUFFER: usize = 256 << 10;
-/// What a client must take of a reply in a second, on average, of the time that the reply waits for
-/// it: as of a body that it sends.
-const SEND_RATE: u64 = pronghorn_h1::BODY_RATE;
 /// Streams that `h2` resets because the client broke a rule, in all the life of a connection. One
 /// that goes on after so many wants to have requests begun that are not counted as open
 /// (CVE-2025-8671).
@@ -60,89 +53,10 @@ fn resets_unseen(limits: &Limits) -> usize {
 /// it may have open, again and again, is refused beyond so many times that number (rapid reset,
 /// CVE-2023-44487).
 const ABANDONED: usize = 2;
-/// What each stream takes, with its task and the head of its reply.
-const STREAM: usize = 4 << 10;
-/// Beyond as many, streams are counted: a browser has fewer at a time.
-const ORDINARY_STREAMS: usize = 32;
 /// How long the goodbye of a connection that ends with an error may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What all requests of a connection share. The connection counts as open until the last one has
-/// ended.
-struct Shared {
-    peer: Arc<Peer>,
-    entered: Entered,
-    opened: Instant,
-    /// The same moment in microseconds since the Unix epoch.
-    opened_us: u64,
-    /// Tasks of requests.
-    running: AtomicUsize,
-    /// Those of them that wait for more of their bodies.
-    silent: AtomicUsize,
-    signs: Arc<Signs>,
-}
-
-impl Shared {
-    fn charge(&self) -> Charge {
-        self.entered.account(&self.peer).charge()
-    }
-
-    /// For so much memory, where it is worth counting.
-    fn charged(&self, bytes: usize) -> Charge {
-        self.entered.charged(&self.peer, bytes)
-    }
-
-    /// One more request waits for its client.
-    fn begin_silence(&self) {
-        self.silent.fetch_add(1, Ordering::Relaxed);
-        self.may_be_silent();
-    }
-
-    fn end_silence(&self) {
-        self.silent.fetch_sub(1, Ordering::Relaxed);
-        self.entered.place().busy();
-    }
-
-    /// A connection of which all requests wait for their client makes room for others.
-    fn may_be_silent(&self) {
-        let silent = self.silent.load(Ordering::Relaxed);
-        if silent > 0 && silent == self.running.load(Ordering::Relaxed) {
-            self.entered.place().awaits();
-        }
-    }
-}
-
-/// Counts a request's task, and what it takes, while it lives.
-struct Running(Arc<Shared>, Charge);
-
-impl Running {
-    fn new(shared: &Arc<Shared>) -> Self {
-        let others = shared.running.fetch_add(1, Ordering::Relaxed);
-        let charge = if others < ORDINARY_STREAMS {
-            Charge::default()
-        } else {
-            shared.charge()
-        };
-        Self(shared.clone(), charge)
-    }
-
-    /// Its head has so many bytes.
-    fn holds(&mut self, head: usize) {
-        if self.1.is_none() && head > UNCOUNTED {
-            self.1 = self.0.charge();
-        }
-        self.1.set(STREAM + head);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
-        self.0.may_be_silent();
-    }
-}
-
-/// What a connection's task is to do next.
+/// The next thing that a connection's task is to do.
 enum Event {
     /// The server wants to end.
     Drain,
@@ -158,7 +72,7 @@ enum Event {
 struct Driver {
     runtime: Handle,
     connection: Connection<Guard, Bytes>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionState>,
     timer: Timer,
     drain: Pin<Box<WaitForCancellationFutureOwned>>,
     /// By when a draining connection without requests is closed.
@@ -191,15 +105,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         }
         Err(_) => return,
     };
-    let shared = Arc::new(Shared {
-        peer,
-        entered,
-        opened,
-        opened_us: epoch_us(opened),
-        running: AtomicUsize::new(0),
-        silent: AtomicUsize::new(0),
-        signs,
-    });
+    let shared = ConnectionState::new(peer, entered, opened, signs);
     let driver = Driver {
         runtime: Handle::current(),
         connection,
@@ -263,7 +169,7 @@ impl Driver {
     /// Starts the task of a request.
     fn begin(&self, request: http::Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let most = self.shared.entered.service().limits.http2.streams as usize * ABANDONED;
-        if self.shared.running.load(Ordering::Relaxed) >= most {
+        if self.shared.running() >= most {
             respond.send_reset(Reason::REFUSED_STREAM);
             return;
         }

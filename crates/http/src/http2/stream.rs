@@ -17,7 +17,7 @@ use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
 use super::block::{Fault, MARK};
-use super::{Running, SEND_RATE};
+use super::state::Running;
 use crate::client_memory::Charge;
 use crate::date;
 use crate::exchange::{BodyError, Exchange};
@@ -25,6 +25,10 @@ use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
 use crate::source::Read;
+
+/// Bytes of a reply that a client must take in a second, on average, of the time that the reply
+/// waits for it: as of a body that it sends.
+const SEND_RATE: u64 = h1::BODY_RATE;
 
 /// A request and the way back to its client.
 struct Stream {
@@ -39,7 +43,7 @@ struct Stream {
     /// When the client last sent something of the body.
     heard: Instant,
     received: u64,
-    /// Of the body, what the handler has and the client may not send more for yet.
+    /// Bytes of the body that the handler has and for which the client may not send more yet.
     held: usize,
     owes_continue: bool,
     /// More of the body is awaited.
@@ -258,8 +262,8 @@ impl Stream {
         // For what the reader reads from a file; one at a time.
         let mut spilled = None;
         loop {
-            // Of a file, only that is read for which there is room. Streams that nobody reads would
-            // fill the memory.
+            // A file is read only as far as there is room. Streams that nobody reads would fill the
+            // memory.
             let mut reading = 0;
             let is_from_file = reader.is_at_file();
             if cost > 0 && reader.is_made() {

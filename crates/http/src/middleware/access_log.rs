@@ -68,7 +68,7 @@ impl<'a> Shown<'a> {
             protocol: request.protocol().name().as_bytes(),
             host: head.authority(),
             id: request.id.as_deref().unwrap_or_default(),
-            trace: request.trace.as_deref(),
+            trace: RequestTrace::of(request),
             fields: Some(head.fields()),
         }
     }
@@ -485,7 +485,7 @@ mod tests {
 
     use super::*;
     use crate::middleware::testing::request;
-    use crate::split::Split;
+    use crate::sent::Split;
 
     fn lines(pieces: Vec<LogPiece>, escape: Escape) -> Arc<Lines> {
         Arc::new(Lines {
@@ -524,13 +524,13 @@ mod tests {
             split: is_phps.then(|| Split {
                 read: millis(1),
                 queue: millis(200),
-                php: Some(millis(1000)),
+                worker: Some(millis(1000)),
                 write: Duration::from_micros(33_567),
                 spent: Some(Spent {
                     cpu: millis(2),
                     blocked: millis(997),
                 }),
-                worker: None,
+                answered_by: None,
             }),
         })
     }

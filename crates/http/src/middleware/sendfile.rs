@@ -14,9 +14,10 @@ use pronghorn_wire::Fields;
 
 use super::Parts;
 use crate::exchange::Exchange;
-use crate::file::{self, Identity, OpenFile};
+use crate::file::{self, Identity};
 use crate::files::{Asked, below_prefix, may_be_named, open_named};
 use crate::message::{Handled, Handler, Request, Response};
+use crate::open_file::OpenFile;
 
 /// Records in a second, of files that are not sent.
 const MOST_RECORDS: u32 = 10;

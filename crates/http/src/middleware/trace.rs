@@ -125,8 +125,7 @@ mod tests {
 
     use super::*;
     use crate::middleware::testing::request;
-    use crate::sent::Sent;
-    use crate::split::{AnsweredBy, Split};
+    use crate::sent::{AnsweredBy, Sent, Split};
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const CALLER: &str = "00f067aa0ba902b7";
@@ -184,10 +183,10 @@ mod tests {
         let split = Split {
             read: millis(1),
             queue: millis(2),
-            php: Some(millis(7)),
+            worker: Some(millis(7)),
             write: millis(2),
             spent: None,
-            worker: Some(AnsweredBy {
+            answered_by: Some(AnsweredBy {
                 pid: 12,
                 nth: 3,
                 is_retry: false,

@@ -7,7 +7,7 @@ use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
 use thiserror::Error;
 
-use super::listening::UnknownHost;
+use crate::listener::UnknownHost;
 use crate::middleware::Unusable;
 use crate::tls::CertificateError;
 

@@ -9,13 +9,12 @@ use pronghorn_workers::IoThreads;
 use tokio::time::Instant;
 
 use super::connections;
-use super::endpoint::Endpoint;
 use super::error::StartError;
-use super::listening::resolve;
 use crate::FileServer;
+use crate::endpoint::Endpoint;
 use crate::files::MOST_OPEN;
 use crate::limits::Limits;
-use crate::listener::Listener;
+use crate::listener::{Listener, resolve};
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.

@@ -1,21 +1,18 @@
 //! Where HTTP is served: listeners as the configuration has them, and their certificates.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_config::{Address, Listen};
+use pronghorn_config::Listen;
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
-use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::error::StartError;
-use crate::listener::{Listener, Place, any_address};
+use crate::listener::{ListenAddress, Listener, resolve};
 use crate::settings::{HttpSettings, ListenSettings};
 use crate::tls::{CertificateError, Pair, Renewed, Store, Tls};
 
@@ -25,14 +22,6 @@ const HTTP: &str = "http";
 /// How often the files of certificates are looked at. Watching them would not see through the
 /// symbolic links that certbot and Kubernetes exchange; a look is two system calls a file.
 const LOOK: Duration = Duration::from_secs(5);
-
-/// The operator's: a host name in an address that nobody knows.
-#[derive(Debug, Error)]
-#[error("`{host}` is no name of this machine")]
-pub struct UnknownHost {
-    host: String,
-    source: io::Error,
-}
 
 /// Opens all listeners, those first that the process before has left.
 pub(super) fn open(
@@ -72,31 +61,6 @@ pub(super) fn open(
     Ok(listeners)
 }
 
-/// The first address of a name; IPv4 before IPv6, because that is what `localhost` means to most
-/// clients.
-///
-/// # Errors
-///
-/// When nobody knows the name.
-pub fn resolve(address: &Address) -> Result<SocketAddr, UnknownHost> {
-    let Some(host) = &address.host else {
-        return Ok(SocketAddr::new(any_address(), address.port));
-    };
-    let failed = |source| UnknownHost {
-        host: host.clone(),
-        source,
-    };
-    let mut found: Vec<_> = (host.as_str(), address.port)
-        .to_socket_addrs()
-        .map_err(failed)?
-        .collect();
-    found.sort_by_key(SocketAddr::is_ipv6);
-    found
-        .into_iter()
-        .next()
-        .ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
-}
-
 /// What the owner's and group's names of a unix socket stand for.
 fn access(settings: &ListenSettings) -> Result<Access, StartError> {
     let user = settings.user.as_deref();
@@ -116,8 +80,8 @@ fn access(settings: &ListenSettings) -> Result<Access, StartError> {
 pub(super) fn https_port(listeners: &[Listener]) -> Option<u16> {
     let mut with_tls = listeners.iter().filter(|listener| listener.has_tls());
     with_tls.find_map(|listener| match listener.place() {
-        Place::Tcp(address) => Some(address.port()),
-        Place::Unix(_) => None,
+        ListenAddress::Tcp(address) => Some(address.port()),
+        ListenAddress::Unix(_) => None,
     })
 }
 

@@ -26,7 +26,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-mod endpoint;
 mod error;
 mod fileserver;
 mod gate;
@@ -42,8 +41,8 @@ use crate::limits::Limits;
 use crate::listener::{Accepting, Listener};
 use crate::local_redirects::LocalRedirects;
 use crate::message::Handler;
-use crate::metrics::PoolMetrics;
 use crate::middleware::{self, Parts, Unusable};
+use crate::pool_metrics::PoolMetrics;
 use crate::route_names::RouteNames;
 use crate::router::{Refusing, Router};
 use crate::scripts::{Mount, Scripts};
@@ -52,9 +51,7 @@ use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettin
 use crate::slow_log::SlowLog;
 use crate::warmup::{warmup, warmup_of_scripts};
 
-pub use endpoint::ControlEndpoint;
 pub use fileserver::FileService;
-pub use listening::{UnknownHost, resolve};
 
 use error::StartError;
 use gate::Gate;
@@ -346,7 +343,9 @@ impl HttpService {
             route_names: Mutex::default(),
             tracer: context.tracer.clone(),
         };
-        resources.addresses.set(settings);
+        resources
+            .addresses
+            .set(settings.max_per_address, settings.client.subnets());
         if let Some(metrics) = resources.read_metrics() {
             resources
                 .spools
@@ -718,7 +717,9 @@ impl Http {
         if !self.all_pools.change(HTTP, &self.pools, &specs).await {
             return Reload::Failed;
         }
-        self.resources.addresses.set(settings);
+        self.resources
+            .addresses
+            .set(settings.max_per_address, settings.client.subnets());
         self.patience = Patience::of(settings);
         self.service.set_handler(handler);
         if let Some(tls) = &self.tls {

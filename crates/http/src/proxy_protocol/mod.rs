@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::LogThrottle;
+use pronghorn_config::Subnet;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::Interest;
 use tokio::time::timeout;
@@ -21,23 +22,31 @@ use crate::message::Peer;
 use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::service::Entered;
-use crate::settings::ProxySettings;
 use crate::tls::Tls;
 pub use header::fuzz_proxy_header;
-use header::{LONGEST, Malformed, Parsed, Told, parse};
+use header::{LONGEST, Malformed, Parsed, ProxyHeader, parse};
 
 /// How much is shown of what is no header: enough to recognize a protocol.
 const SHOWN: usize = 8;
 
 /// Who may connect to a listener, and for how long a header may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyProtocol {
+    /// The load balancers; of no importance for a unix socket.
+    pub trusted: Vec<Subnet>,
+    /// How long a header may take, from the moment when its connection is accepted.
+    pub timeout: Duration,
+}
+
+/// The same at work.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    settings: ProxySettings,
+    settings: ProxyProtocol,
     strangers: LogThrottle,
     unreadable: LogThrottle,
 }
 
-/// What a connection begins with in place of a header.
+/// The beginning of a connection that has no header.
 #[derive(Debug)]
 struct Unreadable {
     why: Malformed,
@@ -45,7 +54,7 @@ struct Unreadable {
 }
 
 impl Proxies {
-    pub(crate) fn new(settings: ProxySettings) -> Self {
+    pub(crate) fn new(settings: ProxyProtocol) -> Self {
         Self {
             settings,
             strangers: LogThrottle::default(),
@@ -71,7 +80,7 @@ impl Proxies {
 
     /// Reads the header and nothing behind it. None, after a record, for a connection that has
     /// none.
-    async fn read(&self, socket: &Socket, peer: &Peer) -> Option<Told> {
+    async fn read(&self, socket: &Socket, peer: &Peer) -> Option<ProxyHeader> {
         let limit = self.settings.timeout;
         match timeout(limit, read(socket)).await {
             Ok(Ok(Ok(told))) => return Some(told),
@@ -121,8 +130,8 @@ pub(crate) async fn serve(
     };
     let peer = match told {
         None => return,
-        Some(Told::Nothing) => peer,
-        Some(Told::Client { client, server }) => {
+        Some(ProxyHeader::Nothing) => peer,
+        Some(ProxyHeader::Client { client, server }) => {
             let client = PeerAddress::Ip(client);
             if let Some(full) = client.ip().and_then(|ip| entered.count(ip).err()) {
                 return entered.service().refuse(full, client);
@@ -135,7 +144,7 @@ pub(crate) async fn serve(
 
 /// Looks before it takes: what stands behind the header is for somebody else. What was looked at is
 /// taken at once, so that the next look waits for more.
-async fn read(socket: &Socket) -> io::Result<Result<Told, Unreadable>> {
+async fn read(socket: &Socket) -> io::Result<Result<ProxyHeader, Unreadable>> {
     let mut bytes = vec![0; LONGEST];
     let mut taken = 0;
     loop {
@@ -193,7 +202,7 @@ mod tests {
 
     /// Trusts no address.
     fn proxies() -> Proxies {
-        Proxies::new(ProxySettings {
+        Proxies::new(ProxyProtocol {
             trusted: Vec::new(),
             timeout: LIMIT,
         })
@@ -227,7 +236,7 @@ mod tests {
         let (told, ()) = tokio::join!(proxies.read(&socket, &peer), write);
         let client = "192.0.2.1:12345".parse().unwrap();
         let server = "198.51.100.2:443".parse().unwrap();
-        assert_eq!(told, Some(Told::Client { client, server }));
+        assert_eq!(told, Some(ProxyHeader::Client { client, server }));
         let Socket::Unix(mut stream) = socket else {
             unreachable!("it was one")
         };
@@ -236,7 +245,7 @@ mod tests {
         assert_eq!(left, "PROXY UNKNOWN\r\nGET /");
     }
 
-    async fn told(ours: UnixStream) -> Option<Told> {
+    async fn told(ours: UnixStream) -> Option<ProxyHeader> {
         let (proxies, peer) = (proxies(), peer("127.0.0.1:1"));
         proxies.read(&Socket::Unix(ours), &peer).await
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pronghorn_config::{Node, Section, Setting, Shown, Table, Wrong};
 
 use crate::routes::is_token;
-use crate::split::Split;
+use crate::sent::Split;
 
 /// A line for each request.
 #[derive(Clone, Debug)]
@@ -178,7 +178,7 @@ impl Part {
         match self {
             Self::Read => Some(split.read),
             Self::Queue => Some(split.queue),
-            Self::Php => split.php,
+            Self::Php => split.worker,
             Self::PhpCpu => split.spent.map(|spent| spent.cpu),
             Self::PhpBlocked => split.spent.map(|spent| spent.blocked),
             Self::Write => Some(split.write),

@@ -157,6 +157,15 @@ impl ClientSettings {
         self.headers.iter().any(Believed::names_client)
     }
 
+    /// The addresses of proxies. Clients of a unix socket have none.
+    pub(crate) fn subnets(&self) -> Vec<Subnet> {
+        let subnets = self.trusted.iter().filter_map(|trusted| match trusted {
+            Trusted::Net(net) => Some(*net),
+            Trusted::Unix => None,
+        });
+        subnets.collect()
+    }
+
     /// Whether this one is a proxy of ours; None is the client of a unix socket.
     pub(crate) fn trusts(&self, ip: Option<IpAddr>) -> bool {
         self.trusted.iter().any(|trusted| match (trusted, ip) {

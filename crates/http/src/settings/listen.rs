@@ -8,6 +8,7 @@ use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Subnet, T
 
 use super::HttpSettings;
 use crate::limits::Http2Limits;
+use crate::proxy_protocol::ProxyProtocol;
 use crate::tls::Pair;
 
 /// Where RoadRunner listens for TLS, this machine only.
@@ -74,16 +75,7 @@ pub struct ListenSettings {
     pub user: Option<String>,
     pub group: Option<String>,
     /// Its clients come by load balancers that tell who they are.
-    pub proxies: Option<ProxySettings>,
-}
-
-/// `proxy_protocol`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxySettings {
-    /// Who may connect; of no importance for a unix socket.
-    pub trusted: Vec<Subnet>,
-    /// How long the header may take.
-    pub timeout: Duration,
+    pub proxies: Option<ProxyProtocol>,
 }
 
 /// `http.unix_socket`, as RoadRunner 3 has it.
@@ -105,7 +97,7 @@ pub struct SslSettings {
     /// What browsers are to remember.
     pub hsts: Option<HstsSettings>,
     /// As [`ListenSettings::proxies`].
-    pub proxies: Option<ProxySettings>,
+    pub proxies: Option<ProxyProtocol>,
 }
 
 /// `http.ssl.hsts` (RFC 6797).
@@ -225,7 +217,7 @@ impl Section for ListenSettings {
 }
 
 /// The section `proxy_protocol` of a listener.
-pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxySettings> {
+pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxyProtocol> {
     t.optional_section_with(
         "proxy_protocol",
         "Each connection must begin with a PROXY header, version 1 or 2, in which a load balancer \
@@ -257,7 +249,7 @@ pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxySett
                     "the socket's mode says who may connect",
                 );
             }
-            ProxySettings {
+            ProxyProtocol {
                 trusted,
                 timeout: t
                     .key("read_header_timeout", "How long the header may take.")
@@ -435,25 +427,24 @@ impl Section for HstsSettings {
     }
 }
 
-impl Section for Http2Limits {
-    fn read(t: &mut Table<'_>) -> Self {
-        let default = Self::default();
-        Self {
-            clear: t
-                .key(
-                    "h2c",
-                    "HTTP/2 without TLS, too, for clients that begin with HTTP/2.",
-                )
-                .default(default.clear),
-            streams: t
-                .key(
-                    "max_concurrent_streams",
-                    "Requests that a client may have open on a connection.",
-                )
-                .zero_is_default()
-                .range(1..=MOST_STREAMS)
-                .default(default.streams),
-        }
+/// The section `http2`.
+pub(super) fn read_http2(t: &mut Table<'_>) -> Http2Limits {
+    let default = Http2Limits::default();
+    Http2Limits {
+        clear: t
+            .key(
+                "h2c",
+                "HTTP/2 without TLS, too, for clients that begin with HTTP/2.",
+            )
+            .default(default.clear),
+        streams: t
+            .key(
+                "max_concurrent_streams",
+                "Requests that a client may have open on a connection.",
+            )
+            .zero_is_default()
+            .range(1..=MOST_STREAMS)
+            .default(default.streams),
     }
 }
 

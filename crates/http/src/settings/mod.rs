@@ -25,6 +25,7 @@ use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
 
 use crate::limits::{CLIENT_MEMORY, Http2Limits};
+use crate::proxy_protocol::ProxyProtocol;
 use crate::routes::is_token;
 
 pub use crate::expression::Expression;
@@ -38,8 +39,7 @@ pub use fileserver::FileServerSettings;
 pub use headers::{CorsSettings, FieldRules, HeadersSettings, OriginPattern};
 pub use limits::{Forms, Timeouts};
 pub use listen::{
-    HSTS_AGE, HstsSettings, ListenSettings, Mode, ProxySettings, SOCKET_MODE, SslSettings,
-    UnixSocketSettings,
+    HSTS_AGE, HstsSettings, ListenSettings, Mode, SOCKET_MODE, SslSettings, UnixSocketSettings,
 };
 pub use pronghorn_workers::DEFAULT_POOL;
 pub use rate_limit::{Rate, RateKey, RateLimitSettings, Refusal};
@@ -63,7 +63,7 @@ pub struct HttpSettings {
     /// Its file, if it is a unix socket.
     pub unix_socket: UnixSocketSettings,
     /// Its clients come by load balancers that tell who they are.
-    pub proxies: Option<ProxySettings>,
+    pub proxies: Option<ProxyProtocol>,
     /// More listeners.
     pub listen: Vec<ListenSettings>,
     pub ssl: Option<SslSettings>,
@@ -172,7 +172,11 @@ impl Section for HttpSettings {
                 "ssl",
                 "TLS. Without this section, the server does not serve TLS.",
             ),
-            http2: t.section("http2", "HTTP/2. With TLS, it is always on."),
+            http2: t.section_with(
+                "http2",
+                "HTTP/2. With TLS, it is always on.",
+                listen::read_http2,
+            ),
             threads: t
                 .key("threads", "I/O threads.")
                 .ours()

@@ -17,7 +17,7 @@ use super::diagnosis::{self, Wanted};
 /// Long chains have some ten kilobytes.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// Of UTF-8.
+/// The mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The files of a certificate.
@@ -40,7 +40,7 @@ pub enum CertificateError {
     Nothing {
         path: PathBuf,
         wanted: &'static str,
-        /// What is there instead.
+        /// The thing that is there instead.
         what: String,
         hint: String,
     },
@@ -156,8 +156,8 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     }
 }
 
-/// What tells that a pair's files are others than before. Looks through symbolic links, which is
-/// how certbot and Kubernetes exchange them.
+/// Marks by which a pair's files are seen to be others than before. Looks through symbolic links,
+/// which is how certbot and Kubernetes exchange them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp([Option<FileStamp>; 2]);
 

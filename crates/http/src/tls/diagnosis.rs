@@ -1,4 +1,4 @@
-//! What is wrong with a file that is no usable certificate or key, in words, and what to type.
+//! Words for a file that is no usable certificate or key: what is wrong, and what to type.
 //!
 //! Knows as much of DER as it takes to tell kinds of keys apart. Nothing of a key is printed.
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use memchr::memmem;
 
-/// What to do about a key that is not taken.
+/// A hint for a key that is not taken.
 const NEW_KEY: &str = "`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out new.key` makes one that every client \
                        knows; the certificate has to be made for it: `openssl req -new -key new.key` is the request for it";
 /// Below it no client of today trusts a signature.
@@ -44,7 +44,7 @@ const OCTETS: u8 = 0x04;
 const OBJECT: u8 = 0x06;
 const SEQUENCE: u8 = 0x30;
 
-/// What a file is for.
+/// The use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Certificate,
@@ -60,7 +60,7 @@ impl Wanted {
     }
 }
 
-/// Of a file in which there is not what was wanted: what it is instead, and the hint.
+/// Judges a file in which there is not what was wanted: what it is instead, and the hint.
 pub(super) fn of_file(path: &Path, text: &[u8], wanted: Wanted) -> (String, String) {
     let path = path.display();
     let has = |words: &str| memmem::find(text, words.as_bytes()).is_some();
@@ -115,7 +115,7 @@ pub(super) fn of_file(path: &Path, text: &[u8], wanted: Wanted) -> (String, Stri
     }
 }
 
-/// Of a key that is one, in PKCS#8, PKCS#1 or SEC 1, and that can't be used.
+/// Judges a key that is one, in PKCS#8, PKCS#1 or SEC 1, and that can't be used.
 pub(super) fn of_key(key: &[u8]) -> Option<(String, &'static str)> {
     let (SEQUENCE, inside, _) = element(key)? else {
         return None;

@@ -30,13 +30,13 @@ const HANDSHAKE: Duration = Duration::from_secs(15);
 const HTTP_2: &[u8] = b"h2";
 const HTTP_1_1: &[u8] = b"http/1.1";
 
-/// What a record about a handshake begins with (RFC 8446, section 5.1), and so what every client of
-/// TLS does.
+/// The first byte of a record about a handshake (RFC 8446, section 5.1), and so of every client of
+/// TLS.
 const RECORD: u8 = 22;
 /// How much is shown of what is no TLS: enough to recognize a protocol.
 const SHOWN: usize = 8;
 
-/// What a client of a port for TLS did.
+/// How a client of a port for TLS begins.
 pub(crate) enum Accepted {
     Tls(Box<TlsStream<TcpStream>>),
     /// It speaks no TLS but began with text, as HTTP does. Nothing is read of that yet.

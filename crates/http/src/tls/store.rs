@@ -26,7 +26,7 @@ struct Watched {
     certificate: Arc<Certificate>,
 }
 
-/// What became of a pair whose files changed.
+/// How the reading of a pair ended whose files changed.
 #[derive(Debug)]
 pub struct Renewed {
     pub pair: Pair,
@@ -127,7 +127,7 @@ impl Used {
         used
     }
 
-    /// Those for a name: its own, else those for all names of its domain.
+    /// The certificates for a name: its own, else those for all names of its domain.
     fn named(&self, name: &str) -> &[Arc<CertifiedKey>] {
         let name = name.to_ascii_lowercase();
         let wildcard = || {

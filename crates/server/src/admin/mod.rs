@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
 use pronghorn_http::{
-    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
-    resolve,
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
 };
 use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
@@ -140,7 +140,7 @@ impl AdminService {
         };
         context.readiness.answer_with(|| Ok(()));
         let at_once = !listener.was_inherited();
-        let opened = |address: &Place| tracing::debug!(target: "server", %address, "the admin listener listens");
+        let opened = |address: &ListenAddress| tracing::debug!(target: "server", %address, "the admin listener listens");
         let admin = Arc::new(admin);
         let mut serving = ControlEndpoint::new(ADMIN, context, listener, admin, limits, opened)?;
         if at_once {

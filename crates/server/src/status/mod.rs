@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pronghorn_config::{Listen, Table};
 use pronghorn_http::{
-    ControlEndpoint, Exchange, Handled, Handler, Limits, Listener, Place, Request, Response,
-    resolve,
+    ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
 };
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Health, NotReady, Question, QueueReport, Running, Stopped,
@@ -152,7 +152,8 @@ impl StatusSettings {
         limits.receive.head_time = self.check_timeout;
         // Also while the server starts, unless another one answers meanwhile.
         let at_once = !listener.was_inherited();
-        let opened = |address: &Place| tracing::debug!(target: "status", %address, "listening");
+        let opened =
+            |address: &ListenAddress| tracing::debug!(target: "status", %address, "listening");
         let checks = Arc::new(checks);
         let mut status = ControlEndpoint::new(STATUS, context, listener, checks, limits, opened)?;
         if at_once {

@@ -14,16 +14,17 @@ use std::ops::Range;
 
 use super::huffman;
 
-/// What the table holds at most: what we announce by announcing nothing (RFC 9113, section 6.5.2).
+/// Bytes that the table holds at most: the size that we announce by announcing nothing (RFC 9113,
+/// section 6.5.2).
 const TABLE: usize = 4096;
-/// What a field takes of it beside its texts (RFC 7541, section 4.1).
+/// Bytes that a field takes of it beside its texts (RFC 7541, section 4.1).
 const OVERHEAD: usize = 32;
 /// Names longer than this are none for `http`.
 const LONGEST_NAME: usize = u16::MAX as usize;
-/// Of the buffer for texts, what is kept from one block to the next.
+/// Room that the buffer for texts keeps from one block to the next.
 const TEXT: usize = 1 << 10;
-/// What may take the place of fields in one block: few octets can name a long field of the table,
-/// again and again.
+/// Bytes that may take the place of fields in one block: few octets can name a long field of the
+/// table, again and again.
 const INSTEAD: usize = 256 << 10;
 /// Parts of a cookie that a request may have. Browsers send one for each cookie, and keep at most
 /// 180 of a site.
@@ -63,7 +64,7 @@ impl Fault {
         b'0' + self as u8
     }
 
-    /// What the value of a mark says.
+    /// The fault that the value of a mark says.
     pub(super) fn of(mark: &[u8]) -> Self {
         let fault = Self::ALL.into_iter().find(|fault| mark == [fault.mark()]);
         fault.unwrap_or(Self::Name)
@@ -81,7 +82,7 @@ impl Fault {
     }
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     Method,
@@ -114,7 +115,7 @@ impl Name {
         }
     }
 
-    /// Of the static table (RFC 7541, appendix A), which begins with 1.
+    /// An entry of the static table (RFC 7541, appendix A), which begins with 1.
     fn of_static(index: usize) -> Self {
         match index {
             1 => Self::Authority,
@@ -128,7 +129,7 @@ impl Name {
         }
     }
 
-    /// What is wrong with a value, if something is.
+    /// The fault of a value, if it has one.
     fn fault_of(self, value: &[u8]) -> Option<Fault> {
         let is_good = match self {
             Self::Bad(fault) => return Some(fault),
@@ -160,7 +161,7 @@ impl Name {
     }
 }
 
-/// What a token is made of (RFC 9110, section 5.6.2), without capitals.
+/// Whether a token may have this byte (RFC 9110, section 5.6.2); capitals are left out.
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -188,21 +189,21 @@ fn is_authority(value: &[u8]) -> bool {
 
 /// A field of the table.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct TableEntry {
     name: Name,
     name_len: u16,
     value_len: u16,
-    /// What is wrong with it as a whole.
+    /// The fault that it has as a whole.
     fault: Option<Fault>,
 }
 
-impl Entry {
+impl TableEntry {
     fn size(self) -> usize {
         usize::from(self.name_len) + usize::from(self.value_len) + OVERHEAD
     }
 }
 
-/// What is to become of a block.
+/// How a block is to go on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Judged {
     Good,
@@ -305,13 +306,13 @@ impl From<huffman::NoCode> for Broken {
     }
 }
 
-/// What all blocks of a connection have in common.
+/// The state that all blocks of a connection have in common.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// The newest one first.
-    table: VecDeque<Entry>,
+    table: VecDeque<TableEntry>,
     size: usize,
-    /// What the client takes away from the most that the table may have.
+    /// Bytes that the client takes away from the most that the table may have.
     less: usize,
     text: Vec<u8>,
 }
@@ -370,7 +371,7 @@ impl Blocks {
                     let by = Vec::new();
                     tell(fault.unwrap_or(Fault::TooMany), Some(Patch { place, by }));
                 } else if let Some(fault) = fault {
-                    // Of the table, `h2` has what took its place.
+                    // The table of `h2` has what took its place.
                     let patch = (index <= STATIC.len()).then(|| Patch {
                         place: start..input.at,
                         by: Vec::new(),
@@ -445,7 +446,7 @@ impl Blocks {
         if let (Ok(name_len), Ok(value_len)) = (u16::try_from(name_len), u16::try_from(value_len))
             && size <= TABLE - self.less
         {
-            let entry = Entry {
+            let entry = TableEntry {
                 name,
                 name_len,
                 value_len,
@@ -467,8 +468,8 @@ impl Blocks {
     }
 }
 
-/// What `h2` gets instead of a field that it would not take. `name_at` is where the field begins,
-/// up to its value.
+/// The bytes that `h2` gets instead of a field that it would not take. `name_at` is where the field
+/// begins, up to its value.
 fn replacement(
     block: &[u8],
     name_at: Range<usize>,

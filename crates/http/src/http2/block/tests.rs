@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::flood::PREFACE;
-use super::super::huffman::tests::encode;
+use super::super::huffman::encode;
 use super::super::inlet::{Inlet, Stop};
 use super::*;
 
@@ -246,7 +246,7 @@ fn write() -> impl Strategy<Value = Write> {
     ]
 }
 
-/// What `http` says, and what RFC 9113, section 8.2.2, adds.
+/// The judgement of `http`, and what RFC 9113, section 8.2.2, adds.
 fn is_good(name: &[u8], value: &[u8]) -> bool {
     HeaderName::from_lowercase(name).is_ok()
         && HeaderValue::from_bytes(value).is_ok()
@@ -326,7 +326,7 @@ fn frames_of(stream: u32, block: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// What `h2` makes of a client's bytes: the fields of each request, until it ends the connection.
+/// A client's bytes as `h2` reads them: the fields of each request, until it ends the connection.
 async fn seen(bytes: Vec<u8>, most: usize) -> Vec<(u32, HeaderMap)> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use memchr::memchr2;
 use thiserror::Error;
 
-/// What version 1 allows, with its line feed.
+/// The length that version 1 allows, with its line feed.
 const LONGEST_LINE: usize = 107;
 
-/// Of version 2, which would allow 64 KB. Addresses, a name, a checksum and what clouds add have
-/// some hundred bytes.
+/// The most that is taken of version 2, which would allow 64 KB. Addresses, a name, a checksum and
+/// what clouds add have some hundred bytes.
 pub(super) const LONGEST: usize = 4096;
 
 const LINE: &[u8] = b"PROXY ";
@@ -20,9 +20,9 @@ const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family and protocol, and the length of the rest.
 const FIXED: usize = SIGNATURE.len() + 4;
 
-/// What a proxy tells of a connection.
+/// A connection as a proxy tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ProxyHeader {
     /// It asks for itself (`LOCAL`), or can't say for whom (`UNKNOWN`).
     Nothing,
     Client {
@@ -38,7 +38,7 @@ pub(super) enum Parsed {
     /// All bytes so far are of the header, and there are more to come.
     Partial,
     /// It ends after so many bytes.
-    Whole(usize, Told),
+    Whole(usize, ProxyHeader),
 }
 
 /// The proxy's: it sends something else, or is configured for something else.
@@ -88,12 +88,12 @@ fn line(received: &[u8]) -> Result<Parsed, Malformed> {
     }
 }
 
-fn told(line: &[u8]) -> Result<Told, Malformed> {
+fn told(line: &[u8]) -> Result<ProxyHeader, Malformed> {
     let text = str::from_utf8(line).map_err(|_| Malformed::Line)?;
     let words: Vec<&str> = text.split(' ').collect();
     let client = match words[..] {
-        // What follows is for people.
-        [_, "UNKNOWN", ..] => return Ok(Told::Nothing),
+        // The rest of the line is for people.
+        [_, "UNKNOWN", ..] => return Ok(ProxyHeader::Nothing),
         [_, "TCP4", client, server, from, to] => {
             addresses::<Ipv4Addr>([client, server], [from, to])
         }
@@ -108,7 +108,7 @@ fn told(line: &[u8]) -> Result<Told, Malformed> {
 fn addresses<A: std::str::FromStr + Into<IpAddr>>(
     [client, server]: [&str; 2],
     [from, to]: [&str; 2],
-) -> Option<Told> {
+) -> Option<ProxyHeader> {
     let socket = |ip: &str, port: &str| {
         let is_plain = port == "0" || !port.starts_with(['0', '+']);
         let ip: A = ip.parse().ok()?;
@@ -117,7 +117,7 @@ fn addresses<A: std::str::FromStr + Into<IpAddr>>(
             port.parse().ok().filter(|_| is_plain)?,
         ))
     };
-    Some(Told::Client {
+    Some(ProxyHeader::Client {
         client: socket(client, from)?,
         server: socket(server, to)?,
     })
@@ -144,9 +144,9 @@ fn binary(received: &[u8]) -> Result<Parsed, Malformed> {
     let Some(rest) = received.get(FIXED..len) else {
         return Ok(Parsed::Partial);
     };
-    // What follows the addresses is about the connection and of no use here.
+    // The rest behind the addresses is about the connection and of no use here.
     let client = match (version, family) {
-        (LOCAL, _) => Some(Told::Nothing),
+        (LOCAL, _) => Some(ProxyHeader::Nothing),
         (_, TCP4) => pairs(rest, |bytes: [u8; 4]| bytes.into()),
         _ => pairs(rest, |bytes: [u8; 16]| bytes.into()),
     };
@@ -154,20 +154,20 @@ fn binary(received: &[u8]) -> Result<Parsed, Malformed> {
 }
 
 /// Both addresses, then both ports.
-fn pairs<const N: usize>(rest: &[u8], ip: impl Fn([u8; N]) -> IpAddr) -> Option<Told> {
+fn pairs<const N: usize>(rest: &[u8], ip: impl Fn([u8; N]) -> IpAddr) -> Option<ProxyHeader> {
     let (client, rest) = rest.split_first_chunk()?;
     let (server, rest) = rest.split_first_chunk()?;
     let (from, rest) = rest.split_first_chunk()?;
     let to = rest.first_chunk()?;
     let socket =
         |bytes: &[u8; N], port: &[u8; 2]| SocketAddr::new(ip(*bytes), u16::from_be_bytes(*port));
-    Some(Told::Client {
+    Some(ProxyHeader::Client {
         client: socket(client, from),
         server: socket(server, to),
     })
 }
 
-/// What must hold for any bytes.
+/// Checks what must hold for any bytes.
 ///
 /// # Panics
 ///

@@ -9,14 +9,14 @@ fn v2(version: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     [SIGNATURE, &[version, family], &len, rest].concat()
 }
 
-fn client(client: &str, server: &str) -> Told {
-    Told::Client {
+fn client(client: &str, server: &str) -> ProxyHeader {
+    ProxyHeader::Client {
         client: client.parse().unwrap(),
         server: server.parse().unwrap(),
     }
 }
 
-fn both_v4() -> Told {
+fn both_v4() -> ProxyHeader {
     client("192.0.2.1:12345", "198.51.100.2:443")
 }
 
@@ -53,16 +53,16 @@ fn headers_as_proxies_send_them() {
                 "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535",
             ),
         ),
-        (b"PROXY UNKNOWN\r\n", Told::Nothing),
-        (b"PROXY UNKNOWN whatever it is\r\n", Told::Nothing),
+        (b"PROXY UNKNOWN\r\n", ProxyHeader::Nothing),
+        (b"PROXY UNKNOWN whatever it is\r\n", ProxyHeader::Nothing),
         (&v2(0x21, 0x11, &V4), both_v4()),
         (&v2(0x21, 0x11, &extensions), both_v4()),
         (
             &v2(0x21, 0x21, &v6),
             client("[2001:db8::1]:12345", "[::1]:80"),
         ),
-        (&v2(0x20, 0, &[]), Told::Nothing),
-        (&v2(0x20, 0x11, &V4), Told::Nothing),
+        (&v2(0x20, 0, &[]), ProxyHeader::Nothing),
+        (&v2(0x20, 0x11, &V4), ProxyHeader::Nothing),
     ] {
         let shown = header.escape_ascii();
         let whole = Ok(Parsed::Whole(header.len(), told));
@@ -153,7 +153,7 @@ fn the_longest_line_is_taken_and_one_more_is_not() {
     let longest = line(LONGEST_LINE);
     assert_eq!(
         parse(&longest),
-        Ok(Parsed::Whole(LONGEST_LINE, Told::Nothing))
+        Ok(Parsed::Whole(LONGEST_LINE, ProxyHeader::Nothing))
     );
     assert_eq!(parse(&line(LONGEST_LINE + 1)), Err(Malformed::LongLine));
 }
@@ -179,7 +179,7 @@ proptest! {
 
     #[test]
     fn any_addresses(one: SocketAddr, other: SocketAddr) {
-        let told = Told::Client { client: one, server: other };
+        let told = ProxyHeader::Client { client: one, server: other };
         let port = |address: SocketAddr| address.port().to_be_bytes();
         let (text, binary) = match (one.ip(), other.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (
@@ -194,11 +194,11 @@ proptest! {
         };
         // A zone is no part of the protocol.
         let told = match told {
-            Told::Client { client, server } => Told::Client {
+            ProxyHeader::Client { client, server } => ProxyHeader::Client {
                 client: SocketAddr::new(client.ip(), client.port()),
                 server: SocketAddr::new(server.ip(), server.port()),
             },
-            nothing @ Told::Nothing => nothing,
+            nothing @ ProxyHeader::Nothing => nothing,
         };
         let line = format!(
             "PROXY {text} {} {} {} {}\r\n", one.ip(), other.ip(), one.port(), other.port()

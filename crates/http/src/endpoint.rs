@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use crate::limits::Limits;
-use crate::listener::{Accepting, Listener, Place};
+use crate::listener::{Accepting, ListenAddress, Listener};
 use crate::message::Handler;
 use crate::service::Service;
 
@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// A listener and the handler behind it, from the start of a service to its stop.
 #[derive(Debug)]
-pub(super) struct Endpoint {
+pub struct Endpoint {
     service: Arc<Service>,
     /// Until clients are taken from it.
     listener: Option<Listener>,
@@ -30,7 +30,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Takes nobody until it is opened.
-    pub(super) fn new(listener: Listener, handler: Arc<dyn Handler>, limits: Limits) -> Self {
+    pub fn new(listener: Listener, handler: Arc<dyn Handler>, limits: Limits) -> Self {
         Self {
             service: Service::new(handler, limits, Arc::default(), None, None),
             url: listener.url(),
@@ -44,7 +44,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// When a runtime can't watch a socket.
-    pub(super) fn open(&mut self, threads: &[IoThread]) -> Result<Option<Place>, BindError> {
+    pub fn open(&mut self, threads: &[IoThread]) -> Result<Option<ListenAddress>, BindError> {
         let Some(listener) = self.listener.take() else {
             return Ok(None);
         };
@@ -54,12 +54,12 @@ impl Endpoint {
     }
 
     /// As a person would type it.
-    pub(super) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         self.url.clone()
     }
 
     /// Clients that wait in the kernel are left to the next process, once it takes over.
-    pub(super) fn hand_over(&mut self, step: Handover) {
+    pub fn hand_over(&mut self, step: Handover) {
         if step == Handover::Done {
             self.accepting = None;
         }
@@ -67,19 +67,19 @@ impl Endpoint {
 
     /// Lets requests under way finish until `deadline`. Returns how many connections are left, to
     /// be cut off.
-    pub(super) async fn stop(self, deadline: Instant) -> usize {
+    pub async fn stop(self, deadline: Instant) -> usize {
         _ = timeout_at(deadline, self.service.drain(IDLE)).await;
         drop(self.accepting);
         self.service.open()
     }
 }
 
-/// An endpoint on the control thread, which requests for PHP never keep busy: a service that has
-/// short answers for few clients, and nothing else at work.
+/// An endpoint on the control thread, which requests for workers never keep busy. It is for a
+/// service that has short answers for few clients, and nothing else at work.
 #[derive(Debug)]
 pub struct ControlEndpoint {
     endpoint: Endpoint,
-    opened: fn(&Place),
+    opened: fn(&ListenAddress),
 }
 
 impl ControlEndpoint {
@@ -95,7 +95,7 @@ impl ControlEndpoint {
         listener: Listener,
         handler: Arc<dyn Handler>,
         limits: Limits,
-        opened: fn(&Place),
+        opened: fn(&ListenAddress),
     ) -> io::Result<Self> {
         for socket in listener.sockets() {
             context.sockets.offer(name, socket)?;

@@ -1,0 +1,114 @@
+//! The state that the requests of a connection share, and their count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::time::Instant;
+
+use super::guard::Signs;
+use crate::client_memory::{Charge, UNCOUNTED};
+use crate::date::epoch_us;
+use crate::message::Peer;
+use crate::service::Entered;
+
+/// Bytes that each stream takes, with its task and the head of its reply.
+const STREAM: usize = 4 << 10;
+/// Beyond as many, streams are counted: a browser has fewer at a time.
+const ORDINARY_STREAMS: usize = 32;
+
+/// The state that all requests of a connection share. The connection counts as open until the last
+/// one has ended.
+pub(super) struct ConnectionState {
+    pub(super) peer: Arc<Peer>,
+    pub(super) entered: Entered,
+    pub(super) opened: Instant,
+    /// The same moment in microseconds since the Unix epoch.
+    pub(super) opened_us: u64,
+    /// Tasks of requests.
+    running: AtomicUsize,
+    /// How many of them wait for more of their bodies.
+    silent: AtomicUsize,
+    pub(super) signs: Arc<Signs>,
+}
+
+impl ConnectionState {
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        entered: Entered,
+        opened: Instant,
+        signs: Arc<Signs>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            peer,
+            entered,
+            opened,
+            opened_us: epoch_us(opened),
+            running: AtomicUsize::new(0),
+            silent: AtomicUsize::new(0),
+            signs,
+        })
+    }
+
+    /// Requests that are at work.
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn charge(&self) -> Charge {
+        self.entered.account(&self.peer).charge()
+    }
+
+    /// For so much memory, where it is worth counting.
+    pub(super) fn charged(&self, bytes: usize) -> Charge {
+        self.entered.charged(&self.peer, bytes)
+    }
+
+    /// One more request waits for its client.
+    pub(super) fn begin_silence(&self) {
+        self.silent.fetch_add(1, Ordering::Relaxed);
+        self.may_be_silent();
+    }
+
+    pub(super) fn end_silence(&self) {
+        self.silent.fetch_sub(1, Ordering::Relaxed);
+        self.entered.place().busy();
+    }
+
+    /// A connection of which all requests wait for their client makes room for others.
+    fn may_be_silent(&self) {
+        let silent = self.silent.load(Ordering::Relaxed);
+        if silent > 0 && silent == self.running() {
+            self.entered.place().awaits();
+        }
+    }
+}
+
+/// Counts a request's task, and what it takes, while it lives.
+pub(super) struct Running(pub(super) Arc<ConnectionState>, Charge);
+
+impl Running {
+    pub(super) fn new(shared: &Arc<ConnectionState>) -> Self {
+        let others = shared.running.fetch_add(1, Ordering::Relaxed);
+        let charge = if others < ORDINARY_STREAMS {
+            Charge::default()
+        } else {
+            shared.charge()
+        };
+        Self(shared.clone(), charge)
+    }
+
+    /// Its head has so many bytes.
+    pub(super) fn holds(&mut self, head: usize) {
+        if self.1.is_none() && head > UNCOUNTED {
+            self.1 = self.0.charge();
+        }
+        self.1.set(STREAM + head);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.may_be_silent();
+    }
+}
