@@ -38,7 +38,7 @@ run: ## Build in three minutes, and serve examples/hello on 127.0.0.1:8080
 	$(TARGET)/quick/pronghorn serve -c examples/hello/pronghorn.yaml
 
 # All that tests are made of, in one go: so each crate is compiled once. The drivers of jobs but for
-# Kafka's come with the tests of crate `jobs`.
+# Kafka's come with the tests of crate `brokers`.
 tests-built: ## Compile every test, the binary and the extension
 	@scripts/need build php extension tests apps brokers nsq h2spec
 	cargo build --workspace --bins --tests --examples
@@ -68,7 +68,7 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
 	@scripts/need build brokers nsq moto kafka
-	cargo test -p pronghorn-jobs --lib --features all-drivers -- --include-ignored drivers
+	cargo test -p pronghorn-brokers --lib --features all-drivers -- --include-ignored
 
 lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{lock, millis, now_ms};
+use pronghorn_queue::{Job, decode_job, encode_job};
 use pronghorn_store::{
     Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size,
 };
@@ -22,9 +23,6 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-use crate::drivers::{decode_job, encode_job};
-use crate::job::Job;
 
 const TREE: Tree = Tree::new("jobs.batches");
 /// How many batches there are, under [`COUNT`].

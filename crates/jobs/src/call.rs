@@ -7,14 +7,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use pronghorn_base::{micros, since_1970};
 use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Taker, Unencodable};
+use pronghorn_queue::{Headers, Job, extras};
 use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use serde::Serialize;
 use tokio::time::Instant;
-
-use crate::extras;
-use crate::job::{Headers, Job};
 
 /// A job on its way to a worker.
 pub(crate) struct JobCall {

@@ -6,13 +6,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::{LogThrottle, lock, now_ms};
+use pronghorn_queue::{Job, decode_job, encode_job};
 use pronghorn_store::{Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree};
 use prost::Message;
 use serde::Serialize;
 use thiserror::Error;
-
-use crate::drivers::{decode_job, encode_job};
-use crate::job::Job;
 
 const TREE: Tree = Tree::new("jobs.dead");
 

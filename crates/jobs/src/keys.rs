@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
+use pronghorn_queue::Job;
+use pronghorn_queue::extras::Unique;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-use crate::extras::Unique;
-use crate::job::Job;
 
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);

@@ -16,14 +16,10 @@
 #![forbid(unsafe_code)]
 
 mod batches;
-mod brokers;
 mod call;
 pub mod clock;
 mod consumer;
 mod dead;
-pub mod drivers;
-mod extras;
-mod job;
 mod keys;
 mod messages;
 mod meter;
@@ -40,5 +36,4 @@ mod service;
 pub mod settings;
 mod traced;
 
-pub use job::{Headers, Job};
 pub use service::JobsService;

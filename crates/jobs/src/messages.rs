@@ -7,11 +7,10 @@ use bytes::Bytes;
 use pronghorn_plugin_api::rpc::{
     Argument, Binary, Failure, Outcome, Reader, Writer, read_message, write_message,
 };
+use pronghorn_queue::{Headers, Job, extras};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::batches::Last;
-use crate::extras;
-use crate::job::{Headers, Job};
 
 /// An id is a UUID, a name a class, a pipeline a word; nobody needs more.
 pub(crate) const LONGEST_NAME: usize = 4096;

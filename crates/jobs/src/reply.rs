@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_queue::{Headers, Settlement};
 use pronghorn_wire::native::JobReply;
 use serde::{Deserialize, Deserializer};
 
-use crate::drivers::Settlement;
-use crate::job::Headers;
 use crate::metrics::Verdict;
 
 /// What an answer means, and what is odd about it, for the log.

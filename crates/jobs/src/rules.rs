@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pronghorn_base::lock;
 use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
+use pronghorn_queue::{Job, extras};
 use tokio::time::Instant;
 
 /// Attempts in all. A job that kills its worker costs a new one each time, and what has failed
@@ -70,6 +71,11 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// How often a job is tried: as its push has said, or else as its pipeline does.
+    pub(crate) fn most_attempts(&self, job: &Job) -> u32 {
+        extras::most_attempts(&job.headers).unwrap_or(self.max)
+    }
+
     /// How long to wait after so many attempts of `most` that failed; None: it is given up.
     pub(crate) fn after(&self, attempts: u32, most: u32) -> Option<Duration> {
         if attempts >= most {
@@ -248,8 +254,6 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extras;
-    use crate::job::Job;
 
     fn retry(backoff: Backoff) -> Retry {
         Retry {
@@ -287,16 +291,12 @@ mod tests {
     fn a_job_may_say_how_often_it_is_tried() {
         let retry = retry(Backoff::Exponential);
         let mut job = Job::default();
-        assert_eq!(extras::most_attempts(&job, &retry), 5);
+        assert_eq!(retry.most_attempts(&job), 5);
         let header = ("pronghorn-attempts".to_owned(), vec!["9".to_owned()]);
         job.headers.extend([header]);
-        assert_eq!(extras::most_attempts(&job, &retry), 9);
-        assert!(
-            retry
-                .after(8, extras::most_attempts(&job, &retry))
-                .is_some()
-        );
-        assert_eq!(retry.after(9, extras::most_attempts(&job, &retry)), None);
+        assert_eq!(retry.most_attempts(&job), 9);
+        assert!(retry.after(8, retry.most_attempts(&job)).is_some());
+        assert_eq!(retry.after(9, retry.most_attempts(&job)), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::now_ms;
+use pronghorn_brokers::Brokers;
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
@@ -29,7 +30,7 @@ use crate::methods;
 use crate::metrics::Metrics;
 use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::{Schedules, Surroundings};
-use crate::settings::{Brokers, JobsPool, JobsSettings};
+use crate::settings::{JobsPool, JobsSettings};
 use crate::traced::Traced;
 
 /// The name of the service, and of its only pool.

@@ -3,19 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Era, Seconds, Section as _, Size, Table};
+use pronghorn_brokers::{BrokerPipeline, Brokers, KINDS, Kind};
+use pronghorn_config::{Choice, Seconds, Section as _, Size, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-use crate::brokers::{amqp, is_tube, kafka, nats, nsq, pub_sub, sqs};
 use crate::clock::{self, ScheduleSettings, What};
 use crate::rules::Rules;
-
-pub use crate::brokers::{
-    AmqpExchange, AmqpPipeline, AmqpQueue, AmqpServer, BeanstalkPipeline, BeanstalkServer,
-    BrokerAddress, BrokerTls, Brokers, KafkaAcks, KafkaCompression, KafkaPipeline, KafkaSasl,
-    KafkaServer, KafkaStart, NatsPipeline, NatsServer, NsqPipeline, NsqServer, PubSubPipeline,
-    PubSubServer, RedisPipeline, SaslMechanism, SqsPipeline, SqsServer,
-};
 
 /// As RoadRunner's; lower goes first.
 pub(crate) const PRIORITY: i64 = 10;
@@ -35,8 +28,6 @@ const MOST_POOLS: usize = 32;
 
 /// Of `jobs.pool`, and of pipelines that name none.
 const DEFAULT_POOL: &str = "default";
-/// As RoadRunner's.
-const TUBE: &str = "default";
 
 /// A pipeline's name is part of a key in the store.
 const LONGEST_NAME: usize = 255;
@@ -69,7 +60,7 @@ pub struct JobsPool {
 }
 
 /// A pipeline before it is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PipelineSettings {
     pub driver: DriverSettings,
     /// Of jobs that have none of their own.
@@ -80,7 +71,7 @@ pub struct PipelineSettings {
 }
 
 /// Where a pipeline's jobs are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum DriverSettings {
     /// In memory, so many bytes.
     Memory {
@@ -90,62 +81,45 @@ pub enum DriverSettings {
     Embedded {
         is_boltdb: bool,
     },
-    Redis(RedisPipeline),
-    Amqp(AmqpPipeline),
-    Beanstalk(BeanstalkPipeline),
-    Kafka(KafkaPipeline),
-    Nats(NatsPipeline),
-    Nsq(NsqPipeline),
-    PubSub(PubSubPipeline),
-    Sqs(SqsPipeline),
+    Broker(BrokerPipeline),
 }
+
+/// The names of drivers that are this server's own.
+const MEMORY: &str = "memory";
+pub(crate) const EMBEDDED: &str = "embedded";
+const BOLTDB: &str = "boltdb";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriverChoice {
     Memory,
     Embedded,
     Boltdb,
-    Redis,
-    Amqp,
-    Beanstalk,
-    GooglePubSub,
-    Kafka,
-    Nats,
-    Nsq,
-    Sqs,
+    Broker(&'static Kind),
 }
 
 impl Choice for DriverChoice {
-    const CHOICES: &'static [(&'static str, Self)] = &[
-        ("memory", Self::Memory),
-        ("embedded", Self::Embedded),
-        ("boltdb", Self::Boltdb),
-        ("redis", Self::Redis),
-        ("amqp", Self::Amqp),
-        ("beanstalk", Self::Beanstalk),
-        ("google_pub_sub", Self::GooglePubSub),
-        ("kafka", Self::Kafka),
-        ("nats", Self::Nats),
-        ("nsq", Self::Nsq),
-        ("sqs", Self::Sqs),
-    ];
+    const CHOICES: &'static [(&'static str, Self)] = &{
+        const OURS: usize = 3;
+        let mut all = [(MEMORY, Self::Memory); OURS + KINDS.len()];
+        all[1] = (EMBEDDED, Self::Embedded);
+        all[2] = (BOLTDB, Self::Boltdb);
+        let mut at = 0;
+        while at < KINDS.len() {
+            all[OURS + at] = (KINDS[at].name, Self::Broker(&KINDS[at]));
+            at += 1;
+        }
+        all
+    };
 }
 
 impl DriverSettings {
     /// As the configuration and workers name it.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Memory { .. } => "memory",
-            Self::Embedded { is_boltdb: false } => "embedded",
-            Self::Embedded { is_boltdb: true } => "boltdb",
-            Self::Redis(_) => "redis",
-            Self::Amqp(_) => "amqp",
-            Self::Beanstalk(_) => "beanstalk",
-            Self::Kafka(_) => "kafka",
-            Self::Nats(_) => "nats",
-            Self::Nsq(_) => "nsq",
-            Self::PubSub(_) => "google_pub_sub",
-            Self::Sqs(_) => "sqs",
+            Self::Memory { .. } => MEMORY,
+            Self::Embedded { is_boltdb: false } => EMBEDDED,
+            Self::Embedded { is_boltdb: true } => BOLTDB,
+            Self::Broker(place) => place.driver(),
         }
     }
 
@@ -162,33 +136,13 @@ impl DriverSettings {
                 "the driver `{driver}` is not in this build: {hint}"
             ));
         }
-        let text = |key: &str| map.get(key).filter(|text| !text.is_empty()).cloned();
-        let queue = || text("queue").unwrap_or_else(|| name.to_owned());
         Ok(match choice {
             DriverChoice::Memory => Self::Memory {
                 max_size: MAX_SIZE.bytes(),
             },
             DriverChoice::Embedded => Self::Embedded { is_boltdb: false },
             DriverChoice::Boltdb => Self::Embedded { is_boltdb: true },
-            DriverChoice::Redis => Self::Redis(RedisPipeline::declared(text("addr"), queue())),
-            DriverChoice::Amqp => Self::Amqp(AmqpPipeline::declared(map, name, brokers)?),
-            DriverChoice::Beanstalk => {
-                let tube = text("tube").unwrap_or_else(|| TUBE.to_owned());
-                if !is_tube(&tube) {
-                    return Err(format!("beanstalkd takes no tube named `{tube}`"));
-                }
-                Self::Beanstalk(BeanstalkPipeline {
-                    server: brokers.beanstalk.clone(),
-                    tube,
-                })
-            }
-            DriverChoice::GooglePubSub => {
-                Self::PubSub(PubSubPipeline::declared(map, &brokers.pub_sub)?)
-            }
-            DriverChoice::Kafka => Self::Kafka(KafkaPipeline::declared(map, &brokers.kafka, name)?),
-            DriverChoice::Nats => Self::Nats(NatsPipeline::declared(map, &brokers.nats)?),
-            DriverChoice::Nsq => Self::Nsq(NsqPipeline::declared(map, &brokers.nsq, name)?),
-            DriverChoice::Sqs => Self::Sqs(SqsPipeline::declared(map, &brokers.sqs)?),
+            DriverChoice::Broker(kind) => Self::Broker(brokers.declared(kind, map, name)?),
         })
     }
 }
@@ -197,14 +151,8 @@ impl DriverChoice {
     /// Whether this build has it. Who builds the server without it has it sooner.
     const fn is_built(self) -> bool {
         match self {
-            Self::Memory | Self::Embedded | Self::Boltdb | Self::Redis => true,
-            Self::Amqp => cfg!(feature = "amqp"),
-            Self::Beanstalk => cfg!(feature = "beanstalk"),
-            Self::GooglePubSub => cfg!(feature = "google_pub_sub"),
-            Self::Kafka => cfg!(feature = "kafka"),
-            Self::Nats => cfg!(feature = "nats"),
-            Self::Nsq => cfg!(feature = "nsq"),
-            Self::Sqs => cfg!(feature = "sqs"),
+            Self::Memory | Self::Embedded | Self::Boltdb => true,
+            Self::Broker(kind) => kind.is_built,
         }
     }
 
@@ -226,18 +174,11 @@ pub(crate) fn built_drivers() -> impl Iterator<Item = &'static str> {
 
 impl PipelineSettings {
     /// Whether it needs the server's store, for all of its jobs or for delayed ones.
-    pub(crate) const fn is_stored(&self) -> bool {
-        match self.driver {
-            DriverSettings::Embedded { .. }
-            | DriverSettings::Kafka(_)
-            | DriverSettings::PubSub(_)
-            | DriverSettings::Sqs(_) => true,
-            DriverSettings::Memory { .. }
-            | DriverSettings::Redis(_)
-            | DriverSettings::Amqp(_)
-            | DriverSettings::Beanstalk(_)
-            | DriverSettings::Nats(_)
-            | DriverSettings::Nsq(_) => false,
+    pub(crate) fn is_stored(&self) -> bool {
+        match &self.driver {
+            DriverSettings::Memory { .. } => false,
+            DriverSettings::Embedded { .. } => true,
+            DriverSettings::Broker(place) => place.needs_store(),
         }
     }
 
@@ -503,8 +444,8 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             .key::<u32>("priority", "Of jobs that have none; lower goes first.")
             .zero_is_default()
             .optional();
-        let message = "is of pipelines with `driver: memory`";
-        let max_size = t.keys_where(choice == DriverChoice::Memory, message, "remove it", |t| {
+        let message = format!("is of pipelines with `driver: {MEMORY}`");
+        let max_size = t.keys_where(choice == DriverChoice::Memory, &message, "remove it", |t| {
             t.key(
                 "max_size",
                 "How much memory the jobs may take; a push beyond it is refused.",
@@ -516,74 +457,11 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             "prefetch",
             "a job is taken when a worker is free for it, and not before",
         );
-        let is_named = t.names_in("queue").is_empty();
-        let message = "is of pipelines with `driver: redis`, `driver: amqp` or `driver: sqs`";
-        let has_queue = matches!(
-            choice,
-            DriverChoice::Redis | DriverChoice::Amqp | DriverChoice::Sqs
-        ) && is_named;
-        let amqp_in_sections = t.era() == Era::V3 && choice == DriverChoice::Amqp;
-        let queue = if amqp_in_sections {
-            None
-        } else if !is_named && choice == DriverChoice::Amqp {
-            let message = "is a section, as in RoadRunner 3, and the file is read as for 2025.1";
-            t.error("queue", message, "write `compat: 3` at the top of the file");
-            None
-        } else {
-            t.keys_where(has_queue, message, "remove it", |t| {
-                t.key::<String>(
-                    "queue",
-                    "What the broker calls the place of the jobs; the pipeline's name when not written.",
-                )
-                .optional()
-            })
-            .flatten()
+        let kind = match choice {
+            DriverChoice::Broker(kind) => Some(kind),
+            DriverChoice::Memory | DriverChoice::Embedded | DriverChoice::Boltdb => None,
         };
-        let message = "is of pipelines with `driver: amqp`";
-        let of_amqp = t.keys_where(choice == DriverChoice::Amqp, message, "remove it", |t| {
-            amqp::read(t, brokers, &name, queue.clone())
-        });
-        let message = "is of pipelines with `driver: redis`";
-        let of_redis = t.keys_where(choice == DriverChoice::Redis, message, "remove it", |t| {
-            RedisPipeline::read(t, queue.clone().unwrap_or_else(|| name.clone()))
-        });
-        let message = "is of pipelines with `driver: sqs`";
-        let of_sqs = t.keys_where(choice == DriverChoice::Sqs, message, "remove it", |t| {
-            sqs::read(t, &brokers.sqs, queue.clone())
-        });
-        let has_topic = matches!(choice, DriverChoice::Nsq | DriverChoice::GooglePubSub);
-        let message = "is of pipelines with `driver: nsq` or `driver: google_pub_sub`";
-        let topic = t.keys_where(has_topic, message, "remove it", |t| {
-            let sentence = "The topic that jobs are pushed to; with `driver: nsq` the pipeline's name when not written.";
-            t.key::<String>("topic", sentence).optional()
-        });
-        let topic = topic.flatten();
-        let message = "is of pipelines with `driver: google_pub_sub`";
-        let is_pub_sub = choice == DriverChoice::GooglePubSub;
-        let of_pub_sub = t.keys_where(is_pub_sub, message, "remove it", |t| {
-            pub_sub::read(t, &brokers.pub_sub, &name, topic.clone())
-        });
-        let message = "is of pipelines with `driver: kafka`";
-        let of_kafka = t.keys_where(choice == DriverChoice::Kafka, message, "remove it", |t| {
-            kafka::read(t, &brokers.kafka, &name)
-        });
-        let message = "is of pipelines with `driver: beanstalk`";
-        let tube = t.keys_where(choice == DriverChoice::Beanstalk, message, "remove it", |t| {
-            let tube = t.key("tube", "The tube of the jobs.").default(TUBE.to_owned());
-            if !is_tube(&tube) {
-                let message = "has a sign that beanstalkd takes in no name, or more than 200";
-                t.error("tube", message, "write letters and digits");
-            }
-            tube
-        });
-        let message = "is of pipelines with `driver: nats`";
-        let of_nats = t.keys_where(choice == DriverChoice::Nats, message, "remove it", |t| {
-            nats::read(t, &brokers.nats)
-        });
-        let message = "is of pipelines with `driver: nsq`";
-        let of_nsq = t.keys_where(choice == DriverChoice::Nsq, message, "remove it", |t| {
-            nsq::read(t, &brokers.nsq, &name, topic.clone())
-        });
+        let place = brokers.read_pipeline(t, &name, kind);
         t.no_effect("tube_priority", "each job has a priority of its own");
         t.no_effect("reserve_timeout", "the server asks again by itself");
         let driver = match choice {
@@ -591,20 +469,9 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
                 let max_size = max_size.unwrap_or(MAX_SIZE).bytes();
                 Some(DriverSettings::Memory { max_size })
             }
-            DriverChoice::Redis => of_redis.map(DriverSettings::Redis),
-            DriverChoice::Amqp => of_amqp.map(DriverSettings::Amqp),
-            DriverChoice::Nats => of_nats.map(DriverSettings::Nats),
-            DriverChoice::Nsq => of_nsq.map(DriverSettings::Nsq),
-            DriverChoice::Sqs => of_sqs.map(DriverSettings::Sqs),
-            DriverChoice::GooglePubSub => of_pub_sub.map(DriverSettings::PubSub),
-            DriverChoice::Kafka => of_kafka.map(DriverSettings::Kafka),
-            DriverChoice::Beanstalk => tube.map(|tube| {
-                DriverSettings::Beanstalk(BeanstalkPipeline {
-                    server: brokers.beanstalk.clone(),
-                    tube,
-                })
-            }),
-            other => DriverSettings::declared(other, &BTreeMap::new(), &name, brokers).ok(),
+            DriverChoice::Embedded => Some(DriverSettings::Embedded { is_boltdb: false }),
+            DriverChoice::Boltdb => Some(DriverSettings::Embedded { is_boltdb: true }),
+            DriverChoice::Broker(_) => place.map(DriverSettings::Broker),
         };
         t.no_effect("file", "jobs are in the server's own store");
         t.no_effect("permissions", "the store is for its owner alone");
@@ -619,9 +486,22 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use pronghorn_config::{Input, Severity, load};
+
     use super::*;
-    use crate::brokers::tests::brokers;
+
+    /// Those of a configuration that says nothing.
+    pub(crate) fn brokers() -> Brokers {
+        brokers_of("")
+    }
+
+    /// Those of a configuration.
+    pub(crate) fn brokers_of(text: &str) -> Brokers {
+        let loaded = load(&Input::from_text("p.yaml", text));
+        let resolved = loaded.resolve_with(Severity::Error, Brokers::read);
+        resolved.settings().clone()
+    }
 
     fn declared(keys: &[(&str, &str)]) -> Result<(String, PipelineSettings), String> {
         let map = keys.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
@@ -632,13 +512,18 @@ mod tests {
 
     /// Tests are built without Kafka's client.
     #[test]
-    #[cfg(not(feature = "kafka"))]
     fn a_driver_that_is_not_in_this_build_is_told() {
-        let refused = declared(&[("name", "n"), ("driver", "kafka")]).unwrap_err();
+        let Some(missing) = KINDS.iter().find(|kind| !kind.is_built) else {
+            return;
+        };
+        let name = missing.name;
+        let refused = declared(&[("name", "n"), ("driver", name)]).unwrap_err();
         assert_eq!(
             refused,
-            "the driver `kafka` is not in this build: `make build DRIVERS=kafka` builds a server \
-             with it, and packages have all drivers, pipeline name: n"
+            format!(
+                "the driver `{name}` is not in this build: `make build DRIVERS={name}` builds a \
+                 server with it, and packages have all drivers, pipeline name: n"
+            )
         );
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{BoxFuture, since_1970};
+use pronghorn_queue::Job;
 use pronghorn_trace::{Begun, Calls, Incoming, Kind, Recorder, Span, Trace, Value, text};
 use tokio::time::Instant;
 
 use crate::call::JobCall;
 use crate::consumer::{Attempt, Outcome, Runners};
-use crate::job::Job;
 
 /// As RoadRunner writes them.
 const TRACEPARENT: &str = "Traceparent";
@@ -156,7 +156,7 @@ mod tests {
     use pronghorn_trace::{Sampling, Tracer};
 
     use super::*;
-    use crate::job::Headers;
+    use pronghorn_queue::Headers;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const PUSH: &str = "00f067aa0ba902b7";

@@ -1,11 +1,9 @@
 //! What becomes of a job after an attempt.
 
 use bytes::Bytes;
+use pronghorn_queue::{Job, Settlement, extras};
 
 use super::Outcome;
-use crate::drivers::Settlement;
-use crate::extras;
-use crate::job::Job;
 use crate::metrics::{OutcomeLabel, Verdict};
 use crate::reason::Reason;
 use crate::reply::{self, Answered, Wish};
@@ -103,7 +101,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
         Wish::DoneWithout(why) => (Settlement::Ack, Some(without(&why))),
         Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
-        Wish::Failed { delay } => match retry.after(attempts, extras::most_attempts(job, retry)) {
+        Wish::Failed { delay } => match retry.after(attempts, retry.most_attempts(job)) {
             Some(by_rule) => {
                 let delay = delay.unwrap_or(by_rule);
                 (Settlement::Failed { delay }, None)

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle, now_ms};
 use pronghorn_config::show_duration;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pieces, Pool, ReplyBody, Terms, WorkerFault};
+use pronghorn_queue::extras::Extras;
+use pronghorn_queue::{DriverError, Job, Settlement, Ticket};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::JobReply;
 use tokio::sync::mpsc;
@@ -20,9 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
-use crate::drivers::{DriverError, Settlement, Ticket};
-use crate::extras::{self, Extras};
-use crate::job::Job;
 use crate::metrics::OutcomeLabel;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;
@@ -294,7 +293,7 @@ impl<R: Runners> Consumer<R> {
         let (id, name, pool) = (&job.id, &job.name, &self.pool);
         let (attempt, most) = (
             job.attempts.saturating_add(1),
-            extras::most_attempts(job, &pipeline.rules.retry),
+            pipeline.rules.retry.most_attempts(job),
         );
         let (pipeline, label) = (&pipeline.name, judged.label());
         let took_ms = pronghorn_base::millis(took);

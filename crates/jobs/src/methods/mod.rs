@@ -9,8 +9,8 @@ use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Caller, Failure, Methods};
+use pronghorn_queue::Job;
 
-use crate::job::Job;
 use crate::messages::{
     BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
     PushRequest, Pushed, Stats,

@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::{Encoding, Failure, Forward};
+use pronghorn_queue::{DriverError, Job, MOST_BYTES_IN_PART, MOST_IN_PART};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
 use super::ours::{Export, ExportedJob, export};
-use crate::drivers::{DriverError, MOST_BYTES_IN_PART, MOST_IN_PART};
-use crate::job::Job;
 use crate::pipelines::{Pipeline, Pipelines};
 
 /// Pushes the jobs in memory that no worker has to the process that has taken over: they do not
 /// wait for those that run here. What is not taken in time stays.
 pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward, until: Instant) {
-    let in_memory = |it: &Arc<Pipeline>| it.driver_name == "memory";
+    let in_memory = |it: &Arc<Pipeline>| it.is_in_memory();
     for pipeline in pipelines.all().into_iter().filter(in_memory) {
         let name = &pipeline.name;
         match move_waiting(&pipeline, to, until).await {
@@ -102,7 +101,7 @@ struct Pushed {
 
 /// Pushes the jobs that are in memory to the process that has taken over.
 pub(crate) async fn hand_on(pipelines: &Pipelines, to: &Forward, until: Instant) {
-    let in_memory = |it: &Arc<Pipeline>| it.driver_name == "memory";
+    let in_memory = |it: &Arc<Pipeline>| it.is_in_memory();
     for pipeline in pipelines.all().into_iter().filter(in_memory) {
         let stat = pipelines.stat(&pipeline).await.unwrap_or_default();
         let all = stat.active + stat.delayed + stat.reserved;

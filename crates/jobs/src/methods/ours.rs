@@ -4,16 +4,15 @@ use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
+use pronghorn_queue::{Headers, Job, Listed, extras};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::batches::Summary;
 use crate::dead::{DeadError, Headline};
-use crate::drivers::Listed;
-use crate::extras;
-use crate::job::{Headers, Job};
 use crate::pipelines::Pipelines;
 use crate::recent::Ending;
+use crate::settings::EMBEDDED;
 
 /// Of a list.
 const MOST_LISTED: usize = 1000;
@@ -202,7 +201,7 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
     rows.extend(left_behind.into_iter().map(|(name, stored)| Row {
         dead: dead.get(&name).copied().unwrap_or(0),
         pipeline: name,
-        driver: "embedded",
+        driver: EMBEDDED,
         pool: String::new(),
         configured: false,
         consumes: false,

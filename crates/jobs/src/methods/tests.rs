@@ -8,9 +8,9 @@ use pronghorn_plugin_api::rpc::{Caller, Encoding};
 use pronghorn_store::LazyStore;
 
 use super::*;
-use crate::brokers::tests::brokers;
 use crate::metrics::Metrics;
 use crate::schedules::Surroundings;
+use crate::settings::tests::brokers;
 
 struct Server(Methods);
 
@@ -272,7 +272,7 @@ async fn there_is_an_end_to_pipelines() {
 #[tokio::test]
 async fn a_push_to_a_broker_that_is_away_fails_in_time_with_the_reason() {
     let server = Server::with_patience(Duration::from_secs(1));
-    let port = crate::drivers::testing::free_port();
+    let port = pronghorn_testkit::free_address().port();
     let declare = format!(
         r#"{{"pipeline":{{"name":"far","driver":"redis","addr":"redis://me:secret@127.0.0.1:{port}"}}}}"#
     );

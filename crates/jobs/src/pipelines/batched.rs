@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use pronghorn_base::{now_ms, with_causes};
+use pronghorn_queue::Job;
+use pronghorn_queue::extras::{self, Extras};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Duplicates, PipelineError, Pipelines};
 use crate::batches::{BatchError, Last, Part, Stage, Summary};
-use crate::extras::{self, Extras};
-use crate::job::Job;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
-use crate::rules::Rules;
 
 /// How often it is tried again to push a last job.
 const TRY_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
@@ -41,7 +40,7 @@ impl Pipelines {
             self.get_open(name).await?.expect_ours()?;
         }
         self.accept(&last.job)?;
-        let accepted = extras::accept(&mut last.job, &Rules::default(), now_ms());
+        let accepted = extras::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let mut keys = Vec::new();
         for (_, job) in &mut jobs {

@@ -5,12 +5,12 @@ use pronghorn_base::{now_ms, with_causes};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_queue::extras::Extras;
+use pronghorn_queue::{Delivery, Settlement};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{Pipeline, Pipelines};
-use crate::drivers::{Delivery, Settlement};
-use crate::extras::Extras;
 use crate::results::Dropped;
 
 /// How often it is looked for them: who pushes again with the key of such a job hardly waits.

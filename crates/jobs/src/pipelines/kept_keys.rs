@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 
 use pronghorn_base::now_ms;
+use pronghorn_queue::{Embedded, extras};
 use pronghorn_store::Store;
 
 use super::{PipelineError, Pipelines};
-use crate::drivers::Embedded;
-use crate::extras;
 
 impl Pipelines {
     /// Jobs that have had their keys before have them again. Says which ones are with workers of

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use pronghorn_queue::{Keeper, Stored, Wake};
+
 use super::{Pipeline, PipelineError, Pipelines};
-use crate::drivers::{self, Stored, Wake};
 use crate::meter::Meter;
 use crate::rules::Rules;
-use crate::settings::PRIORITY;
+use crate::settings::{EMBEDDED, PRIORITY};
 
 impl Pipelines {
     /// Those that there are; none where there is no store.
@@ -17,9 +18,9 @@ impl Pipelines {
         let Some(store) = self.0.store.get_if_there().await else {
             return Ok(BTreeMap::new());
         };
-        let mut stored = drivers::stored(&store?).await?;
+        let mut stored = pronghorn_queue::stored(&store?).await?;
         for pipeline in self.all() {
-            if matches!(pipeline.driver_name, "embedded" | "boltdb") {
+            if pipeline.driver.keeper() == Keeper::Store {
                 stored.remove(&pipeline.name);
             }
         }
@@ -51,7 +52,7 @@ impl Pipelines {
         let driver = self.0.stored.open(name, store).await?;
         Ok(Arc::new(Pipeline {
             name: name.to_owned(),
-            driver_name: "embedded",
+            driver_name: EMBEDDED,
             priority: PRIORITY,
             pool: String::new(),
             rules: Rules::default(),

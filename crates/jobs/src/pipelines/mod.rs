@@ -14,7 +14,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms, with_causes};
+use pronghorn_brokers::{Brokers, OpenFailure, Opening};
 use pronghorn_plugin_api::QueueReport;
+use pronghorn_queue::extras::{self, Extras, Unique};
+use pronghorn_queue::{
+    Delivery, Driver, DriverError, Job, Keeper, Memory, OpenPipelines, Part, Stat, Wake,
+};
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -24,11 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batches::{BatchError, Batches};
 use crate::dead::{DeadError, DeadLetters};
-use crate::drivers::{
-    self, Delivery, Driver, DriverError, Memory, OpenPipelines, Part, Stat, Wake,
-};
-use crate::extras::{self, Extras, Unique};
-use crate::job::Job;
 use crate::keys::{self, Keys, NotTaken};
 use crate::messages::Pushed;
 use crate::meter::Meter;
@@ -36,7 +36,7 @@ use crate::metrics::{Metrics, PipelineMetrics};
 use crate::recent::Recent;
 use crate::results::{Dropped, Ended, Results};
 use crate::rules::{Rules, Window};
-use crate::settings::{Brokers, DriverSettings, MOST_PIPELINES, PipelineSettings};
+use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 pub(crate) use self::standing::Standing;
 
@@ -164,6 +164,16 @@ pub(crate) enum PipelineError {
     Refused(String),
     #[error("pipeline {name} is not ready: {why}")]
     NotReady { name: String, why: String },
+}
+
+impl From<OpenFailure> for PipelineError {
+    fn from(failure: OpenFailure) -> Self {
+        match failure {
+            OpenFailure::Store(error) => Self::Store(error),
+            OpenFailure::Driver(error) => Self::Driver(error),
+            OpenFailure::NotBuilt(_) => Self::Refused(failure.to_string()),
+        }
+    }
 }
 
 impl Pipelines {
@@ -329,7 +339,6 @@ impl Pipelines {
         settings: &PipelineSettings,
     ) -> Result<Pipeline, PipelineError> {
         let wake = self.wake_of(&settings.pool);
-        let priority = settings.priority;
         let driver: Arc<dyn Driver> = match &settings.driver {
             DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
@@ -340,55 +349,13 @@ impl Pipelines {
                 embedded.tell(wake.clone());
                 Arc::new(embedded)
             }
-            DriverSettings::Redis(redis) => {
-                Arc::new(drivers::redis(name, redis, wake.clone()).with_priority(priority))
-            }
-            #[cfg(feature = "amqp")]
-            DriverSettings::Amqp(amqp) => {
-                Arc::new(drivers::amqp(name, amqp, wake.clone()).with_priority(priority))
-            }
-            #[cfg(feature = "beanstalk")]
-            DriverSettings::Beanstalk(tube) => {
-                Arc::new(drivers::beanstalk(name, tube, wake.clone()).with_priority(priority))
-            }
-            #[cfg(feature = "kafka")]
-            DriverSettings::Kafka(kafka) => {
-                let later = self.later(name).await?;
-                let driver = drivers::kafka(name, kafka, wake.clone(), later);
-                Arc::new(driver.with_priority(priority))
-            }
-            #[cfg(feature = "sqs")]
-            DriverSettings::Sqs(sqs) => {
-                let later = self.later(name).await?;
-                let driver = drivers::sqs(name, sqs, wake.clone(), later);
-                Arc::new(driver.with_priority(priority))
-            }
-            #[cfg(feature = "google_pub_sub")]
-            DriverSettings::PubSub(pub_sub) => {
-                let later = self.later(name).await?;
-                let driver = drivers::pub_sub(name, pub_sub, wake.clone(), later);
-                Arc::new(driver.with_priority(priority))
-            }
-            #[cfg(feature = "nats")]
-            DriverSettings::Nats(nats) => {
-                Arc::new(drivers::nats(name, nats, wake.clone()).with_priority(priority))
-            }
-            #[cfg(feature = "nsq")]
-            DriverSettings::Nsq(nsq) => {
-                Arc::new(drivers::nsq(name, nsq, wake.clone()).with_priority(priority))
-            }
-            #[cfg(not(all(
-                feature = "amqp",
-                feature = "beanstalk",
-                feature = "google_pub_sub",
-                feature = "kafka",
-                feature = "nats",
-                feature = "nsq",
-                feature = "sqs"
-            )))]
-            missing => {
-                let why = format!("the driver `{}` is not in this build", missing.name());
-                return Err(PipelineError::Refused(why));
+            DriverSettings::Broker(place) => {
+                let opening = Opening {
+                    pipeline: name,
+                    priority: settings.priority,
+                    wake: wake.clone(),
+                };
+                place.open(opening, &self.0.store, &self.0.stored).await?
             }
         };
         Ok(Pipeline {
@@ -408,13 +375,6 @@ impl Pipelines {
         })
     }
 
-    /// Where a broker's jobs wait that it can't keep back.
-    #[cfg(feature = "later")]
-    async fn later(&self, pipeline: &str) -> Result<drivers::Later, PipelineError> {
-        let store = self.0.store.get().await?;
-        Ok(drivers::Later::open(pipeline, &self.0.stored, store).await?)
-    }
-
     /// Keeps jobs. Those of one pipeline are kept together, or none of them. Returns those that are
     /// there already: their IDs, and those of the jobs that have their keys.
     pub(crate) async fn push(&self, jobs: Pushed) -> Result<Duplicates, PipelineError> {
@@ -430,7 +390,7 @@ impl Pipelines {
             let mut keys = Vec::new();
             for (at, job) in jobs.iter_mut().enumerate() {
                 self.accept(job)?;
-                let unique = extras::accept(job, &pipeline.rules, now);
+                let unique = extras::accept(job, pipeline.rules.expires, now);
                 keys.extend(unique.map_err(PipelineError::Refused)?.map(|it| (at, it)));
                 can_expire |= extras::expires_at(&job.headers).is_some();
                 if job.priority == 0 {
@@ -600,7 +560,7 @@ impl Pipelines {
 
     /// Ends the jobs of a destroyed pipeline that nobody can have any more.
     async fn end_lost(&self, pipeline: &Pipeline) -> Result<(), PipelineError> {
-        if pipeline.driver_name == "memory" {
+        if pipeline.is_in_memory() {
             self.remove(pipeline, None, Dropped::Destroyed).await?;
         }
         Ok(())
@@ -685,7 +645,7 @@ impl Pipelines {
     /// At the end of the server, jobs in memory end with it.
     pub(crate) async fn say_what_is_lost(&self) {
         let mut all = self.all();
-        all.retain(|pipeline| pipeline.driver_name == "memory");
+        all.retain(|pipeline| pipeline.is_in_memory());
         for pipeline in all {
             let Ok(stat) = self.stat(&pipeline).await else {
                 continue;
@@ -925,7 +885,12 @@ impl Pipeline {
 
     /// Whether nobody but this server has its jobs.
     pub(crate) fn is_ours(&self) -> bool {
-        matches!(self.driver_name, "memory" | "embedded" | "boltdb")
+        self.driver.keeper().is_this_server()
+    }
+
+    /// Whether its jobs end with the process.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.driver.keeper() == Keeper::Process
     }
 
     /// Jobs of a batch are told by this server alone.

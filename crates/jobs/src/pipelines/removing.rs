@@ -1,11 +1,11 @@
 //! Jobs that are taken away before a worker has them, and those that are told to end.
 
 use pronghorn_base::with_causes;
+use pronghorn_queue::Job;
+use pronghorn_queue::extras::Extras;
 use tokio::time::timeout;
 
 use super::{Pipeline, PipelineError, Pipelines};
-use crate::extras::Extras;
-use crate::job::Job;
 use crate::results::Dropped;
 
 /// What was found of an ID that is cancelled.

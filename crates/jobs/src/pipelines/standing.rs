@@ -1,12 +1,11 @@
 //! Where a job is that somebody asks for by its ID.
 
+use pronghorn_queue::extras::Extras;
+use pronghorn_queue::{Job, Listed};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{Pipeline, Pipelines};
-use crate::drivers::Listed;
-use crate::extras::Extras;
-use crate::job::Job;
 
 /// Jobs of a pipeline that are looked at for who waits: each question costs so much at most.
 const MOST_LOOKED_AT: usize = 1000;

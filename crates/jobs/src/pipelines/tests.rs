@@ -4,7 +4,7 @@ use pronghorn_metrics::Registry;
 use pronghorn_testkit::Directory;
 
 use super::*;
-use crate::brokers::tests::brokers;
+use crate::settings::tests::brokers_of;
 
 const LIMIT: u64 = 1 << 20;
 
@@ -21,8 +21,7 @@ async fn a_pipeline_that_asks_for_the_store_says_so() {
             ("topic", "topic"),
         ];
         let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let mut brokers = brokers();
-        brokers.kafka.brokers = vec!["127.0.0.1:1".to_owned()];
+        let brokers = brokers_of("{version: '3', kafka: {brokers: ['127.0.0.1:1']}}");
         let map = map.into();
         let (name, settings) = PipelineSettings::declared(&map, &brokers).expect(driver);
         let directory = Directory::new();

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
 use pronghorn_config::Choice as _;
+use pronghorn_queue::{Job, extras};
 use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -22,8 +23,6 @@ pub(crate) use self::command::Surroundings;
 pub(crate) use self::record::Run;
 use self::record::{Outcome, Record, TREE};
 use crate::clock::{CatchUp, Missed, Overlap, ScheduleSettings, What};
-use crate::extras;
-use crate::job::Job;
 use crate::pipelines::{Pipelines, what_there_is};
 use crate::results::Waited;
 

@@ -3,18 +3,18 @@
 use chrono_tz::Tz;
 use pronghorn_base::now_ms;
 use pronghorn_metrics::Registry;
+use pronghorn_queue::Settlement;
 use pronghorn_testkit::{Directory, Engine};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::brokers::tests::brokers;
 use crate::clock::{Moments, When};
-use crate::drivers::Settlement;
 use crate::metrics::Metrics;
 use crate::pipelines::Work;
 use crate::results::Ended;
 use crate::rules::Rules;
-use crate::settings::{BrokerAddress, BrokerTls, DriverSettings, PipelineSettings, RedisPipeline};
+use crate::settings::tests::brokers;
+use crate::settings::{DriverSettings, PipelineSettings};
 
 struct Scene {
     pipelines: Pipelines,
@@ -252,12 +252,12 @@ async fn a_job_is_pushed_at_each_moment_and_its_end_is_noted() {
 async fn of_servers_that_share_redis_one_has_each_run() {
     let engine = Engine::redis(&[]);
     let redis = || {
-        DriverSettings::Redis(RedisPipeline {
-            address: BrokerAddress::new(format!("redis://127.0.0.1:{}", engine.port())),
-            tls: BrokerTls::default(),
-            queue: "q".to_owned(),
-            claim_after: Duration::from_mins(1),
-        })
+        let address = format!("redis://127.0.0.1:{}", engine.port());
+        let map = [("name", "p"), ("driver", "redis"), ("addr", &address)];
+        let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let map = map.into();
+        let (_, settings) = PipelineSettings::declared(&map, &brokers()).unwrap();
+        settings.driver
     };
     let of = settings(SECOND, Overlap::Skip, CatchUp::One);
     let first = Scene::with(Directory::new(), of.clone(), redis()).await;

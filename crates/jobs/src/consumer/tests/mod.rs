@@ -7,6 +7,7 @@ use std::sync::Mutex;
 
 use pronghorn_base::lock;
 use pronghorn_metrics::Registry;
+use pronghorn_queue::Headers;
 use pronghorn_store::LazyStore;
 use pronghorn_testkit::Directory;
 use tokio::sync::oneshot;
@@ -14,11 +15,10 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::*;
-use crate::brokers::tests::brokers;
-use crate::job::Headers;
 use crate::metrics::Metrics;
 use crate::results::{Ended, Waited};
 use crate::rules::{Backoff, Rate, Retry, Rules};
+use crate::settings::tests::brokers;
 use crate::settings::{DriverSettings, PipelineSettings};
 
 /// Workers that answer when they are told.

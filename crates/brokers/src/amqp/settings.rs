@@ -1,0 +1,368 @@
+//! `amqp`, in both shapes: flat keys as in RoadRunner 2025.1, sections as in RoadRunner 3.
+
+use std::collections::BTreeMap;
+
+use pronghorn_config::{Era, Pairs, Table};
+
+use crate::address::{BrokerAddress, address};
+use crate::kind::{object_of, text_of};
+use crate::tls::BrokerTls;
+
+const AMQP: &str = "amqp://guest:guest@127.0.0.1:5672/";
+/// The connection of a file that has one, and the one that is meant when none is named.
+const DEFAULT: &str = "default";
+
+/// A RabbitMQ, or what speaks as it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AmqpServer {
+    pub(crate) address: BrokerAddress,
+    pub(crate) tls: BrokerTls,
+}
+
+/// Connections by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AmqpServers(pub(super) Vec<(String, AmqpServer)>);
+
+/// What a pipeline says of its place in such a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AmqpPipeline {
+    pub(crate) server: AmqpServer,
+    pub(crate) exchange: AmqpExchange,
+    pub(crate) queue: AmqpQueue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AmqpExchange {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) declare: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AmqpQueue {
+    /// None: jobs are pushed to the exchange, and others have them.
+    pub(crate) name: Option<String>,
+    /// None: its name.
+    pub(crate) routing_key: Option<String>,
+    pub(crate) durable: bool,
+    pub(crate) auto_delete: bool,
+    pub(crate) exclusive: bool,
+    pub(crate) delete_on_stop: bool,
+    /// Arguments of its declaration.
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) consumer_id: String,
+    pub(crate) declare: bool,
+}
+
+impl Default for AmqpExchange {
+    fn default() -> Self {
+        Self {
+            name: "amqp.default".to_owned(),
+            kind: "direct".to_owned(),
+            durable: false,
+            auto_delete: false,
+            declare: true,
+        }
+    }
+}
+
+/// The section `amqp`.
+pub(super) fn server(t: &mut Table<'_>) -> AmqpServers {
+    let sentence = "The AMQP broker of pipelines with `driver: amqp`; with `compat: 3`, sections of \
+                    such keys by names that `connection` says.";
+    if t.era() == Era::V3 {
+        return AmqpServers(t.sections_with("amqp", sentence, "A connection.", connection));
+    }
+    let only = t.section_with("amqp", sentence, connection);
+    AmqpServers(vec![(DEFAULT.to_owned(), only)])
+}
+
+fn connection(t: &mut Table<'_>) -> AmqpServer {
+    AmqpServer {
+        address: address(t, AMQP, &["amqp", "amqps"]),
+        tls: BrokerTls::read(t),
+    }
+}
+
+/// Whether `queue` is a section of RoadRunner 3, and no name.
+pub(super) fn has_queue_section(t: &mut Table<'_>) -> bool {
+    if t.era() == Era::V3 {
+        return true;
+    }
+    let is_section = !t.names_in("queue").is_empty();
+    if is_section {
+        let message = "is a section, as in RoadRunner 3, and the file is read as for 2025.1";
+        t.error("queue", message, "write `compat: 3` at the top of the file");
+    }
+    is_section
+}
+
+/// The keys of a pipeline's `config`. `queue` was read where it is a name.
+pub(crate) fn read(
+    t: &mut Table<'_>,
+    servers: &AmqpServers,
+    pipeline: &str,
+    queue: Option<String>,
+) -> AmqpPipeline {
+    for (key, why) in NO_EFFECT {
+        t.no_effect(key, why);
+    }
+    if t.era() != Era::V3 {
+        let exchange = read_exchange(t, &FLAT);
+        let queue = read_queue(t, &FLAT, queue);
+        return AmqpPipeline::of(servers.of(DEFAULT), exchange, queue, pipeline);
+    }
+    let connection = t
+        .key(
+            "connection",
+            "Which section of `amqp` says where the broker is.",
+        )
+        .default(DEFAULT.to_owned());
+    if servers.0.iter().all(|(name, _)| *name != connection) {
+        let message = format!("names `{connection}`, and there is no section `amqp.{connection}`");
+        t.error("connection", &message, "add it, with `addr` in it");
+    }
+    let exchange = t.section_with("exchange", "Where jobs are pushed to.", |t| {
+        read_exchange(t, &NESTED)
+    });
+    let queue = t.section_with("queue", "Where jobs wait.", |t| {
+        let name = t
+            .key(
+                "name",
+                "What the broker calls it; the pipeline's name when not written.",
+            )
+            .optional();
+        read_queue(t, &NESTED, name)
+    });
+    AmqpPipeline::of(servers.of(&connection), exchange, queue, pipeline)
+}
+
+const NO_EFFECT: &[(&str, &str)] = &[
+    (
+        "redial_timeout",
+        "a broker that is away is tried again for as long as it is away",
+    ),
+    ("multiple_ack", "each job is acknowledged by itself"),
+    (
+        "requeue_on_fail",
+        "a job that fails is tried again as `retry` says",
+    ),
+];
+
+/// What keys are called in a shape.
+struct Names {
+    exchange: &'static str,
+    kind: &'static str,
+    exchange_durable: &'static str,
+    exchange_auto_delete: &'static str,
+    exchange_declare: &'static str,
+    queue_auto_delete: &'static str,
+    delete_on_stop: &'static str,
+    headers: &'static str,
+    queue_declare: &'static str,
+}
+
+const FLAT: Names = Names {
+    exchange: "exchange",
+    kind: "exchange_type",
+    exchange_durable: "exchange_durable",
+    exchange_auto_delete: "exchange_auto_delete",
+    exchange_declare: "exchange_declare",
+    queue_auto_delete: "queue_auto_delete",
+    delete_on_stop: "delete_queue_on_stop",
+    headers: "queue_headers",
+    queue_declare: "queue_declare",
+};
+
+const NESTED: Names = Names {
+    exchange: "name",
+    kind: "type",
+    exchange_durable: "durable",
+    exchange_auto_delete: "auto_delete",
+    exchange_declare: "declare",
+    queue_auto_delete: "auto_delete",
+    delete_on_stop: "delete_on_stop",
+    headers: "headers",
+    queue_declare: "declare",
+};
+
+fn read_exchange(t: &mut Table<'_>, names: &Names) -> AmqpExchange {
+    let AmqpExchange { name, kind, .. } = AmqpExchange::default();
+    AmqpExchange {
+        name: t
+            .key(names.exchange, "The exchange that jobs are pushed to.")
+            .default(name),
+        kind: t
+            .key(
+                names.kind,
+                "How it chooses queues: `direct`, `fanout`, `topic`, `headers`, or what a plugin adds.",
+            )
+            .default(kind),
+        durable: t
+            .key(names.exchange_durable, "The exchange outlives the broker.")
+            .default(false),
+        auto_delete: t
+            .key(names.exchange_auto_delete, "The exchange goes with its last queue.")
+            .default(false),
+        declare: t
+            .key(names.exchange_declare, "Whether to create the exchange where it is missing.")
+            .default(true),
+    }
+}
+
+/// Without a name of its own, and with an exchange: it is for pushes alone.
+fn read_queue(t: &mut Table<'_>, names: &Names, name: Option<String>) -> AmqpQueue {
+    let headers: Pairs = t
+        .key(
+            names.headers,
+            "Arguments of the queue, as `x-queue-type: quorum`.",
+        )
+        .default(Pairs::default());
+    AmqpQueue {
+        name,
+        routing_key: t
+            .key::<String>(
+                "routing_key",
+                "By what the exchange finds the queue; its name when not written.",
+            )
+            .optional(),
+        durable: t
+            .key("durable", "The queue outlives the broker.")
+            .default(false),
+        auto_delete: t
+            .key(
+                names.queue_auto_delete,
+                "The queue goes with its last consumer.",
+            )
+            .default(false),
+        exclusive: t
+            .key("exclusive", "The queue is for this connection alone.")
+            .default(false),
+        delete_on_stop: t
+            .key(
+                names.delete_on_stop,
+                "The queue goes when the server stops, with its jobs.",
+            )
+            .default(false),
+        consumer_id: t
+            .key(
+                "consumer_id",
+                "What the consumer is called; the broker chooses when not written.",
+            )
+            .default(String::new()),
+        declare: t
+            .key(
+                names.queue_declare,
+                "Whether to create the queue where it is missing.",
+            )
+            .default(true),
+        headers: headers
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    }
+}
+
+impl AmqpPipeline {
+    fn of(
+        server: AmqpServer,
+        exchange: AmqpExchange,
+        mut queue: AmqpQueue,
+        pipeline: &str,
+    ) -> Self {
+        let is_for_pushes = queue.name.is_none() && exchange != AmqpExchange::default();
+        if queue.name.is_none() && !is_for_pushes {
+            queue.name = Some(pipeline.to_owned());
+        }
+        Self {
+            server,
+            exchange,
+            queue,
+        }
+    }
+
+    /// As PHP declares it: flat, and all values are texts.
+    pub(crate) fn declared(
+        map: &BTreeMap<String, String>,
+        pipeline: &str,
+        servers: &AmqpServers,
+    ) -> Result<Self, String> {
+        let text = |key: &str| text_of(map, key);
+        let yes = |key: &str, default| text(key).map_or(default, |text| text == "true");
+        let connection = text("connection").unwrap_or_else(|| DEFAULT.to_owned());
+        let defaults = AmqpExchange::default();
+        let exchange = AmqpExchange {
+            name: text(FLAT.exchange).unwrap_or(defaults.name),
+            kind: text(FLAT.kind).unwrap_or(defaults.kind),
+            durable: yes(FLAT.exchange_durable, false),
+            auto_delete: yes(FLAT.exchange_auto_delete, false),
+            declare: yes(FLAT.exchange_declare, true),
+        };
+        let headers = match text(FLAT.headers) {
+            None => BTreeMap::new(),
+            Some(json) => object_of(&json)
+                .ok_or_else(|| format!("`{}` is no JSON object of values", FLAT.headers))?,
+        };
+        let queue = AmqpQueue {
+            name: text("queue"),
+            routing_key: text("routing_key"),
+            durable: yes("durable", false),
+            auto_delete: yes(FLAT.queue_auto_delete, false),
+            exclusive: yes("exclusive", false),
+            delete_on_stop: yes(FLAT.delete_on_stop, false),
+            headers,
+            consumer_id: text("consumer_id").unwrap_or_default(),
+            declare: yes(FLAT.queue_declare, true),
+        };
+        Ok(Self::of(servers.of(&connection), exchange, queue, pipeline))
+    }
+}
+
+impl AmqpPipeline {
+    /// What jobs are pushed with.
+    #[cfg(feature = "amqp")]
+    pub(crate) fn routing_key(&self) -> &str {
+        let key = self.queue.routing_key.as_deref();
+        key.or(self.queue.name.as_deref()).unwrap_or_default()
+    }
+}
+
+impl AmqpServers {
+    /// The default address where there is no such connection, which was told.
+    fn of(&self, connection: &str) -> AmqpServer {
+        let found = self.0.iter().find(|(name, _)| name == connection);
+        found.map_or_else(AmqpServer::local, |(_, server)| server.clone())
+    }
+}
+
+impl AmqpServer {
+    fn local() -> Self {
+        Self {
+            address: BrokerAddress::new(AMQP.to_owned()),
+            tls: BrokerTls::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::of_nothing;
+
+    #[test]
+    fn an_empty_array_of_php_is_an_object_without_values() {
+        let declared = |headers: &str| {
+            let map = [("queue_headers".to_owned(), headers.to_owned())];
+            let read = AmqpPipeline::declared(&map.into(), "p", &of_nothing(server))?;
+            Ok::<_, String>(read.queue.headers)
+        };
+        assert_eq!(declared("[]"), Ok(BTreeMap::new()));
+        let headers = declared(r#"{"x-queue-type":"quorum","x-max-length":5}"#).unwrap();
+        assert_eq!(headers["x-queue-type"], "quorum");
+        assert_eq!(headers["x-max-length"], "5");
+        let refused = declared("[1]").unwrap_err();
+        assert_eq!(refused, "`queue_headers` is no JSON object of values");
+    }
+}

@@ -1,0 +1,39 @@
+//! `beanstalk`: jobs in tubes of beanstalkd.
+
+#[cfg(feature = "beanstalk")]
+mod driver;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pronghorn_config::Table;
+
+use self::settings::{BeanstalkPipeline, BeanstalkServer};
+#[cfg(feature = "beanstalk")]
+use crate::kind::Opener;
+use crate::kind::{Kind, Place, Servers};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "beanstalk",
+    is_built: cfg!(feature = "beanstalk"),
+    shared_key: None,
+    servers: |t| Arc::new(settings::server(t)),
+};
+
+impl Servers for BeanstalkServer {
+    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn Place> {
+        Arc::new(settings::read(t, self))
+    }
+
+    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+        Ok(Arc::new(BeanstalkPipeline::declared(map, self)?))
+    }
+}
+
+impl Place for BeanstalkPipeline {
+    #[cfg(feature = "beanstalk")]
+    fn opener(&self) -> Option<Opener<'_>> {
+        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+    }
+}

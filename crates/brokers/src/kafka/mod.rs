@@ -1,0 +1,43 @@
+//! `kafka`: jobs in topics of Kafka.
+
+#[cfg(feature = "kafka")]
+mod driver;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pronghorn_config::Table;
+
+use self::settings::{KafkaPipeline, KafkaServer};
+#[cfg(feature = "kafka")]
+use crate::kind::Opener;
+use crate::kind::{Kind, Place, Servers};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "kafka",
+    is_built: cfg!(feature = "kafka"),
+    shared_key: None,
+    servers: |t| Arc::new(settings::server(t)),
+};
+
+impl Servers for KafkaServer {
+    fn read(&self, t: &mut Table<'_>, pipeline: &str, _: Option<String>) -> Arc<dyn Place> {
+        Arc::new(settings::read(t, self, pipeline))
+    }
+
+    fn declared(
+        &self,
+        map: &BTreeMap<String, String>,
+        pipeline: &str,
+    ) -> Result<Arc<dyn Place>, String> {
+        Ok(Arc::new(KafkaPipeline::declared(map, self, pipeline)?))
+    }
+}
+
+impl Place for KafkaPipeline {
+    #[cfg(feature = "kafka")]
+    fn opener(&self) -> Option<Opener<'_>> {
+        Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))
+    }
+}

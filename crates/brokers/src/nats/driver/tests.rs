@@ -1,0 +1,274 @@
+//! Against a real NATS.
+
+use pronghorn_testkit::{Certificates, Engine};
+
+use super::*;
+use crate::address::BrokerAddress;
+use crate::nats::settings;
+use crate::testing::{client_tls, of_nothing, survives_a_restart};
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
+
+fn start(settings: &str) -> Engine {
+    let settings = settings.to_owned();
+    Engine::start_with_file("nats-server", "nats.conf", move |port| {
+        let text = format!(
+            "listen: 127.0.0.1:{port}\njetstream {{store_dir: data}}\nmax_payload: 16MB\n{settings}\n"
+        );
+        (vec!["-c".to_owned(), "nats.conf".to_owned()], text)
+    })
+}
+
+fn pipeline(engine: &Engine, name: &str, user: &str) -> NatsPipeline {
+    let map = [
+        ("subject", name),
+        ("stream", name),
+        ("delete_after_ack", "true"),
+    ];
+    let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let mut settings = NatsPipeline::declared(&map.into(), &of_nothing(settings::server)).unwrap();
+    let url = format!("nats://{user}127.0.0.1:{}", engine.port());
+    settings.server.address = BrokerAddress::new(url);
+    // Longer than what has to happen at once may take.
+    settings.ack_wait = Duration::from_secs(8);
+    settings
+}
+
+fn subject(engine: &Engine, name: &'static str) -> Subject {
+    let settings = pipeline(engine, name, "");
+    let ability = Ability {
+        sorts: false,
+        is_shared: true,
+        tells_oldest: false,
+        ..Ability::OURS
+    };
+    conformance::subject(ability, move |wake| open("p", &settings, wake))
+}
+
+#[tokio::test]
+async fn nats_conforms() {
+    let engine = start("");
+    conforms(|name| Box::pin(std::future::ready(subject(&engine, name)))).await;
+}
+
+#[tokio::test]
+async fn a_nats_that_goes_and_comes_loses_no_job() {
+    let mut engine = start("");
+    let subject = subject(&engine, "q");
+    survives_a_restart(&mut engine, subject).await;
+}
+
+#[tokio::test]
+async fn a_nats_that_refuses_is_named_and_its_password_is_not() {
+    let engine = start("authorization {user: one, password: \"r!ght\"}");
+    let wrong = open(
+        "p",
+        &pipeline(&engine, "q", "one:wr%40ng@"),
+        Wake::default(),
+    );
+    let said = conformance::unhealthy(&wrong, "authorization violation").await;
+    let title = format!("nats at 127.0.0.1:{} is away: ", engine.port());
+    assert!(said.starts_with(&title) && !said.contains("wr"), "{said}");
+    let right = open(
+        "p",
+        &pipeline(&engine, "q", "one:r%21ght@"),
+        Wake::default(),
+    );
+    right.push(vec![Job::default()]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_is_a_name_without_a_password() {
+    let engine = start("authorization {token: secret}");
+    let right = open("p", &pipeline(&engine, "q", "secret@"), Wake::default());
+    right.push(vec![Job::default()]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_can_not_be_declared_or_kept_is_said() {
+    let engine = start("");
+    let first = open("p", &pipeline(&engine, "q", ""), Wake::default());
+    let big = Job {
+        payload: vec![b'x'; 20_000_000].into(),
+        ..Job::default()
+    };
+    let refused = first.push(vec![big]).await.unwrap_err().to_string();
+    assert!(refused.contains("max payload size exceeded"), "{refused}");
+    first.push(vec![Job::default()]).await.unwrap();
+
+    let mut other = pipeline(&engine, "other", "");
+    other.stream = "q".to_owned();
+    let other = open("p", &other, Wake::default());
+    conformance::unhealthy(&other, "stream `q` keeps the subject `q`, and not `other`").await;
+}
+
+#[tokio::test]
+async fn messages_of_others_are_jobs_and_ours_are_read_by_roadrunner() {
+    let engine = start("");
+    let settings = pipeline(&engine, "q", "");
+    let opened = settings.clone();
+    let subject = conformance::subject(Ability::OURS, move |wake| {
+        open("p", &opened, wake).with_priority(7)
+    });
+    subject.driver.resume();
+    let job = Job {
+        id: "1".to_owned(),
+        name: "ours".to_owned(),
+        payload: "hello".into(),
+        headers: [("a b", "no name"), ("nats-ttl", "1s"), ("x-a", "1")]
+            .map(|(name, value)| (name.to_owned(), vec![value.to_owned()]))
+            .into(),
+        priority: 3,
+        ..Job::default()
+    };
+    subject.driver.push(vec![job]).await.unwrap();
+    let client = async_nats::connect(settings.server.address.as_str())
+        .await
+        .unwrap();
+    let context = jetstream::new(client);
+    let stream = context.get_stream("q").await.unwrap();
+    let message = stream.get_raw_message(1).await.unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
+    assert_eq!((&json["job"], &json["id"]), (&"ours".into(), &"1".into()));
+    assert_eq!(
+        (&json["payload"], &json["options"]["priority"]),
+        (&"aGVsbG8=".into(), &3.into())
+    );
+    let names = message.headers.iter().map(|(name, _)| name.to_string());
+    assert_eq!(names.collect::<Vec<_>>(), ["x-a"]);
+
+    assert_eq!(subject.ack_next().await, "1");
+    let mut headers = async_nats::HeaderMap::new();
+    headers.append("X-Who", "somebody");
+    let published = context.publish_with_headers("q", headers, "plain".into());
+    published.await.unwrap().await.unwrap();
+    let foreign = subject.next().await;
+    assert_eq!(
+        (&*foreign.job.name, &foreign.job.payload[..]),
+        ("deduced_by_rr", &b"plain"[..])
+    );
+    assert_eq!(foreign.job.headers["X-Who"], ["somebody"]);
+    assert_eq!(foreign.job.priority, 7);
+}
+
+#[tokio::test]
+async fn a_stream_goes_at_a_stop_where_that_is_wished_and_else_keeps_what_is_done() {
+    let engine = start("");
+    let (mut kept, mut gone) = (pipeline(&engine, "kept", ""), pipeline(&engine, "gone", ""));
+    kept.delete_after_ack = false;
+    gone.delete_stream_on_stop = true;
+    for settings in [&kept, &gone] {
+        let driver = open("p", settings, Wake::default());
+        driver.push(vec![Job::default()]).await.unwrap();
+        let settled = settings.clone();
+        let subject = conformance::subject(Ability::OURS, move |wake| open("p", &settled, wake));
+        subject.driver.resume();
+        subject.ack_next().await;
+        driver.close().await;
+    }
+    let client = async_nats::connect(kept.server.address.as_str())
+        .await
+        .unwrap();
+    let context = jetstream::new(client);
+    let stream = context.get_stream("kept").await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 1);
+    assert!(context.get_stream("gone").await.is_err());
+}
+
+#[test]
+fn a_pattern_covers_subjects() {
+    for (pattern, subject) in [
+        ("a", "a"),
+        ("a.*", "a.b"),
+        ("*.b", "a.b"),
+        (">", "a"),
+        ("a.>", "a.b.c"),
+    ] {
+        assert!(covers(pattern, subject), "{pattern} {subject}");
+    }
+    for (pattern, subject) in [
+        ("a", "b"),
+        ("a", "a.b"),
+        ("a.*", "a"),
+        ("a.*", "a.b.c"),
+        ("a.>", "a"),
+        ("a.b", "a"),
+    ] {
+        assert!(!covers(pattern, subject), "{pattern} {subject}");
+    }
+}
+
+#[test]
+fn each_subject_is_a_part_of_a_name() {
+    assert_eq!(escaped("orders.mail_1"), "orders--mail_1");
+    assert_eq!(escaped("a-b.c"), "a-2db--c");
+    assert_eq!(escaped("ä"), "-c3-a4");
+}
+
+#[tokio::test]
+async fn nats_knows_this_server_by_its_certificate() {
+    let certificates = Certificates::new();
+    let file = |name| certificates.path(name).display().to_string();
+    let engine = start(&format!(
+        "tls {{cert_file: {:?}, key_file: {:?}, ca_file: {:?}, verify: true}}",
+        file("server.pem"),
+        file("server.key"),
+        file("ca.pem"),
+    ));
+    let mut settings = pipeline(&engine, "q", "");
+    let url = format!("tls://127.0.0.1:{}", engine.port());
+    settings.server.address = BrokerAddress::new(url);
+    settings.server.tls = client_tls(&certificates, true);
+    let known = open("p", &settings, Wake::default());
+    known.push(vec![Job::default()]).await.unwrap();
+    settings.server.tls = client_tls(&certificates, false);
+    let unknown = open("p", &settings, Wake::default());
+    conformance::unhealthy(&unknown, " is away: ").await;
+    settings.server.tls.root_ca = None;
+    let distrustful = open("p", &settings, Wake::default());
+    conformance::unhealthy(
+        &distrustful,
+        "UnknownIssuer; name who signed its certificate in `tls.root_ca`",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn all_jobs_in_nats_are_listed_where_those_that_are_done_leave() {
+    let engine = start("");
+    conformance::lists_all(subject(&engine, "q"), MOST_IN_PART).await;
+    let mut kept = pipeline(&engine, "kept", "");
+    kept.delete_after_ack = false;
+    let driver = open("p", &kept, Wake::default());
+    let refused = driver.list(None).await.unwrap_err().to_string();
+    assert!(
+        refused.ends_with("only with `delete_after_ack: true`"),
+        "{refused}"
+    );
+    let refused = driver
+        .list(Some(b"x".to_vec()))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert_eq!(refused, "`after` is of no part of a list");
+}
+
+#[tokio::test]
+async fn a_job_that_is_worked_on_stays_with_its_server() {
+    let engine = start("");
+    let mut settings = pipeline(&engine, "q", "");
+    settings.ack_wait = Duration::from_secs(1);
+    let one = settings.clone();
+    let one = conformance::subject(Ability::OURS, move |wake| open("p", &one, wake));
+    let two = conformance::subject(Ability::OURS, move |wake| open("p", &settings, wake));
+    one.driver.resume();
+    one.driver.push(vec![Job::default()]).await.unwrap();
+    let taken = one.next().await;
+    two.driver.resume();
+    let stolen = tokio::time::timeout(Duration::from_secs(3), two.next()).await;
+    assert!(stolen.is_err(), "it is out");
+    let acked = one
+        .driver
+        .settle(taken.ticket, pronghorn_queue::Settlement::Ack);
+    acked.await.unwrap();
+}

@@ -1,0 +1,39 @@
+//! `nats`: jobs in streams of JetStream.
+
+#[cfg(feature = "nats")]
+mod driver;
+mod settings;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pronghorn_config::Table;
+
+use self::settings::{NatsPipeline, NatsServer};
+#[cfg(feature = "nats")]
+use crate::kind::Opener;
+use crate::kind::{Kind, Place, Servers};
+
+pub(crate) const KIND: Kind = Kind {
+    name: "nats",
+    is_built: cfg!(feature = "nats"),
+    shared_key: None,
+    servers: |t| Arc::new(settings::server(t)),
+};
+
+impl Servers for NatsServer {
+    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn Place> {
+        Arc::new(settings::read(t, self))
+    }
+
+    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+        Ok(Arc::new(NatsPipeline::declared(map, self)?))
+    }
+}
+
+impl Place for NatsPipeline {
+    #[cfg(feature = "nats")]
+    fn opener(&self) -> Option<Opener<'_>> {
+        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+    }
+}

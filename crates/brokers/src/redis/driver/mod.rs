@@ -1,0 +1,439 @@
+//! `redis`: a stream and a consumer group for the jobs that can run, a sorted set for those that
+//! wait for their time.
+//!
+//! A job is an entry of the stream until it is settled. One that was brought is pending in the
+//! group, under the name of this server, which says now and then that it still works on it; from a
+//! server that has not said so for `claim_after`, the others take its jobs. Scripts make each step
+//! whole, and the clock is that of Redis.
+
+mod scripts;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_base::{lock, millis};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, RedisError,
+    TlsCertificates, Value,
+};
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, timeout};
+
+use crate::broker::{
+    Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, ListedTo, MOST_IN_PART, Step,
+    read_file,
+};
+use crate::redis::settings::RedisPipeline;
+use crate::tls::BrokerTls;
+use pronghorn_queue::{Job, LONGEST_DELAY};
+use pronghorn_queue::{MOST_BYTES_IN_PART, Wake, decode_job, encode_job};
+
+/// One for all servers: each job goes to one of them.
+const GROUP: &str = "pronghorn";
+/// The field of an entry.
+const FIELD: &str = "job";
+/// Redis answers in less than a millisecond; a large push takes longer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often it is looked for delayed jobs that other servers have pushed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long it is known which server has a run of a schedule. One that was down for longer makes up
+/// for runs that others have had.
+const CLAIM_KEPT: Duration = Duration::from_hours(24);
+/// How many jobs are brought at a time.
+const MOST_AT_A_TIME: usize = 256;
+
+pub(crate) type Redis = Brokered<RedisBroker>;
+
+pub(crate) fn open(pipeline: &str, settings: &RedisPipeline, wake: Wake) -> Redis {
+    let stream = format!("pronghorn:{{{}}}", settings.queue);
+    let broker = RedisBroker {
+        title: format!("redis at {}", settings.address.place()),
+        settings: settings.clone(),
+        keys: Arc::new(Keys {
+            delayed: format!("{stream}:delayed"),
+            stream,
+        }),
+        consumer: format!("{}-{:016x}", std::process::id(), fastrand::u64(..)),
+        out: Out::default(),
+    };
+    Brokered::open(broker, pipeline, wake)
+}
+
+pub(crate) struct RedisBroker {
+    title: String,
+    settings: RedisPipeline,
+    keys: Arc<Keys>,
+    /// What this server is called in the group.
+    consumer: String,
+    out: Out,
+}
+
+/// The entries that this server has, on this connection or an earlier one: after a Redis was away
+/// for long, it gives them as those of a server that is silent.
+type Out = Arc<std::sync::Mutex<HashSet<String>>>;
+
+struct Keys {
+    stream: String,
+    delayed: String,
+}
+
+pub(crate) struct RedisLink {
+    keys: Arc<Keys>,
+    consumer: String,
+    claim_after: Duration,
+    out: Out,
+    commands: MultiplexedConnection,
+    /// It waits for jobs, so nothing else can use it.
+    waiting: Mutex<Waiting>,
+    /// A delayed job was pushed.
+    delayed: Notify,
+}
+
+struct Waiting {
+    connection: MultiplexedConnection,
+    claimed: Option<Instant>,
+}
+
+impl Broker for RedisBroker {
+    type Link = RedisLink;
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn queue(&self) -> &str {
+        &self.settings.queue
+    }
+
+    async fn connect(&self) -> Result<RedisLink, BrokerError> {
+        let client = self.client()?;
+        let config = || {
+            AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+                .set_response_timeout(Some(RESPONSE_TIMEOUT))
+        };
+        let mut commands = client
+            .get_multiplexed_async_connection_with_config(&config())
+            .await?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config())
+            .await?;
+        let created: Result<(), RedisError> = redis::cmd("XGROUP")
+            .arg(&["CREATE", &self.keys.stream, GROUP, "0", "MKSTREAM"])
+            .query_async(&mut commands)
+            .await;
+        created.or_else(|error| match error.code() {
+            Some("BUSYGROUP") => Ok(()),
+            _ => Err(error),
+        })?;
+        let link = RedisLink {
+            keys: self.keys.clone(),
+            consumer: self.consumer.clone(),
+            claim_after: self.settings.claim_after,
+            out: self.out.clone(),
+            commands,
+            waiting: Mutex::new(Waiting {
+                connection,
+                claimed: None,
+            }),
+            delayed: Notify::new(),
+        };
+        link.remove_old_consumers().await?;
+        Ok(link)
+    }
+}
+
+impl RedisBroker {
+    fn client(&self) -> Result<Client, BrokerError> {
+        let address = self.settings.address.as_str();
+        let BrokerTls { root_ca, identity } = &self.settings.tls;
+        if root_ca.is_none() && identity.is_none() {
+            return Ok(Client::open(address)?);
+        }
+        let root_cert = root_ca.as_deref().map(read_file).transpose()?;
+        let client_tls = match identity {
+            None => None,
+            Some((cert, key)) => Some(ClientTlsConfig {
+                client_cert: read_file(cert)?,
+                client_key: read_file(key)?,
+            }),
+        };
+        let certificates = TlsCertificates {
+            client_tls,
+            root_cert,
+        };
+        Ok(Client::build_with_tls(address, certificates)?)
+    }
+}
+
+impl RedisLink {
+    async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BrokerError> {
+        let mut connection = self.commands.clone();
+        Ok(command.query_async(&mut connection).await?)
+    }
+
+    /// With both keys, the group and this consumer in front of its arguments.
+    fn script(&self, script: &str) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command
+            .arg(script)
+            .arg(2)
+            .arg(&self.keys.stream)
+            .arg(&self.keys.delayed)
+            .arg(GROUP)
+            .arg(&self.consumer);
+        command
+    }
+
+    /// A server that was killed leaves its name behind.
+    async fn remove_old_consumers(&self) -> Result<(), BrokerError> {
+        self.ask(&self.script(scripts::REMOVE_OLD)).await
+    }
+
+    fn new_ones(&self, mut jobs: Vec<(Job, String)>) -> Vec<(Job, String)> {
+        let mut out = lock(&self.out);
+        jobs.retain(|(_, number)| out.insert(number.clone()));
+        jobs
+    }
+
+    /// A number and a job each.
+    async fn listed(
+        &self,
+        script: &str,
+        after: String,
+    ) -> Result<Vec<(String, Vec<u8>)>, BrokerError> {
+        let mut command = self.script(script);
+        command.arg(after).arg(MOST_IN_PART).arg(MOST_BYTES_IN_PART);
+        self.ask(&command).await
+    }
+
+    /// What servers have left that do not live any more.
+    async fn claim(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
+        let mut command = redis::cmd("XAUTOCLAIM");
+        command
+            .arg(&[&*self.keys.stream, GROUP, &self.consumer])
+            .arg(millis(self.claim_after))
+            .arg("0-0")
+            .arg("COUNT")
+            .arg(most);
+        let mut reply: Vec<Value> = self.ask(&command).await?;
+        Ok(if reply.len() > 1 {
+            jobs(reply.swap_remove(1))
+        } else {
+            Vec::new()
+        })
+    }
+}
+
+impl Link for RedisLink {
+    /// The number of an entry.
+    type Token = String;
+
+    const TOKENS_OUTLIVE_IT: bool = true;
+
+    const KEEP_EVERY: Option<Duration> = Some(KEEP_EVERY);
+
+    async fn push(&self, jobs: Vec<Job>) -> Result<(), BrokerError> {
+        let mut command = self.script(scripts::PUSH);
+        for job in &jobs {
+            add(&mut command, job);
+        }
+        let () = self.ask(&command).await?;
+        if jobs.iter().any(|job| !job.delay.is_zero()) {
+            self.delayed.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn fetch(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
+        let most = most.min(MOST_AT_A_TIME);
+        let mut waiting = self.waiting.lock().await;
+        let is_due = |at: Instant| at.elapsed() >= self.claim_after / 2;
+        if waiting.claimed.is_none_or(is_due) {
+            let claimed = self.claim(most).await?;
+            let claimed = self.new_ones(claimed);
+            if !claimed.is_empty() {
+                return Ok(claimed);
+            }
+            waiting.claimed = Some(Instant::now());
+        }
+        let mut command = redis::cmd("XREADGROUP");
+        command
+            .arg(&["GROUP", GROUP, &self.consumer, "COUNT"])
+            .arg(most)
+            .arg("BLOCK")
+            .arg(millis(FETCH_WAIT))
+            .arg(&["STREAMS", &self.keys.stream, ">"]);
+        let reply: Value = command.query_async(&mut waiting.connection).await?;
+        // One stream was asked for: its name and its entries.
+        let Value::Array(mut streams) = reply else {
+            return Ok(Vec::new());
+        };
+        let jobs = match streams.pop() {
+            Some(Value::Array(mut stream)) => stream.pop().map(jobs).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Ok(self.new_ones(jobs))
+    }
+
+    async fn settle(&self, token: String, step: Step) -> Result<(), BrokerError> {
+        let mut command = self.script(scripts::SETTLE);
+        command.arg(&token);
+        let is_delayed = match &step {
+            Step::Done | Step::Rejected(_) => false,
+            Step::Back(job) => {
+                add(&mut command, job);
+                false
+            }
+            Step::Again(job) => {
+                add(&mut command, job);
+                !job.delay.is_zero()
+            }
+        };
+        let settled: u64 = self.ask(&command).await?;
+        lock(&self.out).remove(&token);
+        if is_delayed {
+            self.delayed.notify_one();
+        }
+        if settled == 0 {
+            return Err(BrokerError::NotReserved);
+        }
+        Ok(())
+    }
+
+    async fn keep(&self, tokens: Vec<String>) -> Result<(), BrokerError> {
+        for tokens in tokens.chunks(MOST_AT_A_TIME) {
+            let mut command = self.script(scripts::KEEP);
+            command.arg(tokens);
+            let () = self.ask(&command).await?;
+        }
+        Ok(())
+    }
+
+    /// Delayed jobs become ready.
+    async fn tend(&self) -> BrokerError {
+        loop {
+            let next: Result<i64, BrokerError> = self.ask(&self.script(scripts::PROMOTE)).await;
+            let next = match next {
+                Ok(next) => u64::try_from(next).ok().map(Duration::from_millis),
+                Err(error @ BrokerError::Lost(_)) => return error,
+                Err(_) => None,
+            };
+            let wait = next.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN);
+            // A push that is noticed and the time that comes are the same.
+            _ = timeout(wait, self.delayed.notified()).await;
+        }
+    }
+
+    async fn claim(&self, name: &str) -> Result<bool, BrokerError> {
+        let mut command = redis::cmd("SET");
+        command
+            .arg(format!("{}:run:{name}", self.keys.stream))
+            .arg(&self.consumer)
+            .arg("NX")
+            .arg("PX")
+            .arg(millis(CLAIM_KEPT));
+        let set: Option<String> = self.ask(&command).await?;
+        Ok(set.is_some())
+    }
+
+    async fn stat(&self) -> Result<Counts, BrokerError> {
+        let counts: (u64, u64, u64, i64) = self.ask(&self.script(scripts::STAT)).await?;
+        let (entries, out, delayed, age) = counts;
+        Ok(Counts {
+            waiting: entries.saturating_sub(out),
+            delayed,
+            out: Some(out),
+            oldest: u64::try_from(age).ok().map(Duration::from_millis),
+        })
+    }
+
+    /// Delayed jobs from the last one on: those that become ready meanwhile are at the other end.
+    async fn list(
+        &self,
+        after: Option<ListedTo>,
+    ) -> Result<(Vec<Job>, Option<ListedTo>), BrokerError> {
+        let number = |text: &str| text.parse().unwrap_or_default();
+        match after.unwrap_or(ListedTo::Delayed(0)) {
+            ListedTo::Delayed(passed) => {
+                let listed = self
+                    .listed(scripts::LIST_DELAYED, passed.to_string())
+                    .await?;
+                let next = match listed.len() {
+                    0 => ListedTo::Waiting(0, 0),
+                    count => ListedTo::Delayed(passed.saturating_add(count as u64)),
+                };
+                let jobs = listed.into_iter().map(|(left, job)| Job {
+                    delay: Duration::from_millis(number(&left)),
+                    ..decode_job(&job)
+                });
+                Ok((jobs.collect(), Some(next)))
+            }
+            ListedTo::Waiting(one, two) => {
+                let listed = self.listed(scripts::LIST, format!("{one}-{two}")).await?;
+                let next = listed.last().and_then(|(last, _)| last.split_once('-'));
+                let next = next.map(|(one, two)| ListedTo::Waiting(number(one), number(two)));
+                let jobs = listed.iter().map(|(_, job)| decode_job(job));
+                Ok((jobs.collect(), next))
+            }
+        }
+    }
+
+    async fn close(&self) {
+        // One that stays is removed later.
+        _ = self.ask::<()>(&self.script(scripts::LEAVE)).await;
+    }
+}
+
+/// A third of the shortest `claim_after`, and often enough for any.
+const KEEP_EVERY: Duration = if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(3)
+};
+
+/// What scripts read of a job: its delay in milliseconds, what makes it a member of its own in a
+/// set, and itself.
+fn add(command: &mut Cmd, job: &Job) {
+    let unique = fastrand::u128(..).to_be_bytes();
+    command
+        .arg(millis(job.delay.min(LONGEST_DELAY)))
+        .arg(&unique[..])
+        .arg(encode_job(job));
+}
+
+/// Entries as Redis gives them: a number, and fields with their values. What somebody else has
+/// written, or what was deleted, has no field of ours: its handler sees no payload.
+fn jobs(entries: Value) -> Vec<(Job, String)> {
+    let Value::Array(entries) = entries else {
+        return Vec::new();
+    };
+    let entries = entries.into_iter().filter_map(|entry| {
+        let (number, fields): (String, Vec<(String, Vec<u8>)>) =
+            redis::from_redis_value(entry).ok()?;
+        let job = fields.iter().find(|(name, _)| name == FIELD);
+        Some((decode_job(job.map_or(&[], |(_, bytes)| bytes)), number))
+    });
+    entries.collect()
+}
+
+impl From<RedisError> for BrokerError {
+    fn from(error: RedisError) -> Self {
+        let why = match error.detail() {
+            Some(detail) if error.kind() != ErrorKind::Io => {
+                format!("{}: {detail}", error.code().unwrap_or("error"))
+            }
+            _ => error.to_string(),
+        };
+        if error.is_unrecoverable_error() || error.is_timeout() || error.code() == Some("NOGROUP") {
+            Self::Lost(why)
+        } else {
+            Self::Refused(why)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
