@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pronghorn_http::{
+use pronghorn_serve::{
     Body, Exchange, Handled, Handler, Limits, Listener, Request, Response, Service,
 };
 use pronghorn_workers::IoThreads;

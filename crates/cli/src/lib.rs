@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use arguments::{Arguments, Command, ConfigCommand, Name};
 pub use pronghorn_http::Around;
-use pronghorn_http::Handler;
+use pronghorn_serve::Handler;
 pub use pronghorn_server::Services;
 
 /// The command line as `--help` shows it, for man pages.

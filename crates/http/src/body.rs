@@ -15,12 +15,9 @@ use pronghorn_form::{
     Boundary, ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
 };
 use pronghorn_pool::{Body as CallBody, BodyStream, Spool, SpoolError, SpoolFile, Unencodable};
+use pronghorn_serve::{BodyError, Charge, Exchange, Request, UNCOUNTED};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
-
-use crate::client_memory::{Charge, UNCOUNTED};
-use crate::exchange::{BodyError, Exchange};
-use crate::message::Request;
 
 /// A body up to this length stays in memory.
 const IN_MEMORY: usize = 256 << 10;

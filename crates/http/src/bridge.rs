@@ -15,6 +15,10 @@ use pronghorn_pool::{
     Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
+use pronghorn_serve::{
+    Body, Charge, Destination, Exchange, Handled, Handler, OnSent, Request, Response, Sent, Split,
+    give_back_body,
+};
 use pronghorn_wire::native::{self, Envelope, Spent, Thrown};
 use pronghorn_wire::{Codec, DecodeError, Head, ReplyHead, Request as WireRequest, json, proto};
 use pronghorn_workers::settings::Retry;
@@ -24,23 +28,19 @@ use crate::body::{
     BodySettings, Collected, NotTaken, RequestBody, check_announced, collect, empty, for_foreign,
     for_native, for_script, is_streamed,
 };
-use crate::client_memory::Charge;
 use crate::development::{Asked as AskedPage, Development, Problem, show};
 use crate::error;
-use crate::exchange::Exchange;
 use crate::feeder::Feeder;
+use crate::file;
 use crate::files::Asked;
 use crate::local_redirects::LocalRedirects;
-use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::pool_metrics::PoolMetrics;
 use crate::record::{self, request_id};
 use crate::route_names::{LONGEST_NAME, RouteNames};
 use crate::scripts::{Answerer, ScriptCall, Scripts};
-use crate::sent::{Destination, OnSent, Sent, Split};
 use crate::slow_log::SlowLog;
 use crate::split::{Known, server_timing};
 use crate::trace::RequestTrace;
-use crate::{buffers, file};
 
 /// PHP's default for a body without a Content-Type (`default_mimetype` and `default_charset` of
 /// php.ini).
@@ -82,11 +82,15 @@ pub struct PoolHandler {
     pub local_redirects: Arc<LocalRedirects>,
 }
 
-impl Handler for Arc<PoolHandler> {
+/// A [`PoolHandler`] at work, which each of its calls keeps.
+struct SharedPoolHandler(Arc<PoolHandler>);
+
+impl Handler for SharedPoolHandler {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        match &self.scripts {
-            None => self.answer(request, exchange, None),
-            Some(scripts) => Box::pin(self.answer_by(scripts, request, exchange)),
+        let Self(handler) = self;
+        match &handler.scripts {
+            None => handler.answer(request, exchange, None),
+            Some(scripts) => Box::pin(handler.answer_by(scripts, request, exchange)),
         }
     }
 }
@@ -98,6 +102,10 @@ struct Begun {
 }
 
 impl PoolHandler {
+    pub(crate) fn into_handler(self) -> Arc<dyn Handler> {
+        Arc::new(SharedPoolHandler(Arc::new(self)))
+    }
+
     /// Answers a request to a pool of scripts.
     async fn answer_by(
         self: &Arc<Self>,
@@ -852,7 +860,7 @@ impl OnSent for HttpCall {
 impl Drop for HttpCall {
     fn drop(&mut self) {
         if let RequestBody::Bytes(body) = std::mem::take(&mut self.body) {
-            buffers::give_back_body(body);
+            give_back_body(body);
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Content codings: their names, and which of them a client takes (RFC 9110, section 12.5.3).
 
 use pronghorn_config::Choice;
+use pronghorn_serve::weighed;
 use pronghorn_wire::Fields;
-
-use crate::accept::weighed;
 
 /// A way to make a body shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

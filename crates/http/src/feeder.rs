@@ -5,10 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use pronghorn_pool::BodyFeed;
+use pronghorn_serve::Exchange;
 use tokio::time::Instant;
 
 use crate::body::{NotTaken, too_large};
-use crate::exchange::Exchange;
 
 pub(crate) struct Feeder {
     feed: BodyFeed,

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_process::{Credentials, own_files};
-
-use crate::open_file::OpenFile;
+use pronghorn_serve::OpenFile;
 
 /// Why a file of the server itself is not sent.
 pub(crate) const OWN: &str = "it is the server's own: its configuration, a log, a key or its data";
@@ -138,7 +137,7 @@ mod tests {
         };
         mode(&directory, 0o755);
         mode(&file, 0o644);
-        assert_eq!(open_now(&file, &[], Some(&nobody)).unwrap().0.len, 5);
+        assert_eq!(open_now(&file, &[], Some(&nobody)).unwrap().0.size(), 5);
         mode(&file, 0o640);
         assert_eq!(
             open_now(&file, &[], Some(&nobody)).unwrap_err(),

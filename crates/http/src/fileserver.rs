@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
+
 use crate::compress::Compressor;
-use crate::exchange::Exchange;
 use crate::files::{Files, Tag};
-use crate::message::{Handled, Handler, Request, Response};
 use crate::middleware::Unusable;
 use crate::settings::{CompressSettings, RootKeys};
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use crate::message::{Handler, Request};
+use pronghorn_serve::{Handler, Request};
 
 /// One after the other; a program that sends to itself must not run for ever.
 const MOST_REDIRECTS: u8 = 10;

@@ -3,9 +3,9 @@
 use pronghorn_base::micros;
 use pronghorn_metrics::{Counter, Exemplar, Histogram, Registry};
 use pronghorn_pool::Stamps;
+use pronghorn_serve::Sent;
 
 use crate::phases::Phases;
-use crate::sent::Sent;
 
 /// Requests that one pool was asked for.
 #[derive(Debug)]

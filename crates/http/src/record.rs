@@ -2,9 +2,8 @@
 
 use pronghorn_base::micros;
 use pronghorn_config::RequestMask;
+use pronghorn_serve::{Request, Sent, Split};
 
-use crate::message::Request;
-use crate::sent::{Sent, Split};
 use crate::settings::DEFAULT_POOL;
 use crate::trace::RequestTrace;
 

@@ -4,9 +4,8 @@ use std::future::ready;
 use std::sync::Arc;
 
 use pronghorn_base::LogThrottle;
+use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response};
 use crate::routes::{Ambiguous, Asked, Routes};
 
 /// Asks the routes who answers a request.

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use pronghorn_base::Budget;
 use pronghorn_pool::Look;
+use pronghorn_serve::{Request, Sent};
 
-use crate::message::Request;
 use crate::record::{Reached, Told};
-use crate::sent::Sent;
 use crate::trace::RequestTrace;
 
 /// Records in a second. When everything is slow, ten say why as well as a thousand.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use pronghorn_base::micros;
 use pronghorn_pool::{Stamps, Taker};
+use pronghorn_serve::{AnsweredBy, Split};
 use pronghorn_wire::native::Spent;
 
 use crate::phases::Phases;
-use crate::sent::{AnsweredBy, Split};
 
 /// What becomes known of a call while a worker has it. Written by the relay, read when the response
 /// is out.

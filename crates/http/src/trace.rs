@@ -7,15 +7,13 @@ use std::time::Duration;
 
 use pronghorn_base::micros;
 use pronghorn_metrics::Exemplar;
+use pronghorn_serve::{OnSent, Request, Sent, Split};
 use pronghorn_trace::{
     Begun, Calls, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value,
     text,
 };
 use pronghorn_wire::Protocol;
 use tokio::time::Instant;
-
-use crate::message::Request;
-use crate::sent::{OnSent, Sent, Split};
 
 /// Names of the methods of RFC 9110 and PATCH. Others are a client's invention, of which there may
 /// be any number.
@@ -42,7 +40,7 @@ pub(crate) struct Asked<'a> {
 
 /// What is noted of a request until its response is out.
 #[derive(Debug)]
-pub struct RequestTrace {
+pub(crate) struct RequestTrace {
     recorder: Arc<Recorder>,
     begun: Begun,
     /// The span of the application, which is told its number before it is known whether there will
@@ -107,7 +105,7 @@ impl RequestTrace {
     }
 
     /// The number of the trace, as it is written.
-    pub fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         self.begun.trace.to_string()
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_config::Listen;
-use pronghorn_http::{
-    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
-    Response, resolve,
-};
 use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running, queue_families};
+use pronghorn_serve::{
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
+};
 use pronghorn_workers::{Pools, server_families, worker_families};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::iter::repeat;
 
 use pronghorn_base::LogThrottle;
-use pronghorn_http::wanted;
 use pronghorn_metrics::{Exemplar, Kind, ReadFamily, Reading};
+use pronghorn_serve::wanted;
 use pronghorn_wire::Fields;
 
 /// Bytes of a text. What the server counts takes less than a hundredth of it; an application may

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
-use pronghorn_http::{Body, Exchange, Handled, Handler, Request, Response, Upgraded};
+use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, Upgraded};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;

@@ -5,13 +5,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use pronghorn_serve::{Body, BodySource, FILE_PIECE, Read, Reader};
 use tokio::task::JoinHandle;
 
 use super::encoder::{Encoder, Levels, Then};
 use crate::coding::Coding;
-use crate::message::Body;
-use crate::reader::{FILE_PIECE, Reader};
-use crate::source::{BodySource, Read};
 
 /// A longer piece is compressed on a file thread: the I/O thread has others to serve, and this much
 /// takes it about a millisecond.

@@ -4,11 +4,11 @@
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
+use pronghorn_serve::BodyError;
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::DParameter;
 
 use crate::coding::Coding;
-use crate::exchange::BodyError;
 
 /// What is decoded at a time.
 const PIECE: usize = 64 << 10;

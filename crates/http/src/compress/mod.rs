@@ -6,6 +6,7 @@ mod encoder;
 mod types;
 
 use bytes::Bytes;
+use pronghorn_serve::{Body, Response, vary};
 use pronghorn_wire::Fields;
 
 pub use types::TypePattern;
@@ -15,7 +16,6 @@ pub(crate) use encoder::Levels;
 
 use crate::coding::{Coding, choose};
 use crate::files::Tags;
-use crate::message::{Body, Response, vary};
 use coded::{Coded, INLINE};
 use encoder::{Encoder, Then};
 

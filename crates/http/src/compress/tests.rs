@@ -4,11 +4,10 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use pronghorn_pool::{Lead, Piece, pieces};
+use pronghorn_serve::{Read, Reader};
 
 use super::encoder::testing::{LEVELS, decoded};
 use super::*;
-use crate::reader::Reader;
-use crate::source::Read;
 
 fn compressor() -> Compressor {
     Compressor {

@@ -3,12 +3,11 @@
 use std::fmt::Write as _;
 
 use pronghorn_h1::reason;
+use pronghorn_serve::{Body, Request, Response, wanted};
 
 use super::Development;
 use super::problem::{Frame, Problem, is_of_application};
 use super::source::{Excerpt, excerpt};
-use crate::accept::wanted;
-use crate::message::{Body, Request, Response};
 
 /// Frames of the application whose lines are shown.
 const WITH_SOURCE: usize = 10;

@@ -9,15 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use pronghorn_serve::{
+    Body, BodySource, Exchange, Handled, Handler, Read, Reader, Request, Response, wanted,
+};
 use pronghorn_workers::Standing;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-use crate::accept::wanted;
-use crate::exchange::Exchange;
-use crate::message::{Body, Handled, Handler, Request, Response};
-use crate::reader::Reader;
-use crate::source::{BodySource, Read};
 
 const EVENTS: &[u8] = b"/.pronghorn/reload";
 const SCRIPT: &[u8] = b"/.pronghorn/reload.js";

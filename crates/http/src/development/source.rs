@@ -35,7 +35,7 @@ pub(crate) async fn excerpt(
         let mut bytes = vec![0; MOST_BYTES];
         let mut len = 0;
         while len < MOST_BYTES {
-            match read_at(&*file.file, &mut bytes[len..], len as u64, Patience::Waits) {
+            match read_at(file.file(), &mut bytes[len..], len as u64, Patience::Waits) {
                 Ok(0) => break,
                 Ok(more) => len += more,
                 Err(_) => return None,

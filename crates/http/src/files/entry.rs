@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use pronghorn_process::file::{Patience, read_at};
+use pronghorn_serve::{Body, OpenFile, Part};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
 use super::conditions::{Validators, date};
 use crate::coding::Coding;
 use crate::file::{Identity, content_type};
-use crate::message::{Body, Part};
-use crate::open_file::OpenFile;
 
 /// Up to this size a file is kept in memory: sent together with its head, it costs one write.
 const IN_MEMORY: u64 = 32 << 10;
@@ -159,7 +158,7 @@ impl Content {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(file) => file.len,
+            Self::File(file) => file.size(),
         }
     }
 

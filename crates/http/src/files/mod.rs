@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, Weak};
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_h1::RequestHead;
 use pronghorn_process::file::{Patience, open_below, open_folder};
+use pronghorn_serve::{Body, OpenFile, Request, Response, wanted};
 use tokio::time::Instant;
 
 pub use entry::Tag;
@@ -34,11 +35,8 @@ pub use root::{CACHE_DURATION, RootSettings};
 pub(crate) use conditions::Tags;
 pub(crate) use reply::Asked;
 
-use crate::accept;
 use crate::coding::choose;
 use crate::file::{Identity, OWN};
-use crate::message::{Body, Request, Response};
-use crate::open_file::OpenFile;
 use entry::Entry;
 use path::Named;
 use reply::reply;
@@ -297,7 +295,7 @@ pub(crate) fn to_folder(head: &RequestHead) -> Response {
 }
 
 fn wants_page(head: &RequestHead) -> bool {
-    accept::wanted(head.fields(), "text/html") > 0
+    wanted(head.fields(), "text/html") > 0
 }
 
 /// The system could not tell: out of descriptors, or a disk that fails. Another time it may.

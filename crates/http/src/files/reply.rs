@@ -6,14 +6,13 @@ use std::path::Path;
 
 use bytes::Bytes;
 use pronghorn_h1::RequestHead;
+use pronghorn_serve::{Body, OpenFile, Part, Response};
 use pronghorn_wire::Fields;
 
 use super::conditions::{Outcome, Validators, allows_range, date, judge, seconds};
 use super::entry::{Content, Tag};
 use super::range::{self, Wanted};
 use crate::file::{Identity, content_type};
-use crate::message::{Body, Part, Response};
-use crate::open_file::OpenFile;
 
 /// Answers a GET or HEAD with a file that `fields` describe, as far as conditions and ranges in the
 /// request ask for it.

@@ -3,13 +3,12 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::Duration;
 
+use pronghorn_serve::{Read, Reader};
 use pronghorn_testkit::Directory;
 
 use super::*;
 use crate::coding::Coding;
 use crate::middleware::testing::request;
-use crate::reader::Reader;
-use crate::source::Read;
 
 /// A directory with another one in it, `public`, which is served.
 struct Site(Directory);

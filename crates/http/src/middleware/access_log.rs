@@ -7,12 +7,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use pronghorn_serve::{
+    Destination, Exchange, Handled, Handler, OnSent, Peer, Request, Response, Sent, Unhandled,
+};
 use pronghorn_wire::Fields;
 
 use super::Parts;
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
-use crate::sent::{Destination, OnSent, Sent};
 use crate::settings::{LogFormat, LogPiece, Part, Placeholder};
 use crate::trace::RequestTrace;
 
@@ -480,12 +480,12 @@ fn iso_time(micros: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_serve::Split;
     use pronghorn_wire::native::Spent;
     use proptest::prelude::*;
 
     use super::*;
     use crate::middleware::testing::request;
-    use crate::sent::Split;
 
     fn lines(pieces: Vec<LogPiece>, escape: Escape) -> Arc<Lines> {
         Arc::new(Lines {

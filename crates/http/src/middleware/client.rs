@@ -20,14 +20,13 @@ use std::sync::Arc;
 
 use pronghorn_base::LogThrottle;
 use pronghorn_h1::RequestHead;
+use pronghorn_serve::{
+    Addresses, Exchange, Handled, Handler, NoSeat, OnSent, Peer, PeerAddress, Request, Response,
+    Unhandled,
+};
 use pronghorn_wire::Fields;
 
 use super::Parts;
-use crate::addresses::{Addresses, NoSeat};
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Peer, Request, Response, Unhandled};
-use crate::peer_address::PeerAddress;
-use crate::sent::OnSent;
 use crate::settings::{Believed, ClientSettings};
 
 /// More proxies than anybody has one after the other. Of a longer list the right end is read.

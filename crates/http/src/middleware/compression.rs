@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use pronghorn_serve::{BodyError, Charge, Exchange, Handled, Handler, Request};
 use pronghorn_wire::Fields;
 
 use super::Parts;
-use crate::client_memory::Charge;
 use crate::coding::Coding;
 use crate::compress::{Compressor, Decoder, memory};
-use crate::exchange::{BodyError, Exchange};
-use crate::message::{Handled, Handler, Request};
 use crate::settings::CompressSettings;
 
 struct Compression {
@@ -83,7 +81,7 @@ impl Compression {
         coding: Coding,
         mut request: Request,
         exchange: &mut dyn Exchange,
-    ) -> crate::message::Response {
+    ) -> pronghorn_serve::Response {
         request.head.forget_coding();
         let mut decoded = Decoded {
             decoder: Decoder::new(coding, self.most),

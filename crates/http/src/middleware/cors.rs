@@ -5,9 +5,9 @@
 //! the page may read it: not to be said is no.
 
 use pronghorn_h1::RequestHead;
+use pronghorn_serve::{Body, Response, vary};
 use pronghorn_wire::Fields;
 
-use crate::message::{Body, Response, vary};
 use crate::settings::{CorsSettings, OriginPattern};
 
 const ORIGIN: &str = "Access-Control-Allow-Origin";

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pronghorn_base::read_linked;
 use pronghorn_h1::{RequestHead, reason};
+use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, wanted, weighed};
 
 use super::{Parts, Unusable};
-use crate::accept::{wanted, weighed};
-use crate::exchange::Exchange;
 use crate::file::content_type;
-use crate::message::{Body, Handled, Handler, Request, Response};
 
 /// They are held in memory.
 const LARGEST_PAGE: u64 = 1 << 20;

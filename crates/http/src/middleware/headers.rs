@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, Request};
 use pronghorn_wire::Fields;
 
 use super::Parts;
 use super::cors::{Asking, Cors};
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request};
 use crate::settings::FieldRules;
 
 /// Names with their values; an empty one removes the field.

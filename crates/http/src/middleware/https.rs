@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::future::ready;
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
+
 use super::Parts;
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response};
 use crate::settings::HstsSettings;
 
 struct Https {

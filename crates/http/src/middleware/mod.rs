@@ -24,15 +24,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_serve::{Addresses, Handler};
 use pronghorn_trace::Recorder;
 use thiserror::Error;
 
 pub use rate_limit::limited;
 
-use crate::addresses::Addresses;
 use crate::coding::Coding;
 use crate::files::FileCaches;
-use crate::message::Handler;
 use crate::settings::HttpSettings;
 use crate::settings::middleware::Middleware;
 
@@ -124,11 +123,8 @@ pub(crate) mod testing {
 
     use bytes::BytesMut;
     use pronghorn_h1::{Connection, Limits, Received, RequestHead};
+    use pronghorn_serve::{Body, Exchange, Handled, Handler, Peer, PeerAddress, Request, Response};
     use tokio::time::Instant;
-
-    use crate::exchange::Exchange;
-    use crate::message::{Body, Handled, Handler, Peer, Request, Response};
-    use crate::peer_address::PeerAddress;
 
     /// Answers 204.
     pub(crate) struct Nobody;

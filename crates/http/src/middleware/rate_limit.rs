@@ -12,12 +12,10 @@ use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_config::show_duration;
+use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
 use tokio::time::Instant;
 
 use super::Parts;
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response};
-use crate::peer_address::Household;
 use crate::settings::{RateKey, RateLimitSettings, Refusal};
 
 /// Clients that are known at a time: [`SETS`] × [`WAYS`], 1 MB for each limit.

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Unhandled};
+
 use super::Parts;
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request, Response, Unhandled};
 use crate::record::{new_request_id, request_id_in};
-use crate::sent::OnSent;
 
 /// What PHP finds it by, besides the header.
 const ATTRIBUTE: &str = "request_id";

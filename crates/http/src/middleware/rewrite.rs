@@ -6,10 +6,9 @@
 use std::sync::Arc;
 
 use pronghorn_h1::RequestHead;
+use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
 use super::Parts;
-use crate::exchange::Exchange;
-use crate::message::{Body, Handled, Handler, Request, Response};
 use crate::routes::without_port;
 use crate::settings::{RewriteRule, TargetPiece};
 

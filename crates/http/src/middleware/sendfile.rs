@@ -10,14 +10,12 @@ use std::sync::Arc;
 
 use pronghorn_base::Budget;
 use pronghorn_process::Credentials;
+use pronghorn_serve::{Exchange, Handled, Handler, OpenFile, Request, Response};
 use pronghorn_wire::Fields;
 
 use super::Parts;
-use crate::exchange::Exchange;
 use crate::file::{self, Identity};
 use crate::files::{Asked, below_prefix, may_be_named, open_named};
-use crate::message::{Handled, Handler, Request, Response};
-use crate::open_file::OpenFile;
 
 /// Records in a second, of files that are not sent.
 const MOST_RECORDS: u32 = 10;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, Request};
+
 use super::{Parts, Unusable};
-use crate::exchange::Exchange;
 use crate::files::{Files, Looked};
-use crate::message::{Handled, Handler, Request};
 use crate::settings::{FieldRules, RootKeys};
 
 /// Answers with a file where there is one.

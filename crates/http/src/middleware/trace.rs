@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
+use pronghorn_serve::{Body, Exchange, Handled, Handler, OnSent, Request, Response, Unhandled};
 use pronghorn_trace::{Incoming, Recorder, names_trace};
 use pronghorn_wire::Fields;
 
-use crate::exchange::Exchange;
-use crate::message::{Body, Handled, Handler, Request, Response, Unhandled};
-use crate::sent::OnSent;
 use crate::trace::{Asked, RequestTrace};
 
 struct Tracing {
@@ -121,11 +119,11 @@ mod tests {
     use std::time::Duration;
 
     use pronghorn_metrics::Registry;
+    use pronghorn_serve::{AnsweredBy, Sent, Split};
     use pronghorn_trace::{Kind, Sampling, Span, Trace, Tracer, Value};
 
     use super::*;
     use crate::middleware::testing::request;
-    use crate::sent::{AnsweredBy, Sent, Split};
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const CALLER: &str = "00f067aa0ba902b7";

@@ -5,11 +5,10 @@ use std::io;
 use pronghorn_pool::SpoolError;
 use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
+use pronghorn_serve::{CertificateError, UnknownHost};
 use thiserror::Error;
 
-use crate::listener::UnknownHost;
 use crate::middleware::Unusable;
-use crate::tls::CertificateError;
 
 #[derive(Debug, Error)]
 pub(super) enum StartError {

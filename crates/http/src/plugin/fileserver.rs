@@ -5,16 +5,14 @@ use std::sync::Arc;
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
 use pronghorn_process::open_files;
+use pronghorn_serve::{Endpoint, Limits, Listener, resolve};
 use pronghorn_workers::IoThreads;
 use tokio::time::Instant;
 
 use super::connections;
 use super::error::StartError;
 use crate::FileServer;
-use crate::endpoint::Endpoint;
 use crate::files::MOST_OPEN;
-use crate::limits::Limits;
-use crate::listener::{Listener, resolve};
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use pronghorn_serve::{Exchange, Handled, Handler, Request};
 use pronghorn_workers::Standing;
 use tokio::sync::watch;
 
 use crate::development::{Asked, Development, Problem, show};
-use crate::exchange::Exchange;
-use crate::message::{Handled, Handler, Request};
 
 /// Shows why the workers don't boot, in place of their replies.
 pub(super) struct Gate {

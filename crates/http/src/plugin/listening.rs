@@ -8,13 +8,14 @@ use pronghorn_config::Listen;
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
+use pronghorn_serve::{
+    CertificateError, ListenAddress, Listener, Pair, Renewed, Store, Tls, resolve,
+};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::error::StartError;
-use crate::listener::{ListenAddress, Listener, resolve};
 use crate::settings::{HttpSettings, ListenSettings};
-use crate::tls::{CertificateError, Pair, Renewed, Store, Tls};
 
 /// The listening sockets, for the next process.
 const HTTP: &str = "http";

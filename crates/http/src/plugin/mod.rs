@@ -16,6 +16,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::{Credentials, open_files};
+use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
@@ -32,21 +33,16 @@ mod gate;
 mod listening;
 mod look;
 
-use crate::addresses::Addresses;
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
 use crate::development::{Changes, Development, Reloading};
 use crate::files::{FileCaches, MOST_OPEN};
-use crate::limits::Limits;
-use crate::listener::{Accepting, Listener};
 use crate::local_redirects::LocalRedirects;
-use crate::message::Handler;
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
 use crate::route_names::RouteNames;
 use crate::router::{Refusing, Router};
 use crate::scripts::{Mount, Scripts};
-use crate::service::Service;
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::slow_log::SlowLog;
 use crate::warmup::{warmup, warmup_of_scripts};
@@ -630,8 +626,7 @@ impl HttpResources {
             scripts,
             local_redirects: local_redirects.clone(),
         };
-        let next = Arc::new(Arc::new(handler));
-        let next = middleware::limited(next, route.rate_limit.as_ref());
+        let next = middleware::limited(handler.into_handler(), route.rate_limit.as_ref());
         if in_development {
             return Arc::new(Gate {
                 next,

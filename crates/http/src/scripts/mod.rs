@@ -11,11 +11,11 @@ use pronghorn_base::{LogThrottle, lock};
 use pronghorn_cgi::path::Path;
 use pronghorn_cgi::{Answering, Found, Script, Site, Target};
 use pronghorn_process::file::Patience;
+use pronghorn_serve::{Request, Response};
 use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
 
 use crate::files::{CACHE_DURATION, Files, Forbidden, Looked, RootSettings, to_folder, trouble};
-use crate::message::{Request, Response};
 use releases::Releases;
 
 /// Scripts and folders that are remembered; there are seldom more that are asked for in one second.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use pronghorn_config::{Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_serve::Split;
 
 use crate::routes::is_token;
-use crate::sent::Split;
 
 /// A line for each request.
 #[derive(Clone, Debug)]

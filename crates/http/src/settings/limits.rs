@@ -6,8 +6,7 @@ use std::time::Duration;
 use pronghorn_config::{Section, Size, Table};
 use pronghorn_form::{FIELD_BYTES, FIELDS, FILES, LEVELS, Limits as FormLimits};
 use pronghorn_h1::{BODY_PAUSE, HEAD_TIME, IDLE, Limits as ReceiveLimits};
-
-use crate::limits::{Limits, SEND_PAUSE};
+use pronghorn_serve::{Limits, SEND_PAUSE};
 
 /// What is waited for longer is not waited for at all.
 const WAIT: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);

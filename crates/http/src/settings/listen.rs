@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Subnet, Table, Wrong};
+use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol};
 
 use super::HttpSettings;
-use crate::limits::Http2Limits;
-use crate::proxy_protocol::ProxyProtocol;
-use crate::tls::Pair;
 
 /// Where RoadRunner listens for TLS, this machine only.
 const SSL_HOST: &str = "127.0.0.1";

@@ -21,11 +21,10 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Address, Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
+use pronghorn_serve::{CLIENT_MEMORY, Http2Limits, ProxyProtocol};
 use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
 
-use crate::limits::{CLIENT_MEMORY, Http2Limits};
-use crate::proxy_protocol::ProxyProtocol;
 use crate::routes::is_token;
 
 pub use crate::expression::Expression;

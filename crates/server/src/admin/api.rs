@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use pronghorn_base::now_ms;
 use pronghorn_control::{PoolStatus, WorkersOf};
-use pronghorn_http::{Body, Response};
 use pronghorn_metrics::Reading;
 use pronghorn_plugin_api::Question;
 use pronghorn_plugin_api::rpc::{Caller, Encoding};
+use pronghorn_serve::{Body, Response};
 use pronghorn_workers::Pools;
 use serde::Serialize;
 use serde_json::{Value, json as value};

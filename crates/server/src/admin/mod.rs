@@ -13,10 +13,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
-use pronghorn_http::{
-    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
-    Response, resolve,
-};
 use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
 use pronghorn_plugin_api::rpc::Methods;
@@ -24,6 +20,10 @@ use pronghorn_plugin_api::{
     self as api_of_services, BoxFuture, Configuration, Context, Health, Running,
 };
 use pronghorn_process::socket::Access;
+use pronghorn_serve::{
+    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
+};
 use pronghorn_workers::Pools;
 use tokio::time::Instant;
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_config::{Listen, Table};
-use pronghorn_http::{
-    ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
-    Response, resolve,
-};
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Health, NotReady, Question, QueueReport, Running, Stopped,
+};
+use pronghorn_serve::{
+    ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    Response, resolve,
 };
 use serde::Serialize;
 use tokio::time::Instant;

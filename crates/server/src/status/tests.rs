@@ -1,6 +1,6 @@
 use pronghorn_plugin_api::Readiness;
 
-use pronghorn_http::Body;
+use pronghorn_serve::Body;
 
 use super::*;
 

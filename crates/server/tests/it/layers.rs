@@ -6,14 +6,6 @@ use std::path::Path;
 
 use crate::circles::{add_files, program};
 
-/// Services that use another one for now, each with its reason. All others know workers and the
-/// contract of a service, and not each other.
-const KNOWN: [(&str, &str, &str); 1] = [(
-    "metrics-endpoint",
-    "http",
-    "it answers scrapes by the listeners and connections of `http`, until these are a crate of their own",
-)];
-
 /// The composition root: it uses all services, and has some that show what the server does.
 const ROOT: &str = "server";
 
@@ -24,7 +16,6 @@ fn no_crate_uses_one_that_stands_above_it() {
     let entries = fs::read_dir(root.join("crates")).expect("the crates");
     let services = services(&root.join("crates"));
     assert!(services.len() > 5, "the services are gone: {services:?}");
-    let mut known = KNOWN.to_vec();
     let mut wrong = Vec::new();
     let mut seen = 0;
     for entry in entries {
@@ -44,13 +35,9 @@ fn no_crate_uses_one_that_stands_above_it() {
         };
         seen += 1;
         for used in dependencies(&read(&folder.join("Cargo.toml"))) {
-            let is_between_services = services.contains(&name) && services.contains(&used);
-            if is_between_services {
-                let is_it = |known: &(&str, &str, &str)| (known.0, known.1) == (&*name, &*used);
-                match known.iter().position(is_it) {
-                    Some(at) => _ = known.remove(at),
-                    None => wrong.push(format!("the service `{name}` uses the service `{used}`")),
-                }
+            // All know workers and the contract of a service, and not each other.
+            if services.contains(&name) && services.contains(&used) {
+                wrong.push(format!("the service `{name}` uses the service `{used}`"));
             }
             let above = order.get(&used).is_none_or(|other| *other >= place);
             if above {
@@ -59,11 +46,6 @@ fn no_crate_uses_one_that_stands_above_it() {
         }
     }
     assert!(seen > 15, "the crates are gone: {seen}");
-    for (user, used, _) in known {
-        wrong.push(format!(
-            "`{user}` does not use `{used}` any more: remove it from KNOWN"
-        ));
-    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -72,16 +54,27 @@ fn no_crate_uses_one_that_stands_above_it() {
 #[test]
 fn the_pool_names_no_http_and_no_configuration() {
     const WORDS: [&str; 5] = ["http", "Http", "HTTP", "ReplyHead", "pronghorn_config"];
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pool/src");
-    let mut folders = vec![source];
+    assert_names_none("pool", &WORDS);
+}
+
+/// Every server of HTTP stands on it, whatever answers there.
+#[test]
+fn serve_names_no_php() {
+    assert_names_none("serve", &["php", "Php", "PHP"]);
+}
+
+/// Looks for words in the code of a crate, beside its comments.
+fn assert_names_none(name: &str, words: &[&str]) {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut directories = vec![crates.join(name).join("src")];
     let mut wrong = Vec::new();
     let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("a folder of the pool") {
-            let path = entry.expect("a file of the pool").path();
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("a directory of the crate") {
+            let path = entry.expect("a file of the crate").path();
             if path.is_dir() {
-                // Calls of tests are requests.
-                folders.extend((!path.ends_with("tests")).then_some(path));
+                // Calls of the pool's tests are requests.
+                directories.extend((!path.ends_with("tests")).then_some(path));
                 continue;
             }
             files += 1;
@@ -89,7 +82,7 @@ fn the_pool_names_no_http_and_no_configuration() {
             let code = text
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"));
-            let named = code.filter(|line| WORDS.iter().any(|word| line.contains(word)));
+            let named = code.filter(|line| words.iter().any(|word| line.contains(word)));
             wrong.extend(named.map(|line| format!("{}: {}", path.display(), line.trim())));
         }
     }

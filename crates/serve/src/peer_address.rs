@@ -46,10 +46,11 @@ impl fmt::Display for PeerAddress {
 
 /// Who counts as one: an IPv4 address, or what a provider gives to one customer of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Household(IpAddr);
+pub struct Household(IpAddr);
 
 impl Household {
-    pub(crate) fn of(ip: IpAddr) -> Self {
+    /// The one that has this address.
+    pub fn of(ip: IpAddr) -> Self {
         /// A /64 is the least that anybody gets, and holds more addresses than anybody could count.
         const NETWORK: u128 = !0 << 64;
         Self(match ip.to_canonical() {

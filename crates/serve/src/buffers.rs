@@ -41,7 +41,7 @@ pub(crate) fn give_back_input(mut buffer: BytesMut) {
 
 /// Gives the buffer back in which a body lies that came in one read, if nobody else holds part of
 /// it.
-pub(crate) fn give_back_body(body: Bytes) {
+pub fn give_back_body(body: Bytes) {
     if let Ok(buffer) = body.try_into_mut() {
         give_back_input(buffer);
     }

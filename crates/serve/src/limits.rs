@@ -24,11 +24,12 @@ pub struct Limits {
     /// takes in between; meanwhile it is one of those that make room for others. For services whose
     /// responses are short and made at once. Default is none: others may go on for hours.
     pub whole_response: Option<Duration>,
-    /// Open connections in all.
+    /// Open connections in all. Default is 10,000.
     pub connections: usize,
     /// Bytes that clients may make the server hold in all, ordinary requests aside. Default is
     /// [`CLIENT_MEMORY`].
     pub memory: usize,
+    /// The limits that HTTP/1.1 does not have.
     pub http2: Http2Limits,
 }
 

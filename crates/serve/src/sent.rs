@@ -42,9 +42,11 @@ pub struct Split {
 /// The worker that has answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnsweredBy {
+    /// 0 where it has no process of this server.
     pub pid: u32,
     /// How many calls it was given, this one included.
     pub nth: u64,
+    /// Whether another worker had the call before.
     pub is_retry: bool,
 }
 
@@ -68,6 +70,7 @@ pub trait OnSent: Debug + Send + Sync + 'static {
 /// Where a request went.
 #[derive(Debug)]
 pub struct Destination<'a> {
+    /// The pool's name.
     pub pool: &'a str,
     /// As the application calls it, or a pattern that its path was found to have.
     pub route: Option<Cow<'a, str>>,

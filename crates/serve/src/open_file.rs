@@ -13,7 +13,8 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    pub(crate) fn new(file: File, len: u64) -> Self {
+    /// All of a file, which has `len` bytes.
+    pub fn new(file: File, len: u64) -> Self {
         Self {
             file: Arc::new(file),
             start: 0,
@@ -21,8 +22,18 @@ impl OpenFile {
         }
     }
 
+    /// The whole file, whatever stretch of it this is.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes of the stretch.
+    pub const fn size(&self) -> u64 {
+        self.len
+    }
+
     /// A stretch of this one.
-    pub(crate) fn stretch(&self, range: Range<u64>) -> Self {
+    pub fn stretch(&self, range: Range<u64>) -> Self {
         let start = range.start.min(self.len);
         Self {
             file: self.file.clone(),

@@ -29,6 +29,7 @@ struct Watched {
 /// How the reading of a pair ended whose files changed.
 #[derive(Debug)]
 pub struct Renewed {
+    /// The files.
     pub pair: Pair,
     /// An error leaves the certificate in use that was there before.
     pub result: Result<(), CertificateError>,

@@ -4,7 +4,7 @@ use pronghorn_wire::Fields;
 
 /// The items of all fields of this name, which is in lower case, each with its weight in
 /// thousandths: 0 is what the client does not take. What is no weight counts as none given.
-pub(crate) fn weighed<'a>(
+pub fn weighed<'a>(
     fields: &'a Fields,
     name: &'static str,
 ) -> impl Iterator<Item = (&'a [u8], u16)> {

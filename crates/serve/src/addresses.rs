@@ -29,14 +29,14 @@ pub struct Addresses {
 
 /// One of the places that an address may take; free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit {
+pub struct ConnectionPermit {
     addresses: Arc<Addresses>,
     household: Household,
 }
 
 /// The address has as many as it may.
 #[derive(Debug)]
-pub(crate) struct NoSeat;
+pub struct NoSeat;
 
 impl Addresses {
     /// From now on an address has at most so many, and these are proxies. Who has more than a new
@@ -72,10 +72,7 @@ impl Addresses {
     }
 
     /// A place for a request of a client that a trusted proxy tells of.
-    pub(crate) fn request(
-        self: &Arc<Self>,
-        ip: IpAddr,
-    ) -> Result<Option<ConnectionPermit>, NoSeat> {
+    pub fn request(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoSeat> {
         if self.limit() == 0 {
             Ok(None)
         } else {

@@ -181,10 +181,12 @@ impl Listener {
         }
     }
 
+    /// Where it listens, with the port that it was given.
     pub fn place(&self) -> &ListenAddress {
         &self.place
     }
 
+    /// Whether its clients must speak TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }

@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 
 /// A client's connection.
 #[derive(Debug)]
-pub enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream<TcpStream>>),
@@ -37,7 +37,7 @@ impl Stream {
 
     /// The descriptor, where what is written to it reaches the client as it is; `None` where it
     /// must be encrypted first.
-    pub fn plain(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
             Self::Unix(stream) => Some(stream.as_fd()),
@@ -76,7 +76,7 @@ impl Stream {
     /// Writes to a [plain](Self::plain) connection, and no other, by a system call of the caller's,
     /// such as sendfile(2). `write` is called whenever the socket has room, until it does not fail
     /// with `WouldBlock`.
-    pub fn poll_write_by(
+    pub(crate) fn poll_write_by(
         &self,
         cx: &mut Context<'_>,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,

@@ -21,7 +21,7 @@ use crate::peer_address::{Household, PeerAddress};
 
 /// Bytes that a request may hold without being counted: a head and the body that comes with it.
 /// Ordinary requests cost nothing here.
-pub(crate) const UNCOUNTED: usize = 16 << 10;
+pub const UNCOUNTED: usize = 16 << 10;
 
 /// A connection gets what it could do without until it holds this share of all.
 const OF_A_CONNECTION: usize = 8;
@@ -273,7 +273,7 @@ impl Drop for Account {
 
 impl Charge {
     /// So much is held now. Where there is no room for it, somebody goes.
-    pub(crate) fn set(&mut self, bytes: usize) {
+    pub fn set(&mut self, bytes: usize) {
         let Some(account) = &self.account else {
             return;
         };
@@ -286,12 +286,12 @@ impl Charge {
     }
 
     /// Whether nothing is counted here, and never will be.
-    pub(crate) fn is_none(&self) -> bool {
+    pub fn is_none(&self) -> bool {
         self.account.is_none()
     }
 
     /// Whether more may be held that could be done without.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.account
             .as_ref()
             .is_none_or(|account| account.has_room())

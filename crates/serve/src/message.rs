@@ -61,18 +61,23 @@ impl dyn Handler {
 /// anything here.
 #[derive(Debug)]
 pub struct Unhandled<'a> {
+    /// The client.
     pub peer: &'a Peer,
-    /// As far as they are known, and as the client wrote them; else empty.
+    /// As the client wrote it, as far as it is known; else empty. The same holds for the next two.
     pub method: &'a [u8],
+    /// Its path, mostly with the query.
     pub target: &'a [u8],
+    /// `HTTP/1.1`, for instance.
     pub protocol: &'a [u8],
+    /// When it was seen to be one.
     pub accepted: Instant,
     /// The same moment in microseconds since the Unix epoch.
     pub accepted_us: u64,
 }
 
 impl<'a> Unhandled<'a> {
-    pub(crate) fn of(request: &'a Request) -> Self {
+    /// A request with a whole head.
+    pub fn of(request: &'a Request) -> Self {
         let head = &request.head;
         Self {
             peer: &request.peer,
@@ -119,15 +124,18 @@ pub type Handled<'a> = BoxFuture<'a, Response>;
 /// trusted proxy.
 #[derive(Debug)]
 pub struct Peer {
+    /// The address, with its port if it is known.
     pub address: PeerAddress,
     /// The address without its port, as text: what applications find in `REMOTE_ADDR`.
     pub ip: String,
+    /// Whether it speaks TLS, with this server or with the proxy in front.
     pub tls: bool,
     /// Where it connected to: `SERVER_ADDR` and `SERVER_PORT`. None over a unix socket.
     pub server: Option<SocketAddr>,
 }
 
 impl Peer {
+    /// A client, by what its socket or its proxy tells.
     pub fn new(address: PeerAddress, tls: bool, server: Option<SocketAddr>) -> Self {
         let ip = match address.ip() {
             Some(ip) => ip.to_string(),
@@ -141,7 +149,8 @@ impl Peer {
         }
     }
 
-    pub(crate) const fn scheme(&self) -> &'static str {
+    /// `https` or `http`.
+    pub const fn scheme(&self) -> &'static str {
         if self.tls { "https" } else { "http" }
     }
 }
@@ -149,7 +158,9 @@ impl Peer {
 /// A request without its body, which is read through the [`Exchange`].
 #[derive(Debug)]
 pub struct Request {
+    /// The method, target and fields, which the strict reader of `h1` has let through.
     pub head: Box<RequestHead>,
+    /// The client, which all requests of a connection share.
     pub peer: Arc<Peer>,
     /// Names and values that middleware adds for the application.
     pub attributes: Fields,
@@ -185,6 +196,7 @@ impl Request {
         }
     }
 
+    /// The version in which the client has asked.
     pub fn protocol(&self) -> Protocol {
         match self.head.version() {
             Version::Http10 => Protocol::Http10,
@@ -228,8 +240,11 @@ impl Request {
 /// An answer on its way to a client.
 #[derive(Debug)]
 pub struct Response {
+    /// The status; 101 only after [`Exchange::upgrade`].
     pub status: u16,
+    /// The fields, to which the connection adds its own, such as `Date` and the length.
     pub fields: Fields,
+    /// Left out where the method or the status has none.
     pub body: Body,
     /// The application has made it, or it shows a developer what is wrong: its body stands as it
     /// is.
@@ -295,6 +310,7 @@ impl Part {
 }
 
 impl Response {
+    /// A response of the server itself, without fields.
     pub fn new(status: u16, body: Body) -> Self {
         Self {
             status,
@@ -327,7 +343,7 @@ impl Response {
 }
 
 /// Says in a response that it depends on this field of the request.
-pub(crate) fn vary(fields: &mut Fields, name: &str) {
+pub fn vary(fields: &mut Fields, name: &str) {
     let is_said = fields.all("vary").any(|value| {
         let mut names = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         names.any(|said| said == b"*" || said.eq_ignore_ascii_case(name.as_bytes()))

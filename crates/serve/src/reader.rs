@@ -20,11 +20,11 @@ use crate::open_file::OpenFile;
 use crate::source::{BodySource, Read};
 
 /// How much of a file is read at a time.
-pub(crate) const FILE_PIECE: usize = 256 << 10;
+pub const FILE_PIECE: usize = 256 << 10;
 
 /// Reads a body piece by piece.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub struct Reader {
     pieces: Option<Pieces>,
     parts: VecDeque<Part>,
     file: Option<FileReader>,
@@ -34,7 +34,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(body: Body) -> Self {
+    /// A body of any kind.
+    pub fn new(body: Body) -> Self {
         let mut made = None;
         let (parts, pieces) = match body {
             Body::Made(body) => {
@@ -86,7 +87,7 @@ impl Reader {
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way
     /// then.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
         self.poll_content(cx).map(Read::converted)
     }
 

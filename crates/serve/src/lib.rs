@@ -1,0 +1,56 @@
+//! HTTP for every server of it: listeners, TLS, the PROXY protocol, connections of HTTP/1.1 and
+//! HTTP/2, requests and responses, upgrades, limits.
+//!
+//! A connection reads a request's head and hands it to a [`Handler`] together with its
+//! [`Exchange`], through which the body can be read and the client watched; the handler's
+//! [`Response`] is written in the shortest way that its body allows. A [`Service`] is a handler
+//! with its limits, and [`Listener`]s accept for it; an [`Endpoint`] is both for a service with one
+//! address.
+//!
+//! Knows neither who answers nor the settings of a service: that one hands in what it goes by.
+
+#![forbid(unsafe_code)]
+
+mod accept;
+mod addresses;
+mod buffers;
+mod client_memory;
+mod connection;
+mod date;
+mod endpoint;
+mod exchange;
+mod http2;
+mod limits;
+mod listener;
+mod message;
+mod metrics;
+mod open_file;
+mod peer_address;
+mod protocol;
+mod proxy_protocol;
+mod reader;
+mod sent;
+mod service;
+mod source;
+mod stream;
+mod tls;
+mod upgrade;
+
+pub use accept::{wanted, weighed};
+pub use addresses::{Addresses, ConnectionPermit, NoSeat};
+pub use buffers::give_back_body;
+pub use client_memory::{Charge, UNCOUNTED};
+pub use endpoint::{ControlEndpoint, Endpoint};
+pub use exchange::{BodyError, Exchange};
+pub use limits::{CLIENT_MEMORY, Http2Limits, Limits, SEND_PAUSE};
+pub use listener::{Accepting, ListenAddress, Listener, UnknownHost, resolve};
+pub use message::{Body, Handled, Handler, Part, Peer, Request, Response, Unhandled, vary};
+pub use open_file::OpenFile;
+pub use peer_address::{Household, PeerAddress};
+pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};
+pub use reader::{FILE_PIECE, Reader};
+pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};
+pub use service::Service;
+pub use source::{BodySource, Read};
+pub use tls::{CertificateError, Pair, Renewed, Store, Tls};
+pub use upgrade::{Upgrade, Upgraded};
