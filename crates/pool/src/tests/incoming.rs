@@ -2,6 +2,7 @@ use bytes::Bytes;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
 use proptest::prelude::*;
 
+use crate::Quote;
 use crate::relay::incoming::{Incoming, Item, PIECE, READ, START, WHOLE};
 
 fn frame(context: &[u8], body: &[u8]) -> Vec<u8> {
