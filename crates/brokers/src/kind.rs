@@ -116,7 +116,6 @@ pub(crate) trait Place: fmt::Debug + Send + Sync {
 pub(crate) enum Opener<'a> {
     Plain(Box<dyn FnOnce(Opening<'_>) -> Arc<dyn Driver> + Send + 'a>),
     /// The broker can't keep jobs back for any time, so some of them wait in the server's store.
-    #[cfg(feature = "later")]
     WithLater(Box<dyn FnOnce(Opening<'_>, Later) -> Arc<dyn Driver> + Send + 'a>),
 }
 
@@ -130,7 +129,10 @@ impl<'a> Opener<'a> {
         })))
     }
 
-    #[cfg(feature = "later")]
+    #[cfg_attr(
+        not(feature = "later"),
+        expect(dead_code, reason = "no driver of this build needs it")
+    )]
     pub(crate) fn with_later<B: Broker>(
         open: impl FnOnce(&str, Wake, Later) -> Brokered<B> + Send + 'a,
     ) -> Option<Self> {
@@ -182,7 +184,6 @@ impl BrokerPipeline {
     /// Whether it is opened with the server's store, for jobs that the broker can't keep back.
     pub fn needs_store(&self) -> bool {
         match self.place.opener() {
-            #[cfg(feature = "later")]
             Some(Opener::WithLater(_)) => true,
             Some(Opener::Plain(_)) | None => false,
         }
@@ -201,7 +202,6 @@ impl BrokerPipeline {
     ) -> Result<Arc<dyn Driver>, OpenFailure> {
         match self.place.opener() {
             Some(Opener::Plain(opener)) => Ok(opener(opening)),
-            #[cfg(feature = "later")]
             Some(Opener::WithLater(opener)) => {
                 let store = store.get().await?;
                 let later = Later::open(opening.pipeline, open, store).await?;

@@ -180,7 +180,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let waits = is_with_predecessor(&settings, &context.store).await;
     for (name, pipeline) in &settings.pipelines {
         if waits && pipeline.is_stored() {
-            pipelines.announce(name);
+            pipelines.registry().announce(name);
             continue;
         }
         let opened = pipelines.declare(name, pipeline).await;
@@ -190,7 +190,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         })?;
     }
     if !waits {
-        pipelines.warn_of_left_behind().await;
+        pipelines.registry().warn_of_left_behind().await;
     }
     let schedules = settings.schedules.clone();
     let surroundings = Surroundings {
@@ -222,7 +222,9 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
                 return Err(NotReady("stopping".into()));
             }
             let standing = ready.iter().try_for_each(PoolHandle::ready);
-            standing.and_then(|()| connected.ready()).map_err(not_ready)
+            standing
+                .and_then(|()| connected.registry().ready())
+                .map_err(not_ready)
         },
         move || {
             let standing = alive.iter().try_for_each(PoolHandle::alive);
@@ -264,10 +266,10 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
 /// Nobody pushes any more, or somewhere else.
 async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward>) {
     if successor.is_none() {
-        pipelines.say_what_is_lost().await;
+        pipelines.registry().say_what_is_lost().await;
     }
     // A broker that is away has them already, or gives them out again in time.
-    _ = timeout(CLOSING, pipelines.close()).await;
+    _ = timeout(CLOSING, pipelines.registry().close()).await;
     store.close().await;
     if let Some(successor) = successor {
         methods::hand_on(&pipelines, &successor, Instant::now() + MOVING).await;
@@ -300,12 +302,12 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
             tracing::error!(target: "jobs", "{}: {why}", NotOpened { pipeline, source });
         } else if settings.consume.contains(name) {
             // It was opened just now.
-            _ = pipelines.resume(name);
+            _ = pipelines.dispatch().resume(name);
         }
     }
-    pipelines.warn_of_left_behind().await;
+    pipelines.registry().warn_of_left_behind().await;
     if let Ok(store) = opened {
-        pipelines.follow_lent_keys(&store).await;
+        pipelines.registry().follow_lent_keys(&store).await;
     }
 }
 
@@ -333,7 +335,7 @@ impl Running for Jobs {
         };
         for name in self.settings.consume.iter().filter(|name| !later(name)) {
             // One of another driver is not there yet, as `check` says.
-            if self.pipelines.resume(name).is_err() {
+            if self.pipelines.dispatch().resume(name).is_err() {
                 tracing::warn!(target: "jobs", pipeline = name, "there is no such pipeline to consume");
             }
         }
@@ -346,7 +348,7 @@ impl Running for Jobs {
             let pool = self.pools.get(&of.full_name).expect("it was started");
             let workers = pool.pool().clone();
             let count = move || workers.workers();
-            self.pipelines.count_workers(&of.name, count);
+            self.pipelines.dispatch().count_workers(&of.name, count);
             let consumer = Consumer::new(
                 self.pipelines.clone(),
                 &of.name,
@@ -366,7 +368,12 @@ impl Running for Jobs {
             self.consumers.spawn_on(work, &thread.runtime);
         }
         // Without a pool as well.
-        let nothing_begins = self.pipelines.nothing_begins().clone().drop_guard();
+        let nothing_begins = self
+            .pipelines
+            .dispatch()
+            .nothing_begins()
+            .clone()
+            .drop_guard();
         let end = self.end.clone();
         self.clock.spawn(async move {
             end.cancelled().await;
@@ -441,7 +448,7 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         while consumers.join_next().await.is_some() {}
     })
     .await;
-    let reserved = pipelines.reserved();
+    let reserved = pipelines.registry().reserved();
     consumers.shutdown().await;
     // A worker may still be at a job that was cancelled.
     let most = cut_at.saturating_duration_since(Instant::now());

@@ -5,12 +5,10 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pronghorn_base::lock;
-#[cfg(feature = "later")]
 use pronghorn_store::Store;
 use tokio::time::{Instant, sleep_until};
 
 use pronghorn_queue::Job;
-#[cfg(feature = "later")]
 use pronghorn_queue::OpenPipelines;
 use pronghorn_queue::{Delivery, Driver as _, DriverError, Embedded, Settlement, Wake};
 
@@ -29,7 +27,6 @@ impl Later {
     /// # Errors
     ///
     /// When the store does not answer.
-    #[cfg(feature = "later")]
     pub(crate) async fn open(
         pipeline: &str,
         open: &OpenPipelines,

@@ -161,7 +161,7 @@ impl<R: Runners> Consumer<R> {
                 0
             };
             if free == 0 {
-                self.pipelines.want(&self.pool, 0);
+                self.pipelines.dispatch().want(&self.pool, 0);
             }
             let room = takes && running.len() < self.most && self.runners.room() > 0;
             tokio::select! {
@@ -178,7 +178,7 @@ impl<R: Runners> Consumer<R> {
                 Some(work) = self.inbox.recv(), if free > 0 => {
                     running.spawn(self.run(work));
                 }
-                work = self.pipelines.next(&self.pool, free), if free > 0 || room => {
+                work = self.pipelines.dispatch().next(&self.pool, free), if free > 0 || room => {
                     match self.way_of(&work) {
                         Way::Here => _ = running.spawn(self.run(work)),
                         Way::There(other) => _ = moving.spawn(hand_over(work, other)),
@@ -191,7 +191,7 @@ impl<R: Runners> Consumer<R> {
                 () = sleep(LOOK_AGAIN), if running.len() >= places => {}
             }
         }
-        self.pipelines.want(&self.pool, 0);
+        self.pipelines.dispatch().want(&self.pool, 0);
         while let Some(ran) = running.join_next().await {
             if let Ok(ran) = ran {
                 settling.spawn(self.settle(ran));
@@ -415,7 +415,7 @@ impl Unsettled {
                     tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
                 }
             }
-            None if self.extras.can_expire() => self.pipelines.can_expire(),
+            None if self.extras.can_expire() => self.pipelines.admission().can_expire(),
             None => {}
         }
     }

@@ -41,14 +41,14 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     methods.add(
         "Pause",
         async |pipelines: Pipelines, names: PipelineNames| {
-            each(&names, |name| pipelines.pause(name))
+            each(&names, |name| pipelines.dispatch().pause(name))
         },
     );
     methods.add(
         "Resume",
         async |pipelines: Pipelines, names: PipelineNames| {
             each(&names, |name| {
-                pipelines.resume(name)?;
+                pipelines.dispatch().resume(name)?;
                 tracing::info!(target: "jobs", pipeline = name, "the pipeline is resumed");
                 Ok(())
             })
@@ -104,7 +104,7 @@ async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, F
     const OPERATION: &str = "rpc_push:\n\tjobs_plugin_push: ";
     let jobs = jobs?;
     pushing.expect(OPERATION, names(&jobs))?;
-    let pushed = pushing.pipelines.push(jobs).await;
+    let pushed = pushing.pipelines.admission().push(jobs).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
     Ok(Kept { duplicates })
 }
@@ -141,7 +141,11 @@ async fn destroy(pipelines: Pipelines, names: PipelineNames) -> Result<PipelineN
 }
 
 async fn list(pipelines: Pipelines, _: Empty) -> Result<PipelineNames, Failure> {
-    let names = pipelines.all().into_iter().map(|it| it.name.clone());
+    let names = pipelines
+        .registry()
+        .all()
+        .into_iter()
+        .map(|it| it.name.clone());
     Ok(PipelineNames {
         pipelines: names.collect(),
     })
@@ -150,7 +154,7 @@ async fn list(pipelines: Pipelines, _: Empty) -> Result<PipelineNames, Failure> 
 async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty, Failure> {
     const OPERATION: &str = "rpc_declare_pipeline: ";
     let map: BTreeMap<String, String> = request.pipeline;
-    let (name, settings) = PipelineSettings::declared(&map, pipelines.brokers())
+    let (name, settings) = PipelineSettings::declared(&map, pipelines.registry().brokers())
         .map_err(|wrong| Failure::new(format!("{OPERATION}{wrong}")))?;
     let declared = pipelines.declare(name, &settings).await;
     declared.map_err(|error| chain(OPERATION, &error))?;
@@ -161,7 +165,7 @@ async fn declare(pipelines: Pipelines, request: DeclareRequest) -> Result<Empty,
 
 async fn stat(pipelines: Pipelines, _: Empty) -> Result<Stats, Failure> {
     let mut stats = Vec::new();
-    for (pipeline, stat) in pipelines.stats().await {
+    for (pipeline, stat) in pipelines.registry().stats().await {
         let stat = stat.map_err(|error| chain("rpc_stats: ", &error))?;
         let count = |jobs: u64| i64::try_from(jobs).unwrap_or(i64::MAX);
         stats.push(PipelineStat {

@@ -15,7 +15,7 @@ use crate::pipelines::{Pipeline, Pipelines};
 /// wait for those that run here. What is not taken in time stays.
 pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward, until: Instant) {
     let in_memory = |it: &Arc<Pipeline>| it.is_in_memory();
-    for pipeline in pipelines.all().into_iter().filter(in_memory) {
+    for pipeline in pipelines.registry().all().into_iter().filter(in_memory) {
         let name = &pipeline.name;
         match move_waiting(&pipeline, to, until).await {
             Ok(0) => {}
@@ -102,8 +102,12 @@ struct Pushed {
 /// Pushes the jobs that are in memory to the process that has taken over.
 pub(crate) async fn hand_on(pipelines: &Pipelines, to: &Forward, until: Instant) {
     let in_memory = |it: &Arc<Pipeline>| it.is_in_memory();
-    for pipeline in pipelines.all().into_iter().filter(in_memory) {
-        let stat = pipelines.stat(&pipeline).await.unwrap_or_default();
+    for pipeline in pipelines.registry().all().into_iter().filter(in_memory) {
+        let stat = pipelines
+            .registry()
+            .stat(&pipeline)
+            .await
+            .unwrap_or_default();
         let all = stat.active + stat.delayed + stat.reserved;
         let pipeline = &pipeline.name;
         let mut moved = 0;

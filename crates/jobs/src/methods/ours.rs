@@ -175,7 +175,7 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
     // Without a store there are none.
     let dead = pipelines.dead_letters().await.unwrap_or_default();
     let mut rows = Vec::new();
-    for (pipeline, stat) in pipelines.stats().await {
+    for (pipeline, stat) in pipelines.registry().stats().await {
         let health = pipeline.driver.health().err();
         let error = health.or_else(|| stat.as_ref().err().map(|error| with_causes(error)));
         let stat = stat.unwrap_or_default();
@@ -190,14 +190,14 @@ async fn overview(pipelines: Pipelines, _: Nothing) -> Result<Rows, Failure> {
             reserved: stat.reserved,
             dead: dead.get(&pipeline.name).copied().unwrap_or(0),
             per_minute: pipeline.per_minute(),
-            consumers: pipelines.consumers(&pipeline),
+            consumers: pipelines.dispatch().consumers(&pipeline),
             priority: pipeline.priority,
             oldest: stat.oldest.map(|oldest| oldest.as_secs_f64()),
             error,
         });
     }
     // What is wrong with the store is told by the pipelines that need it.
-    let left_behind = pipelines.left_behind().await.unwrap_or_default();
+    let left_behind = pipelines.registry().left_behind().await.unwrap_or_default();
     rows.extend(left_behind.into_iter().map(|(name, stored)| Row {
         dead: dead.get(&name).copied().unwrap_or(0),
         pipeline: name,
@@ -328,7 +328,7 @@ impl ExportedJob {
 
 pub(super) async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
     let after = asked.after.map(|Binary(bytes)| bytes.to_vec());
-    let part = pipelines.list(&asked.pipeline, after).await;
+    let part = pipelines.registry().list(&asked.pipeline, after).await;
     let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
     let jobs = part.jobs.into_iter();
     Ok(Exported {
@@ -413,7 +413,7 @@ impl Outcome for Line {}
 async fn waiting(pipelines: Pipelines, of: OfPipeline) -> Result<Line, Failure> {
     let (mut jobs, mut after) = (Vec::new(), None);
     loop {
-        let part = pipelines.list(&of.pipeline, after).await;
+        let part = pipelines.registry().list(&of.pipeline, after).await;
         let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
         jobs.extend(part.jobs.into_iter().map(|Listed { job, since }| {
             let running = pipelines.keys().running(&job.id);
@@ -587,7 +587,10 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
     };
     // Whoever wants it now knows how old it is.
     extras::never_expire(&mut job.headers);
-    let pushed = pipelines.push_again(&letter.pipeline, job).await;
+    let pushed = pipelines
+        .admission()
+        .push_again(&letter.pipeline, job)
+        .await;
     pushed.map_err(|error| with_causes(&error))?;
     // It may have died again meanwhile: that letter stays.
     let discarded = pipelines.dead().discard(id, Some(letter.died_at)).await;
@@ -627,7 +630,7 @@ fn unknown(id: &str) -> String {
 }
 
 fn expect(pipelines: &Pipelines, name: &str) -> Result<(), Failure> {
-    let known = pipelines.expect(name);
+    let known = pipelines.registry().expect(name);
     known.map_err(|error| Failure::new(with_causes(&error)))
 }
 

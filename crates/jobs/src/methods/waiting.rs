@@ -120,7 +120,7 @@ async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Answer, Failure> {
 /// pipeline, does not begin any more.
 async fn wait_for_end(pipelines: &Pipelines, id: &str, within: Duration) -> Waited {
     let does_not_begin = async {
-        pipelines.nothing_begins().cancelled().await;
+        pipelines.dispatch().nothing_begins().cancelled().await;
         sleep(ON_ITS_WAY).await;
         if pipelines.keys().running(id).is_some() {
             std::future::pending::<()>().await;

@@ -37,9 +37,9 @@ impl Pipelines {
         }
         let names = jobs.iter().map(|(name, _)| name).chain([&last.pipeline]);
         for name in names {
-            self.get_open(name).await?.expect_ours()?;
+            self.0.registry.get_open(name).await?.expect_ours()?;
         }
-        self.accept(&last.job)?;
+        self.0.admission.accept(&last.job)?;
         let accepted = extras::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let mut keys = Vec::new();
@@ -55,7 +55,7 @@ impl Pipelines {
         batches
             .keep(&id, &last, ids, due_after.unwrap_or_default())
             .await?;
-        let pushed = self.push(jobs).await;
+        let pushed = self.0.admission.push(jobs).await;
         let Ok(duplicates) = &pushed else {
             // Jobs of several pipelines may be there in part: they have no batch then.
             batches.forget(&id).await?;
@@ -112,6 +112,8 @@ impl Pipelines {
     /// Pushes the job that comes last, or sees to it that it is pushed later, or is a dead letter.
     async fn push_last(&self, batch: &str, last: Last, since: Instant) {
         let error = match self
+            .0
+            .admission
             .push(vec![(last.pipeline.clone(), last.job.clone())])
             .await
         {

@@ -21,25 +21,20 @@ impl Pipelines {
     pub(crate) async fn end_expired(self) {
         loop {
             if self.next_expiry().is_none() {
-                self.0.expiring.notified().await;
+                self.0.admission.expiring().await;
             }
             sleep(LOOK).await;
             let now = now_ms();
             if self.next_expiry().is_some_and(|at| at <= now) {
-                for pipeline in self.all() {
+                for pipeline in self.0.registry.all() {
                     self.end_expired_of(&pipeline, now).await;
                 }
             }
         }
     }
 
-    /// A job that can expire is back in its pipeline.
-    pub(crate) fn can_expire(&self) {
-        self.0.expiring.notify_one();
-    }
-
     fn next_expiry(&self) -> Option<u64> {
-        let all = self.all();
+        let all = self.0.registry.all();
         let all = all.iter().filter_map(|it| it.driver.next_expiry());
         all.min()
     }

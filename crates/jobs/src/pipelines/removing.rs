@@ -28,7 +28,7 @@ impl Pipelines {
     pub(crate) async fn cancel(&self, id: &str) -> Result<Cancelled, PipelineError> {
         let keys = &self.0.keys;
         let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
-        for pipeline in self.all() {
+        for pipeline in self.0.registry.all() {
             if pipeline.is_ours() {
                 let found = self.remove(&pipeline, Some(id), Dropped::Cancelled);
                 let (gone, stayed) = found.await?;
@@ -57,7 +57,7 @@ impl Pipelines {
 
     /// Takes away all jobs of a pipeline that no worker has: how many.
     pub(crate) async fn clear(&self, name: &str) -> Result<u64, PipelineError> {
-        let pipeline = self.get_or_left_behind(name).await?;
+        let pipeline = self.0.registry.get_or_left_behind(name).await?;
         if !pipeline.is_ours() {
             let (name, driver) = (&pipeline.name, pipeline.driver_name);
             return Err(PipelineError::Refused(format!(
@@ -77,7 +77,11 @@ impl Pipelines {
     ) -> Result<Count, PipelineError> {
         let (mut count, mut reserved, mut after) = (0, 0, None);
         loop {
-            let removed = timeout(self.0.patience, pipeline.driver.remove(id, after)).await;
+            let removed = timeout(
+                self.0.registry.patience(),
+                pipeline.driver.remove(id, after),
+            )
+            .await;
             let removed = removed.map_err(|_| pipeline.late())??;
             count += removed.jobs.len() as u64;
             reserved += removed.reserved;

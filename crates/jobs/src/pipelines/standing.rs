@@ -57,7 +57,7 @@ impl Pipelines {
             return Some((of(&running.job, Standing::Running), running.pipeline));
         }
         let mut is_sure = true;
-        for pipeline in self.all() {
+        for pipeline in self.0.registry.all() {
             match self.look_for(&pipeline, id, MOST_LOOKED_AT).await {
                 Search::Found(listed) => {
                     let is_delayed = !listed.job.delay.is_zero();
@@ -88,7 +88,7 @@ impl Pipelines {
 
     /// The first job of an ID in the pipelines that are this server's own.
     pub(crate) async fn find(&self, id: &str) -> Option<(String, Listed)> {
-        for pipeline in self.all() {
+        for pipeline in self.0.registry.all() {
             if let Search::Found(listed) = self.look_for(&pipeline, id, usize::MAX).await {
                 return Some((pipeline.name.clone(), *listed));
             }
@@ -103,7 +103,7 @@ impl Pipelines {
         }
         let (mut after, mut seen) = (None, 0);
         loop {
-            let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
+            let part = timeout(self.0.registry.patience(), pipeline.driver.list(after)).await;
             let Ok(Ok(part)) = part else {
                 return Search::Open;
             };

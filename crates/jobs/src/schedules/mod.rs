@@ -276,7 +276,7 @@ impl Schedules {
                 pipeline,
                 payload,
             } => {
-                let claimed = self.0.pipelines.claim(pipeline, &id).await;
+                let claimed = self.0.pipelines.admission().claim(pipeline, &id).await;
                 if matches!(claimed, Ok((false, _))) {
                     tracing::debug!(target: "jobs", schedule = name, id, "another server has this run");
                     self.has_ended(name);
@@ -368,7 +368,11 @@ impl Schedules {
         if let Some(key) = key {
             extras::hold_key(&mut job, key);
         }
-        let pushed = self.0.pipelines.push(vec![(pipeline.to_owned(), job)]);
+        let pushed = self
+            .0
+            .pipelines
+            .admission()
+            .push(vec![(pipeline.to_owned(), job)]);
         match pushed.await {
             Ok(duplicates) if duplicates.is_empty() => Ok(()),
             Ok(_) => Err("the run before has not ended".to_owned()),

@@ -57,7 +57,7 @@ impl Scene {
             rules: Rules::default(),
         };
         pipelines.declare("p", &settings).await.unwrap();
-        pipelines.resume("p").unwrap();
+        pipelines.dispatch().resume("p").unwrap();
         let schedules = [("s".to_owned(), of)];
         let schedules = Schedules::new(schedules, pipelines.clone(), store.clone(), surroundings());
         let mut tasks = JoinSet::new();
@@ -72,12 +72,15 @@ impl Scene {
     }
 
     async fn next(&self) -> Work {
-        let next = timeout(Duration::from_secs(20), self.pipelines.next("default", 1));
+        let next = timeout(
+            Duration::from_secs(20),
+            self.pipelines.dispatch().next("default", 1),
+        );
         next.await.expect("a job comes")
     }
 
     async fn nothing_comes(&self) {
-        let next = self.pipelines.next("default", 1);
+        let next = self.pipelines.dispatch().next("default", 1);
         assert!(timeout(Duration::from_millis(300), next).await.is_err());
     }
 

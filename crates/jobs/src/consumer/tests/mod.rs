@@ -90,7 +90,7 @@ impl Scene {
                 rules: rules.clone(),
             };
             pipelines.declare(name, &settings).await.unwrap();
-            pipelines.resume(name).unwrap();
+            pipelines.dispatch().resume(name).unwrap();
         }
         let fakes = Fakes::default();
         lock(&fakes.0).places = places;
@@ -131,7 +131,7 @@ impl Scene {
             rules: Rules::default(),
         };
         self.pipelines.declare(name, &settings).await.unwrap();
-        self.pipelines.resume(name).unwrap();
+        self.pipelines.dispatch().resume(name).unwrap();
     }
 
     async fn until_running(&self, ids: &[&str]) {
@@ -148,7 +148,7 @@ impl Scene {
 
     async fn push(&self, pipeline: &str, job: Job) {
         let pushed = vec![(pipeline.to_owned(), job)];
-        self.pipelines.push(pushed).await.unwrap();
+        self.pipelines.admission().push(pushed).await.unwrap();
         settle_down().await;
     }
 
@@ -177,9 +177,9 @@ impl Scene {
     }
 
     async fn counts(&self, pipeline: &str) -> (u64, u64, u64) {
-        let all = self.pipelines.all();
+        let all = self.pipelines.registry().all();
         let pipeline = all.iter().find(|it| it.name == pipeline).unwrap();
-        let stat = self.pipelines.stat(pipeline).await.unwrap();
+        let stat = self.pipelines.registry().stat(pipeline).await.unwrap();
         (stat.active, stat.delayed, stat.reserved)
     }
 
@@ -327,13 +327,13 @@ async fn a_busy_urgent_pipeline_leaves_a_share_to_others() {
 #[tokio::test(start_paused = true)]
 async fn a_paused_pipeline_holds_nothing_back_from_others() {
     let scene = Scene::new(1, &["a", "b"]).await;
-    scene.pipelines.pause("a").unwrap();
+    scene.pipelines.dispatch().pause("a").unwrap();
     scene.push("a", job("a1")).await;
     scene.push("b", job("b1")).await;
     assert_eq!(scene.running(), ["b1"]);
     scene.answer(answered(r#"{"type":0}"#)).await;
     assert!(scene.running().is_empty());
-    scene.pipelines.resume("a").unwrap();
+    scene.pipelines.dispatch().resume("a").unwrap();
     settle_down().await;
     assert_eq!(scene.running(), ["a1"]);
 }
@@ -459,7 +459,7 @@ async fn a_job_runs_where_its_header_says() {
         .headers
         .insert("pool".to_owned(), vec!["none".to_owned()]);
     let pushed = vec![("p".to_owned(), nowhere)];
-    let refused = scene.pipelines.push(pushed).await.unwrap_err();
+    let refused = scene.pipelines.admission().push(pushed).await.unwrap_err();
     assert!(
         refused
             .to_string()
@@ -540,7 +540,11 @@ async fn a_job_that_runs_is_not_started_again_by_a_pipeline_of_the_same_name() {
     scene.push("p", job("a")).await;
     scene.until_running(&["a"]).await;
     scene.pipelines.destroy("p").await.unwrap();
-    assert_eq!(scene.pipelines.reserved(), 1, "its worker has it still");
+    assert_eq!(
+        scene.pipelines.registry().reserved(),
+        1,
+        "its worker has it still"
+    );
     scene.declare("p", IN_STORE).await;
     scene.push("p", job("b")).await;
     scene.until_running(&["a", "b"]).await;
@@ -577,7 +581,7 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     assert_eq!(ended("waits").await, destroyed);
     assert_eq!(ended("runs").await, Waited::NotYet);
     scene.declare("p", IN_MEMORY).await;
-    let again = scene.pipelines.push(vec![
+    let again = scene.pipelines.admission().push(vec![
         ("p".to_owned(), waited("second", "k1")),
         ("p".to_owned(), waited("third", "k2")),
     ]);
@@ -585,9 +589,17 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     scene.answer(Outcome::Reported("no".into())).await;
     assert_eq!(ended("runs").await, destroyed);
     assert_eq!(scene.running(), ["third"]);
-    assert_eq!(scene.pipelines.reserved(), 1);
+    assert_eq!(scene.pipelines.registry().reserved(), 1);
     let again = vec![("p".to_owned(), waited("fourth", "k1"))];
-    assert!(scene.pipelines.push(again).await.unwrap().is_empty());
+    assert!(
+        scene
+            .pipelines
+            .admission()
+            .push(again)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -598,14 +610,25 @@ async fn a_dead_letter_that_is_pushed_again_has_its_key_or_waits_for_it() {
         ..job(id)
     };
     scene.push("p", unique("b")).await;
-    let refused = scene.pipelines.push_again("p", unique("a")).await;
+    let refused = scene
+        .pipelines
+        .admission()
+        .push_again("p", unique("a"))
+        .await;
     let said = "the job b has its key, and waits or runs";
     assert_eq!(refused.unwrap_err().to_string(), said);
     scene.answer(answered(r#"{"type":0}"#)).await;
-    let again = scene.pipelines.push_again("p", unique("a")).await;
+    let again = scene
+        .pipelines
+        .admission()
+        .push_again("p", unique("a"))
+        .await;
     assert!(again.is_ok());
     let other = vec![("p".to_owned(), unique("c"))];
-    assert_eq!(scene.pipelines.push(other).await.unwrap()["c"], "a");
+    assert_eq!(
+        scene.pipelines.admission().push(other).await.unwrap()["c"],
+        "a"
+    );
 }
 
 #[tokio::test]
@@ -613,7 +636,7 @@ async fn an_expired_job_ends_also_in_a_paused_pipeline() {
     for driver in [IN_MEMORY, IN_STORE] {
         let scene = Scene::new(1, &[]).await;
         scene.declare("p", driver).await;
-        scene.pipelines.pause("p").unwrap();
+        scene.pipelines.dispatch().pause("p").unwrap();
         let mut ending = JoinSet::new();
         ending.spawn(scene.pipelines.clone().end_expired());
         let unique = |id: &str, expires: &str| Job {
@@ -626,6 +649,7 @@ async fn an_expired_job_ends_also_in_a_paused_pipeline() {
         let push = |id| {
             scene
                 .pipelines
+                .admission()
                 .push(vec![("p".to_owned(), unique(id, "60"))])
         };
         assert_eq!(push("new").await.unwrap()["new"], "old");
@@ -647,7 +671,12 @@ async fn a_unique_job_is_kept_once() {
         headers: Headers::from([("pronghorn-unique".to_owned(), vec!["k".to_owned()])]),
         ..job(id)
     };
-    let push = |id: &str| scene.pipelines.push(vec![("p".to_owned(), unique(id))]);
+    let push = |id: &str| {
+        scene
+            .pipelines
+            .admission()
+            .push(vec![("p".to_owned(), unique(id))])
+    };
     assert!(push("a").await.unwrap().is_empty());
     settle_down().await;
     assert_eq!(push("b").await.unwrap()["b"], "a");

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use pronghorn_queue::{Keeper, Stored, Wake};
 
-use super::{Pipeline, PipelineError, Pipelines};
-use crate::meter::Meter;
+use super::Registry;
+use crate::pipelines::error::PipelineError;
+use crate::pipelines::pipeline::Pipeline;
 use crate::rules::Rules;
-use crate::settings::{EMBEDDED, PRIORITY};
+use crate::settings::{DriverSettings, PRIORITY, PipelineSettings};
 
-impl Pipelines {
+impl Registry {
     /// Those that there are; none where there is no store.
     pub(crate) async fn left_behind(&self) -> Result<BTreeMap<String, Stored>, PipelineError> {
         let Some(store) = self.0.store.get_if_there().await else {
@@ -37,7 +37,7 @@ impl Pipelines {
     }
 
     /// Also one that was left behind, for somebody who looks at its jobs or removes them.
-    pub(super) async fn get_or_left_behind(
+    pub(in crate::pipelines) async fn get_or_left_behind(
         &self,
         name: &str,
     ) -> Result<Arc<Pipeline>, PipelineError> {
@@ -50,20 +50,14 @@ impl Pipelines {
         }
         let store = self.0.store.get().await?;
         let driver = self.0.stored.open(name, store).await?;
-        Ok(Arc::new(Pipeline {
-            name: name.to_owned(),
-            driver_name: EMBEDDED,
+        let settings = PipelineSettings {
+            driver: DriverSettings::Embedded { is_boltdb: false },
             priority: PRIORITY,
             pool: String::new(),
             rules: Rules::default(),
-            driver: Arc::new(driver),
-            consumes: AtomicBool::new(false),
-            leaves: AtomicBool::new(false),
-            occupied: AtomicUsize::new(0),
-            ended: Meter::new(),
-            metrics: self.0.metrics.of_pipeline(name),
-            rate: None,
-            wake: Wake::default(),
-        }))
+        };
+        let metrics = self.0.metrics.of_pipeline(name);
+        let pipeline = Pipeline::new(name, &settings, Arc::new(driver), metrics, Wake::default());
+        Ok(Arc::new(pipeline))
     }
 }

@@ -7,9 +7,10 @@ use pronghorn_base::now_ms;
 use pronghorn_queue::{Embedded, extras};
 use pronghorn_store::Store;
 
-use super::{PipelineError, Pipelines};
+use super::Registry;
+use crate::pipelines::error::PipelineError;
 
-impl Pipelines {
+impl Registry {
     /// Jobs that have had their keys before have them again. Says which ones are with workers of
     /// the process before.
     pub(super) async fn restore_keys(

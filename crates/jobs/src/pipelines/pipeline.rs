@@ -1,0 +1,194 @@
+//! A pipeline, and the jobs of it that workers have.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use pronghorn_queue::{Delivery, Driver, Keeper, Wake};
+use tokio::time::Instant;
+
+use super::error::PipelineError;
+use crate::meter::Meter;
+use crate::metrics::PipelineMetrics;
+use crate::rules::{Rules, Window};
+use crate::settings::PipelineSettings;
+
+/// A pipeline that is open.
+pub(crate) struct Pipeline {
+    pub(crate) name: String,
+    /// As the configuration names it.
+    pub(crate) driver_name: &'static str,
+    /// Of jobs that have none.
+    pub(crate) priority: i64,
+    /// Whose workers run its jobs, those that name no other.
+    pub(crate) pool: String,
+    pub(crate) rules: Rules,
+    pub(crate) driver: Arc<dyn Driver>,
+    consumes: AtomicBool,
+    /// It was destroyed.
+    leaves: AtomicBool,
+    /// Jobs that workers have.
+    occupied: AtomicUsize,
+    ended: Meter,
+    pub(crate) metrics: PipelineMetrics,
+    rate: Option<Window>,
+    wake: Wake,
+}
+
+/// A job that a worker is to do.
+pub(crate) struct Work {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) delivery: Delivery,
+    pub(crate) place: Occupied,
+}
+
+/// One of the places of a pipeline, until it is dropped.
+pub(crate) struct Occupied(Arc<Pipeline>);
+
+impl Occupied {
+    pub(super) fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.0
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        // In one order with the note that the pipeline leaves: one of the two sees the other.
+        self.0.occupied.fetch_sub(1, Ordering::SeqCst);
+        if self.0.rules.concurrency.is_some() {
+            self.0.wake.wake();
+        }
+    }
+}
+
+impl Pipeline {
+    /// One that gives out no jobs before it consumes.
+    pub(super) fn new(
+        name: &str,
+        settings: &PipelineSettings,
+        driver: Arc<dyn Driver>,
+        metrics: PipelineMetrics,
+        wake: Wake,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            driver_name: settings.driver.name(),
+            priority: settings.priority,
+            pool: settings.pool.clone(),
+            rules: settings.rules.clone(),
+            driver,
+            consumes: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
+            occupied: AtomicUsize::new(0),
+            ended: Meter::new(),
+            metrics,
+            rate: settings.rules.rate.map(Window::new),
+            wake,
+        }
+    }
+
+    /// It is destroyed, and closed when workers have no jobs of it.
+    pub(super) fn leave(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::SeqCst)
+    }
+
+    /// Whether workers have jobs of it. In one order with [`leave`](Self::leave).
+    pub(super) fn is_occupied(&self) -> bool {
+        self.occupied.load(Ordering::SeqCst) > 0
+    }
+
+    /// How many jobs of it workers have.
+    pub(super) fn occupied(&self) -> usize {
+        self.occupied.load(Ordering::Relaxed)
+    }
+
+    /// A job of it does not run any more.
+    pub(super) fn count_ended(&self) {
+        self.ended.count();
+    }
+
+    /// What the engine calls the place of its jobs.
+    pub(crate) fn queue(&self) -> &str {
+        self.driver.queue().unwrap_or(&self.name)
+    }
+
+    /// Jobs that ended in the last minute.
+    pub(crate) fn per_minute(&self) -> u64 {
+        self.ended.per_minute()
+    }
+
+    pub(super) fn occupy(self: &Arc<Self>, now: Instant) -> Occupied {
+        self.occupied.fetch_add(1, Ordering::SeqCst);
+        if let Some(rate) = &self.rate {
+            rate.take(now);
+        }
+        Occupied(self.clone())
+    }
+
+    /// How many further jobs may run beside those that do.
+    pub(super) fn places_left(&self) -> usize {
+        let most = self.rules.concurrency.unwrap_or(usize::MAX);
+        most.saturating_sub(self.occupied())
+    }
+
+    /// When its rate lets another job begin, if not now.
+    pub(super) fn next_place(&self, now: Instant) -> Option<Instant> {
+        self.rate.as_ref()?.next(now)
+    }
+
+    /// When to look again whether there is a job to run.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        if self.places_left() == 0 {
+            return None;
+        }
+        if self.driver.head(now).is_some() {
+            return self.next_place(now);
+        }
+        self.driver.next_due()
+    }
+
+    /// Whether nobody but this server has its jobs.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.driver.keeper().is_this_server()
+    }
+
+    /// Whether its jobs end with the process.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.driver.keeper() == Keeper::Process
+    }
+
+    /// Jobs of a batch are told by this server alone.
+    pub(super) fn expect_ours(&self) -> Result<(), PipelineError> {
+        if self.is_ours() {
+            return Ok(());
+        }
+        let (name, driver) = (&self.name, self.driver_name);
+        Err(PipelineError::Refused(format!(
+            "the pipeline {name} is in {driver}; a batch takes pipelines of the drivers `memory` and `embedded`"
+        )))
+    }
+
+    pub(super) fn late(&self) -> PipelineError {
+        let name = self.name.clone();
+        match self.driver.health() {
+            Ok(()) => PipelineError::Late(name),
+            Err(why) => PipelineError::NotReady { name, why },
+        }
+    }
+
+    pub(crate) fn consumes(&self) -> bool {
+        self.consumes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn consume(&self, consumes: bool) {
+        self.consumes.store(consumes, Ordering::Relaxed);
+        if consumes {
+            self.driver.resume();
+        } else {
+            self.driver.pause();
+        }
+    }
+}

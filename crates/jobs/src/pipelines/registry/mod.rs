@@ -1,0 +1,347 @@
+//! Which pipelines there are.
+//!
+//! - `left_behind`: those of which the store has jobs, and that nobody has declared.
+//! - `kept_keys`: the keys of jobs that the store has kept.
+
+mod kept_keys;
+mod left_behind;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_brokers::{Brokers, Opening};
+use pronghorn_queue::{Driver, Memory, OpenPipelines, Part, Stat};
+use pronghorn_store::LazyStore;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+use crate::pipelines::error::{PipelineError, what_there_is};
+use crate::pipelines::pipeline::Pipeline;
+use crate::pipelines::pools::ConsumerPools;
+use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
+
+/// Who looks at all pipelines waits so long for one whose broker is away, which says so itself.
+const GLANCE: Duration = Duration::from_secs(2);
+
+/// The pipelines by name, from when they are declared until the last job of one that was destroyed
+/// has left its worker. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Registry(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    store: LazyStore,
+    /// Those in the store.
+    stored: OpenPipelines,
+    /// Jobs that a store has kept have their keys again.
+    keys: Keys,
+    pools: ConsumerPools,
+    /// A pipeline was opened, or could not be.
+    opened: Notify,
+    /// What each thing that is asked of a driver may take.
+    patience: Duration,
+    metrics: Metrics,
+    /// Of pipelines that are declared.
+    brokers: Brokers,
+}
+
+#[derive(Default)]
+struct State {
+    pipelines: BTreeMap<String, Arc<Pipeline>>,
+    /// Names that are being declared.
+    opening: Vec<String>,
+    /// Destroyed, and workers have jobs of them.
+    leaving: Vec<Arc<Pipeline>>,
+}
+
+/// What a registry is made of.
+pub(super) struct Parts {
+    pub(super) store: LazyStore,
+    pub(super) keys: Keys,
+    pub(super) pools: ConsumerPools,
+    pub(super) patience: Duration,
+    pub(super) metrics: Metrics,
+    pub(super) brokers: Brokers,
+}
+
+impl Registry {
+    /// One without pipelines.
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts {
+            store,
+            keys,
+            pools,
+            patience,
+            metrics,
+            brokers,
+        } = parts;
+        Self(Arc::new(Shared {
+            state: Mutex::default(),
+            store,
+            stored: OpenPipelines::default(),
+            keys,
+            pools,
+            opened: Notify::new(),
+            patience,
+            metrics,
+            brokers,
+        }))
+    }
+
+    /// What each thing that is asked of a driver may take.
+    pub(super) fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
+    /// Adds a pipeline, which gives out no jobs before it is resumed.
+    pub(crate) async fn declare(
+        &self,
+        name: &str,
+        settings: &PipelineSettings,
+    ) -> Result<(), PipelineError> {
+        self.0.pools.expect(&settings.pool)?;
+        {
+            let mut state = lock(&self.0.state);
+            let known = state.pipelines.get(name);
+            if known.is_some() || state.opening.iter().any(|opening| opening == name) {
+                return Err(PipelineError::Exists {
+                    name: name.to_owned(),
+                    driver: settings.driver.name(),
+                });
+            }
+            if state.pipelines.len() + state.opening.len() >= MOST_PIPELINES {
+                return Err(PipelineError::TooMany);
+            }
+            state.opening.push(name.to_owned());
+        }
+        self.open_announced(name, settings).await
+    }
+
+    /// Reserves a name for a pipeline that is opened later; who pushes waits for it.
+    pub(crate) fn announce(&self, name: &str) {
+        lock(&self.0.state).opening.push(name.to_owned());
+    }
+
+    pub(crate) async fn open_announced(
+        &self,
+        name: &str,
+        settings: &PipelineSettings,
+    ) -> Result<(), PipelineError> {
+        let opened = self.open(name, settings).await;
+        let mut state = lock(&self.0.state);
+        state.opening.retain(|opening| opening != name);
+        let opened = opened.map(|pipeline| {
+            state.pipelines.insert(name.to_owned(), Arc::new(pipeline));
+        });
+        drop(state);
+        self.0.opened.notify_waiters();
+        opened
+    }
+
+    async fn open(
+        &self,
+        name: &str,
+        settings: &PipelineSettings,
+    ) -> Result<Pipeline, PipelineError> {
+        let wake = self.0.pools.wake_of(&settings.pool);
+        let driver: Arc<dyn Driver> = match &settings.driver {
+            DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
+            DriverSettings::Embedded { .. } => {
+                let store = self.0.store.get().await?;
+                let embedded = self.0.stored.open(name, store).await?;
+                embedded.pause();
+                self.restore_keys(&embedded).await?;
+                embedded.tell(wake.clone());
+                Arc::new(embedded)
+            }
+            DriverSettings::Broker(place) => {
+                let opening = Opening {
+                    pipeline: name,
+                    priority: settings.priority,
+                    wake: wake.clone(),
+                };
+                place.open(opening, &self.0.store, &self.0.stored).await?
+            }
+        };
+        let metrics = self.0.metrics.of_pipeline(name);
+        Ok(Pipeline::new(name, settings, driver, metrics, wake))
+    }
+
+    /// Waits for one that is being opened.
+    pub(super) async fn get_open(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+        let open = async {
+            loop {
+                let mut opened = std::pin::pin!(self.0.opened.notified());
+                opened.as_mut().enable();
+                let pipeline = self.get(name);
+                if pipeline.is_ok() || !self.is_opening(name) {
+                    return pipeline;
+                }
+                opened.await;
+            }
+        };
+        let late = |_| PipelineError::Late(name.to_owned());
+        timeout(self.0.patience, open).await.map_err(late)?
+    }
+
+    pub(super) fn is_opening(&self, name: &str) -> bool {
+        let state = lock(&self.0.state);
+        state.opening.iter().any(|opening| opening == name)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+        let pipeline = {
+            let state = lock(&self.0.state);
+            let exact = state.pipelines.get(name);
+            // RoadRunner reads names from its file in lower case, so PHP may use those.
+            let similar = || {
+                let mut all = state.pipelines.values();
+                all.find(|pipeline| pipeline.name.eq_ignore_ascii_case(name))
+            };
+            exact.or_else(similar).cloned()
+        };
+        pipeline.ok_or_else(|| self.unknown(name))
+    }
+
+    /// Whether there is such a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub(crate) fn expect(&self, name: &str) -> Result<(), PipelineError> {
+        self.get(name).map(|_| ())
+    }
+
+    pub(super) fn unknown(&self, name: &str) -> PipelineError {
+        let all = self.all();
+        PipelineError::Unknown {
+            name: name.to_owned(),
+            hint: what_there_is(name, all.iter().map(|it| it.name.as_str())),
+        }
+    }
+
+    /// All of them, by name.
+    pub(crate) fn all(&self) -> Vec<Arc<Pipeline>> {
+        lock(&self.0.state).pipelines.values().cloned().collect()
+    }
+
+    pub(crate) fn brokers(&self) -> &Brokers {
+        &self.0.brokers
+    }
+
+    pub(crate) async fn stat(&self, pipeline: &Pipeline) -> Result<Stat, PipelineError> {
+        let patience = match pipeline.driver.health() {
+            Ok(()) => self.0.patience,
+            Err(_) => self.0.patience.min(GLANCE),
+        };
+        let stat = timeout(patience, pipeline.driver.stat()).await;
+        Ok(stat.map_err(|_| pipeline.late())??)
+    }
+
+    /// How all of them are, by name. Brokers are asked side by side.
+    pub(crate) async fn stats(&self) -> Vec<(Arc<Pipeline>, Result<Stat, PipelineError>)> {
+        let mut asking = JoinSet::new();
+        for pipeline in self.all() {
+            let registry = self.clone();
+            asking.spawn(async move {
+                let stat = registry.stat(&pipeline).await;
+                (pipeline, stat)
+            });
+        }
+        let mut stats = asking.join_all().await;
+        stats.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        stats
+    }
+
+    /// Some of the jobs of a pipeline, with its name.
+    pub(crate) async fn list(
+        &self,
+        name: &str,
+        after: Option<Vec<u8>>,
+    ) -> Result<(String, Part), PipelineError> {
+        let pipeline = self.get_or_left_behind(name).await?;
+        let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
+        let part = part.map_err(|_| pipeline.late())??;
+        Ok((pipeline.name.clone(), part))
+    }
+
+    /// How many jobs workers have.
+    pub(crate) fn reserved(&self) -> usize {
+        let state = lock(&self.0.state);
+        let all = state.pipelines.values().chain(&state.leaving);
+        all.map(|it| it.occupied()).sum()
+    }
+
+    /// At the end of the server, jobs in memory end with it.
+    pub(crate) async fn say_what_is_lost(&self) {
+        let mut all = self.all();
+        all.retain(|pipeline| pipeline.is_in_memory());
+        for pipeline in all {
+            let Ok(stat) = self.stat(&pipeline).await else {
+                continue;
+            };
+            let jobs = stat.active + stat.delayed + stat.reserved;
+            if jobs > 0 {
+                let pipeline = &pipeline.name;
+                tracing::warn!(target: "jobs", pipeline, jobs, "jobs in memory end with the server");
+            }
+        }
+    }
+
+    /// Whether all pipelines that consume can; else what is wrong with the first that can't.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        let state = lock(&self.0.state);
+        let mut consuming = state.pipelines.values().filter(|it| it.consumes());
+        consuming.try_for_each(|pipeline| {
+            let health = pipeline.driver.health();
+            health.map_err(|why| format!("pipeline `{}`: {why}", pipeline.name))
+        })
+    }
+
+    /// Gives back what was taken and is not settled.
+    pub(crate) async fn close(&self) {
+        let mut closing = JoinSet::new();
+        let leaving = std::mem::take(&mut lock(&self.0.state).leaving);
+        for pipeline in self.all().into_iter().chain(leaving) {
+            closing.spawn(async move { pipeline.driver.close().await });
+        }
+        closing.join_all().await;
+    }
+
+    /// Looks at all of them in the order of their names, while none comes or goes.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, Arc<Pipeline>>) -> T) -> T {
+        look(&lock(&self.0.state).pipelines)
+    }
+
+    /// Takes a pipeline out. It is kept apart until workers have no jobs of it.
+    pub(super) fn take_out(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+        let pipeline = {
+            let mut state = lock(&self.0.state);
+            let pipeline = state.pipelines.remove(name);
+            if let Some(pipeline) = &pipeline {
+                pipeline.leave();
+                state.leaving.push(pipeline.clone());
+            }
+            pipeline
+        };
+        pipeline.ok_or_else(|| self.unknown(name))
+    }
+
+    /// Whether a pipeline that was taken out can be closed now, by who asks: workers have no jobs
+    /// of it.
+    pub(super) fn has_left(&self, pipeline: &Arc<Pipeline>) -> bool {
+        let mut state = lock(&self.0.state);
+        let mut leaving = state.leaving.iter();
+        let place = leaving.position(|it| Arc::ptr_eq(it, pipeline));
+        let Some(place) = place.filter(|_| !pipeline.is_occupied()) else {
+            return false;
+        };
+        state.leaving.swap_remove(place);
+        true
+    }
+}
