@@ -19,7 +19,6 @@
 mod driver;
 mod embedded;
 mod hottest;
-mod limits;
 mod memcached;
 mod memory;
 mod messages;

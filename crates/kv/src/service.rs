@@ -11,6 +11,7 @@ use pronghorn_config::{Severity, Size, Table};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
 };
+use pronghorn_process::memory;
 use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -19,7 +20,6 @@ use tracing::{info, warn};
 
 use crate::driver::Driver;
 use crate::embedded::{self, Embedded};
-use crate::limits;
 use crate::memcached::Memcached;
 use crate::memory::Memory;
 use crate::methods;
@@ -76,7 +76,7 @@ impl Service for KvService {
     }
 
     fn look(&self, _: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
-        let Some(allowed) = limits::memory() else {
+        let Some(allowed) = memory::allowed() else {
             return Vec::new();
         };
         let sizes = self

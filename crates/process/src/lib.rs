@@ -11,6 +11,7 @@
 //! - [`activation`]: listening sockets that were open before this process.
 //! - [`Credentials`]: the user that a child runs as.
 //! - [`mod@file`]: what only Linux can do with files.
+//! - [`memory`]: how much of it there is.
 //! - [`own_files`]: what of the disk is never a client's.
 //!
 //! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only
@@ -22,6 +23,7 @@ mod credentials;
 pub mod file;
 mod link;
 mod mark;
+pub mod memory;
 pub mod open_files;
 pub mod own_files;
 mod process;

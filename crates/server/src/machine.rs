@@ -11,10 +11,12 @@ use pronghorn_plugin_api::{ConfiguredPool, Finding};
 use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
+use pronghorn_process::memory::of_control_group;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
 use pronghorn_workers::{
-    Launch, PhpError, PoolResources, PoolSpec, Start, UserError, Versions, WorkerUsers,
+    Launch, MemoryShare, PhpError, PoolResources, PoolSpec, Start, TooMuchMemory, UserError,
+    Versions, WorkerUsers,
 };
 use tokio::runtime::Builder;
 
@@ -127,6 +129,7 @@ async fn look_at_pools(
         methods: None,
         storages: Vec::new(),
     };
+    let mut shares = Vec::new();
     for (owner, pool) in settings.pools() {
         let spec = PoolSpec {
             name: pool.name,
@@ -144,6 +147,8 @@ async fn look_at_pools(
         };
         if may_ask {
             findings.extend(look_at_ini(&start, &pool).await);
+            let share = start.memory().await;
+            shares.extend(share.map(|share| (pool.section.to_string(), share)));
         }
         let found = match pool.settings.mode() {
             Mode::Worker => match look_at_command(&start, &pool) {
@@ -163,7 +168,20 @@ async fn look_at_pools(
             ));
         }
     }
+    findings.extend(look_at_memory(&shares));
     Some(findings)
+}
+
+/// Workers of all pools that may take more than the control group of whoever checks allows.
+fn look_at_memory(shares: &[(String, MemoryShare)]) -> Option<Finding> {
+    let shares = shares.iter().map(|(section, share)| (&**section, *share));
+    let found = TooMuchMemory::find(shares, of_control_group()?)?;
+    Some(Finding {
+        severity: Severity::Warning,
+        key: found.pool,
+        message: found.message,
+        hint: found.hint,
+    })
 }
 
 /// Settings that the pool's PHP does not have: it would pass over them in silence.

@@ -54,6 +54,17 @@ impl Launch {
         }
     }
 
+    /// The limit of PHP's for the memory of a worker's call, in bytes, where it is known and there
+    /// is one.
+    pub(crate) async fn memory_limit(&self) -> Option<u64> {
+        match self {
+            Self::Command(command) | Self::Classic { command, .. } => {
+                command.php.memory_limit(&command.spec).await
+            }
+            Self::FastCgi(_) | Self::Programs(_) => None,
+        }
+    }
+
     /// What starts the workers.
     ///
     /// # Errors

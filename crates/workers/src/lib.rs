@@ -11,6 +11,7 @@
 
 mod io;
 mod launch;
+mod memory;
 mod on_init;
 mod pools;
 mod processes;
@@ -21,6 +22,7 @@ mod watching;
 
 pub use io::{Io, IoThread, IoThreads, MAX_IO_THREADS, default_io_threads};
 pub use launch::{Lacking, Launch};
+pub use memory::{MemoryShare, TooMuchMemory};
 pub use on_init::{OnInitError, run as run_on_init};
 pub use pools::{
     DEFAULT_POOL, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized,

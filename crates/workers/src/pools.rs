@@ -15,12 +15,14 @@ use pronghorn_pool::{
     Stats, Warmup, WorkerInfo,
 };
 use pronghorn_process::Spawner;
+use pronghorn_process::memory::of_control_group;
 use pronghorn_wire::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::launch::Launch;
+use crate::memory::{MemoryShare, TooMuchMemory};
 use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
 use crate::start::Start;
 use crate::user::WorkerUsers;
@@ -122,6 +124,15 @@ impl Setup {
     }
 }
 
+/// The memory that workers may take, where that is known. Asks PHP the first time.
+pub(crate) async fn memory_of(launch: &Launch, plan: &Plan) -> Option<MemoryShare> {
+    let limits = [launch.memory_limit().await, plan.limits.max_memory];
+    Some(MemoryShare {
+        workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+        each: limits.into_iter().flatten().min()?,
+    })
+}
+
 enum Order {
     /// With another setup, which holds if it comes up.
     Reload(Option<Box<Setup>>, oneshot::Sender<Reloaded>),
@@ -148,6 +159,8 @@ struct State {
     server: Arc<ServerSettings>,
     environment: Arc<[(OsString, OsString)]>,
     running: Vec<PoolHandle>,
+    /// It was said that workers may take more memory than there is.
+    told_of_memory: bool,
 }
 
 /// The pools of one service, by name.
@@ -173,6 +186,7 @@ impl Pools {
                 server: Arc::new(server),
                 environment: environment.into(),
                 running: Vec::new(),
+                told_of_memory: false,
             }),
         }))
     }
@@ -214,7 +228,31 @@ impl Pools {
         });
         let started = start_all(starting_pools.collect(), self.0.resources.development).await?;
         self.lock().running.extend(started.pools.0.iter().cloned());
+        self.warn_of_memory();
         Ok(started)
+    }
+
+    /// Says once that workers may take more than the server's control group allows.
+    fn warn_of_memory(&self) {
+        let Some(allowed) = of_control_group() else {
+            return;
+        };
+        let mut state = self.lock();
+        let pools = state.running.iter();
+        let pools = pools.filter_map(|pool| Some((pool.name(), pool.info.memory?)));
+        let found = TooMuchMemory::find(pools, allowed);
+        if state.told_of_memory {
+            return;
+        }
+        if let Some(TooMuchMemory {
+            pool,
+            message,
+            hint,
+        }) = found
+        {
+            state.told_of_memory = true;
+            tracing::warn!(target: "server", hint = hint.as_str(), "pool `{pool}` {message}");
+        }
     }
 
     /// Replaces the workers of a service by those of other settings. False when a pool kept what it
@@ -353,6 +391,8 @@ pub struct PoolHandle {
 pub struct PoolInfo {
     pub size: usize,
     pub command: String,
+    /// None where nobody knows what a worker may take.
+    memory: Option<MemoryShare>,
 }
 
 /// What a pool's workers are started with, for the first time and again.
@@ -427,6 +467,7 @@ impl PoolHandle {
             info: Arc::new(PoolInfo {
                 size: setup.plan.workers,
                 command: setup.launch.command().to_owned(),
+                memory: memory_of(&setup.launch, &setup.plan).await,
             }),
             orders,
             standing,

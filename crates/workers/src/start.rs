@@ -20,7 +20,8 @@ use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
 
 use crate::launch::Launch;
-use crate::pools::{PoolResources, PoolSpec};
+use crate::memory::MemoryShare;
+use crate::pools::{PoolResources, PoolSpec, memory_of};
 use crate::settings::{
     ClassicSettings, ClientGone, CodecChoice, FastCgiPeer, FastCgiSettings, KeptSettings,
     MAX_WORKERS, Mode, PoolSettings, RelayAddress, Runner, ServerSettings, SpawnChoice,
@@ -91,6 +92,11 @@ impl Start<'_> {
                 max_memory: max_memory.map(Size::bytes),
             },
         }
+    }
+
+    /// The memory that the pool's workers may take, where that is known. Asks PHP the first time.
+    pub async fn memory(&self) -> Option<MemoryShare> {
+        memory_of(&self.launch(), &self.plan()).await
     }
 
     pub fn launch(&self) -> Launch {

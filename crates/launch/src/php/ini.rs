@@ -47,13 +47,43 @@ const MEMORY_LIMIT: &str = "memory_limit";
 /// The words of PHP about it then.
 const UNLIMITED: &str = "-1";
 
-/// Whether PHP has a limit, by these settings or by its own files.
-pub(super) fn limits_memory(settings: &Settings, about: &About) -> bool {
-    let given = settings.options.iter().rev().find_map(|option| {
-        let (name, value) = option.split_once('=')?;
-        (name == MEMORY_LIMIT).then(|| value.trim_matches('\''))
-    });
-    given.unwrap_or(&about.memory_limit) != UNLIMITED
+/// The limit for the memory of a call, by these settings or by PHP's own files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MemoryLimit {
+    /// Nobody was asked, or the answer is no number of bytes.
+    #[default]
+    Unknown,
+    None,
+    Bytes(u64),
+}
+
+impl MemoryLimit {
+    pub(super) fn of(settings: &Settings, about: &About) -> Self {
+        let given = settings.options.iter().rev().find_map(|option| {
+            let (name, value) = option.split_once('=')?;
+            (name == MEMORY_LIMIT).then(|| value.trim_matches('\''))
+        });
+        Self::parse(given.unwrap_or(&about.memory_limit))
+    }
+
+    /// As PHP writes numbers of bytes: `128M`.
+    fn parse(value: &str) -> Self {
+        let value = value.trim();
+        if value == UNLIMITED {
+            return Self::None;
+        }
+        let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit: u64 = match value.get(number.len()..) {
+            Some("") => 1,
+            Some("K" | "k") => 1 << 10,
+            Some("M" | "m") => 1 << 20,
+            Some("G" | "g") => 1 << 30,
+            _ => return Self::Unknown,
+        };
+        let bytes = number.trim().parse().ok();
+        let bytes = bytes.and_then(|bytes: u64| bytes.checked_mul(unit));
+        bytes.map_or(Self::Unknown, Self::Bytes)
+    }
 }
 
 /// A setting behind `-d`, with its value as php.ini has it. PHP puts what begins with another
@@ -124,6 +154,22 @@ fn drops_jit(settings: &[(&str, &str)], ini: &Ini, about: &About, program: &Prog
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_memory_is_read_as_php_writes_it() {
+        for (value, limit) in [
+            ("-1", MemoryLimit::None),
+            ("128M", MemoryLimit::Bytes(128 << 20)),
+            (" 1g ", MemoryLimit::Bytes(1 << 30)),
+            ("512k", MemoryLimit::Bytes(512 << 10)),
+            ("67108864", MemoryLimit::Bytes(64 << 20)),
+            ("much", MemoryLimit::Unknown),
+            ("99999999999999999999", MemoryLimit::Unknown),
+            ("18446744073709551615G", MemoryLimit::Unknown),
+        ] {
+            assert_eq!(MemoryLimit::parse(value), limit, "{value}");
+        }
+    }
 
     #[test]
     fn the_digest_is_the_last_setting_and_another_one_for_other_settings() {

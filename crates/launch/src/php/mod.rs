@@ -29,8 +29,8 @@ pub(crate) mod stack;
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
 pub use error::PhpError;
-use ini::Settings;
 pub use ini::option as php_option;
+use ini::{MemoryLimit, Settings};
 pub use program::installed as installed_phps;
 pub use question::{About, ask_one as ask_php};
 pub use settings::{Ini, IniSetting, Preset};
@@ -64,8 +64,7 @@ pub(crate) struct Found {
     extension: Option<Build>,
     /// The extension is there, or given to it.
     has_extension: bool,
-    /// PHP has a limit for the memory of a call.
-    limits_memory: bool,
+    memory_limit: MemoryLimit,
 }
 
 type Variables = Vec<(OsString, OsString)>;
@@ -144,7 +143,15 @@ impl Php {
     /// Whether a call's memory has no limit of PHP's; false where the PHP is unknown.
     pub async fn leaves_memory_unlimited(&self, of: &LaunchSpec) -> bool {
         let found = self.found(of).await;
-        found.is_ok_and(|found| found.about.is_some() && !found.limits_memory)
+        found.is_ok_and(|found| found.memory_limit == MemoryLimit::None)
+    }
+
+    /// The limit of PHP's for a call's memory, in bytes, where it has one.
+    pub async fn memory_limit(&self, of: &LaunchSpec) -> Option<u64> {
+        match self.found(of).await.ok()?.memory_limit {
+            MemoryLimit::Bytes(bytes) => Some(bytes),
+            MemoryLimit::None | MemoryLimit::Unknown => None,
+        }
     }
 
     /// Names of the pool's `ini` that its PHP does not have.
@@ -217,7 +224,7 @@ impl Php {
         };
         let found = Found {
             has_extension: about.has_extension || extension.is_some(),
-            limits_memory: ini::limits_memory(&settings, &about),
+            memory_limit: MemoryLimit::of(&settings, &about),
             variables,
             settings,
             extension,
