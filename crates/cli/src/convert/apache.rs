@@ -636,7 +636,7 @@ fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
         return scope.done();
     }
     match at {
-        At::Below(path) | At::Path(path) => close(scope, &path, site, draft),
+        At::Below(path) | At::Path(path) | At::Start(path) => close(scope, &path, site, draft),
         At::Expression(expression) => refuse_expression(scope, &expression, site, draft),
     }
 }

@@ -76,6 +76,8 @@ pub(super) enum At {
     Path(String),
     /// A path and all below it; the empty one is the root.
     Below(String),
+    /// All paths that begin with this text: `/up` is `/uploads` and `/up.php`, too.
+    Start(String),
     /// A regular expression of paths.
     Expression(String),
 }
@@ -123,6 +125,7 @@ impl At {
         match self {
             Self::Path(path) => escaped(path),
             Self::Below(path) => format!("{}/*", escaped(path)),
+            Self::Start(path) => format!("~ ^{}", as_it_is(path)),
             Self::Expression(expression) => format!("~ {expression}"),
         }
     }
@@ -131,6 +134,7 @@ impl At {
     fn meets(&self, prefix: &str) -> bool {
         match self {
             Self::Path(path) | Self::Below(path) => is_in(path, prefix) || is_in(prefix, path),
+            Self::Start(path) => path.starts_with(prefix) || prefix.starts_with(path),
             Self::Expression(expression) if names_hidden(expression) => false,
             Self::Expression(_) if !self.endings().is_empty() => false,
             // Sources of PHP are no files that are sent.
@@ -156,7 +160,7 @@ impl At {
     fn endings(&self) -> Vec<String> {
         match self {
             Self::Expression(expression) => endings(expression).unwrap_or_default(),
-            Self::Path(_) | Self::Below(_) => Vec::new(),
+            Self::Path(_) | Self::Below(_) | Self::Start(_) => Vec::new(),
         }
     }
 
@@ -166,12 +170,15 @@ impl At {
             Self::Path(path) => (0, path.trim_end_matches('/').to_ascii_lowercase()),
             Self::Below(path) => (1, path.trim_end_matches('/').to_ascii_lowercase()),
             Self::Expression(expression) => (2, expression.clone()),
+            Self::Start(path) => (3, path.to_ascii_lowercase()),
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Self::Path(path) | Self::Below(path) | Self::Expression(path) => path.len(),
+            Self::Path(path) | Self::Below(path) | Self::Start(path) | Self::Expression(path) => {
+                path.len()
+            }
         }
     }
 }
@@ -232,7 +239,10 @@ impl Site {
         let at = match at {
             At::Below(path) => At::Below(path.trim_end_matches('/').to_owned()),
             At::Expression(expression) => At::Expression(expression.replace('\n', "\\n")),
-            path @ At::Path(_) => path,
+            At::Start(path) if path.ends_with('/') => {
+                At::Below(path.trim_end_matches('/').to_owned())
+            }
+            path @ (At::Path(_) | At::Start(_)) => path,
         };
         let is_taken = PathPattern::parse(&at.written()).is_ok();
         if is_taken {
@@ -362,7 +372,7 @@ impl Site {
         self.rules.sort_by_key(|rule| {
             let longest = match rule.at {
                 At::Expression(_) => 0,
-                At::Path(_) | At::Below(_) => usize::MAX - rule.at.len(),
+                At::Path(_) | At::Below(_) | At::Start(_) => usize::MAX - rule.at.len(),
             };
             let is_expression = matches!(rule.at, At::Expression(_));
             (rule.rank, is_expression, longest)
@@ -373,8 +383,13 @@ impl Site {
             if !rule.is_for_all() {
                 return true;
             }
-            let is_covered =
-                known.contains(&key) || !matches!(rule.at, At::Expression(_)) && is_taken(&key.1);
+            let is_covered = known.contains(&key)
+                || match rule.at {
+                    At::Path(_) | At::Below(_) => is_taken(&key.1),
+                    // A path that is taken is not all that begins with it.
+                    At::Start(_) => is_taken(&key.1) && !above.contains(&key.1),
+                    At::Expression(_) => false,
+                };
             if is_covered {
                 if !rule.refuses() && !rule.keys.is_empty() {
                     out.push(format!(
@@ -1002,7 +1017,8 @@ fn site_routes(
     let of_rules = |(paths, keys): (Vec<String>, Tree)| {
         let mut route = with_hosts();
         match &paths[..] {
-            [path] => _ = route.set("path", path.as_str()),
+            // A comma in a text parts two paths.
+            [path] if !path.contains(',') => _ = route.set("path", path.as_str()),
             _ => _ = route.set("path", paths),
         }
         if many && keys.get("refuse").is_none() {
@@ -1144,8 +1160,9 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 pub(super) fn size(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let count: u64 = digits.parse().ok()?;
-    let is_even = |of: u64| count > 0 && count.is_multiple_of(of);
+    // 0 is no limit there, and the default here.
+    let count: u64 = digits.parse().ok().filter(|count| *count > 0)?;
+    let is_even = |of: u64| count.is_multiple_of(of);
     Some(match lower.get(digits.len()..)? {
         "k" | "kb" => format!("{count}KB"),
         "m" | "mb" => format!("{count}MB"),

@@ -401,11 +401,15 @@ fn on_condition(
             }
         }
         [
-            "$request_uri" | "$uri" | "$document_uri",
+            variable @ ("$request_uri" | "$uri" | "$document_uri"),
             "~" | "~*",
             expression,
         ] if is_refusal => {
             draft.refuse(directive, expression, status, site);
+            if *variable == "$request_uri" && may_be_in_a_query(expression) {
+                let outcome = "the path is looked at, the query is the application's";
+                draft.leave_out_limit(directive, outcome);
+            }
         }
         ["$query_string" | "$args" | "$http_cookie", ..] if is_refusal => {
             draft.leave_out_limit(directive, "such requests are the application's");
@@ -413,6 +417,11 @@ fn on_condition(
         _ => {}
     }
     None
+}
+
+/// Whether an expression may be found behind the path of a target, or nowhere else.
+fn may_be_in_a_query(expression: &str) -> bool {
+    !expression.starts_with("^/") || expression.contains(['?', '&', '=', '.', '['])
 }
 
 /// All requests for a host go elsewhere.
@@ -902,6 +911,15 @@ impl How {
             Self::Strong | Self::Plain => At::Below(path.to_owned()),
         }
     }
+
+    /// All paths that it takes, for what it keeps from them. Without a slash at its end it is the
+    /// beginning of longer names, too.
+    fn all(self, path: &str) -> At {
+        match self {
+            Self::Exact => At::Path(path.to_owned()),
+            Self::Strong | Self::Plain => At::Start(path.to_owned()),
+        }
+    }
 }
 
 /// The status of a block that refuses all: `deny all`, or `return 403` or another one.
@@ -1050,18 +1068,12 @@ fn below(
     let folder = folder.map(|it| it.argument(0).trim_end_matches('/').to_owned());
     let folder = folder.filter(|it| !it.contains('$'));
     if let Some(status) = refuses(location) {
-        // Without a slash at its end it is the beginning of longer names, too.
-        let at = if how == How::Exact || path.ends_with('/') {
-            how.at(path)
-        } else {
-            At::Expression(format!("^{}", as_it_is(path)))
-        };
         let rank = if how == How::Plain {
             Rank::Refusal
         } else {
             how.rank()
         };
-        site.rule(at, rank, refusal(status));
+        site.rule(how.all(path), rank, refusal(status));
         return location.done_whole();
     }
     if location.has("internal") {
@@ -1069,7 +1081,7 @@ fn below(
             .inside
             .iter()
             .all(|it| ["internal", "alias", "root"].contains(&it.name.as_str()));
-        site.refuse(how.at(path), NOT_FOUND);
+        site.refuse(how.all(path), NOT_FOUND);
         if how == How::Exact && is_plain {
             return location.done_whole();
         }
@@ -1105,7 +1117,7 @@ fn below(
         .iter()
         .any(|it| limits(it) && it.fate.get() == directive::Fate::Unread)
     {
-        site.rule(how.at(path), Rank::Refusal, refusal(NOT_FOUND));
+        site.rule(how.all(path), Rank::Refusal, refusal(NOT_FOUND));
         return draft.leave_out_limit(
             location,
             "the path is answered 404, by a route with `refuse: 404`",
@@ -1144,12 +1156,17 @@ fn below(
         (true, false) if how == How::Exact && !path.contains(".php") => None,
         (true, false) => Some("front"),
     };
+    // Where it keeps scripts from running, it does so for all of its paths.
+    let at = match which {
+        Some("none" | "front") => how.all(path),
+        _ => how.at(path),
+    };
     if is_elsewhere && !has_front(location) {
-        return site.rest_of_files(how.at(path), how.rank());
+        return site.rest_of_files(at, how.rank());
     }
     keys.merge(which.map(scripts).unwrap_or_default());
     if !keys.is_empty() {
-        site.rule(how.at(path), how.rank(), keys);
+        site.rule(at, how.rank(), keys);
     }
 }
 

@@ -184,8 +184,60 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "nginx.conf",
             nginx_site("location /a { auth_basic x; }"),
-            "\"/a/*\"",
+            "{path: \"~ ^/a\", refuse: 404}",
             "auth_basic x",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /a { internal; deny 10.0.0.1; }"),
+            "{path: \"~ ^/a\", refuse: 404}",
+            "deny 10.0.0.1",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ^~ /up { }"),
+            "{path: \"~ ^/up\", scripts: none}",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /up { location ~ \\.php$ { deny all; } }"),
+            "{path: \"~ ^/up\", scripts: none}",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location ^~ /up { alias /srv/up; }"),
+            "{path: \"~ ^/up\", refuse: 404}",
+            "",
+        ),
+        // Longer paths come first, however they are written.
+        (
+            "nginx.conf",
+            nginx_site(
+                "location ^~ /a/ { try_files $uri /index.php; }\nlocation ^~ /a/b { expires 1h; }",
+            ),
+            "{path: \"~ ^/a/b\", scripts: none}\n    - {path: \"/a/*\"",
+            "",
+        ),
+        // A comma in a path is not the end of it.
+        (
+            "nginx.conf",
+            nginx_site("location ~ \"^/a{2,3}/\" { deny all; }"),
+            "{path: [\"~ ^/a{2,3}/\"], refuse: 403}",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("location /a,b/ { deny all; }"),
+            "{path: [\"/a,b/*\"], refuse: 403}",
+            "",
+        ),
+        (
+            "nginx.conf",
+            nginx_site("if ($request_uri ~* \"[?&]author=\") { return 403; }"),
+            "refuse: 403",
+            "the query is the application's",
         ),
         (
             "nginx.conf",
