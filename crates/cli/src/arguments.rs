@@ -275,8 +275,14 @@ pub(crate) struct Cache {
 /// What there is to do with entries.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Print the value of a key, as it is kept
-    Get { storage: String, key: String },
+    /// Print the value of a key; values that PHP has serialised as text
+    Get {
+        storage: String,
+        key: String,
+        /// The bytes as they are kept
+        #[arg(long)]
+        raw: bool,
+    },
     /// Delete keys
     Delete {
         storage: String,

@@ -4,7 +4,7 @@ use pronghorn_config::{Era, Input};
 use pronghorn_server::settings::{Form, Said, check as judge, config_show};
 use pronghorn_server::{Services, environment, look};
 
-use crate::application::Application;
+use crate::application::{Application, missing_package};
 use crate::arguments::{Arguments, Check};
 use crate::exit::{Exit, mention, say};
 use crate::folders;
@@ -12,7 +12,8 @@ use crate::htaccess;
 use crate::serve::without_configuration;
 
 pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check) -> Exit {
-    tell(&judge(
+    let mut missing = None;
+    let exit = tell(&judge(
         services,
         &input_of(arguments),
         options.to.map(Era::from),
@@ -21,9 +22,14 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check)
             let folder = folders::working(arguments, loaded.file.as_deref());
             let mut findings = look(settings, &folder, &environment(loaded));
             findings.extend(htaccess::findings(settings, loaded, &folder));
+            missing = missing_package(&folder);
             findings
         },
-    ))
+    ));
+    if let Some(missing) = missing {
+        mention(&format!("{missing}\n"));
+    }
+    exit
 }
 
 pub(crate) fn show(arguments: &Arguments, services: &Services, json: bool) -> Exit {

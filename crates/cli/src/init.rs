@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::MAIN_FILES;
 
-use crate::application::{Application, Relative, looked_for};
+use crate::application::{Application, Relative, looked_for, missing_package};
 use crate::arguments::Arguments;
 use crate::convert::{Converted, convert, one_line, quoted, without_variables};
 use crate::exit::{Exit, failed, misused, say};
@@ -52,6 +52,9 @@ pub(crate) fn run(arguments: &Arguments, from: &[PathBuf]) -> Exit {
     }
     if let Some(lacking) = application.lacks_packages() {
         say(&format!("{lacking}\n"));
+    }
+    if let Some(missing) = missing_package(&folder) {
+        say(&format!("{missing}\n"));
     }
     if let Some(closed) = application.closed() {
         if !closed.files.is_empty() {

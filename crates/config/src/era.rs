@@ -3,6 +3,7 @@
 //!
 //! Knows which keys one of them alone has, and nothing of what depends on it.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
 
@@ -153,9 +154,11 @@ pub(crate) fn tell(
     }
 }
 
-/// False for a file that RoadRunner never reads: what it means does not depend on packages.
+/// False for a file with a name of ours (`pronghorn.yaml`, `pronghorn.test.yaml`), which RoadRunner
+/// never reads: what it means does not depend on packages.
 pub fn is_roadrunners(file: &Path) -> bool {
-    file.file_stem().is_some_and(|stem| stem != "pronghorn")
+    let name = file.file_name().map(OsStr::as_encoded_bytes);
+    name.is_some_and(|name| !name.starts_with(b"pronghorn"))
 }
 
 fn alone(key: &str, place: &Place, other: Era) -> String {
@@ -351,6 +354,8 @@ mod tests {
     fn a_file_of_our_name_means_the_same_whatever_is_installed() {
         let new = r#"[{"name":"spiral/roadrunner","version":"3.0.0"}]"#;
         let (compat, _) = loaded("app/pronghorn.yaml", "http: {middleware: zstd}\n", new);
+        assert_eq!(compat.era, Era::V2025);
+        let (compat, _) = loaded("app/pronghorn.test.yaml", "", new);
         assert_eq!(compat.era, Era::V2025);
         let (compat, _) = loaded("app/pronghorn.yaml", "compat: 3\n", "");
         assert_eq!(compat.era, Era::V3);

@@ -230,6 +230,13 @@ fn the_command_line_shows_storages_and_acts_on_entries() {
             .steer(&["cache", "get", storage, "no"])
             .assert_refused(&[&format!("the storage `{storage}` has no key `no`")]);
     }
+    let serialised = r#"O:1:"A":1:{s:1:"b";i:7;}"#;
+    let set = request("kept", &[(b"object", serialised.as_bytes(), "")]);
+    assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+    let shown = server.steer(&["cache", "get", "kept", "object"]);
+    assert_eq!(shown.stdout, "A {\n    \"b\" => 7\n}\n");
+    let raw = server.steer(&["cache", "get", "--raw", "kept", "object"]);
+    assert_eq!(raw.stdout, serialised);
     let shown = server.steer(&["cache"]);
     shown.assert_said(&[
         "STORAGE",

@@ -2,6 +2,7 @@
 //!
 //! Looks at names of files, and into a worker script; runs nothing.
 
+mod composer;
 mod known;
 
 use std::io;
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 use pronghorn_base::{open_linked, read_linked};
 
 use crate::convert::Closed;
+
+pub(crate) use composer::missing_package;
 
 /// A file that tells an application, in the order in which `serve` looks.
 struct Sign {

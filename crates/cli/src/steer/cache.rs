@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::serialised::readable;
 use super::text::{bytes, columns, line, time};
 use super::{Task, over_rpc};
 use crate::arguments::{Cache, CacheCommand};
@@ -78,12 +79,12 @@ pub(super) async fn run(task: &Task<'_>, cache: &Cache) -> Result<Exit, String> 
             say(&prefixes(&list));
             return Ok(Exit::Done);
         }
-        Some(CacheCommand::Get { storage, key }) => {
+        Some(CacheCommand::Get { storage, key, raw }) => {
             let argument = json!({"storage": storage, "items": [item(key)]});
             let found: Found = over_rpc::ask(&mut methods, "kv.MGet", &argument)
                 .await
                 .map_err(without_section)?;
-            return print(storage, key, found.items.first());
+            return print(storage, key, found.items.first(), *raw);
         }
         Some(CacheCommand::Delete { storage, keys }) => {
             let items: Vec<Value> = keys.iter().map(item).collect();
@@ -114,14 +115,19 @@ fn without_section(error: String) -> String {
     error
 }
 
-/// As it is kept, and nothing behind it; on a terminal, as that can show it.
-fn print(storage: &str, key: &str, item: Option<&Item>) -> Result<Exit, String> {
+/// A value that PHP has serialised as text, unless it is to be `raw`. Others as they are kept, and
+/// nothing behind them; on a terminal, as that can show them.
+fn print(storage: &str, key: &str, item: Option<&Item>, raw: bool) -> Result<Exit, String> {
     let Some(item) = item else {
         return Err(format!("the storage `{storage}` has no key `{key}`"));
     };
     let value = STANDARD.decode(&item.value);
     let value = value.map_err(|error| format!("kv.MGet answered oddly: {error}"))?;
-    if stdout().is_terminal() {
+    if !raw && let Some(text) = readable(&value) {
+        say(&format!("{text}\n"));
+        return Ok(Exit::Done);
+    }
+    if !raw && stdout().is_terminal() {
         say(&String::from_utf8_lossy(&value));
         return Ok(Exit::Done);
     }

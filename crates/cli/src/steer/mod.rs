@@ -10,6 +10,7 @@ mod over_rpc;
 mod reset;
 mod resize;
 mod schedules;
+mod serialised;
 mod status;
 mod stop;
 mod table;

@@ -74,8 +74,12 @@ const WIDTHS: [usize; 8] = [7, 8, 5, 3, 7, 8, 6, 4];
 /// `STATE` and `VIA` are words, which begin on the left.
 const WORDS: std::ops::RangeInclusive<usize> = 1..=2;
 const REQUEST: &str = "REQUEST";
-/// Enough for `9.9s GET /` and some of a path; a narrower terminal wraps.
+/// Enough for `9.9s GET /` and some of a path.
 const NARROWEST_REQUEST: usize = 14;
+/// Columns in the order in which a narrow terminal keeps them: each that there is still room for.
+const KEPT: [usize; 8] = [0, 1, 6, 5, 7, 4, 2, 3];
+/// Between two columns.
+const GAP: usize = 2;
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -85,25 +89,21 @@ const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
 /// One table for all pools, a line for each pool above its workers. Every line ends with a line
-/// feed.
+/// feed, and none is wider than the terminal.
 pub(super) fn table(views: &[View], look: Look) -> String {
     let cells: Vec<Vec<[String; 8]>> = views
         .iter()
         .map(|view| view.rows.iter().map(cells_of).collect())
         .collect();
     let widths = widths(cells.iter().flatten());
+    let columns = columns(&widths, look.width);
     let heads = HEADS.map(ToOwned::to_owned);
     let mut out = Lines {
         text: String::new(),
         look,
         left: look.height.unwrap_or(usize::MAX),
     };
-    out.line(BOLD, &format!("{}  {REQUEST}", padded(&heads, &widths)));
-    let before_request: usize = widths.iter().map(|width| width + 2).sum();
-    let for_request = look.width.map(|width| {
-        let left = width.saturating_sub(before_request);
-        left.max(NARROWEST_REQUEST)
-    });
+    out.line(BOLD, &format!("{}  {REQUEST}", padded(&heads, &columns)));
     for (index, (view, cells)) in views.iter().zip(&cells).enumerate() {
         out.line("", &summary(view));
         let others = views.len() - index - 1;
@@ -123,14 +123,14 @@ pub(super) fn table(views: &[View], look: Look) -> String {
             let (Some(row), Some(cells)) = (view.rows.get(row), cells.get(row)) else {
                 continue;
             };
-            let request = row.request.as_ref().map(|(what, age)| {
-                let text = format!("{} {}", short_time(*age), line(what));
-                for_request.map_or_else(|| text.clone(), |width| cut(&text, width))
-            });
+            let request = row
+                .request
+                .as_ref()
+                .map(|(what, age)| format!("{} {}", short_time(*age), line(what)));
             let behind = request.map_or_else(String::new, |request| format!("  {request}"));
             out.line(
                 colour(&row.state),
-                &format!("{}{behind}", padded(cells, &widths)),
+                &format!("{}{behind}", padded(cells, &columns)),
             );
         }
         if hidden > 0 && room > 0 {
@@ -157,6 +157,8 @@ impl Lines {
         }
         self.left -= 1;
         let text = text.trim_end();
+        let fitting = self.look.width.map(|width| cut(text, width));
+        let text = fitting.as_deref().unwrap_or(text);
         let written = if self.look.colours && !colour.is_empty() {
             writeln!(self.text, "{colour}{text}{PLAIN}")
         } else {
@@ -214,18 +216,33 @@ fn widths<'a>(rows: impl Iterator<Item = &'a [String; 8]>) -> [usize; 8] {
     })
 }
 
-fn padded(cells: &[String; 8], widths: &[usize; 8]) -> String {
-    let padded = cells
-        .iter()
-        .zip(widths)
-        .enumerate()
-        .map(|(index, (cell, width))| {
-            if WORDS.contains(&index) {
-                format!("{cell:<width$}")
-            } else {
-                format!("{cell:>width$}")
-            }
-        });
+/// Those that fit beside a request, with their widths, in the order of the table.
+fn columns(widths: &[usize; 8], width: Option<usize>) -> Vec<(usize, usize)> {
+    let mut left = width.map(|width| width.saturating_sub(NARROWEST_REQUEST));
+    let mut columns: Vec<(usize, usize)> = KEPT
+        .into_iter()
+        .filter_map(|column| Some((column, *widths.get(column)?)))
+        .filter(|(_, width)| match &mut left {
+            None => true,
+            Some(left) => left
+                .checked_sub(width + GAP)
+                .map(|rest| *left = rest)
+                .is_some(),
+        })
+        .collect();
+    columns.sort_unstable();
+    columns
+}
+
+fn padded(cells: &[String; 8], columns: &[(usize, usize)]) -> String {
+    let padded = columns.iter().filter_map(|&(column, width)| {
+        let cell = cells.get(column)?;
+        Some(if WORDS.contains(&column) {
+            format!("{cell:<width$}")
+        } else {
+            format!("{cell:>width$}")
+        })
+    });
     padded.collect::<Vec<_>>().join("  ")
 }
 

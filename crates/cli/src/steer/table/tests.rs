@@ -66,6 +66,43 @@ fn it_is_readable_at_eighty_columns() {
 }
 
 #[test]
+fn narrow_terminals_lose_columns_and_wrap_no_row() {
+    let views = [pool(
+        "default",
+        vec![
+            busy(4_194_304, "GET /report/of/a/year?detail=1", 61_000),
+            worker(712, "ready"),
+        ],
+    )];
+    let at = |width| {
+        let look = Look {
+            width: Some(width),
+            ..SCREEN
+        };
+        table(&views, look)
+    };
+    assert_eq!(
+        at(60),
+        "    PID  STATE       MEMORY     CPU   AGE  REQUEST\n\
+         default: 2 workers, 1 busy, 0 calls waiting\n\
+         4194304  busy       24.1 MB   12.3%   12m  1m 1s GET /repor…\n\
+         \u{20}   712  ready      24.1 MB   12.3%   12m\n"
+    );
+    assert_eq!(
+        at(40),
+        "    PID  STATE      AGE  REQUEST\n\
+         default: 2 workers, 1 busy, 0 calls wai…\n\
+         4194304  busy       12m  1m 1s GET /rep…\n\
+         \u{20}   712  ready      12m\n"
+    );
+    for width in [1, 10, 20, 40, 60, 70, 79, 80, 200] {
+        let shown = at(width);
+        let fits = shown.lines().all(|line| line.chars().count() <= width);
+        assert!(fits, "{width}:\n{shown}");
+    }
+}
+
+#[test]
 fn a_place_without_a_process_has_no_number() {
     let shown = table(&[pool("cgi", vec![worker(0, "ready")])], SCREEN);
     assert!(shown.contains("\n      -  ready "), "{shown}");
