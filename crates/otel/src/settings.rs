@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use hyper::header::{HeaderName, HeaderValue};
+use pronghorn_client::header::{HeaderName, HeaderValue};
 use pronghorn_config::{Address, Choice, Node, Pairs, Section, Setting, Shown, Table, Wrong};
 use pronghorn_trace::Sampling;
 

@@ -6,7 +6,7 @@ use pronghorn_config::{Era, Pairs, Table};
 
 use crate::address::{BrokerAddress, address};
 use crate::kind::{object_of, text_of};
-use crate::tls::BrokerTls;
+use crate::tls::{self, BrokerTls};
 
 const AMQP: &str = "amqp://guest:guest@127.0.0.1:5672/";
 /// The connection of a file that has one, and the one that is meant when none is named.
@@ -82,7 +82,7 @@ pub(super) fn server(t: &mut Table<'_>) -> AmqpServers {
 fn connection(t: &mut Table<'_>) -> AmqpServer {
     AmqpServer {
         address: address(t, AMQP, &["amqp", "amqps"]),
-        tls: BrokerTls::read(t),
+        tls: tls::read(t),
     }
 }
 

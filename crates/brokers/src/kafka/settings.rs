@@ -6,7 +6,7 @@ use std::fmt;
 use pronghorn_config::{Choice, Table};
 use serde::Deserialize;
 
-use crate::tls::BrokerTls;
+use crate::tls::{self, BrokerTls};
 
 /// All servers are of one, so that each job goes to one of them.
 const GROUP: &str = "pronghorn";
@@ -142,7 +142,7 @@ pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
             t.error("brokers", &message, "for example `127.0.0.1:9092`");
         }
         let is_encrypted = t.is_written("tls");
-        let tls = BrokerTls::read(t);
+        let tls = tls::read(t);
         let sasl = t.section_with("sasl", "Who this server is.", |t| {
             for key in ["zid", "nonce", "is_token", "user_agent"] {
                 t.no_effect(key, "a name and a password say who it is");

@@ -7,7 +7,7 @@ use pronghorn_config::{Seconds, Table};
 
 use crate::address::{BrokerAddress, address_or};
 use crate::kind::text_of;
-use crate::tls::BrokerTls;
+use crate::tls::{self, BrokerTls};
 
 const NATS: &str = "nats://127.0.0.1:4222";
 /// As RoadRunner's.
@@ -47,7 +47,7 @@ pub(super) fn server(t: &mut Table<'_>) -> NatsServer {
     t.section_with("nats", sentence, |t| NatsServer {
         // RoadRunner takes an address without a scheme, too.
         address: address_or(t, NATS, &["nats", "tls"], Some("nats")),
-        tls: BrokerTls::read(t),
+        tls: tls::read(t),
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pronghorn_config::Table;
 
 use crate::kind::text_of;
-use crate::tls::BrokerTls;
+use crate::tls::{self, BrokerTls};
 
 /// As RoadRunner's.
 const NSQ: &str = "127.0.0.1:4150";
@@ -94,7 +94,7 @@ pub(super) fn server(t: &mut Table<'_>) -> NsqServer {
             .range(POLL_RANGE)
             .default(POLL_INTERVAL);
         let is_encrypted = t.is_written("tls");
-        let tls = BrokerTls::read(t);
+        let tls = tls::read(t);
         let mut timeout = |name, sentence, default| {
             t.key(name, sentence)
                 .zero_is_default()

@@ -8,7 +8,7 @@ use pronghorn_config::Table;
 
 use crate::address::{BrokerAddress, address};
 use crate::kind::text_of;
-use crate::tls::BrokerTls;
+use crate::tls::{self, BrokerTls};
 
 const REDIS: &str = "redis://127.0.0.1:6379";
 
@@ -40,7 +40,7 @@ pub(super) fn read(t: &mut Table<'_>, pipeline: &str, queue: Option<String>) -> 
     let schemes = &["redis", "rediss", "unix", "redis+unix"];
     RedisPipeline {
         address: address(t, REDIS, schemes),
-        tls: BrokerTls::read(t),
+        tls: tls::read(t),
         queue: queue.unwrap_or_else(|| pipeline.to_owned()),
         claim_after: t
             .key(

@@ -1,36 +1,29 @@
 //! Requests to a collector: one at a time, over a connection that is kept.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http_body_util::{BodyExt, Collected, Full, Limited};
-use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper::header::{
-    CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, TE,
+use pronghorn_base::with_causes;
+use pronghorn_client::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, TE,
 };
-use hyper::{Method, Request, Response, StatusCode, Uri};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use pronghorn_client::{
+    ClientError, Limits, Method, Options, Origin, Protocol, Reply, Request, Tls, TlsError,
+};
 use prost::Message;
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 use crate::messages::Answer;
 use crate::settings::{Client, CollectorSettings};
 
 /// An answer is a few bytes. More than that is none.
-const LONGEST_ANSWER: usize = 64 << 10;
+const LIMITS: Limits = Limits {
+    head: 64 << 10,
+    body: 64 << 10,
+};
 /// Of what a collector says, in a record.
 const LONGEST_WORD: usize = 200;
 /// No collector is waited for longer, whatever it asks for.
@@ -62,7 +55,7 @@ pub(crate) struct Failure {
 
 /// The operator's, or the machine's: there is no way to speak TLS.
 #[derive(Debug, Error)]
-pub(crate) enum TlsError {
+pub(crate) enum CollectorError {
     #[error(
         "the system has no root certificates to check the collector's by: install \
          `ca-certificates`, name a file in SSL_CERT_FILE, or write `insecure: true` in `otel`"
@@ -71,55 +64,41 @@ pub(crate) enum TlsError {
     #[error("`otel.endpoint` names no host that a certificate can be for: `{0}`")]
     Name(String),
     #[error("TLS can't be used")]
-    Provider(#[from] rustls::Error),
+    Tls(#[source] ClientError),
 }
 
 pub(crate) struct Collector {
     settings: CollectorSettings,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// `host:port`
-    authority: String,
-    connection: Option<Connection>,
-    /// Carries the bytes of the connection.
-    driver: JoinSet<()>,
-}
-
-enum Connection {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
+    client: pronghorn_client::Client,
 }
 
 impl Collector {
     /// One whose certificate is checked by the system's roots.
-    pub(crate) fn new(settings: CollectorSettings) -> Result<Self, TlsError> {
-        let mut roots = RootCertStore::empty();
-        if settings.tls {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-        Self::with_roots(settings, roots)
+    pub(crate) fn new(settings: CollectorSettings) -> Result<Self, CollectorError> {
+        Self::trusting(settings, Tls::default())
     }
 
-    fn with_roots(settings: CollectorSettings, roots: RootCertStore) -> Result<Self, TlsError> {
-        let CollectorSettings { host, port, .. } = &settings;
-        let authority = if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        };
-        let tls = if settings.tls {
-            let name = ServerName::try_from(host.clone());
-            let name = name.map_err(|_| TlsError::Name(host.clone()))?;
-            Some((connector(settings.client, roots)?, name))
-        } else {
-            None
-        };
-        Ok(Self {
+    fn trusting(settings: CollectorSettings, tls: Tls) -> Result<Self, CollectorError> {
+        let options = Options {
+            protocol: match settings.client {
+                Client::Http => Protocol::Http1,
+                Client::Grpc => Protocol::Http2,
+            },
             tls,
-            authority,
-            settings,
-            connection: None,
-            driver: JoinSet::new(),
-        })
+            timeout: settings.timeout,
+            limits: LIMITS,
+            kept: 1,
+            // A collector may close a connection at any moment, and takes a batch twice.
+            repeats: true,
+        };
+        let origin = Origin::new(settings.tls, &settings.host, settings.port);
+        let client = pronghorn_client::Client::new(origin, options);
+        let client = client.map_err(|error| match error {
+            ClientError::Tls(TlsError::NoRoots) => CollectorError::NoRoots,
+            ClientError::Tls(TlsError::Name(host)) => CollectorError::Name(host),
+            error => CollectorError::Tls(error),
+        })?;
+        Ok(Self { settings, client })
     }
 
     /// Sends one message and reads what the collector says to it.
@@ -128,106 +107,38 @@ impl Collector {
         signal: Signal,
         message: &[u8],
     ) -> Result<Accepted, Failure> {
-        let limit = self.settings.timeout;
-        let result = match timeout(limit, self.exchange(signal, message)).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure {
-                is_passing: true,
-                after: None,
-                why: format!("no answer within {} s", limit.as_secs_f64()),
-            }),
-        };
-        if result.is_err() {
-            self.connection = None; // whatever is on its way there is no answer to the next one
-            self.driver.abort_all();
-        }
-        result
-    }
-
-    async fn exchange(&mut self, signal: Signal, message: &[u8]) -> Result<Accepted, Failure> {
         let body = self.body(message).map_err(|error| Failure {
             is_passing: false,
             after: None,
             why: format!("it can't be compressed: {error}"),
         })?;
-        let request = || self.request(signal, body.clone());
-        let (fresh, again) = (request()?, request()?);
-        let kept = self.connection.take().filter(Connection::is_open);
-        let (connection, response) = match kept {
-            // A collector may close it at the same moment.
-            Some(mut kept) => match kept.send(fresh).await {
-                Ok(response) => (kept, response),
-                Err(_) => self.send_anew(again).await?,
-            },
-            None => self.send_anew(fresh).await?,
-        };
-        let answer = read(response).await;
-        self.connection = Some(connection);
+        let request = self.request(signal, body)?;
+        let reply = self.client.ask(request).await;
+        let reply = reply.map_err(|error| self.failure(&error))?;
         match self.settings.client {
-            Client::Http => of_http(&answer?),
-            Client::Grpc => of_grpc(&answer?),
+            Client::Http => of_http(&reply),
+            Client::Grpc => of_grpc(&reply),
         }
     }
 
-    async fn send_anew(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<(Connection, Response<Incoming>), Failure> {
-        let mut connection = self.connect().await.map_err(|why| self.away(why))?;
-        let response = connection.send(request).await;
-        let response = response.map_err(|error| self.away(error.to_string()))?;
-        Ok((connection, response))
-    }
-
-    fn away(&self, why: impl std::fmt::Display) -> Failure {
+    fn failure(&self, error: &ClientError) -> Failure {
+        let authority = self.client.origin().authority();
+        let why = match error {
+            ClientError::Timeout => {
+                format!("no answer within {} s", self.settings.timeout.as_secs_f64())
+            }
+            ClientError::Answer(why) => format!("its answer can't be read: {why}"),
+            ClientError::Http(why) => format!("{authority}: {}", with_causes(why)),
+            _ => {
+                let why = with_causes(error);
+                format!("{authority}: {why}{}", hint(&why))
+            }
+        };
         Failure {
-            is_passing: true,
+            is_passing: error.is_passing(),
             after: None,
-            why: format!("{}: {why}", self.authority),
+            why,
         }
-    }
-
-    async fn connect(&mut self) -> Result<Connection, String> {
-        let address = (self.settings.host.as_str(), self.settings.port);
-        let stream = TcpStream::connect(address).await;
-        let stream = stream.map_err(|error| error.to_string())?;
-        _ = stream.set_nodelay(true); // it would only be slower
-        match self.tls.clone() {
-            None => self.over(stream).await,
-            Some((connector, name)) => {
-                let stream = connector.connect(name, stream).await;
-                let stream = stream.map_err(|error| format!("TLS: {error}{}", hint(&error)))?;
-                self.over(stream).await
-            }
-        }
-    }
-
-    async fn over<S>(&mut self, stream: S) -> Result<Connection, String>
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let io = TokioIo::new(stream);
-        let text = |error: hyper::Error| error.to_string();
-        self.driver.abort_all();
-        while self.driver.try_join_next().is_some() {}
-        Ok(match self.settings.client {
-            Client::Http => {
-                let (send, driver) = http1::handshake(io).await.map_err(text)?;
-                self.driver.spawn(async {
-                    _ = driver.await; // who sends hears of it
-                });
-                Connection::Http1(send)
-            }
-            Client::Grpc => {
-                // What it starts ends with the connection.
-                let executor = TokioExecutor::new();
-                let (send, driver) = http2::handshake(executor, io).await.map_err(text)?;
-                self.driver.spawn(async {
-                    _ = driver.await; // who sends hears of it
-                });
-                Connection::Http2(send)
-            }
-        })
     }
 
     fn body(&self, message: &[u8]) -> io::Result<Bytes> {
@@ -251,75 +162,36 @@ impl Collector {
         Ok(frame.freeze())
     }
 
-    fn request(&self, signal: Signal, body: Bytes) -> Result<Request<Full<Bytes>>, Failure> {
+    fn request(&self, signal: Signal, body: Bytes) -> Result<Request<Bytes>, Failure> {
         let settings = &self.settings;
-        let scheme = if settings.tls { "https" } else { "http" };
-        let uri = match (settings.client, signal) {
-            (Client::Http, Signal::Traces) => settings.traces_path.clone(),
-            (Client::Http, Signal::Metrics) => settings.metrics_path.clone(),
-            (Client::Grpc, signal) => {
-                format!("{scheme}://{}{}", self.authority, method(signal))
-            }
+        let path = match (settings.client, signal) {
+            (Client::Http, Signal::Traces) => &settings.traces_path,
+            (Client::Http, Signal::Metrics) => &settings.metrics_path,
+            (Client::Grpc, signal) => method(signal),
         };
-        let impossible = |why: String| Failure {
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = path.parse().map_err(|_| Failure {
             is_passing: false,
             after: None,
-            why,
-        };
-        let uri: Uri = uri
-            .parse()
-            .map_err(|_| impossible(format!("bad URL `{uri}`")))?;
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = uri;
+            why: format!("bad URL `{path}`"),
+        })?;
         let headers = request.headers_mut();
         for (name, value) in &settings.headers {
             headers.append(name, value.clone());
         }
-        let gzip = HeaderValue::from_static("gzip");
-        if settings.client == Client::Grpc {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-            if settings.compress {
-                headers.insert("grpc-encoding", gzip);
+        let (kind, coding) = match settings.client {
+            Client::Http => ("application/x-protobuf", CONTENT_ENCODING),
+            Client::Grpc => {
+                headers.insert(TE, HeaderValue::from_static("trailers"));
+                ("application/grpc", HeaderName::from_static("grpc-encoding"))
             }
-            return Ok(request);
-        }
-        let host = HeaderValue::from_str(&self.authority);
-        headers.insert(HOST, host.map_err(|error| impossible(error.to_string()))?);
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/x-protobuf"),
-        );
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         if settings.compress {
-            headers.insert(CONTENT_ENCODING, gzip);
+            headers.insert(coding, HeaderValue::from_static("gzip"));
         }
         Ok(request)
-    }
-}
-
-impl Connection {
-    fn is_open(&self) -> bool {
-        match self {
-            Self::Http1(send) => !send.is_closed(),
-            Self::Http2(send) => !send.is_closed(),
-        }
-    }
-
-    async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, hyper::Error> {
-        match self {
-            Self::Http1(send) => {
-                send.ready().await?;
-                send.send_request(request).await
-            }
-            Self::Http2(send) => {
-                send.ready().await?;
-                send.send_request(request).await
-            }
-        }
     }
 }
 
@@ -330,52 +202,13 @@ fn method(signal: Signal) -> &'static str {
     }
 }
 
-fn connector(client: Client, roots: RootCertStore) -> Result<TlsConnector, TlsError> {
-    if roots.is_empty() {
-        return Err(TlsError::NoRoots);
-    }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    config.alpn_protocols = match client {
-        Client::Http => vec![b"http/1.1".to_vec()],
-        Client::Grpc => vec![b"h2".to_vec()],
-    };
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
 /// The mistake that most people make first.
-fn hint(error: &io::Error) -> &'static str {
-    if error.to_string().contains("InvalidContentType") {
+fn hint(why: &str) -> &'static str {
+    if why.contains("InvalidContentType") {
         " (hint: the collector seems to speak without TLS: `insecure: true` in `otel`)"
     } else {
         ""
     }
-}
-
-/// What came back, whole.
-struct Reply {
-    status: StatusCode,
-    headers: HeaderMap,
-    trailers: HeaderMap,
-    body: Bytes,
-}
-
-async fn read(response: Response<Incoming>) -> Result<Reply, Failure> {
-    let (head, body) = response.into_parts();
-    let collected = Limited::new(body, LONGEST_ANSWER).collect().await;
-    let collected: Collected<Bytes> = collected.map_err(|error| Failure {
-        is_passing: true,
-        after: None,
-        why: format!("its answer can't be read: {error}"),
-    })?;
-    Ok(Reply {
-        status: head.status,
-        headers: head.headers,
-        trailers: collected.trailers().cloned().unwrap_or_default(),
-        body: collected.to_bytes(),
-    })
 }
 
 /// Which statuses pass is for OTLP to say, and what they may be followed by.

@@ -1,11 +1,17 @@
 //! A collector that is played by the test, over TCP and over TLS.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use http::{HeaderMap, Response};
 use pronghorn_testkit::Certificates;
 use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
@@ -26,6 +32,13 @@ fn settings(client: Client, port: u16) -> CollectorSettings {
 
 fn collector(client: Client, port: u16) -> Collector {
     Collector::new(settings(client, port)).expect("no TLS")
+}
+
+fn trusting(root: PathBuf) -> Tls {
+    Tls {
+        root_ca: Some(root),
+        identity: None,
+    }
 }
 
 /// What comes of a request to a server that says these bytes, whatever it is asked.
@@ -205,15 +218,13 @@ async fn over_tls(
         }
         Some(protocol)
     });
-    let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_file(made.path(trusted)).expect("a certificate");
-    roots.add(root).expect("a root");
+    let tls = trusting(made.path(trusted));
     let settings = CollectorSettings {
         tls: true,
         timeout: Duration::from_secs(10),
         ..settings(client, port)
     };
-    let mut collector = Collector::with_roots(settings, roots).expect("TLS");
+    let mut collector = Collector::trusting(settings, tls).expect("TLS");
     let result = collector.send(Signal::Traces, b"message").await;
     drop(collector);
     let protocol = serving.join_next().await.expect("a task");
@@ -255,14 +266,12 @@ async fn a_collector_without_tls_is_told_of() {
         _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await; // it may have gone
     });
     let made = Certificates::new();
-    let mut roots = RootCertStore::empty();
-    let root = CertificateDer::from_pem_file(made.path("ca.pem")).expect("a certificate");
-    roots.add(root).expect("a root");
+    let tls = trusting(made.path("ca.pem"));
     let settings = CollectorSettings {
         tls: true,
         ..settings(Client::Http, port)
     };
-    let mut collector = Collector::with_roots(settings, roots).expect("TLS");
+    let mut collector = Collector::trusting(settings, tls).expect("TLS");
     let failure = collector.send(Signal::Traces, b"message").await;
     let failure = failure.expect_err("no TLS");
     assert!(

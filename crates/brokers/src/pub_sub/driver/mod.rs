@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::Method;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
+use pronghorn_client::Method;
+use pronghorn_client::header::{AUTHORIZATION, CONTENT_TYPE};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::Utc;
-use hyper::Method;
-use hyper::header::HeaderName;
+use pronghorn_client::Method;
+use pronghorn_client::header::HeaderName;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl Api {
         let now = Utc::now();
         let mut fields = vec![
             ("content-type", JSON.to_owned()),
-            ("host", self.client.authority.clone()),
+            ("host", self.client.authority().to_owned()),
             ("x-amz-date", signature::moment(now)),
         ];
         if let Some(token) = &credentials.session_token {

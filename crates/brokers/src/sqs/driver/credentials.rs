@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use hyper::Method;
-use hyper::header::{AUTHORIZATION, HeaderName};
+use pronghorn_client::Method;
+use pronghorn_client::header::{AUTHORIZATION, HeaderName};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
@@ -180,7 +180,7 @@ async fn get(
     };
     let answer = client.ask(asked).await?;
     if !answer.status.is_success() {
-        let why = format!("{} answered {}", client.authority, answer.status.as_u16());
+        let why = format!("{} answered {}", client.authority(), answer.status.as_u16());
         return Err(BrokerError::Refused(why));
     }
     Ok(answer.body)
