@@ -131,3 +131,103 @@ impl Running for ControlEndpoint {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::task::{Context as TaskContext, Poll, ready};
+
+    use bytes::Bytes;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::sync::mpsc;
+    use tokio::task::{JoinSet, yield_now};
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::exchange::Exchange;
+    use crate::message::{Body, Handled, Request, Response};
+    use crate::source::{BodySource, Read};
+
+    const WHOLE: Duration = Duration::from_secs(10);
+    /// More than a socket takes.
+    const LONG: usize = 64 << 20;
+
+    /// Answers one request with the pieces that a test sends.
+    struct Live(Mutex<Option<mpsc::Receiver<Bytes>>>);
+
+    #[derive(Debug)]
+    struct Pieces(mpsc::Receiver<Bytes>);
+
+    impl BodySource for Pieces {
+        fn poll_next(&mut self, cx: &mut TaskContext<'_>) -> Poll<Read> {
+            let next = ready!(self.0.poll_recv(cx));
+            Poll::Ready(next.map_or(Read::End, Read::Bytes))
+        }
+    }
+
+    impl Handler for Live {
+        fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+            let pieces = pronghorn_base::lock(&self.0).take().unwrap();
+            let body = Body::Made(Box::new(Pieces(pieces)));
+            Box::pin(std::future::ready(Response::new(200, body)))
+        }
+    }
+
+    /// A client that has got the first piece, and what else is sent.
+    async fn live() -> (Endpoint, TcpStream, mpsc::Sender<Bytes>, JoinSet<()>) {
+        let mut tasks = JoinSet::new();
+        // The clock of a runtime that has nothing to do would go on by itself.
+        tasks.spawn(async {
+            loop {
+                yield_now().await;
+            }
+        });
+        let (pieces, source) = mpsc::channel(1);
+        let handler = Arc::new(Live(Mutex::new(Some(source))));
+        let limits = Limits {
+            whole_response: Some(WHOLE),
+            ..Limits::default()
+        };
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut endpoint = Endpoint::new(Listener::bind(any, 1).unwrap(), handler, limits);
+        let opened = endpoint.open(&[IoThread::of(Handle::current())]).unwrap();
+        let Some(ListenAddress::Tcp(address)) = opened else {
+            unreachable!("it was bound to an address");
+        };
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        pieces.send(Bytes::from_static(b"first")).await.unwrap();
+        let mut got = Vec::new();
+        while !got.ends_with(b"first\r\n") {
+            client.read_buf(&mut got).await.unwrap();
+        }
+        (endpoint, client, pieces, tasks)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_live_response_goes_on_for_as_long_as_its_client_takes_it() {
+        let (_endpoint, mut client, pieces, _tasks) = live().await;
+        advance(Duration::from_secs(3600)).await;
+        pieces.send(vec![b'x'; LONG].into()).await.unwrap();
+        drop(pieces);
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).await.unwrap();
+        assert!(got.len() > LONG, "{}", got.len());
+        assert!(got.ends_with(b"\r\n0\r\n\r\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_of_a_live_response_is_cut_off() {
+        let (_endpoint, mut client, pieces, _tasks) = live().await;
+        advance(Duration::from_secs(3600)).await;
+        pieces.send(vec![b'x'; LONG].into()).await.unwrap();
+        client.read_exact(&mut [0; 1000]).await.unwrap();
+        advance(WHOLE + Duration::from_secs(1)).await;
+        let mut got = Vec::new();
+        _ = client.read_to_end(&mut got).await; // a reset is as good as an end
+        assert!(got.len() < LONG, "{}", got.len());
+    }
+}

@@ -21,8 +21,9 @@ pub struct Limits {
     /// Between two writes that a client takes something of. Default is [`SEND_PAUSE`].
     pub send_pause: Duration,
     /// From the head of a request to the end of its response over HTTP/1.1, however much the client
-    /// takes in between; meanwhile it is one of those that make room for others. For services whose
-    /// responses are short and made at once. Default is none: others may go on for hours.
+    /// takes in between; meanwhile it is one of those that make room for others. It begins anew
+    /// whenever the body was waited for: a live one may go on for as long as its client takes what
+    /// there is. For services whose responses are short. Default is none.
     pub whole_response: Option<Duration>,
     /// Open connections in all. Default is 10,000.
     pub connections: usize,

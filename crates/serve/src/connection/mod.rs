@@ -86,6 +86,7 @@ pub(crate) struct Http1 {
     half_closed: bool,
     /// Whether reading came to an end, and to no error.
     has_ended: bool,
+    /// Where a response has a limit as a whole, it is also when its body was last waited for.
     accepted: Duration,
     /// When that was seen.
     ended: Option<Duration>,
@@ -653,11 +654,16 @@ impl Http1 {
             return Ok(next);
         }
         self.flush().await?;
-        poll_fn(|cx| match reader.poll_content(cx) {
+        let next = poll_fn(|cx| match reader.poll_content(cx) {
             Poll::Ready(next) => Poll::Ready(Ok(next)),
             Poll::Pending => self.poll_gone(cx).map(|()| Err(Gone)),
-        })
-        .await
+        });
+        let next = next.await?;
+        if self.entered.service().limits.whole_response.is_some() {
+            // There was nothing that the client could have taken.
+            self.accepted = self.opened.elapsed();
+        }
+        Ok(next)
     }
 
     async fn send_piece(&mut self, framing: &mut h1::Response, bytes: Bytes) -> Result<(), Gone> {
