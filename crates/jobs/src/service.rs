@@ -202,6 +202,11 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let store = context.store.clone();
     let schedules = Schedules::new(schedules, pipelines.clone(), store, surroundings);
     methods::add(&context.rpc, &pipelines, &schedules);
+    let (pages, rpc) = (&context.pages, &context.rpc);
+    let schema = include_str!("pages/jobs.json");
+    pages.add_method("jobs", schema, rpc, "jobs.Overview");
+    let schema = include_str!("pages/schedules.json");
+    pages.add_method("schedules", schema, rpc, "schedules.List");
     let shown = pipelines.clone();
     let reports = move || -> BoxFuture<'static, _> {
         let pipelines = shown.clone();

@@ -16,6 +16,7 @@ mod caches;
 mod configuration;
 mod health;
 mod kind;
+mod pages;
 mod queues;
 mod readiness;
 pub mod rpc;
@@ -29,6 +30,7 @@ pub use caches::Caches;
 pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
+pub use pages::{NotShown, Pages, Shown};
 pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{

@@ -24,6 +24,7 @@ use crate::at_end::AtEnd;
 use crate::caches::Caches;
 use crate::configuration::Configuration;
 use crate::health::Health;
+use crate::pages::Pages;
 use crate::readiness::Readiness;
 use crate::rpc::Methods;
 use crate::sockets::Sockets;
@@ -283,6 +284,8 @@ pub struct Context {
     pub configuration: Configuration,
     /// What `reset` makes a service forget, beside replacing workers.
     pub caches: Caches,
+    /// What services show of themselves on the admin listener.
+    pub pages: Pages,
     /// None for a service without pools.
     pub workers: Option<WorkerContext>,
     /// The pools of all services, to look at: there once the services with workers start.

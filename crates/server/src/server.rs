@@ -11,8 +11,8 @@ use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Forward, Methods};
 use pronghorn_plugin_api::{
-    AtEnd, Caches, Configuration, Context, Handover, Health, Readiness, Running, Service, Sockets,
-    Stopped, WorkerContext,
+    AtEnd, Caches, Configuration, Context, Handover, Health, Pages, Readiness, Running, Service,
+    Sockets, Stopped, WorkerContext,
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
@@ -269,6 +269,7 @@ impl Server {
             health: self.health.clone(),
             configuration: self.configuration.clone(),
             caches: Caches::default(),
+            pages: Pages::default(),
             workers: None,
             pools: Arc::default(),
             metrics: Registry::default().named("pronghorn"),

@@ -32,6 +32,7 @@ mod fileserver;
 mod gate;
 mod listening;
 mod look;
+mod pages;
 
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
@@ -324,6 +325,7 @@ impl HttpService {
         let tls = Certificates::load(settings, &folder)?;
         let listeners =
             listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
+        pages::add(&context.pages, context.metrics.clone());
         let resources = HttpResources {
             users: of_server.users.clone(),
             folder,

@@ -1,12 +1,12 @@
-//! `/api/v1`: what there is to know, as JSON. `openapi.json` says the same in a schema.
+//! `/api/v1`: pages of services and of the server as a whole, as JSON. `openapi.json` with the
+//! schemas of the pages says the same.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use pronghorn_base::now_ms;
 use pronghorn_control::{PoolStatus, WorkersOf};
-use pronghorn_metrics::Reading;
-use pronghorn_plugin_api::Question;
-use pronghorn_plugin_api::rpc::{Caller, Encoding};
+use pronghorn_plugin_api::{NotShown, Pages, Question, Shown};
 use pronghorn_serve::{Body, Response};
 use pronghorn_workers::Pools;
 use serde::Serialize;
@@ -14,34 +14,70 @@ use serde_json::{Value, json as value};
 
 use super::{Known, json};
 use crate::VERSION;
-use crate::reports::{Report, groups};
+use crate::reports::{Report, Reports, groups};
 use crate::views::{look_at, pool_status};
 
+/// What belongs to no page of a service: the other paths, and how to show the token.
 const SCHEMA: &str = include_str!("openapi.json");
+/// What stands before the names of pages.
+const BELOW: &str = "/api/v1/";
 /// Reports in one answer, the last ones.
 const MOST_REPORTS: usize = 100;
-/// What is counted by route.
-const ROUTES: &str = "pronghorn_http_route_duration_seconds";
+
+/// Answers by the path of a request that may read everything.
+pub(super) async fn answer(pages: &Pages, path: &[u8]) -> Response {
+    match path {
+        b"/" => return page(pages),
+        b"/openapi.json" => return json(200, schema(pages).to_string()),
+        _ => {}
+    }
+    let path = std::str::from_utf8(path).ok();
+    let shown = path
+        .and_then(|path| path.strip_prefix(BELOW))
+        .and_then(|path| pages.read(path));
+    let Some(shown) = shown else {
+        return not_found("there is no such page: `/openapi.json` lists all");
+    };
+    match shown.await {
+        Ok(text) => json(200, text),
+        Err(NotShown::Missing(why)) => not_found(&why),
+        Err(NotShown::Failed(why)) => json(500, value!({ "error": why }).to_string()),
+    }
+}
+
+/// The schema of this server: with the pages of its services.
+fn schema(pages: &Pages) -> Value {
+    let parsed = |text| serde_json::from_str::<Value>(text).expect("a schema is JSON");
+    let mut schema = parsed(SCHEMA);
+    let Some(paths) = schema["paths"].as_object_mut() else {
+        unreachable!("the schema has paths");
+    };
+    for (_, page) in pages.schemas() {
+        if let Value::Object(page) = parsed(page) {
+            paths.extend(page);
+        }
+    }
+    schema
+}
 
 impl Known {
-    pub(super) async fn answer(&self, path: &[u8]) -> Response {
-        let answer = match path {
-            b"/" => return page(),
-            b"/openapi.json" => return json(200, SCHEMA.to_owned()),
-            b"/api/v1/status" => self.status().await,
-            b"/api/v1/workers" => self.workers().await,
-            b"/api/v1/queue" => self.queue().await,
-            b"/api/v1/routes" => self.routes(),
-            b"/api/v1/config" => self.config(),
-            b"/api/v1/jobs" => return self.asked("jobs.Overview").await,
-            b"/api/v1/schedules" => return self.asked("schedules.List").await,
-            b"/api/v1/reports" => return self.reports(None).await,
-            _ => match path.strip_prefix(b"/api/v1/reports/") {
-                Some(id) => return self.reports(Some(id)).await,
-                None => return not_found("there is no such page: `/openapi.json` lists all"),
-            },
-        };
-        json(200, answer.to_string())
+    /// Brings the pages that belong to the server as a whole.
+    pub(super) fn show(self, pages: &Pages) {
+        let known = Arc::new(self);
+        let of = known.clone();
+        let schema = include_str!("pages/status.json");
+        pages.add("status", schema, move || of.clone().status());
+        let of = known.clone();
+        let schema = include_str!("pages/workers.json");
+        pages.add("workers", schema, move || of.clone().workers());
+        let of = known.clone();
+        let schema = include_str!("pages/queue.json");
+        pages.add("queue", schema, move || of.clone().queue());
+        let of = known.clone();
+        let config = move || std::future::ready(Ok(of.config().to_string()));
+        pages.add("config", include_str!("pages/config.json"), config);
+        let schema = include_str!("pages/reports.json");
+        pages.add_with_parts("reports", schema, move |id| known.clone().reports(id));
     }
 
     async fn pools(&self) -> Vec<PoolStatus> {
@@ -52,28 +88,29 @@ impl Known {
         pools
     }
 
-    async fn status(&self) -> Value {
+    async fn status(self: Arc<Self>) -> Shown {
         let ask = |name| self.health.ask(Question::Ready, name);
         let missing = self.health.names().filter_map(ask).find_map(Result::err);
-        value!({
+        let status = value!({
             "version": VERSION,
             "pid": std::process::id(),
             "uptime": self.started.elapsed().as_secs(),
             "not_ready": missing.map(|why| why.to_string()),
             "pending": self.configuration.pending(),
             "pools": self.pools().await,
-        })
+        });
+        Ok(status.to_string())
     }
 
-    async fn workers(&self) -> Value {
+    async fn workers(self: Arc<Self>) -> Shown {
         let mut pools = Vec::new();
         for pool in self.pools.get().map(Pools::all).unwrap_or_default() {
             pools.push(workers_of(&look_at(&pool).await));
         }
-        value!(pools)
+        Ok(value!(pools).to_string())
     }
 
-    async fn queue(&self) -> Value {
+    async fn queue(self: Arc<Self>) -> Shown {
         let queues = self.pools().await.into_iter().map(|pool| {
             value!({
                 "pool": pool.name,
@@ -83,30 +120,7 @@ impl Known {
                 "busy": pool.busy,
             })
         });
-        queues.collect()
-    }
-
-    fn routes(&self) -> Value {
-        let families = self.metrics.families();
-        let family = families.into_iter().find(|family| family.name == ROUTES);
-        let series = family.map(|family| family.series).unwrap_or_default();
-        let routes = series.into_iter().filter_map(|series| {
-            let Reading::Histogram { counts, sum, .. } = series.reading else {
-                return None;
-            };
-            let label = |name: &str| {
-                let mut labels = series.labels.iter();
-                labels
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, value)| value.clone())
-            };
-            let requests: u64 = counts.iter().sum();
-            let (pool, route) = (label("pool")?, label("route")?);
-            (requests > 0).then(
-                || value!({"pool": pool, "route": route, "requests": requests, "seconds": sum}),
-            )
-        });
-        routes.collect()
+        Ok(queues.collect::<Value>().to_string())
     }
 
     /// What the files say, and every value that holds with where it is from, as `config show
@@ -117,35 +131,24 @@ impl Known {
         value!({"written": written, "keys": parsed(&self.configuration.effective())})
     }
 
-    /// What a method of RPC tells that needs no argument.
-    async fn asked(&self, method: &str) -> Response {
-        let Ok(method) = self.methods.find(method) else {
-            return not_found("the configuration has no section `jobs`");
-        };
-        let told = method.call(&Caller::anyone(), Encoding::Json, "{}".into());
-        match told.await {
-            Ok(told) => json(200, String::from_utf8_lossy(&told).into_owned()),
-            Err(failure) => json(500, value!({"error": failure.to_string()}).to_string()),
-        }
-    }
-
     /// Files are read beside this thread.
-    async fn reports(&self, id: Option<&[u8]>) -> Response {
-        let reports = crate::reports::Reports::new(self.reports.folder().to_owned());
-        let id = id.map(|id| String::from_utf8_lossy(id).into_owned());
+    async fn reports(self: Arc<Self>, id: Option<String>) -> Shown {
+        let reports = Reports::new(self.reports.folder().to_owned());
         let is_one = id.is_some();
         let read = move || match &id {
             Some(id) => reports.find(id),
             None => reports.all(),
         };
-        match tokio::task::spawn_blocking(read).await {
-            Ok(Ok(found)) if is_one => match &found.reports[..] {
-                [report] => json(200, value!(report).to_string()),
-                _ => not_found("no report, or several, have an ID that begins so"),
-            },
-            Ok(Ok(found)) => json(200, listed(&found.reports).to_string()),
-            Ok(Err(error)) => json(500, value!({"error": error.to_string()}).to_string()),
-            Err(error) => json(500, value!({"error": error.to_string()}).to_string()),
+        let found = tokio::task::spawn_blocking(read).await;
+        let failed = |error: &dyn std::fmt::Display| NotShown::Failed(error.to_string());
+        let found = found.map_err(|error| failed(&error))?;
+        let found = found.map_err(|error| failed(&error))?;
+        match &found.reports[..] {
+            reports if !is_one => Ok(listed(reports).to_string()),
+            [report] => Ok(value!(report).to_string()),
+            _ => Err(NotShown::Missing(
+                "no report, or several, have an ID that begins so".to_owned(),
+            )),
         }
     }
 }
@@ -223,24 +226,13 @@ fn not_found(why: &str) -> Response {
 }
 
 /// For a person who came by.
-fn page() -> Response {
-    const PAGES: [&str; 12] = [
-        "/metrics",
-        "/health",
-        "/ready",
-        "/openapi.json",
-        "/api/v1/status",
-        "/api/v1/workers",
-        "/api/v1/queue",
-        "/api/v1/routes",
-        "/api/v1/jobs",
-        "/api/v1/schedules",
-        "/api/v1/reports",
-        "/api/v1/config",
-    ];
+fn page(pages: &Pages) -> Response {
+    const OTHERS: [&str; 4] = ["/metrics", "/health", "/ready", "/openapi.json"];
+    let schemas = pages.schemas();
+    let names = schemas.iter().map(|(name, _)| format!("{BELOW}{name}"));
     let mut text =
         String::from("<!doctype html><meta charset=utf-8><title>Pronghorn</title><ul>\n");
-    for page in PAGES {
+    for page in OTHERS.map(str::to_owned).into_iter().chain(names) {
         _ = writeln!(text, "<li><a href=\"{page}\">{page}</a>"); // a String takes all
     }
     let mut response = Response::new(200, Body::Whole(text.into()));
@@ -255,18 +247,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_is_json_and_has_every_page() {
-        let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
+    fn the_schema_has_the_pages_of_services() {
+        let pages = Pages::default();
+        let own = [
+            ("config", include_str!("pages/config.json")),
+            ("queue", include_str!("pages/queue.json")),
+            ("reports", include_str!("pages/reports.json")),
+            ("status", include_str!("pages/status.json")),
+            ("workers", include_str!("pages/workers.json")),
+        ];
+        for (name, schema) in own {
+            pages.add(name, schema, async || Ok("{}".to_owned()));
+        }
+        let schema = schema(&pages);
         let paths = schema["paths"].as_object().expect("paths");
-        let pages: Vec<_> = paths.keys().map(String::as_str).collect();
+        let found: Vec<_> = paths.keys().map(String::as_str).collect();
         let expected = [
             "/api/v1/config",
-            "/api/v1/jobs",
             "/api/v1/queue",
             "/api/v1/reports",
             "/api/v1/reports/{id}",
-            "/api/v1/routes",
-            "/api/v1/schedules",
             "/api/v1/status",
             "/api/v1/workers",
             "/health",
@@ -275,7 +275,7 @@ mod tests {
             "/ready",
             "/readyz",
         ];
-        assert_eq!(pages, expected);
+        assert_eq!(found, expected);
         for (path, methods) in paths {
             let answer = &methods["get"]["responses"]["200"]["description"];
             assert!(answer.is_string(), "{path}");

@@ -1,5 +1,6 @@
 //! The service `admin`: what a server knows of itself, for people and programs, read-only: metrics,
-//! health, and as JSON its status, workers, queues, routes, reports and configuration.
+//! health, and as JSON what services show of themselves: its own pages are status, workers, queues,
+//! reports and configuration.
 //!
 //! On the control thread, which requests for PHP never keep busy. Beyond this machine it wants a
 //! token; without one it answers no request by a name, which a page in somebody's browser could
@@ -13,11 +14,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
-use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
-use pronghorn_plugin_api::rpc::Methods;
 use pronghorn_plugin_api::{
-    self as api_of_services, BoxFuture, Configuration, Context, Health, Running,
+    self as api_of_services, BoxFuture, Configuration, Context, Health, Pages, Running,
 };
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
@@ -73,15 +72,13 @@ struct Admin {
     is_unix: bool,
     exposition: Exposition,
     checks: Checks,
-    known: Known,
+    pages: Pages,
 }
 
-/// What there is to show.
+/// What the server as a whole has to show.
 struct Known {
     health: Health,
     pools: Arc<OnceLock<Pools>>,
-    metrics: Registry,
-    methods: Methods,
     configuration: Configuration,
     reports: Reports,
     started: Instant,
@@ -115,6 +112,14 @@ impl AdminService {
             }
         };
         context.metrics.announce_reader();
+        let known = Known {
+            health: context.health.clone(),
+            pools: context.pools.clone(),
+            configuration: context.configuration.clone(),
+            reports: Reports::new(folder_in(&context.state)),
+            started: Instant::now(),
+        };
+        known.show(&context.pages);
         let admin = Admin {
             token: self.settings.token,
             is_unix: matches!(self.settings.listen, Listen::Unix(_)),
@@ -123,15 +128,7 @@ impl AdminService {
                 health: context.health.clone(),
                 unavailable: UNAVAILABLE,
             },
-            known: Known {
-                health: context.health.clone(),
-                pools: context.pools.clone(),
-                metrics: context.metrics.clone(),
-                methods: context.rpc.clone(),
-                configuration: context.configuration.clone(),
-                reports: Reports::new(folder_in(&context.state)),
-                started: Instant::now(),
-            },
+            pages: context.pages.clone(),
         };
         let limits = Limits {
             connections: CONNECTIONS,
@@ -164,7 +161,7 @@ impl Handler for Admin {
         if request.head.path() == b"/metrics" {
             return self.exposition.handle(request, exchange);
         }
-        Box::pin(async move { self.known.answer(request.head.path()).await })
+        Box::pin(async move { api::answer(&self.pages, request.head.path()).await })
     }
 }
 
