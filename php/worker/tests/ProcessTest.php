@@ -123,6 +123,11 @@ final class ProcessTest extends ProcessTestCase
             ['RR_MODE' => 'jobs'],
             'does not take one job',
         ];
+        yield 'a handler of jobs that would not run' => [
+            '(new Pronghorn\Worker())->onJob(function (Pronghorn\Job $job) { yield 1; })->run();',
+            ['RR_MODE' => 'jobs'],
+            'has a `yield`, so nothing of it would run',
+        ];
         yield 'no PSR-7 library' => [
             'Pronghorn\serve(fn (Psr\Http\Message\ServerRequestInterface $r) => "x");',
             [],

@@ -1248,6 +1248,17 @@ abstract class TransportTestCase extends TestCase
         self::assertSame('down', $received[3]->error['message']);
     }
 
+    public function testAJobThatReturnsAGeneratorHasNotRun(): void
+    {
+        $this->server->job('', ['name' => 'mail']);
+        $received = $this->serveJob(fn (Job $job) => (static function () use ($job): \Generator {
+            yield $job->name;
+        })());
+
+        self::assertSame('error', $received[0]->kind);
+        self::assertStringContainsString('a generator, which nobody runs', $received[0]->error['message']);
+    }
+
     public function testWhatAHandlerSaysFirstOfItsJobCounts(): void
     {
         foreach (['fail', 'again', 'caught'] as $name) {

@@ -23,6 +23,10 @@ final class JobHandler extends Handler
             throw new BadWorker(self::name($reflection) . ' does not take one job. ' . self::SHAPE);
         }
 
+        if ($reflection->isGenerator()) {
+            throw new BadWorker(self::name($reflection) . ' has a `yield`, so nothing of it would run. ' . self::SHAPE);
+        }
+
         return new self($function, (string) $reflection->getFileName(), (int) $reflection->getStartLine());
     }
 
@@ -45,6 +49,9 @@ final class JobHandler extends Handler
     public function send(Exchange $exchange, mixed $result): void
     {
         [$outcome, $delay, $body] = $exchange->job->outcome();
+        if ($outcome === Native::JOB_DONE && $result instanceof \Generator) {
+            throw new BadCall('The handler returned a generator, which nobody runs: go through it in the handler.');
+        }
         if ($outcome === Native::JOB_DONE && $exchange->wantsResult) {
             try {
                 $body = \json_encode($result, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES);
