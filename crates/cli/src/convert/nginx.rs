@@ -406,7 +406,7 @@ fn on_condition(
             expression,
         ] if is_refusal => {
             draft.refuse(directive, expression, status, site);
-            if *variable == "$request_uri" && may_be_in_a_query(expression) {
+            if variable == "$request_uri" && may_be_in_a_query(expression) {
                 let outcome = "the path is looked at, the query is the application's";
                 draft.leave_out_limit(directive, outcome);
             }
