@@ -14,6 +14,7 @@ mod error;
 mod fastcgi;
 mod output;
 mod php;
+mod program;
 mod spec;
 mod warm;
 mod worker;
@@ -28,4 +29,5 @@ pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, PhpError, Preset, ask_php, classic_command,
     classic_variables, extension_command, installed_phps, php_option, script_of,
 };
+pub use program::{Leftovers, Program, ProgramError};
 pub use spec::{LaunchSpec, Storage};

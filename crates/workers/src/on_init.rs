@@ -2,22 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Duration;
 
 use pronghorn_config::show_duration;
-use pronghorn_process::{Command, Credentials, Exit, LookupError, SpawnError, Spawner, Stream};
+use pronghorn_launch::{Leftovers, Program, ProgramError};
+use pronghorn_process::{Credentials, Exit, LookupError, SpawnError, Spawner};
 use thiserror::Error;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::net::unix::pipe::Receiver;
-use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::settings::OnInit;
-
-/// A longer line becomes several records.
-const LONGEST_LINE: u64 = 8 << 10;
-/// How long its output is read after its end; all that it wrote is there already.
-const AFTER_THE_END: Duration = Duration::from_millis(100);
 
 /// Why the command came to nothing. The application's, mostly.
 #[derive(Debug, Error)]
@@ -57,22 +48,28 @@ pub async fn run(
         env.retain(|(known, _)| known != name);
         env.push((name.into(), value.into()));
     }
-    let command = Command {
-        program: command.program().into(),
-        args: command.arguments().iter().map(OsString::from).collect(),
-        env,
-        cwd: folder.to_owned(),
-        credentials: user
-            .or_else(|| own.cloned())
-            .filter(|user| !user.is_current()),
-        stdin: Stream::Null,
-        stdout: Stream::Pipe,
-        stderr: Stream::Pipe,
-        passed: Vec::new(),
-        mark: None,
+    let limit = on_init.exec_timeout;
+    let program = Program {
+        path: command.program().into(),
+        arguments: command.arguments().iter().map(OsString::from).collect(),
+        environment: env,
+        directory: folder.to_owned(),
+        user: user.or_else(|| own.cloned()),
+        limit,
+        leftovers: Leftovers::Stay,
     };
     tracing::info!(target: "server", "running `server.on_init`");
-    match finish(command, spawner, on_init).await {
+    let say = |line: &str| tracing::info!(target: "server", "on_init: {line}");
+    let ended = program
+        .run(spawner, say)
+        .await
+        .map_err(|error| match error {
+            ProgramError::Spawn(error) => OnInitError::Spawn(error),
+            ProgramError::Ended(exit) => OnInitError::Ended(exit),
+            ProgramError::TooLong => OnInitError::TooLong(show_duration(limit)),
+            ProgramError::Output(error) => OnInitError::Output(error),
+        });
+    match ended {
         Ok(()) => Ok(()),
         Err(error) if on_init.exit_on_error => Err(error),
         Err(error) => {
@@ -83,44 +80,5 @@ pub async fn run(
             );
             Ok(())
         }
-    }
-}
-
-async fn finish(command: Command, spawner: &Spawner, on_init: &OnInit) -> Result<(), OnInitError> {
-    let mut child = spawner.spawn(command).await?;
-    let outputs = [child.stdout.take(), child.stderr.take()];
-    let mut readers = JoinSet::new();
-    for output in outputs.into_iter().flatten() {
-        readers.spawn(tell(Receiver::from_owned_fd(output)?));
-    }
-    let limit = on_init.exec_timeout;
-    // Dropped, it is killed with all that it started.
-    let Ok(exit) = timeout(limit, child.process.wait()).await else {
-        return Err(OnInitError::TooLong(show_duration(limit)));
-    };
-    // Something that it left running may hold them open: nobody listens to that.
-    _ = timeout(AFTER_THE_END, async {
-        while readers.join_next().await.is_some() {}
-    })
-    .await;
-    match exit? {
-        Exit::Code(0) => Ok(()),
-        failed => Err(OnInitError::Ended(failed)),
-    }
-}
-
-/// Makes records of what it says, line by line.
-async fn tell(output: Receiver) {
-    let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let mut limited = (&mut output).take(LONGEST_LINE);
-        let read = limited.read_until(b'\n', &mut line).await;
-        if !matches!(read, Ok(1..)) {
-            return;
-        }
-        let text = String::from_utf8_lossy(&line);
-        tracing::info!(target: "server", "on_init: {}", text.trim_end());
     }
 }

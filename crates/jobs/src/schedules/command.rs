@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, with_causes};
 use pronghorn_config::{Command, show_duration};
-use pronghorn_process::{Command as Process, Credentials, Exit, Mark, Spawner, Stream};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::net::unix::pipe::Receiver;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
+use pronghorn_launch::{Leftovers, Program, ProgramError};
+use pronghorn_process::{Credentials, Spawner};
 
 use super::Outcome;
 
@@ -21,10 +18,6 @@ use super::Outcome;
 /// each.
 const MOST_LINES: usize = 10;
 const LONGEST_LINE: usize = 200;
-/// A longer line becomes several.
-const LONGEST_READ: u64 = 8 << 10;
-/// How long its output is read after its end; all that it wrote is there already.
-const AFTER_THE_END: Duration = Duration::from_millis(100);
 
 /// What commands are started with.
 #[derive(Clone, Debug)]
@@ -34,10 +27,6 @@ pub(crate) struct Surroundings {
     pub(crate) variables: Vec<(OsString, OsString)>,
     pub(crate) user: Option<Credentials>,
 }
-
-/// Its last lines.
-#[derive(Clone, Debug, Default)]
-struct Tail(Arc<Mutex<VecDeque<String>>>);
 
 impl Surroundings {
     /// Runs a command to its end, or until its time is over: it is killed then. What it has started
@@ -49,107 +38,34 @@ impl Surroundings {
         command: &Command,
         limit: Duration,
     ) -> (Outcome, Vec<String>) {
-        let tail = Tail::default();
-        let outcome = match self.finish(schedule, command, limit, &tail).await {
+        let program = Program {
+            path: command.program().into(),
+            arguments: command.arguments().iter().map(OsString::from).collect(),
+            environment: self.variables.clone(),
+            directory: self.folder.clone(),
+            user: self.user.clone(),
+            limit,
+            leftovers: Leftovers::End,
+        };
+        let tail = Arc::new(Mutex::new(VecDeque::new()));
+        let (schedule, kept) = (schedule.to_owned(), tail.clone());
+        let say = move |line: &str| {
+            tracing::info!(target: "jobs", schedule, "{line}");
+            let mut lines = lock(&kept);
+            if lines.len() == MOST_LINES {
+                lines.pop_front();
+            }
+            lines.push_back(line.chars().take(LONGEST_LINE).collect());
+        };
+        let outcome = match program.run(&self.spawner, say).await {
             Ok(()) => Outcome::Done,
-            Err(why) => Outcome::Failed(why),
+            Err(ProgramError::TooLong) => {
+                let limit = show_duration(limit);
+                Outcome::Failed(format!("it ran for longer than {limit}, and was killed"))
+            }
+            Err(error) => Outcome::Failed(with_causes(&error)),
         };
-        let lines = lock(&tail.0).iter().cloned().collect();
+        let lines = lock(&tail).iter().cloned().collect();
         (outcome, lines)
-    }
-
-    async fn finish(
-        &self,
-        schedule: &str,
-        command: &Command,
-        limit: Duration,
-        tail: &Tail,
-    ) -> Result<(), String> {
-        let mut started = Started {
-            mark: Mark::new(),
-            has_ended: false,
-        };
-        let process = Process {
-            program: command.program().into(),
-            args: command.arguments().iter().map(OsString::from).collect(),
-            env: self.variables.clone(),
-            cwd: self.folder.clone(),
-            credentials: self.user.clone().filter(|user| !user.is_current()),
-            stdin: Stream::Null,
-            stdout: Stream::Pipe,
-            stderr: Stream::Pipe,
-            passed: Vec::new(),
-            mark: Some(started.mark),
-        };
-        let spawned = self.spawner.spawn(process).await;
-        let mut child = spawned.map_err(|error| {
-            let why = with_causes(&error);
-            format!("it can't be started: {why}")
-        })?;
-        let outputs = [child.stdout.take(), child.stderr.take()];
-        let mut readers = JoinSet::new();
-        for output in outputs.into_iter().flatten() {
-            let output = Receiver::from_owned_fd(output).map_err(|error| error.to_string())?;
-            readers.spawn(read(output, schedule.to_owned(), tail.clone()));
-        }
-        let ended = timeout(limit, child.process.wait_with_group()).await;
-        started.end().await;
-        let Ok(exit) = ended else {
-            let limit = show_duration(limit);
-            return Err(format!("it ran for longer than {limit}, and was killed"));
-        };
-        // What was not to be killed may hold them open: nobody listens to that.
-        _ = timeout(AFTER_THE_END, async {
-            while readers.join_next().await.is_some() {}
-        })
-        .await;
-        match exit.map_err(|error| error.to_string())? {
-            Exit::Code(0) => Ok(()),
-            failed => Err(format!("it ended with {failed}")),
-        }
-    }
-}
-
-/// All that a command has started, itself included. Dropped, it is killed.
-struct Started {
-    mark: Mark,
-    has_ended: bool,
-}
-
-impl Started {
-    /// Kills what is left of it, aside: it looks at all processes.
-    async fn end(&mut self) {
-        let mark = self.mark;
-        let killed = spawn_blocking(move || mark.kill_all()).await;
-        self.has_ended = killed.is_ok();
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        if !self.has_ended {
-            self.mark.kill_all();
-        }
-    }
-}
-
-/// Reads what it says, line by line, for the log and for the tail.
-async fn read(output: Receiver, schedule: String, tail: Tail) {
-    let mut output = BufReader::new(output);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let mut limited = (&mut output).take(LONGEST_READ);
-        if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {
-            return;
-        }
-        let text = String::from_utf8_lossy(&line);
-        let text = text.trim_end();
-        tracing::info!(target: "jobs", schedule, "{text}");
-        let mut lines = lock(&tail.0);
-        if lines.len() == MOST_LINES {
-            lines.pop_front();
-        }
-        lines.push_back(text.chars().take(LONGEST_LINE).collect());
     }
 }
