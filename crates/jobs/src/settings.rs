@@ -273,43 +273,9 @@ impl JobsSettings {
             "A pipeline.",
             |t| read_pipeline(t, &brokers),
         );
-        for (name, _) in &pipelines {
-            if !is_name(name) && name != "<name>" {
-                t.error_below(&["pipelines", name], WRONG_NAME, "give it a shorter name");
-            }
-        }
-        if pipelines.len() > MOST_PIPELINES {
-            let message = format!(
-                "has {} pipelines; accepted: at most {MOST_PIPELINES}",
-                pipelines.len()
-            );
-            t.error("pipelines", &message, "remove some of them");
-        }
-        for name in &consume {
-            if !pipelines.iter().any(|(known, _)| known == name) {
-                let message = format!("names `{name}`, and there is no such pipeline");
-                let hint = "remove it, or add it to `jobs.pipelines`";
-                t.unknown("consume", &message, hint);
-            }
-        }
+        check_names(t, &pipelines, &consume);
         let schedules = clock::read(t);
-        for (name, schedule) in &schedules {
-            let What::Job { pipeline, .. } = &schedule.what else {
-                continue;
-            };
-            if !pipelines.iter().any(|(known, _)| known == pipeline) {
-                let message = format!("is `{pipeline}`, and there is no such pipeline");
-                let all: Vec<_> = pipelines.iter().map(|(name, _)| &**name).collect();
-                let hint = match &all[..] {
-                    [] => "add it to `jobs.pipelines`".to_owned(),
-                    all => format!(
-                        "add it to `jobs.pipelines`, or write `pipeline:` with one of `{}`",
-                        all.join("`, `")
-                    ),
-                };
-                t.error_below(&["schedules", name, "pipeline"], &message, &hint);
-            }
-        }
+        check_schedules(t, &schedules, &pipelines);
         let mut pools = read_pools(t);
         let has_pool = has_command || t.is_written("pool") || t.is_written("pools");
         let mut whats = schedules.iter().map(|(_, schedule)| &schedule.what);
@@ -318,17 +284,7 @@ impl JobsSettings {
             // Schedules of commands take no workers, and nobody says which these would be.
             pools.clear();
         }
-        for (name, pipeline) in &pipelines {
-            let Some(PipelineSettings { pool, .. }) = pipeline else {
-                continue;
-            };
-            if name != "<name>" && !pools.iter().any(|known| known.name == *pool) {
-                let all: Vec<_> = pools.iter().map(|pool| &*pool.name).collect();
-                let message = format!("is `{pool}`, and there is no such pool");
-                let hint = format!("`pool:` takes one of `{}`", all.join("`, `"));
-                t.error_below(&["pipelines", name, "pool"], &message, &hint);
-            }
-        }
+        check_pools(t, &pipelines, &pools);
         let names: Vec<&str> = pipelines.iter().map(|(name, _)| &**name).collect();
         warn_of_unconsumed(t, &names, &consume);
         Self {
@@ -342,6 +298,69 @@ impl JobsSettings {
                 .filter_map(|(name, pipeline)| Some((name, pipeline?)))
                 .collect(),
             schedules,
+        }
+    }
+}
+
+/// Pipelines by their names; None for one that is wrong, which was told.
+type Declared = [(String, Option<PipelineSettings>)];
+
+fn check_names(t: &mut Table<'_>, pipelines: &Declared, consume: &[String]) {
+    for (name, _) in pipelines {
+        if !is_name(name) && name != "<name>" {
+            t.error_below(&["pipelines", name], WRONG_NAME, "give it a shorter name");
+        }
+    }
+    if pipelines.len() > MOST_PIPELINES {
+        let message = format!(
+            "has {} pipelines; accepted: at most {MOST_PIPELINES}",
+            pipelines.len()
+        );
+        t.error("pipelines", &message, "remove some of them");
+    }
+    for name in consume {
+        if !pipelines.iter().any(|(known, _)| known == name) {
+            let message = format!("names `{name}`, and there is no such pipeline");
+            let hint = "remove it, or add it to `jobs.pipelines`";
+            t.unknown("consume", &message, hint);
+        }
+    }
+}
+
+fn check_schedules(
+    t: &mut Table<'_>,
+    schedules: &[(String, ScheduleSettings)],
+    pipelines: &Declared,
+) {
+    for (name, schedule) in schedules {
+        let What::Job { pipeline, .. } = &schedule.what else {
+            continue;
+        };
+        if !pipelines.iter().any(|(known, _)| known == pipeline) {
+            let message = format!("is `{pipeline}`, and there is no such pipeline");
+            let all: Vec<_> = pipelines.iter().map(|(name, _)| &**name).collect();
+            let hint = match &all[..] {
+                [] => "add it to `jobs.pipelines`".to_owned(),
+                all => format!(
+                    "add it to `jobs.pipelines`, or write `pipeline:` with one of `{}`",
+                    all.join("`, `")
+                ),
+            };
+            t.error_below(&["schedules", name, "pipeline"], &message, &hint);
+        }
+    }
+}
+
+fn check_pools(t: &mut Table<'_>, pipelines: &Declared, pools: &[JobsPool]) {
+    for (name, pipeline) in pipelines {
+        let Some(PipelineSettings { pool, .. }) = pipeline else {
+            continue;
+        };
+        if name != "<name>" && !pools.iter().any(|known| known.name == *pool) {
+            let all: Vec<_> = pools.iter().map(|pool| &*pool.name).collect();
+            let message = format!("is `{pool}`, and there is no such pool");
+            let hint = format!("`pool:` takes one of `{}`", all.join("`, `"));
+            t.error_below(&["pipelines", name, "pool"], &message, &hint);
         }
     }
 }

@@ -208,6 +208,7 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts services without workers, then what they share that have some, then those.
     async fn start_services(&mut self, plan: Plan) -> Result<(), StartError> {
         let Plan {
             settings,
@@ -228,16 +229,7 @@ impl Server {
         }
         let users = worker_users(&settings)?;
         activation::share(activated, &settings, &folder, &self.sockets)?;
-        let watching = settings.reload.map(|services| {
-            let services = services.into_iter();
-            services
-                .map(|(name, watching)| (Some(name), watching))
-                .collect()
-        });
-        let watching = watching.unwrap_or_else(|| {
-            let all = development.then(|| (None, Watching::for_development()));
-            Vec::from_iter(all)
-        });
+        let watching = watching(settings.reload, development);
         let services = settings.services.into_iter();
         let services = services.map(|(name, service)| (name, service, Readiness::default()));
         let services: Vec<_> = services.collect();
@@ -260,41 +252,8 @@ impl Server {
         let reports = incidents::Writer::new(reports::folder_in(&state), settings.reports);
         let tell = reports.incidents();
         self.reports = Some(reports);
-        let mut context = Context {
-            shutdown: self.shutdown.clone(),
-            rpc: Methods::default(),
-            rpc_runtime: Some(self.rpc.runtime().clone()),
-            folder,
-            users,
-            health: self.health.clone(),
-            configuration: self.configuration.clone(),
-            caches: Caches::default(),
-            pages: Pages::default(),
-            workers: None,
-            pools: Arc::default(),
-            metrics: Registry::default().named("pronghorn"),
-            tracer: Tracer::default(),
-            readiness: Readiness::default(),
-            sockets: self.sockets.clone(),
-            store,
-            at_end: self.at_end.clone(),
-            state,
-        };
-        // Before anybody opens the store.
-        for socket in self.sockets.take(STORE) {
-            let taking_over = context.store.take_over(socket.into());
-            let taking_over = taking_over.map_err(StartError::Predecessor)?;
-            self.answering.spawn(async move {
-                taking_over.await;
-                Ok(())
-            });
-        }
-        // Answered when it has something to ask, which is after this one has taken over.
-        for calls in self.sockets.take(CALLS) {
-            let stopping = self.shutdown.child_token();
-            let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
-            self.answering.spawn_on(answer, self.rpc.runtime());
-        }
+        let mut context = self.context(folder, users, store, state);
+        self.follow_predecessor(&context)?;
         context.rpc.expect_more();
         context.rpc.count_in(&context.metrics);
         context.rpc.lack(settings.unconfigured);
@@ -335,17 +294,7 @@ impl Server {
                 .await?;
         }
         context.rpc.are_complete();
-        if let Some(workers) = &mut self.workers {
-            for (owner, watching) in watching {
-                let (files, pools) = (configuration.clone(), workers.pools.clone());
-                match Watch::start(watching, &context.folder, files, pools, owner) {
-                    Ok(watch) => workers.watches.push(watch),
-                    Err(error) => {
-                        tracing::warn!(target: "server", "files can't be watched: {error}");
-                    }
-                }
-            }
-        }
+        self.watch_files(watching, &configuration, &context.folder);
         self.control.serves(Serving {
             addresses: self.addresses(),
             pools: self.pools(),
@@ -356,6 +305,77 @@ impl Server {
             state: context.state.clone(),
         });
         Ok(())
+    }
+
+    /// What services are started with, without what those with workers have as well.
+    fn context(
+        &self,
+        folder: PathBuf,
+        users: WorkerUsers,
+        store: LazyStore,
+        state: PathBuf,
+    ) -> Context {
+        Context {
+            shutdown: self.shutdown.clone(),
+            rpc: Methods::default(),
+            rpc_runtime: Some(self.rpc.runtime().clone()),
+            folder,
+            users,
+            health: self.health.clone(),
+            configuration: self.configuration.clone(),
+            caches: Caches::default(),
+            pages: Pages::default(),
+            workers: None,
+            pools: Arc::default(),
+            metrics: Registry::default().named("pronghorn"),
+            tracer: Tracer::default(),
+            readiness: Readiness::default(),
+            sockets: self.sockets.clone(),
+            store,
+            at_end: self.at_end.clone(),
+            state,
+        }
+    }
+
+    /// Takes over the store of the process before, and answers what that one still asks.
+    fn follow_predecessor(&mut self, context: &Context) -> Result<(), StartError> {
+        // Before anybody opens the store.
+        for socket in self.sockets.take(STORE) {
+            let taking_over = context.store.take_over(socket.into());
+            let taking_over = taking_over.map_err(StartError::Predecessor)?;
+            self.answering.spawn(async move {
+                taking_over.await;
+                Ok(())
+            });
+        }
+        // Answered when it has something to ask, which is after this one has taken over.
+        for calls in self.sockets.take(CALLS) {
+            let stopping = self.shutdown.child_token();
+            let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
+            self.answering.spawn_on(answer, self.rpc.runtime());
+        }
+        Ok(())
+    }
+
+    /// Watches files for the pools of a service each, or of all.
+    fn watch_files(
+        &mut self,
+        watching: Vec<(Option<&'static str>, Watching)>,
+        configuration: &[PathBuf],
+        folder: &Path,
+    ) {
+        let Some(workers) = &mut self.workers else {
+            return;
+        };
+        for (owner, watching) in watching {
+            let (files, pools) = (configuration.to_vec(), workers.pools.clone());
+            match Watch::start(watching, folder, files, pools, owner) {
+                Ok(watch) => workers.watches.push(watch),
+                Err(error) => {
+                    tracing::warn!(target: "server", "files can't be watched: {error}");
+                }
+            }
+        }
     }
 
     /// These files, and those that the server keeps in its state directory, are sent to no client.
@@ -606,6 +626,23 @@ pub(crate) fn run_as_root(settings: &Settings) -> bool {
 fn is_service() -> bool {
     let started = std::env::var("SYSTEMD_EXEC_PID");
     started.is_ok_and(|pid| pid == std::process::id().to_string())
+}
+
+/// What is watched, and for whose pools; None: for all.
+fn watching(
+    written: Option<Vec<(&'static str, Watching)>>,
+    development: bool,
+) -> Vec<(Option<&'static str>, Watching)> {
+    match written {
+        Some(services) => {
+            let services = services.into_iter();
+            services
+                .map(|(name, watching)| (Some(name), watching))
+                .collect()
+        }
+        None if development => vec![(None, Watching::for_development())],
+        None => Vec::new(),
+    }
 }
 
 /// Whether the configuration is RoadRunner's, which is to serve as it is.

@@ -199,15 +199,11 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
         )
         .range(Duration::ZERO..=Duration::from_hours(24))
         .default(Duration::ZERO);
-    let when = match (cron, every) {
-        (Some(Pattern(when, _)), None) => Some(when),
-        (None, Some(every)) => Some(When::Every(every)),
-        (None, None) => None,
-        (Some(_), Some(_)) => {
-            t.error("every", "stands beside `cron`", "remove one of them");
-            return None;
-        }
-    };
+    if cron.is_some() && every.is_some() {
+        t.error("every", "stands beside `cron`", "remove one of them");
+        return None;
+    }
+    let when = cron.map(|Pattern(when, _)| when).or(every.map(When::Every));
     if described {
         return None;
     }
@@ -220,13 +216,26 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
             "for example `every: 5m`",
         );
     }
-    let what = match (job, command) {
-        (Some(name), None) => Some(What::Job {
-            name,
-            pipeline,
-            payload,
-        }),
-        (None, Some(command)) => Some(What::Command { command, limit }),
+    let of_job = job.map(|name| What::Job {
+        name,
+        pipeline,
+        payload,
+    });
+    let of_command = command.map(|command| What::Command { command, limit });
+    let what = one_of(t, of_job, of_command);
+    Some(ScheduleSettings {
+        moments: Moments::new(when?, zone),
+        what: what?,
+        overlap,
+        catch_up,
+        jitter,
+    })
+}
+
+/// A schedule has a job or a command.
+fn one_of(t: &mut Table<'_>, job: Option<What>, command: Option<What>) -> Option<What> {
+    match (job, command) {
+        (Some(what), None) | (None, Some(what)) => Some(what),
         (None, None) => {
             t.error(
                 "",
@@ -239,12 +248,5 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
             t.error("command", "stands beside `job`", "remove one of them");
             None
         }
-    };
-    Some(ScheduleSettings {
-        moments: Moments::new(when?, zone),
-        what: what?,
-        overlap,
-        catch_up,
-        jitter,
-    })
+    }
 }

@@ -169,8 +169,16 @@ impl CommandLauncher {
         };
         let mut worker = RunningWorker::new(&self.spec.pool, child.process);
         worker.forked_by = forked_by;
-        let pipes = (child.stdin, child.stdout, child.stderr);
-        let brought = self.bring_up(&mut worker, ours, memory, pipes, &home, is_warm);
+        let offered = Offered {
+            private: ours,
+            memory,
+            standard: StandardStreams {
+                stdin: child.stdin,
+                stdout: child.stdout,
+                stderr: child.stderr,
+            },
+        };
+        let brought = self.bring_up(&mut worker, offered, &home, is_warm);
         match brought.await {
             Ok((via, connect)) => {
                 worker.output.up();
@@ -197,14 +205,12 @@ impl CommandLauncher {
     async fn bring_up(
         &self,
         worker: &mut RunningWorker,
-        ours: (OwnedFd, OwnedFd),
-        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
-        pipes: (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
+        offered: Offered,
         home: &Home,
         is_warm: bool,
     ) -> Result<(Via, Connect), BootCause> {
         let until = Instant::now() + self.spec.boot_timeout;
-        let connection = self.connect(worker, ours, memory, pipes).await?;
+        let connection = self.connect(worker, offered).await?;
         let via = match connection.channel {
             Detached::Ring { .. } => Via::Ring,
             Detached::Unix(_) | Detached::Tcp(_) | Detached::Pipes { .. } => Via::Relay,
@@ -342,44 +348,66 @@ impl CommandLauncher {
     async fn connect(
         &self,
         worker: &mut RunningWorker,
-        (read, write): (OwnedFd, OwnedFd),
-        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
-        (stdin, stdout, stderr): (Option<OwnedFd>, Option<OwnedFd>, Option<OwnedFd>),
+        offered: Offered,
     ) -> Result<Connection, BootCause> {
-        let system = BootCause::System;
-        let mut private = Channel::attach(Detached::Pipes { read, write }).map_err(system)?;
+        let Offered {
+            private: (read, write),
+            memory,
+            standard,
+        } = offered;
+        let private = Channel::attach(Detached::Pipes { read, write });
+        let mut private = private.map_err(BootCause::System)?;
+        let mut pipes = standard.read_by(worker).map_err(BootCause::System)?;
+        match self.first_answer(worker, &mut private, &mut pipes).await {
+            Ok(Answered::Private(answer)) => {
+                let stdout = pipes.map(|(_, stdout)| stdout);
+                self.ours(worker, answer, private, stdout, memory).await
+            }
+            Ok(Answered::Pipes(answer)) => {
+                if answer.native {
+                    return Err(BootCause::Protocol(
+                        "the native codec is spoken on descriptors 3 and 4, not on stdin and stdout".into(),
+                    ));
+                }
+                let Some((write, read)) = pipes else {
+                    unreachable!("the answer came over these pipes");
+                };
+                let channel = Channel::Pipes { read, write };
+                self.foreign(channel, answer.leftover, true, memory)
+            }
+            Ok(Answered::Listener(channel, leftover)) => {
+                worker.output.quote_stdout(self.quote);
+                self.foreign(channel, leftover, false, memory)
+            }
+            Err(cause) => {
+                if let (BootCause::Exited(_), Some((_, stdout))) = (&cause, pipes) {
+                    let output = worker.output.of_stdout();
+                    worker.readers.go_on(stdout, Vec::new(), output);
+                }
+                Err(cause)
+            }
+        }
+    }
+
+    /// Waits for the first answer over any way, for the end of the process, or for the end of its
+    /// time.
+    async fn first_answer(
+        &self,
+        worker: &mut RunningWorker,
+        private: &mut Channel,
+        pipes: &mut Option<(pipe::Sender, pipe::Receiver)>,
+    ) -> Result<Answered, BootCause> {
         let pid = worker.process.pid();
         let output = worker.output.clone();
-        if let Some(stderr) = stderr {
-            worker
-                .readers
-                .read(stderr, output.clone())
-                .map_err(system)?;
-        }
-        let (mut stdin, mut stdout) = match (stdin, stdout) {
-            (Some(stdin), Some(stdout)) => (
-                Some(pipe::Sender::from_owned_fd(stdin).map_err(system)?),
-                Some(pipe::Receiver::from_owned_fd(stdout).map_err(system)?),
-            ),
-            (_, stdout) => {
-                if let Some(stdout) = stdout {
-                    worker
-                        .readers
-                        .read(stdout, output.of_stdout())
-                        .map_err(system)?;
-                }
-                (None, None)
-            }
-        };
         let over_pipes = async {
-            match (&mut stdin, &mut stdout) {
-                (Some(stdin), Some(stdout)) => {
+            match pipes {
+                Some((stdin, stdout)) => {
                     // A worker that reads nothing from its pipes may be ours, and a full pipe is no
                     // mistake of its.
                     _ = handshake::say_pid(stdin).await;
                     answered(handshake::listen(stdout, Some(&output)).await).await
                 }
-                _ => pending().await,
+                None => pending().await,
             }
         };
         let over_listener = async {
@@ -388,111 +416,143 @@ impl CommandLauncher {
                 None => pending().await,
             }
         };
-        let over_private =
-            async { answered(handshake::shake_hands(&mut private, None).await).await };
-
-        enum Way {
-            Private(Announcement),
-            Pipes(Announcement),
-            Listener(Channel, Vec<u8>),
-        }
-        let way = tokio::select! {
+        let over_private = async { answered(handshake::shake_hands(private, None).await).await };
+        tokio::select! {
             biased;
-            answer = over_private => Way::Private(answer?),
-            (channel, leftover) = over_listener => Way::Listener(channel, leftover),
-            answer = over_pipes => Way::Pipes(answer?),
+            answer = over_private => answer.map(Answered::Private),
+            (channel, leftover) = over_listener => Ok(Answered::Listener(channel, leftover)),
+            answer = over_pipes => answer.map(Answered::Pipes),
             exit = wait_for_exit(&mut worker.process) => {
                 worker.exit = Some(exit);
-                if let Some(stdout) = stdout {
-                    worker.readers.go_on(stdout, Vec::new(), worker.output.of_stdout());
-                }
-                return Err(BootCause::Exited(exit));
+                Err(BootCause::Exited(exit))
             }
             () = tokio::time::sleep(self.spec.boot_timeout) => {
                 let listener = self.listener.as_ref();
-                return Err(BootCause::TimedOut {
+                Err(BootCause::TimedOut {
                     after: self.spec.boot_timeout,
                     strangers: listener.map(|listener| listener.turn_away()).unwrap_or_default(),
-                });
-            }
-        };
-        let foreign = |channel: Channel, leftover, prints| {
-            if let Some(memory) = &memory {
-                memory.give_back();
-            }
-            Ok(Connection {
-                channel: channel.detach().map_err(system)?,
-                leftover,
-                dialect: Dialect::foreign(self.fence, prints),
-                codec: self.foreign_codec,
-                deadline_signal: None,
-            })
-        };
-        match way {
-            Way::Private(answer) => {
-                if !answer.native {
-                    return Err(BootCause::Protocol(
-                        "only the native codec is spoken on descriptors 3 and 4".into(),
-                    ));
-                }
-                if let Some(why) = answer.cannot_answer(self.kind) {
-                    return Err(BootCause::Protocol(why));
-                }
-                if let Some(why) = self.lacks_settings(&answer).await {
-                    return Err(BootCause::Protocol(why));
-                }
-                let deadline_signal = answer.signal_of(pid);
-                if !self.php.runs_scripts() {
-                    worker.output.reports_fatals();
-                }
-                // The extension has what is printed past all buffers. Without it, stdout has it.
-                if !matches!(answer.ring, Some(Ok(()))) && !self.php.has_extension(&self.spec).await
-                {
-                    worker.output.quote_stdout(self.quote);
-                }
-                if let Some(stdout) = stdout {
-                    worker
-                        .readers
-                        .go_on(stdout, Vec::new(), worker.output.of_stdout());
-                }
-                let channel = match (private.detach().map_err(system)?, memory, &answer.ring) {
-                    (Detached::Pipes { read, write }, Some(memory), Some(Ok(()))) => {
-                        Detached::Ring {
-                            memory,
-                            read,
-                            write,
-                        }
-                    }
-                    (pipes, memory, _) => {
-                        self.without_ring(memory.as_deref(), &answer);
-                        pipes
-                    }
-                };
-                Ok(Connection {
-                    channel,
-                    leftover: answer.leftover,
-                    dialect: Dialect::Native,
-                    codec: Codec::Native,
-                    deadline_signal,
                 })
-            }
-            Way::Pipes(answer) => {
-                if answer.native {
-                    return Err(BootCause::Protocol(
-                        "the native codec is spoken on descriptors 3 and 4, not on stdin and stdout".into(),
-                    ));
-                }
-                let (Some(write), Some(read)) = (stdin, stdout) else {
-                    unreachable!("the answer came over these pipes");
-                };
-                foreign(Channel::Pipes { read, write }, answer.leftover, true)
-            }
-            Way::Listener(channel, leftover) => {
-                worker.output.quote_stdout(self.quote);
-                foreign(channel, leftover, false)
             }
         }
     }
+
+    /// The connection to a worker of our SDK, which has answered over its private pipes.
+    async fn ours(
+        &self,
+        worker: &mut RunningWorker,
+        answer: Announcement,
+        private: Channel,
+        stdout: Option<pipe::Receiver>,
+        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
+    ) -> Result<Connection, BootCause> {
+        if !answer.native {
+            return Err(BootCause::Protocol(
+                "only the native codec is spoken on descriptors 3 and 4".into(),
+            ));
+        }
+        if let Some(why) = answer.cannot_answer(self.kind) {
+            return Err(BootCause::Protocol(why));
+        }
+        if let Some(why) = self.lacks_settings(&answer).await {
+            return Err(BootCause::Protocol(why));
+        }
+        let deadline_signal = answer.signal_of(worker.process.pid());
+        if !self.php.runs_scripts() {
+            worker.output.reports_fatals();
+        }
+        // The extension has what is printed past all buffers. Without it, stdout has it.
+        if !matches!(answer.ring, Some(Ok(()))) && !self.php.has_extension(&self.spec).await {
+            worker.output.quote_stdout(self.quote);
+        }
+        if let Some(stdout) = stdout {
+            let output = worker.output.of_stdout();
+            worker.readers.go_on(stdout, Vec::new(), output);
+        }
+        let private = private.detach().map_err(BootCause::System)?;
+        let channel = match (private, memory, &answer.ring) {
+            (Detached::Pipes { read, write }, Some(memory), Some(Ok(()))) => Detached::Ring {
+                memory,
+                read,
+                write,
+            },
+            (pipes, memory, _) => {
+                self.without_ring(memory.as_deref(), &answer);
+                pipes
+            }
+        };
+        Ok(Connection {
+            channel,
+            leftover: answer.leftover,
+            dialect: Dialect::Native,
+            codec: Codec::Native,
+            deadline_signal,
+        })
+    }
+
+    /// The connection to a worker of another package, which has no use for memory.
+    fn foreign(
+        &self,
+        channel: Channel,
+        leftover: Vec<u8>,
+        prints: bool,
+        memory: Option<Arc<pronghorn_ring::SharedMemory>>,
+    ) -> Result<Connection, BootCause> {
+        if let Some(memory) = memory {
+            memory.give_back();
+        }
+        Ok(Connection {
+            channel: channel.detach().map_err(BootCause::System)?,
+            leftover,
+            dialect: Dialect::foreign(self.fence, prints),
+            codec: self.foreign_codec,
+            deadline_signal: None,
+        })
+    }
+}
+
+/// The server's ends of all ways on which a worker may answer, beside the listener.
+struct Offered {
+    /// To read from and to write to.
+    private: (OwnedFd, OwnedFd),
+    memory: Option<Arc<pronghorn_ring::SharedMemory>>,
+    standard: StandardStreams,
+}
+
+/// Those of the standard streams that are pipes.
+struct StandardStreams {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+}
+
+impl StandardStreams {
+    /// Has the worker's output read. With a pipe for each direction, stdout is left for an answer.
+    fn read_by(
+        self,
+        worker: &mut RunningWorker,
+    ) -> io::Result<Option<(pipe::Sender, pipe::Receiver)>> {
+        if let Some(stderr) = self.stderr {
+            worker.readers.read(stderr, worker.output.clone())?;
+        }
+        match (self.stdin, self.stdout) {
+            (Some(stdin), Some(stdout)) => {
+                let stdin = pipe::Sender::from_owned_fd(stdin)?;
+                Ok(Some((stdin, pipe::Receiver::from_owned_fd(stdout)?)))
+            }
+            (_, Some(stdout)) => {
+                worker.readers.read(stdout, worker.output.of_stdout())?;
+                Ok(None)
+            }
+            (_, None) => Ok(None),
+        }
+    }
+}
+
+/// The way on which a worker has answered first.
+enum Answered {
+    Private(Announcement),
+    Pipes(Announcement),
+    Listener(Channel, Vec<u8>),
 }
 
 /// An answer that decides. A way that is closed decides nothing: the process may answer elsewhere,

@@ -69,6 +69,24 @@ pub(super) enum Renewal {
     Crashes,
 }
 
+/// What was said to a worker that is up, and done against it.
+#[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each may be so with any other"
+)]
+struct Life {
+    escalation: Escalation,
+    is_told_to_stop: bool,
+    is_told_to_die: bool,
+    /// The call that it is late with.
+    late_with: u32,
+    /// Whether its process was told to end for that.
+    is_ended: bool,
+    /// Whether its end is no surprise.
+    is_end_expected: bool,
+}
+
 /// How a worker that was up has ended.
 enum End {
     /// It was told to, or wished to.
@@ -180,80 +198,111 @@ impl SlotSupervisor {
             via,
             connect,
         } = launched;
-        let pid = process.pid();
-        let (slot_handle, mut reports) = self.pool.slot_handle(self.slot, pid);
+        let (slot_handle, mut reports) = self.pool.slot_handle(self.slot, process.pid());
         let worker = connect(slot_handle);
         let connection = Connection::new(self, process.as_ref(), via, worker);
-        let mut escalation = Escalation::default();
-        let mut expected = false;
+        let mut life = Life::default();
+        let exit = self.until_exit(&mut life, &mut reports, &mut process).await;
+        let has_worked = connection.worker.executions() > 0;
+        connection.end(exit);
+        self.pool.stats().ended_after(process.cpu());
+        let died_with = self.last_reports(&mut life, reports).await;
+        if life.is_end_expected && died_with.is_none() {
+            return End::Expected;
+        }
+        self.report_crash(exit, process.as_ref(), died_with);
+        if self.launcher.died(exit) {
+            self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
+        }
+        if has_worked { End::AtWork } else { End::Idle }
+    }
+
+    /// Follows what the transport reports, the escalation and the pool's phases until the process
+    /// has ended.
+    async fn until_exit(
+        &self,
+        life: &mut Life,
+        reports: &mut mpsc::UnboundedReceiver<Report>,
+        process: &mut Box<dyn Watched>,
+    ) -> Exit {
         let (mut stopped, mut killed) = (self.phases.clone(), self.phases.clone());
-        let (mut told_to_stop, mut told_to_die) = (false, false);
-        // The call that it is late with, and whether it was told to end for it.
-        let (mut late, mut is_ended) = (0, false);
-        let exit = loop {
+        loop {
             tokio::select! {
                 biased;
                 Some(report) = reports.recv() => {
-                    match &report {
-                        Report::Entered => self.tell(News::Entered { pid }).await,
-                        Report::Worn => self.tell(News::Worn).await,
-                        Report::AsksForRenewal { full } => {
-                            let why = if *full { Renewal::Full } else { Renewal::Reset };
-                            self.tell(News::AsksForRenewal(why)).await;
-                        }
-                        Report::Slow { call, stack } => {
-                            look(self.pool.name(), call, stack.as_deref(), process.as_ref());
-                        }
-                        // Else it waits for its end.
-                        Report::Recovered { .. } if is_ended => {}
-                        Report::Recovered { .. } => {
-                            escalation.stop();
-                            expected = told_to_stop || told_to_die;
-                            if let Report::Recovered { may_go_on } = report {
-                                _ = may_go_on.send(()); // its transport may be gone: then there is nothing to go on with
-                            }
-                        }
-                        Report::Overdue { call, .. } => {
-                            late = call.unwrap_or_default();
-                            expected |= self.heed(&report, &mut escalation, process.as_ref());
-                        }
-                        Report::Leaving
-                        | Report::Garbage { .. }
-                        | Report::HungUp { .. }
-                        | Report::DiedWith { .. }
-                        | Report::Left => {
-                            expected |= self.heed(&report, &mut escalation, process.as_ref());
-                        }
+                    if let Some(news) = self.follow(life, report, process.as_ref()) {
+                        self.tell(news).await;
                     }
                 }
-                exit = process.wait() => break exit,
-                step = escalation.step() => match step {
-                    Step::Interrupt => process.interrupt(late),
+                exit = process.wait() => return exit,
+                step = life.escalation.step() => match step {
+                    Step::Interrupt => process.interrupt(life.late_with),
                     Step::Terminate => {
-                        is_ended = true;
+                        life.is_ended = true;
                         process.signal(Signal::Terminate);
                     }
                     Step::Kill => {
-                        is_ended = true;
+                        life.is_ended = true;
                         process.signal(Signal::Kill);
                     }
                 },
-                () = reached(&mut killed, Phase::Killed), if !told_to_die => {
-                    told_to_die = true;
-                    expected = true;
+                () = reached(&mut killed, Phase::Killed), if !life.is_told_to_die => {
+                    life.is_told_to_die = true;
+                    life.is_end_expected = true;
                     process.signal(Signal::Kill);
                 }
-                () = reached(&mut stopped, Phase::Stopped), if !told_to_stop => {
-                    told_to_stop = true;
-                    expected = true;
+                () = reached(&mut stopped, Phase::Stopped), if !life.is_told_to_stop => {
+                    life.is_told_to_stop = true;
+                    life.is_end_expected = true;
                     self.pool.drain(self.slot).await;
                     self.tell(News::Drained).await;
                 }
             }
-        };
-        let has_worked = connection.worker.executions() > 0;
-        connection.end(exit);
-        self.pool.stats().ended_after(process.cpu());
+        }
+    }
+
+    /// Does what a report of a worker's transport asks for while its process runs. Returns what the
+    /// pool supervisor has to know.
+    fn follow(&self, life: &mut Life, report: Report, process: &dyn Watched) -> Option<News> {
+        match report {
+            Report::Entered => return Some(News::Entered { pid: process.pid() }),
+            Report::Worn => return Some(News::Worn),
+            Report::AsksForRenewal { full } => {
+                let why = if full { Renewal::Full } else { Renewal::Reset };
+                return Some(News::AsksForRenewal(why));
+            }
+            Report::Slow { call, stack } => {
+                look(self.pool.name(), &call, stack.as_deref(), process);
+            }
+            // Else it waits for its end.
+            Report::Recovered { .. } if life.is_ended => {}
+            Report::Recovered { may_go_on } => {
+                life.escalation.stop();
+                life.is_end_expected = life.is_told_to_stop || life.is_told_to_die;
+                _ = may_go_on.send(()); // its transport may be gone: then there is nothing to go on with
+            }
+            Report::Overdue { call, .. } => {
+                life.late_with = call.unwrap_or_default();
+                life.is_end_expected |= self.heed(&report, &mut life.escalation, process);
+            }
+            Report::Leaving
+            | Report::Garbage { .. }
+            | Report::HungUp { .. }
+            | Report::DiedWith { .. }
+            | Report::Left => {
+                life.is_end_expected |= self.heed(&report, &mut life.escalation, process);
+            }
+        }
+        None
+    }
+
+    /// Reads what the transport still reports after the end of the process: the call that it died
+    /// with, if it had one.
+    async fn last_reports(
+        &self,
+        life: &mut Life,
+        mut reports: mpsc::UnboundedReceiver<Report>,
+    ) -> Option<DiedWith> {
         let mut died_with = None;
         while let Some(report) = reports.recv().await {
             match report {
@@ -267,7 +316,7 @@ impl SlotSupervisor {
                     identity,
                     details,
                 } => {
-                    if let Some(identity) = identity.filter(|_| !expected) {
+                    if let Some(identity) = identity.filter(|_| !life.is_end_expected) {
                         self.pool.died_of(identity, what.clone());
                     }
                     died_with = Some(DiedWith {
@@ -280,7 +329,7 @@ impl SlotSupervisor {
                     });
                 }
                 // It had said so, and its end was seen before that was read.
-                Report::Leaving => expected = true,
+                Report::Leaving => life.is_end_expected = true,
                 Report::Entered
                 | Report::Worn
                 | Report::Overdue { .. }
@@ -291,14 +340,7 @@ impl SlotSupervisor {
                 | Report::HungUp { .. } => {}
             }
         }
-        if expected && died_with.is_none() {
-            return End::Expected;
-        }
-        self.report_crash(exit, process.as_ref(), died_with);
-        if self.launcher.died(exit) {
-            self.tell(News::AsksForRenewal(Renewal::Crashes)).await;
-        }
-        if has_worked { End::AtWork } else { End::Idle }
+        died_with
     }
 
     /// Says what a transport reports and starts what has to follow. True when the worker's end is
