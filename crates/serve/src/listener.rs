@@ -103,7 +103,7 @@ impl Listener {
     }
 
     /// Binds once for each of `threads` threads.
-    fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
+    pub(crate) fn bind(address: SocketAddr, threads: usize) -> Result<Self, BindError> {
         let failed = |source| BindError::tcp(address, source);
         // A socket of another process with the same user could share a port by SO_REUSEPORT without
         // either noticing: the first one listens without it, and lets its own share afterwards.
