@@ -191,7 +191,8 @@ mod tests {
             ..Limits::default()
         };
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let mut endpoint = Endpoint::new(Listener::bind(any, 1).unwrap(), handler, limits);
+        let listener = Listener::open(any, 1, &mut Vec::new()).unwrap();
+        let mut endpoint = Endpoint::new(listener, handler, limits);
         let opened = endpoint.open(&[IoThread::of(Handle::current())]).unwrap();
         let Some(ListenAddress::Tcp(address)) = opened else {
             unreachable!("it was bound to an address");
