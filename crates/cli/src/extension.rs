@@ -190,7 +190,7 @@ struct Standing {
     identity: Option<String>,
     /// Whether this release of ours was tried with that one.
     tried: bool,
-    state: State,
+    state: BuildState,
     file: Option<PathBuf>,
     release: Option<String>,
     /// What to type.
@@ -199,7 +199,7 @@ struct Standing {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum BuildState {
     /// A build is there.
     Ready,
     /// Its `php.ini` loads one.
@@ -233,7 +233,7 @@ async fn status(spawner: &Spawner, json: bool) -> Exit {
         say(&table(&report));
     }
     match report.phps.first().map(|first| first.state) {
-        Some(State::Ready | State::PhpIni) => Exit::Done,
+        Some(BuildState::Ready | BuildState::PhpIni) => Exit::Done,
         _ => Exit::Failed,
     }
 }
@@ -244,7 +244,7 @@ async fn standing(spawner: &Spawner, php: PathBuf) -> Standing {
         version: None,
         identity: None,
         tried: false,
-        state: State::Silent,
+        state: BuildState::Silent,
         file: None,
         release: None,
         install: None,
@@ -259,19 +259,19 @@ async fn standing(spawner: &Spawner, php: PathBuf) -> Standing {
     };
     let file = build.map(|build| build.path().to_owned());
     standing.state = if release(&about.version) < OLDEST {
-        State::TooOld
+        BuildState::TooOld
     } else if about.has_extension && about.release == VERSION {
-        State::PhpIni
+        BuildState::PhpIni
     } else if about.has_extension {
-        State::Unfit
+        BuildState::Unfit
     } else if built.as_deref() == Some(VERSION) {
-        State::Ready
+        BuildState::Ready
     } else if file.is_some() {
-        State::Unfit
+        BuildState::Unfit
     } else {
-        State::Missing
+        BuildState::Missing
     };
-    if matches!(standing.state, State::Missing | State::Unfit) && !about.has_extension {
+    if matches!(standing.state, BuildState::Missing | BuildState::Unfit) && !about.has_extension {
         standing.install = Some(extension_command(&standing.php));
     }
     standing.tried = (OLDEST..=NEWEST).contains(&release(&about.version));
@@ -299,18 +299,18 @@ fn table(report: &Report) -> String {
             |install| format!("`{install}` builds it"),
         );
         let state = match it.state {
-            State::Ready => format!("ready: {file}"),
-            State::PhpIni => format!("loaded by {file}"),
-            State::Unfit => {
+            BuildState::Ready => format!("ready: {file}"),
+            BuildState::PhpIni => format!("loaded by {file}"),
+            BuildState::Unfit => {
                 let found = it
                     .release
                     .as_deref()
                     .unwrap_or("one that this PHP does not load");
                 format!("{file} has {found}, and the server is {VERSION}: {remedy}")
             }
-            State::Missing => format!("missing: {remedy}"),
-            State::TooOld => "PHP is older than 8.1, which the extension needs".to_owned(),
-            State::Silent => "does not report its version".to_owned(),
+            BuildState::Missing => format!("missing: {remedy}"),
+            BuildState::TooOld => "PHP is older than 8.1, which the extension needs".to_owned(),
+            BuildState::Silent => "does not report its version".to_owned(),
         };
         _ = writeln!(
             text,

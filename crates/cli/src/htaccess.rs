@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use pronghorn_config::{Loaded, Severity};
+use pronghorn_convert::Closed;
 use pronghorn_http::routes::PathPattern;
 use pronghorn_plugin_api::Finding;
 use pronghorn_server::settings::Settings;
-
-use crate::convert::Closed;
 
 /// Files that are named in one finding.
 const MOST_NAMED: usize = 5;

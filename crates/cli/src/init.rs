@@ -8,9 +8,9 @@ use pronghorn_config::MAIN_FILES;
 
 use crate::application::{Application, Relative, looked_for, missing_package};
 use crate::arguments::Arguments;
-use crate::convert::{Converted, convert, one_line, quoted, without_variables};
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
+use pronghorn_convert::{convert, one_line, quoted, without_variables};
 
 const FILE: &str = "pronghorn.yaml";
 
@@ -83,7 +83,7 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
             ));
         }
     };
-    if let Err(why) = write_new(folder, &with_head(&converted, from)) {
+    if let Err(why) = write_new(folder, &converted.file(from)) {
         return failed(&why);
     }
     say(&format!(
@@ -102,30 +102,6 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
         }
     }
     Exit::Done
-}
-
-/// The file, with what has to be known of it at the top.
-pub(crate) fn with_head(converted: &Converted, from: &[PathBuf]) -> String {
-    let names: Vec<_> = from.iter().map(|file| file.display().to_string()).collect();
-    let mut text = format!("# From {}: {}\n", converted.of, one_line(&names.join(", ")));
-    if !converted.limits.is_empty() {
-        text.push_str(
-            "#\n# WARNING: the rules below restricted access there and are not translated exactly.\n\
-             # Check each of them before you serve this file:\n",
-        );
-        for limit in &converted.limits {
-            _ = writeln!(text, "# - {}", one_line(limit)); // a String takes all
-        }
-        text.push_str("#\n");
-    }
-    for left in &converted.left_out {
-        _ = writeln!(text, "# Left out, {}", one_line(left));
-    }
-    for note in &converted.notes {
-        _ = writeln!(text, "# Note: {}", one_line(note));
-    }
-    text.push_str(&converted.yaml);
-    text
 }
 
 fn write_new(folder: &Path, text: &str) -> Result<(), String> {

@@ -12,7 +12,6 @@ mod authority;
 mod completing;
 mod completion;
 mod config;
-mod convert;
 mod crashes;
 mod exit;
 mod extension;

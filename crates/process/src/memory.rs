@@ -25,7 +25,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     kilobytes.checked_mul(1024)
 }
 
-/// Of the group and all above it; the old kind of groups is below a directory of its own.
+/// The limit of the group and of all above it. The old kind of groups is below a directory of its
+/// own.
 fn of_groups(root: &Path, own: &str) -> Option<u64> {
     let limits = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');

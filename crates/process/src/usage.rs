@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::time::ClockId;
 use nix::unistd::Pid;
 
-/// Of one process, without its children.
+/// One process, without its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Resident bytes, shared pages included.

@@ -9,8 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pronghorn_base::{open_linked, read_linked};
-
-use crate::convert::Closed;
+use pronghorn_convert::Closed;
 
 pub(crate) use composer::missing_package;
 

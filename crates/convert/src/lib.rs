@@ -1,5 +1,9 @@
 //! `init --from`: configurations of other servers become one of ours, for the cases that
 //! `docs/migration` shows. What has no counterpart, or was not understood, is named.
+//!
+//! Reads files and writes none. Each result is checked as the server would check it.
+
+#![forbid(unsafe_code)]
 
 mod apache;
 mod caddy;
@@ -12,12 +16,13 @@ mod octane;
 mod roadrunner;
 mod tree;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use draft::Draft;
-pub(crate) use draft::without_variables;
-pub(crate) use htaccess::Closed;
-pub(crate) use tree::{one_line, quoted};
+pub use draft::without_variables;
+pub use htaccess::Closed;
+pub use tree::{one_line, quoted};
 
 /// A longer file is no configuration.
 const LONGEST: u64 = 4 << 20;
@@ -104,14 +109,41 @@ fn is_apaches(line: &str) -> bool {
 
 /// A configuration of ours, and what has to be said of it.
 #[derive(Debug)]
-pub(crate) struct Converted {
+pub struct Converted {
     /// Of which servers the files are, in words.
-    pub(crate) of: String,
-    pub(crate) yaml: String,
+    pub of: String,
+    pub yaml: String,
     /// What limited who gets what, and is not in it.
-    pub(crate) limits: Vec<String>,
-    pub(crate) left_out: Vec<String>,
-    pub(crate) notes: Vec<String>,
+    pub limits: Vec<String>,
+    pub left_out: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+impl Converted {
+    /// The text of the file, with what has to be known of it at the top. `from`: what it was made
+    /// of.
+    pub fn file(&self, from: &[PathBuf]) -> String {
+        let names: Vec<_> = from.iter().map(|file| file.display().to_string()).collect();
+        let mut text = format!("# From {}: {}\n", self.of, one_line(&names.join(", ")));
+        if !self.limits.is_empty() {
+            text.push_str(
+                "#\n# WARNING: the rules below restricted access there and are not translated exactly.\n\
+                 # Check each of them before you serve this file:\n",
+            );
+            for limit in &self.limits {
+                _ = writeln!(text, "# - {}", one_line(limit)); // a String takes all
+            }
+            text.push_str("#\n");
+        }
+        for left in &self.left_out {
+            _ = writeln!(text, "# Left out, {}", one_line(left));
+        }
+        for note in &self.notes {
+            _ = writeln!(text, "# Note: {}", one_line(note));
+        }
+        text.push_str(&self.yaml);
+        text
+    }
 }
 
 /// Reads files of other servers; those of nginx and php-fpm together make one.
@@ -119,7 +151,7 @@ pub(crate) struct Converted {
 /// # Errors
 ///
 /// For a person: which file can't be read, or is none of these.
-pub(crate) fn convert(files: &[PathBuf]) -> Result<Converted, String> {
+pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
     let mut texts = Vec::new();
     for file in files {
         let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;

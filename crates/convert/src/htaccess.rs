@@ -19,20 +19,20 @@ const MOST_ROUTES: usize = 200;
 
 /// Paths that `.htaccess` files close.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Closed {
+pub struct Closed {
     /// Patterns of routes, and the status that each is answered with.
-    pub(crate) routes: Vec<(String, String)>,
+    pub routes: Vec<(String, String)>,
     /// Directories by their paths below the root in which no script runs.
-    pub(crate) no_scripts: Vec<String>,
+    pub no_scripts: Vec<String>,
     /// The files that close something, by their paths below the root.
-    pub(crate) files: Vec<String>,
+    pub files: Vec<String>,
     /// Limits that are not in all this.
-    pub(crate) told: Vec<String>,
+    pub told: Vec<String>,
 }
 
 impl Closed {
     /// By the files below a root.
-    pub(crate) fn below(root: &Path) -> Self {
+    pub fn below(root: &Path) -> Self {
         let mut site = Site {
             root: Some("/".to_owned()),
             ..Site::default()
@@ -98,7 +98,7 @@ impl Closed {
     }
 
     /// Whether they close anything.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.no_scripts.is_empty() && self.told.is_empty()
     }
 }

@@ -171,7 +171,7 @@ fn inline(value: &Value) -> String {
 }
 
 /// As YAML; JSON's texts are YAML's.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     let begins = |c: char| c.is_ascii_alphabetic() || c == '.' || c == '/';
     let means_other = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
@@ -205,7 +205,7 @@ fn is_shown(letter: char) -> bool {
 }
 
 /// Text of others as one line of sane length, for a comment or a terminal.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
         if out.len() > LONGEST_LINE {

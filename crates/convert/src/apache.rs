@@ -44,7 +44,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let has_tls = all.iter().any(|it| it.has_one("SSLEngine"));
     draft.has_tls = has_tls;
     let mut outer = Site::default();
-    let mut state = State::default();
+    let mut state = SiteState::default();
     let mut listens = Vec::new();
     // The roots must be known before folders below them are looked at.
     outer.root = root_in(&all);
@@ -113,7 +113,7 @@ pub(super) fn read_directory(
     draft: &mut Draft,
 ) -> Result<(), String> {
     let inside = flat(directive::apache(text)?);
-    let mut state = State::default();
+    let mut state = SiteState::default();
     for it in &inside {
         if it.is("RewriteCond") {
             of_server(it, &mut Site::default(), &mut Draft::default(), &mut state);
@@ -283,9 +283,9 @@ fn is_scope(directive: &Directive) -> bool {
     names.iter().any(|name| directive.is(name))
 }
 
-/// What several lines say together.
+/// A site as far as it is read: several lines say something together.
 #[derive(Debug, Default)]
-struct State {
+struct SiteState {
     /// Conditions of the next rule: they ask whether there is such a file.
     asks_for_file: Vec<Directive>,
     has_index: bool,
@@ -296,7 +296,7 @@ struct State {
     conditions: Vec<Directive>,
 }
 
-impl State {
+impl SiteState {
     fn finish(&self, site: &mut Site) {
         if self.has_root && self.has_index && !self.has_front {
             site.pool.set("fallback", "none");
@@ -338,7 +338,7 @@ fn host(
         }
         return false;
     }
-    let mut state = State::default();
+    let mut state = SiteState::default();
     for directive in host.inside.iter().filter(|it| !is_scope(it)) {
         of_server(directive, site, draft, &mut state);
     }
@@ -362,7 +362,7 @@ fn scopes(
     all: &[Directive],
     site: &mut Site,
     draft: &mut Draft,
-    state: &mut State,
+    state: &mut SiteState,
 ) {
     for scope in of.iter().filter(|it| is_scope(it)) {
         let is_roots = scope.is("Directory") && site.root.as_deref() == Some(folder_of(scope));
@@ -750,7 +750,7 @@ fn glob(named: &str, any: &str) -> String {
     out
 }
 
-fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut State) {
+fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {
     let first = directive.argument(0);
     let name = directive.name.to_ascii_lowercase();
     match name.as_str() {
@@ -1003,7 +1003,7 @@ fn redirect(directive: &Directive, draft: &mut Draft) {
 }
 
 /// A rule that is not translated stays unread, and so do its conditions.
-fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut State) {
+fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {
     let conditions = std::mem::take(&mut state.conditions);
     let has_conditions = !conditions.is_empty();
     let asks_for_file = !std::mem::take(&mut state.asks_for_file).is_empty();

@@ -1073,7 +1073,7 @@ fn joined<'a>(rules: impl Iterator<Item = &'a Rule>) -> impl Iterator<Item = (Ve
 }
 
 /// A text in which no `$` begins a variable of the configuration.
-pub(crate) fn without_variables(text: &str) -> String {
+pub fn without_variables(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {

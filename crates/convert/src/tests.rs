@@ -130,14 +130,14 @@ fn compare_page(page: &str, language: &str, file: &str) -> usize {
 
 #[test]
 fn the_blocks_of_the_page_of_nginx_become_what_stands_beside_them() {
-    let page = include_str!("../../../../docs/migration/from-nginx-fpm.md");
+    let page = include_str!("../../../docs/migration/from-nginx-fpm.md");
     assert_eq!(compare_page(page, "nginx", "nginx.conf"), 11);
     assert_eq!(compare_page(page, "ini", "www.conf"), 1);
 }
 
 #[test]
 fn the_blocks_of_the_page_of_apache_become_what_stands_beside_them() {
-    let page = include_str!("../../../../docs/migration/from-apache.md");
+    let page = include_str!("../../../docs/migration/from-apache.md");
     assert_eq!(compare_page(page, "apache", "site.conf"), 12);
 }
 
@@ -693,7 +693,7 @@ fn whatever_is_read_becomes_a_configuration() {
         let Ok(converted) = result else {
             continue;
         };
-        let whole = crate::init::with_head(&converted, &[file]);
+        let whole = converted.file(&[file]);
         let is_plain = |c: char| c == '\n' || !c.is_control();
         assert!(whole.chars().all(is_plain), "{text:?}\n{whole:?}");
         assert_eq!(flat(&whole), flat(&converted.yaml), "{text}\n{whole}");
