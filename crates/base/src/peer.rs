@@ -13,7 +13,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks at one that does not: readiness waits for it.
 const WATCH_EVERY_AWAY: Duration = Duration::from_secs(1);
 
-/// What is known of a peer.
+/// The state of a peer, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// It has not been asked yet, or has not answered.

@@ -12,21 +12,13 @@ use hyper::header::{HOST, HeaderValue};
 use pronghorn_base::lock;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, Protocol, Reply, Sent, read};
+use crate::connection::{Connection, Limits, Protocol, Reply, Sent, read};
 use crate::error::ClientError;
 use crate::origin::Origin;
 use crate::tls::Tls;
 
 /// A connection that nobody has used for this long may be about to be closed by the peer.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-
-/// How much of an answer is read, in bytes. A longer one is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Of the status and the header fields. Less than 8 KiB is taken for 8 KiB by HTTP/1.
-    pub head: usize,
-    pub body: usize,
-}
 
 /// How a client behaves.
 #[derive(Clone, Debug)]

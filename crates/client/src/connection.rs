@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::client::Limits;
 use crate::error::ClientError;
 use crate::origin::Origin;
 use crate::tls::Tls;
@@ -21,7 +20,15 @@ use crate::tls::Tls;
 /// The smallest buffer that a head of HTTP/1 can be read into.
 const SMALLEST_HEAD: usize = 8 << 10;
 
-/// What is spoken. There is no choice by the peer: with TLS it has to agree.
+/// How much of an answer is read, in bytes. A longer one is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The status and the header fields. HTTP/1 takes less than 8 KiB for 8 KiB.
+    pub head: usize,
+    pub body: usize,
+}
+
+/// The protocol that is spoken. The peer has no choice: with TLS it has to agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Http1,

@@ -16,8 +16,8 @@ mod error;
 mod origin;
 mod tls;
 
-pub use client::{Client, Limits, Options};
-pub use connection::{Protocol, Reply};
+pub use client::{Client, Options};
+pub use connection::{Limits, Protocol, Reply};
 pub use error::{ClientError, TlsError};
 pub use hyper::header;
 pub use hyper::{Method, Request, StatusCode};

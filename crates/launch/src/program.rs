@@ -35,7 +35,7 @@ pub struct Program {
     pub leftovers: Leftovers,
 }
 
-/// What becomes of processes that it leaves running.
+/// The fate of processes that it leaves running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftovers {
     /// They go on.

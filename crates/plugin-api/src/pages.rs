@@ -1,4 +1,4 @@
-//! What services show of themselves: facts as JSON, which the admin listener serves by their names.
+//! Pages by which services show themselves: facts as JSON, which the admin listener serves.
 
 use std::collections::BTreeMap;
 use std::fmt;

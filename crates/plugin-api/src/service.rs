@@ -284,7 +284,7 @@ pub struct Context {
     pub configuration: Configuration,
     /// What `reset` makes a service forget, beside replacing workers.
     pub caches: Caches,
-    /// What services show of themselves on the admin listener.
+    /// Where the service adds its pages of the admin listener.
     pub pages: Pages,
     /// None for a service without pools.
     pub workers: Option<WorkerContext>,

@@ -307,7 +307,7 @@ impl Server {
         Ok(())
     }
 
-    /// What services are started with, without what those with workers have as well.
+    /// The context of services without workers. Those with some get more.
     fn context(
         &self,
         folder: PathBuf,
@@ -628,7 +628,7 @@ fn is_service() -> bool {
     started.is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-/// What is watched, and for whose pools; None: for all.
+/// The files to watch, and whose pools they are for; None: for all.
 fn watching(
     written: Option<Vec<(&'static str, Watching)>>,
     development: bool,

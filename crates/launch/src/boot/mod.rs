@@ -518,7 +518,7 @@ struct Offered {
     standard: StandardStreams,
 }
 
-/// Those of the standard streams that are pipes.
+/// The standard streams that are pipes.
 struct StandardStreams {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,

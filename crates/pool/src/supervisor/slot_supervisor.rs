@@ -69,7 +69,7 @@ pub(super) enum Renewal {
     Crashes,
 }
 
-/// What was said to a worker that is up, and done against it.
+/// A worker that is up: all that it was told, and that was done against it.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -2,24 +2,24 @@
 //! schemas of the pages says the same.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pronghorn_base::now_ms;
 use pronghorn_control::{PoolStatus, WorkersOf};
-use pronghorn_plugin_api::{NotShown, Pages, Question, Shown};
+use pronghorn_plugin_api::{Configuration, Health, NotShown, Pages, Question, Shown};
 use pronghorn_serve::{Body, Response};
 use pronghorn_workers::Pools;
 use serde::Serialize;
 use serde_json::{Value, json as value};
+use tokio::time::Instant;
 
-use super::{Known, json};
 use crate::VERSION;
 use crate::reports::{Report, Reports, groups};
 use crate::views::{look_at, pool_status};
 
-/// What belongs to no page of a service: the other paths, and how to show the token.
+/// The paths that are no pages, and how to show the token.
 const SCHEMA: &str = include_str!("openapi.json");
-/// What stands before the names of pages.
+/// The beginning of paths to pages.
 const BELOW: &str = "/api/v1/";
 /// Reports in one answer, the last ones.
 const MOST_REPORTS: usize = 100;
@@ -58,6 +58,15 @@ fn schema(pages: &Pages) -> Value {
         }
     }
     schema
+}
+
+/// Facts about the server as a whole.
+pub(super) struct Known {
+    pub(super) health: Health,
+    pub(super) pools: Arc<OnceLock<Pools>>,
+    pub(super) configuration: Configuration,
+    pub(super) reports: Reports,
+    pub(super) started: Instant,
 }
 
 impl Known {
@@ -219,6 +228,13 @@ fn listed(reports: &[Report]) -> Value {
         "reports": last.map(Listed::from).collect::<Vec<_>>(),
         "groups": groups.collect::<Vec<_>>(),
     })
+}
+
+fn json(status: u16, text: String) -> Response {
+    let mut response = Response::new(status, Body::Whole(text.into()));
+    response.fields.push("Content-Type", "application/json");
+    response.fields.push("Cache-Control", "no-store");
+    response
 }
 
 fn not_found(why: &str) -> Response {

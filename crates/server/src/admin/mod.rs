@@ -10,20 +10,17 @@ mod api;
 mod settings;
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_config::{Listen, Section, Table};
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
-use pronghorn_plugin_api::{
-    self as api_of_services, BoxFuture, Configuration, Context, Health, Pages, Running,
-};
+use pronghorn_plugin_api::{self as api_of_services, BoxFuture, Context, Pages, Running};
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
-    Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
+    ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
     Response, resolve,
 };
-use pronghorn_workers::Pools;
 use tokio::time::Instant;
 
 use crate::reports::{Reports, folder_in};
@@ -75,15 +72,6 @@ struct Admin {
     pages: Pages,
 }
 
-/// What the server as a whole has to show.
-struct Known {
-    health: Health,
-    pools: Arc<OnceLock<Pools>>,
-    configuration: Configuration,
-    reports: Reports,
-    started: Instant,
-}
-
 impl api_of_services::Service for AdminService {
     fn listens(&self) -> Vec<Listen> {
         vec![self.settings.listen.clone()]
@@ -112,7 +100,7 @@ impl AdminService {
             }
         };
         context.metrics.announce_reader();
-        let known = Known {
+        let known = api::Known {
             health: context.health.clone(),
             pools: context.pools.clone(),
             configuration: context.configuration.clone(),
@@ -206,13 +194,6 @@ fn is_address(authority: &str) -> bool {
         None => authority.split(':').next().unwrap_or_default(),
     };
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
-}
-
-fn json(status: u16, text: String) -> Response {
-    let mut response = Response::new(status, Body::Whole(text.into()));
-    response.fields.push("Content-Type", "application/json");
-    response.fields.push("Cache-Control", "no-store");
-    response
 }
 
 #[cfg(test)]
