@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions soak packages packages-here
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -173,6 +173,10 @@ extensions: ## Start workers with each of Debian's PHP extensions
 	scripts/php-extensions --all
 	cargo build --workspace --bin pronghorn --test extensions
 	cargo test --workspace --test extensions
+
+test-php: tests-built ## Try the extension and some tests with other PHPs (as root): SUITES="trixie sid" in Debian roots, or PHP_CONFIG=…
+	@scripts/need clean
+	scripts/test-php $(SUITES)
 
 packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages

@@ -281,14 +281,15 @@ fn a_stranger_gets_at_nothing_but_what_the_list_says() {
         .file("public/index.php", "<?php echo 'fpm';")
         .file("uploads/readme", "")
         .config(
-            "version: '3'\nserver: {command: php worker.php, user: nobody, relay: 'unix://run/relay.sock'}\n\
+            &"version: '3'\nserver: {command: php worker.php, user: nobody, relay: 'unix://run/relay.sock'}\n\
              state_dir: state\nrpc: {listen: 'unix://run/rpc.sock'}\n\
              http:\n  address: 127.0.0.1:0\n  uploads: {dir: uploads}\n  pool: {num_workers: 1, ini: {precision: 5}}\n  pools:\n    \
              daemon: {num_workers: 1, user: daemon}\n    \
-             fpm: {mode: fastcgi, root: public, user: daemon, num_workers: 1, fastcgi: {php_fpm: php-fpm8.2}}\n  \
+             fpm: {mode: fastcgi, root: public, user: daemon, num_workers: 1, fastcgi: {php_fpm: FPM}}\n  \
              routes: [{path: /daemon, pool: daemon}, {path: /fpm, pool: fpm}]\n\
              kv: {m: {driver: memory, config: {max_size: 4MB}}, e: {driver: embedded}}\n\
-             logs: {output: own.log}\n",
+             logs: {output: own.log}\n"
+            .replace("FPM", &crate::php_fpm::name()),
         );
     let sdk = Command::new("cp")
         .arg("-R")

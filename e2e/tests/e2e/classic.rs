@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use pronghorn_testkit::{Response, Server, Site, binary, php_command, wait_for};
 
+use crate::php_fpm;
 use crate::ring::extension;
 
 /// A site in a pool with as many workers and further settings. Its scripts lie in `public`.
@@ -794,7 +795,7 @@ fn warming(script: &str, start: impl Fn(Site)) {
     for site in [
         site(),
         fastcgi(""),
-        fastcgi(", fastcgi: {php_fpm: php-fpm8.2}"),
+        fastcgi(&format!(", fastcgi: {{php_fpm: {}}}", php_fpm::name())),
     ] {
         let all = std::fs::Permissions::from_mode(0o777);
         let site = site

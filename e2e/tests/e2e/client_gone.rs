@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
+use crate::php_fpm;
 use crate::ring::extension;
 use crate::secure::{PREFACE, frame};
 
@@ -39,7 +40,7 @@ fn site(pool: &str) -> Site {
         .config(&format!(
             "version: '3'\nserver: {{env: {{PRONGHORN_TEST: '${{PRONGHORN_TEST}}'}}}}\nhttp:\n  address: 127.0.0.1:0\n  \
              http2: {{h2c: true}}\n  pool: {{root: public, num_workers: 1, {}}}\nlogs: {{level: debug}}\n",
-            pool.replace("PHP", &php)
+            pool.replace("PHP", &php).replace("FPM", &php_fpm::name())
         ))
         .file("public/page.php", PAGE)
         .file("public/cron.php", CRON)
@@ -90,7 +91,7 @@ fn a_request_to_oneself_that_nobody_waits_for_runs() {
     for pool in [
         "mode: classic, php: 'PHP'",
         "mode: fastcgi",
-        "mode: fastcgi, fastcgi: {php_fpm: php-fpm8.2}",
+        "mode: fastcgi, fastcgi: {php_fpm: FPM}",
     ] {
         let server = Server::start(site(pool));
         assert_eq!(server.get("/page.php").text(), "page", "{pool}");
@@ -150,7 +151,7 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
     for pool in [
         "mode: classic, php: 'PHP'",
         "mode: fastcgi",
-        "mode: fastcgi, fastcgi: {php_fpm: php-fpm8.2}",
+        "mode: fastcgi, fastcgi: {php_fpm: FPM}",
     ] {
         let site = site(pool)
             .file("public/flushes.php", FLUSHES)

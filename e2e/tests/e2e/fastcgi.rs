@@ -7,8 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::php_fpm;
+
 /// A site of these scripts, in two processes. What is left of them is found by their environment.
+/// `FPM` in the settings of the pool is this machine's php-fpm.
 fn site(pool: &str) -> Site {
+    let pool = pool.replace("FPM", &php_fpm::name());
     Site::new()
         .config(&format!(
             "version: '3'\nserver: {{env: {{PRONGHORN_TEST: '${{PRONGHORN_TEST}}'}}}}\nhttp:\n  address: 127.0.0.1:0\n  pool: {{mode: fastcgi, root: public, num_workers: 2{pool}}}\nlogs: {{level: debug}}\n"
@@ -255,7 +259,7 @@ fn scripts_see_no_more_of_the_environment_than_is_named_for_them() {
 
 #[test]
 fn scripts_run_as_the_user_of_the_workers() {
-    for by in ["", ", fastcgi: {php_fpm: php-fpm8.2}"] {
+    for by in ["", ", fastcgi: {php_fpm: FPM}"] {
         let site = site(by).file(
             "public/who.php",
             "<?php echo posix_geteuid(), ' ', implode(' ', posix_getgroups()), ' ', getenv('USER'), ' ', getenv('HOME');",
@@ -271,7 +275,7 @@ fn scripts_run_as_the_user_of_the_workers() {
 #[test]
 fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
     let mut server = Server::start(
-        site(", fastcgi: {php_fpm: php-fpm8.2}, supervisor: {exec_ttl: 2s}")
+        site(", fastcgi: {php_fpm: FPM}, supervisor: {exec_ttl: 2s}")
             .file(
                 "public/master.php",
                 "<?php echo posix_getppid(), ' ', PHP_SAPI, ' ', ini_get('memory_limit');",
@@ -309,7 +313,7 @@ fn php_fpm_is_run_and_reloaded_and_its_death_noticed() {
 
 #[test]
 fn php_fpm_that_is_told_to_reload_lets_calls_end() {
-    let site = site(", fastcgi: {php_fpm: php-fpm8.2}").file(
+    let site = site(", fastcgi: {php_fpm: FPM}").file(
         "public/slow.php",
         "<?php touch('begun'); while (!file_exists('go')) { usleep(10000); clearstatcache(); } echo posix_getppid(), ' done';",
     );
@@ -496,7 +500,7 @@ fn a_child_that_a_script_leaves_behind_answers_nobody() {
                     @fwrite($s, $r(6, $b) . $r(3, str_repeat("\0", 8))); } } }';
         exec('php -r ' . escapeshellarg($code) . ' >/dev/null 2>&1 &');
         echo 'begun';"#;
-    for by in ["", ", fastcgi: {php_fpm: php-fpm8.2}"] {
+    for by in ["", ", fastcgi: {php_fpm: FPM}"] {
         let site = site(by)
             .file("public/child.php", CHILD)
             .file("public/victim.php", "<?php usleep(500000); echo 'private';");
@@ -611,7 +615,7 @@ fn what_cannot_be_used_ends_the_start() {
     let ends = site(", command: 'sh -c \"echo no such luck >&2; exit 3\"'");
     Server::run(&ends, &["serve"]).assert_refused(&["ended before it was ready", "no such luck"]);
     let other =
-        site(", fastcgi: {php_fpm: php-fpm8.2}, ini: {extension: nowhere.so}").file("public/x", "");
+        site(", fastcgi: {php_fpm: FPM}, ini: {extension: nowhere.so}").file("public/x", "");
     let server = Server::start(other);
     server.logged(&["nowhere.so"]);
     server.stop();
@@ -623,7 +627,7 @@ fn a_call_does_not_wait_for_what_another_one_does_behind_its_answer() {
         for ($i = 0; $i < 2000 && !is_file('go'); $i++) { usleep(10000); clearstatcache(); }\n\
         touch('gone');";
     let hello = "<?php echo is_file('gone') ? 'late' : 'hello';";
-    let site = site(", fastcgi: {php_fpm: php-fpm8.2}")
+    let site = site(", fastcgi: {php_fpm: FPM}")
         .file("public/after.php", after)
         .file("public/hello.php", hello);
     let server = Server::start(site);

@@ -54,6 +54,13 @@ impl PhpFpm {
     }
 }
 
+/// As a configuration names it.
+pub(crate) fn name() -> String {
+    let program = program();
+    let name = program.file_name().expect("a program");
+    name.to_string_lossy().into_owned()
+}
+
 /// Debian puts the version into its name.
 pub(crate) fn program() -> PathBuf {
     let names = [

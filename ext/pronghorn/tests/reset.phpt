@@ -63,7 +63,7 @@ function state(): array
         'exception handler' => $exception,
         'last error' => error_get_last(),
         'buffers' => ob_get_level(),
-        'strtok' => strtok('/'),
+        'strtok' => @strtok('/'),
         'context' => stream_context_get_options(stream_context_get_default()),
         'wrappers' => array_values(array_intersect(stream_get_wrappers(), ['file', 'boot', 'call'])),
         'connection' => connection_status() . ignore_user_abort(),
