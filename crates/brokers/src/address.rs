@@ -21,14 +21,6 @@ impl BrokerAddress {
         self.0.split_once("://").map(|(scheme, _)| scheme)
     }
 
-    /// Of each one of several.
-    #[cfg(feature = "nats")]
-    pub(crate) fn places(&self) -> String {
-        let each = self.0.split(',').map(|one| Self(one.to_owned()));
-        let each = each.map(|one| one.place().to_owned());
-        each.collect::<Vec<_>>().join(", ")
-    }
-
     /// Without what says who asks.
     pub(crate) fn place(&self) -> &str {
         let (_, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
@@ -95,10 +87,5 @@ mod tests {
             assert_eq!(address.place(), place, "{url}");
             assert_eq!(format!("{address:?}"), place);
         }
-        let several = "nats://u:a@one:1,nats://u:b@two:2,three:3".to_owned();
-        assert_eq!(
-            BrokerAddress::new(several).places(),
-            "one:1, two:2, three:3"
-        );
     }
 }

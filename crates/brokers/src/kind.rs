@@ -11,7 +11,7 @@ use pronghorn_store::{LazyStore, OpenError};
 use thiserror::Error;
 
 use crate::KINDS;
-use crate::broker::{Broker, Brokered, Later};
+use crate::broker::{Broker, Brokered, LaterJobs};
 
 /// A row of [`KINDS`].
 #[derive(Debug)]
@@ -90,7 +90,12 @@ pub(crate) trait Servers: fmt::Debug + Send + Sync {
     }
 
     /// The keys of a pipeline's `config`. `shared` is what its shared key says.
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, shared: Option<String>) -> Arc<dyn Place>;
+    fn read(
+        &self,
+        t: &mut Table<'_>,
+        pipeline: &str,
+        shared: Option<String>,
+    ) -> Arc<dyn BrokerPlace>;
 
     /// A pipeline as PHP declares it: all values are texts.
     ///
@@ -101,11 +106,11 @@ pub(crate) trait Servers: fmt::Debug + Send + Sync {
         &self,
         map: &BTreeMap<String, String>,
         pipeline: &str,
-    ) -> Result<Arc<dyn Place>, String>;
+    ) -> Result<Arc<dyn BrokerPlace>, String>;
 }
 
 /// Where the jobs of a pipeline are in a broker.
-pub(crate) trait Place: fmt::Debug + Send + Sync {
+pub(crate) trait BrokerPlace: fmt::Debug + Send + Sync {
     /// None in a build without the driver.
     fn opener(&self) -> Option<Opener<'_>> {
         None
@@ -116,7 +121,7 @@ pub(crate) trait Place: fmt::Debug + Send + Sync {
 pub(crate) enum Opener<'a> {
     Plain(Box<dyn FnOnce(Opening<'_>) -> Arc<dyn Driver> + Send + 'a>),
     /// The broker can't keep jobs back for any time, so some of them wait in the server's store.
-    WithLater(Box<dyn FnOnce(Opening<'_>, Later) -> Arc<dyn Driver> + Send + 'a>),
+    WithLater(Box<dyn FnOnce(Opening<'_>, LaterJobs) -> Arc<dyn Driver> + Send + 'a>),
 }
 
 impl<'a> Opener<'a> {
@@ -134,7 +139,7 @@ impl<'a> Opener<'a> {
         expect(dead_code, reason = "no driver of this build needs it")
     )]
     pub(crate) fn with_later<B: Broker>(
-        open: impl FnOnce(&str, Wake, Later) -> Brokered<B> + Send + 'a,
+        open: impl FnOnce(&str, Wake, LaterJobs) -> Brokered<B> + Send + 'a,
     ) -> Option<Self> {
         Some(Self::WithLater(Box::new(move |opening, later| {
             let driver = open(opening.pipeline, opening.wake, later);
@@ -172,7 +177,7 @@ pub enum OpenFailure {
 #[derive(Clone, Debug)]
 pub struct BrokerPipeline {
     kind: &'static Kind,
-    place: Arc<dyn Place>,
+    place: Arc<dyn BrokerPlace>,
 }
 
 impl BrokerPipeline {
@@ -204,7 +209,7 @@ impl BrokerPipeline {
             Some(Opener::Plain(opener)) => Ok(opener(opening)),
             Some(Opener::WithLater(opener)) => {
                 let store = store.get().await?;
-                let later = Later::open(opening.pipeline, open, store).await?;
+                let later = LaterJobs::open(opening.pipeline, open, store).await?;
                 Ok(opener(opening, later))
             }
             None => Err(OpenFailure::NotBuilt(self.kind.name)),

@@ -14,7 +14,7 @@ use pronghorn_queue::{Driver, OpenPipelines, Settlement, Wake};
 use pronghorn_testkit::{Certificates, Engine, free_address};
 use tokio::time::timeout;
 
-use crate::broker::Later;
+use crate::broker::LaterJobs;
 
 use crate::tls::BrokerTls;
 
@@ -181,7 +181,7 @@ impl Doorway {
 /// A driver under test of a broker that does not keep all delays. `open` has a place for those.
 pub(crate) fn subject_with_later<D: Driver>(
     ability: Ability,
-    open: impl Fn(Wake, Later) -> D + Clone + Send + Sync + 'static,
+    open: impl Fn(Wake, LaterJobs) -> D + Clone + Send + Sync + 'static,
 ) -> BoxFuture<'static, Subject> {
     Box::pin(async move {
         let (directory, store) = new_store(PLENTY);
@@ -190,7 +190,7 @@ pub(crate) fn subject_with_later<D: Driver>(
             let (store, open) = (store.clone(), open.clone());
             Box::pin(async move {
                 let stored = OpenPipelines::default();
-                let later = Later::open("p", &stored, store).await.unwrap();
+                let later = LaterJobs::open("p", &stored, store).await.unwrap();
                 Arc::new(open(wake, later)) as Arc<dyn Driver>
             })
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use pronghorn_base::{micros, since_1970};
 use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Taker, Unencodable};
-use pronghorn_queue::{Headers, Job, extras};
+use pronghorn_queue::{Headers, Job, options};
 use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
@@ -106,8 +106,8 @@ impl JobCall {
     }
 
     fn encode_json(&self, out: &mut Vec<u8>) -> Result<(), Unencodable> {
-        let headers = extras::visible(&self.job.headers);
-        let place = extras::place(&self.job.headers);
+        let headers = options::visible(&self.job.headers);
+        let place = options::place(&self.job.headers);
         let context = Context {
             id: &self.job.id,
             job: &self.job.name,
@@ -132,7 +132,7 @@ impl JobCall {
             attempt: self.job.attempts.saturating_add(1),
             wants_result: self.wants_result,
         };
-        let headers = extras::visible(&self.job.headers);
+        let headers = options::visible(&self.job.headers);
         let headers = headers.iter().flat_map(|(name, values)| {
             let name = name.as_bytes();
             values.iter().map(move |value| (name, value.as_bytes()))
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn a_job_of_kafka_says_where_it_was() {
         let mut job = Job::default();
-        let place = extras::Place {
+        let place = options::LogPlace {
             topic: "t".to_owned(),
             partition: 1,
             offset: 5,
         };
-        extras::put_place(&mut job.headers, &place);
+        options::put_place(&mut job.headers, &place);
         let call = JobCall {
             job: Arc::new(job),
             pipeline: "p".to_owned(),

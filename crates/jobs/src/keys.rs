@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
 use pronghorn_queue::Job;
-use pronghorn_queue::extras::Unique;
+use pronghorn_queue::options::Unique;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use pronghorn_plugin_api::rpc::{
     Argument, Binary, Failure, Outcome, Reader, Writer, read_message, write_message,
 };
-use pronghorn_queue::{Headers, Job, extras};
+use pronghorn_queue::{Headers, Job, options};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::batches::Last;
@@ -248,7 +248,7 @@ impl JobMessage {
         let headers = self.headers.into_iter();
         let mut headers: Headers = headers.map(|(name, values)| (name, values.value)).collect();
         if !options.topic.is_empty() {
-            extras::put_topic(&mut headers, options.topic, options.partition);
+            options::put_topic(&mut headers, options.topic, options.partition);
         }
         let job = Job {
             id: self.id,

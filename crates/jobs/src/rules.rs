@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pronghorn_base::lock;
 use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
-use pronghorn_queue::{Job, extras};
+use pronghorn_queue::{Job, options};
 use tokio::time::Instant;
 
 /// Attempts in all. A job that kills its worker costs a new one each time, and what has failed
@@ -73,7 +73,7 @@ impl Default for Retry {
 impl Retry {
     /// How often a job is tried: as its push has said, or else as its pipeline does.
     pub(crate) fn most_attempts(&self, job: &Job) -> u32 {
-        extras::most_attempts(&job.headers).unwrap_or(self.max)
+        options::most_attempts(&job.headers).unwrap_or(self.max)
     }
 
     /// How long to wait after so many attempts of `most` that failed; None: it is given up.

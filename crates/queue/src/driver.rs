@@ -7,8 +7,8 @@ use pronghorn_base::BoxFuture;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::extras;
 use crate::job::{Headers, Job};
+use crate::options;
 
 /// Keeps the jobs of one pipeline.
 ///
@@ -18,7 +18,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Who has the jobs, and so what can be done with them.
     fn keeper(&self) -> Keeper;
 
-    /// What the engine calls the place of the jobs, where that is not the pipeline's name.
+    /// The engine's name of the place of the jobs, where that is not the pipeline's name.
     fn queue(&self) -> Option<&str> {
         None
     }
@@ -38,7 +38,7 @@ pub trait Driver: Send + Sync + 'static {
     fn head(&self, now: Instant) -> Option<i64>;
 
     /// Takes the next job: by priority, and those of equal priority in the order of their pushes.
-    /// What is low has its turn too, if a rare one. Jobs whose time has come take turns with those
+    /// A low one has its turn too, if a rare one. Jobs whose time has come take turns with those
     /// of equal priority that were ready at once.
     fn take(&self, now: Instant) -> Option<Delivery>;
 
@@ -147,7 +147,7 @@ impl Keeper {
 /// A job that was taken and is not settled.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// What was taken.
+    /// The job that was taken.
     pub job: Arc<Job>,
     /// Names it until it is settled.
     pub ticket: Ticket,
@@ -183,12 +183,12 @@ impl From<Job> for Listed {
     }
 }
 
-/// What was taken away from a driver.
+/// The jobs that were taken away from a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Those that are gone.
+    /// The jobs that are gone.
     pub jobs: Vec<Job>,
-    /// Those that stayed, as they are on their way to a worker or with one.
+    /// How many stayed, as they are on their way to a worker or with one.
     pub reserved: usize,
     /// Gives the next ones. None: the driver has looked at all.
     pub next: Option<Vec<u8>>,
@@ -198,7 +198,7 @@ pub struct Removed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// What became of a delivery.
+/// The end of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// It is done.
@@ -226,7 +226,7 @@ pub enum Settlement {
     },
 }
 
-/// What a settlement makes of a job.
+/// The state that a settlement leaves a job in.
 #[derive(Debug)]
 pub enum Fate {
     /// It is gone.
@@ -257,7 +257,7 @@ impl Settlement {
             }),
             Self::Nack { delay } if delay.is_zero() => {
                 // One that is always given back must not keep a worker busy.
-                let (delay, (name, times)) = extras::requeued(&job.headers);
+                let (delay, (name, times)) = options::requeued(&job.headers);
                 let mut job = Job { delay, ..again() };
                 job.headers.insert(name, times);
                 Fate::Again(job)

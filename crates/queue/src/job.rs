@@ -11,16 +11,16 @@ pub type Headers = BTreeMap<String, Vec<String>>;
 /// A longer delay is taken for this one: ten years, which a clock can count for certain.
 pub const LONGEST_DELAY: Duration = Duration::from_hours(24 * 3652);
 
-/// What a handler in PHP gets, and when.
+/// A call of a handler in PHP, and when it is due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Job {
     /// Chosen by whoever pushed it.
     pub id: String,
     /// Which handler it is for; a class, mostly.
     pub name: String,
-    /// What the handler gets, as it was pushed.
+    /// The bytes for the handler, as they were pushed.
     pub payload: Bytes,
-    /// Those for the handler, and the job's options.
+    /// Fields for the handler, and the job's options.
     pub headers: Headers,
     /// Lower goes first.
     pub priority: i64,
@@ -33,7 +33,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// What it takes in memory, about: its texts, and the places where they hang.
+    /// The bytes that it takes in memory, about: its texts, and the places where they hang.
     pub fn size(&self) -> u64 {
         const ITSELF: usize = size_of::<Job>();
         // A node of the map shared by some entries, the list, and each text.

@@ -1,6 +1,6 @@
 //! Queues of jobs: what a job is, what a driver does with it, and the drivers that need no broker.
 //!
-//! - [`Job`]: what is pushed, and [`extras`], its options.
+//! - [`Job`]: what is pushed, and [`options`], its options.
 //! - [`Driver`]: where the jobs of a pipeline are, and what becomes of one that was taken.
 //! - [`Memory`] and [`Embedded`]: in this process, and in the server's store.
 //! - [`Ready`]: the order of jobs that could run now.
@@ -26,9 +26,9 @@
 pub mod conformance;
 mod driver;
 mod embedded;
-pub mod extras;
 mod job;
 mod memory;
+pub mod options;
 mod ready;
 mod wake;
 

@@ -11,8 +11,8 @@ use crate::driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
     Removed, Settlement, Stat, Ticket,
 };
-use crate::extras;
 use crate::job::{Job, LONGEST_DELAY};
+use crate::options;
 use crate::ready::Ready;
 use crate::wake::Wake;
 
@@ -30,7 +30,7 @@ struct State {
     /// The number tells those of one moment apart.
     delayed: BTreeMap<(Instant, u64), Job>,
     reserved: HashMap<Ticket, Arc<Job>>,
-    /// Of all three.
+    /// The bytes of all three.
     size: u64,
     number: u64,
     /// No job that waits expires before, in milliseconds since 1970.
@@ -143,7 +143,7 @@ impl Memory {
         if state.expires_at.is_none_or(|at| at > now_ms) {
             return Vec::new();
         }
-        let is_over = |job: &Job| extras::expires_at(&job.headers).is_some_and(|at| at <= now_ms);
+        let is_over = |job: &Job| options::expires_at(&job.headers).is_some_and(|at| at <= now_ms);
         let ready = state.ready.remove_all(|waiting| is_over(&waiting.job));
         let mut jobs: Vec<Job> = ready.into_iter().map(|waiting| waiting.job).collect();
         let delayed = state.delayed.extract_if(.., |_, job| is_over(job));
@@ -151,7 +151,7 @@ impl Memory {
         let waiting = state.ready.iter().map(|waiting| &waiting.job);
         let left = waiting.chain(state.delayed.values());
         state.expires_at = left
-            .filter_map(|job| extras::expires_at(&job.headers))
+            .filter_map(|job| options::expires_at(&job.headers))
             .min();
         jobs.into_iter().map(|job| state.reserve(job)).collect()
     }
@@ -191,7 +191,7 @@ impl State {
     }
 
     fn note_expiry(&mut self, job: &Job) {
-        let expires_at = extras::expires_at(&job.headers).into_iter();
+        let expires_at = options::expires_at(&job.headers).into_iter();
         self.expires_at = expires_at.chain(self.expires_at).min();
     }
 

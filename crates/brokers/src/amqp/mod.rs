@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{AmqpPipeline, AmqpServers};
 #[cfg(feature = "amqp")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "amqp",
@@ -26,7 +26,12 @@ impl Servers for AmqpServers {
         settings::has_queue_section(t)
     }
 
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, queue: Option<String>) -> Arc<dyn Place> {
+    fn read(
+        &self,
+        t: &mut Table<'_>,
+        pipeline: &str,
+        queue: Option<String>,
+    ) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self, pipeline, queue))
     }
 
@@ -34,12 +39,12 @@ impl Servers for AmqpServers {
         &self,
         map: &BTreeMap<String, String>,
         pipeline: &str,
-    ) -> Result<Arc<dyn Place>, String> {
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(AmqpPipeline::declared(map, pipeline, self)?))
     }
 }
 
-impl Place for AmqpPipeline {
+impl BrokerPlace for AmqpPipeline {
     #[cfg(feature = "amqp")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))

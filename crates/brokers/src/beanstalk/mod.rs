@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{BeanstalkPipeline, BeanstalkServer};
 #[cfg(feature = "beanstalk")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers};
+use crate::kind::{BrokerPlace, Kind, Servers};
 
 pub(crate) const KIND: Kind = Kind {
     name: "beanstalk",
@@ -22,16 +22,20 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for BeanstalkServer {
-    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn Place> {
+    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self))
     }
 
-    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+    fn declared(
+        &self,
+        map: &BTreeMap<String, String>,
+        _: &str,
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(BeanstalkPipeline::declared(map, self)?))
     }
 }
 
-impl Place for BeanstalkPipeline {
+impl BrokerPlace for BeanstalkPipeline {
     #[cfg(feature = "beanstalk")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))

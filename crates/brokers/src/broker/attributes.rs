@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-
 use pronghorn_queue::{Headers, Job};
 
 pub(crate) const ID: &str = "rr_id";

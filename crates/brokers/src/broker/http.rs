@@ -23,7 +23,7 @@ const MOST_KEPT: usize = 16;
 pub(crate) struct Client(pronghorn_client::Client);
 
 /// A request.
-pub(crate) struct Asked<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: Method,
     pub(crate) path: &'a str,
     pub(crate) fields: Vec<(HeaderName, String)>,
@@ -52,7 +52,7 @@ impl Client {
     }
 
     /// Sends a request and reads its answer, whatever its status is.
-    pub(crate) async fn ask(&self, asked: Asked<'_>) -> Result<Reply, BrokerError> {
+    pub(crate) async fn ask(&self, asked: HttpRequest<'_>) -> Result<Reply, BrokerError> {
         let mut request = Request::new(asked.body);
         *request.method_mut() = asked.method;
         *request.uri_mut() = asked.path.parse().map_err(|_| ClientError::Forbidden)?;

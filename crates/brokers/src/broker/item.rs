@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-
 use pronghorn_queue::{Headers, Job};
+use serde::{Deserialize, Serialize};
 
 /// What RoadRunner calls a job that somebody else has pushed.
 pub(crate) const UNNAMED: &str = "deduced_by_rr";

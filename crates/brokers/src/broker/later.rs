@@ -5,25 +5,24 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_queue::{
+    Delivery, Driver as _, DriverError, Embedded, Job, OpenPipelines, Settlement, Wake,
+};
 use pronghorn_store::Store;
 use tokio::time::{Instant, sleep_until};
-
-use pronghorn_queue::Job;
-use pronghorn_queue::OpenPipelines;
-use pronghorn_queue::{Delivery, Driver as _, DriverError, Embedded, Settlement, Wake};
 
 /// A job that its broker refuses is offered again after that.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Those of one pipeline.
-pub(crate) struct Later {
+pub(crate) struct LaterJobs {
     store: Embedded,
     wake: Wake,
     /// On its way to the broker: a connection that is lost leaves it here.
     current: Mutex<Option<Delivery>>,
 }
 
-impl Later {
+impl LaterJobs {
     /// # Errors
     ///
     /// When the store does not answer.
@@ -100,7 +99,7 @@ impl Later {
     }
 }
 
-impl Drop for Later {
+impl Drop for LaterJobs {
     /// The pipeline may be open a second time, which goes on with it.
     fn drop(&mut self) {
         if let Some(delivery) = lock(&self.current).take() {

@@ -28,16 +28,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{Backoff, BoxFuture, Peer, PeerChange, PeerHealth, lock};
+use pronghorn_queue::{
+    Delivery, Driver, DriverError, Fate, Job, Keeper, Listed, Part, Settlement, Stat, Ticket, Wake,
+};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-pub(crate) use self::later::Later;
-use self::state::{Entry, State};
-use pronghorn_queue::Job;
-use pronghorn_queue::{
-    Delivery, Driver, DriverError, Fate, Keeper, Listed, Part, Settlement, Stat, Ticket, Wake,
-};
+pub(crate) use self::later::LaterJobs;
+use self::state::{BroughtJob, BroughtJobs};
 
 /// How many jobs a part of a list has at most.
 pub(crate) const MOST_IN_PART: usize = if cfg!(test) {
@@ -255,7 +254,7 @@ struct Core<B: Broker> {
     /// Of jobs that have none.
     priority: AtomicI64,
     wake: Wake,
-    state: Mutex<State<Token<B>>>,
+    state: Mutex<BroughtJobs<Token<B>>>,
     /// The runner has to look at the state again.
     changed: Notify,
     /// The connection that somebody has found lost.
@@ -264,7 +263,7 @@ struct Core<B: Broker> {
     health: PeerHealth,
     closed: watch::Sender<bool>,
     /// Of a broker with a longest delay.
-    later: Option<Later>,
+    later: Option<LaterJobs>,
 }
 
 type Token<B> = <<B as Broker>::Link as Link>::Token;
@@ -292,17 +291,17 @@ impl<B: Broker> Brokered<B> {
 
     /// As [`open`](Self::open), with a place for jobs that the broker can't keep back for so long.
     #[cfg(feature = "later")]
-    pub(super) fn open_with(broker: B, pipeline: &str, wake: Wake, later: Later) -> Self {
+    pub(super) fn open_with(broker: B, pipeline: &str, wake: Wake, later: LaterJobs) -> Self {
         Self::start(broker, pipeline, wake, Some(later))
     }
 
-    fn start(broker: B, pipeline: &str, wake: Wake, later: Option<Later>) -> Self {
+    fn start(broker: B, pipeline: &str, wake: Wake, later: Option<LaterJobs>) -> Self {
         let core = Arc::new(Core {
             broker,
             pipeline: pipeline.to_owned(),
             priority: AtomicI64::new(0),
             wake,
-            state: Mutex::new(State::new()),
+            state: Mutex::new(BroughtJobs::new()),
             changed: Notify::new(),
             lost: watch::Sender::new(None),
             link: watch::Sender::new(None),
@@ -469,7 +468,7 @@ impl<B: Broker> Core<B> {
             if job.priority == 0 {
                 job.priority = self.priority.load(Relaxed);
             }
-            state.brought(Entry {
+            state.brought(BroughtJob {
                 job: Arc::new(job),
                 token,
                 link: number,
@@ -482,7 +481,7 @@ impl<B: Broker> Core<B> {
     async fn give_back(
         &self,
         link: &B::Link,
-        entries: Vec<Entry<Token<B>>>,
+        entries: Vec<BroughtJob<Token<B>>>,
     ) -> Result<(), BrokerError> {
         for entry in entries {
             let gone = link.settle(entry.token, Step::Back(entry.job)).await;

@@ -1,14 +1,12 @@
 //! The jobs that were brought from a broker. Knows no broker and no clock.
 
+use pronghorn_queue::{Delivery, Job, Ready, Ticket};
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pronghorn_queue::Job;
-use pronghorn_queue::Ready;
-use pronghorn_queue::{Delivery, Ticket};
-
 #[derive(Clone, Debug)]
-pub(super) struct Entry<T> {
+pub(super) struct BroughtJob<T> {
     pub(super) job: Arc<Job>,
     pub(super) token: T,
     /// The connection that brought it.
@@ -16,18 +14,18 @@ pub(super) struct Entry<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct State<T> {
+pub(super) struct BroughtJobs<T> {
     /// Free workers.
     wanted: usize,
     pub(super) paused: bool,
     pub(super) closing: bool,
     /// No worker has them yet.
-    ready: Ready<Entry<T>>,
-    reserved: HashMap<Ticket, Entry<T>>,
+    ready: Ready<BroughtJob<T>>,
+    reserved: HashMap<Ticket, BroughtJob<T>>,
     number: u64,
 }
 
-impl<T: Clone> State<T> {
+impl<T: Clone> BroughtJobs<T> {
     pub(super) fn new() -> Self {
         Self {
             wanted: 0,
@@ -54,7 +52,7 @@ impl<T: Clone> State<T> {
         self.wanted.saturating_sub(self.ready.len())
     }
 
-    pub(super) fn brought(&mut self, entry: Entry<T>) {
+    pub(super) fn brought(&mut self, entry: BroughtJob<T>) {
         self.ready.push(entry.job.priority, entry);
     }
 
@@ -75,7 +73,7 @@ impl<T: Clone> State<T> {
         Some(Delivery { job, ticket })
     }
 
-    pub(super) fn reserved(&self, ticket: Ticket) -> Option<Entry<T>> {
+    pub(super) fn reserved(&self, ticket: Ticket) -> Option<BroughtJob<T>> {
         self.reserved.get(&ticket).cloned()
     }
 
@@ -91,7 +89,7 @@ impl<T: Clone> State<T> {
     }
 
     /// Those that no worker has, when none is free for them.
-    pub(super) fn take_idle(&mut self) -> Vec<Entry<T>> {
+    pub(super) fn take_idle(&mut self) -> Vec<BroughtJob<T>> {
         if self.wanted > 0 && !self.paused {
             return Vec::new();
         }
@@ -108,7 +106,7 @@ impl<T: Clone> State<T> {
         self.is_asleep() && self.reserved.is_empty()
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<Entry<T>> {
+    pub(super) fn take_all(&mut self) -> Vec<BroughtJob<T>> {
         let idle = std::iter::from_fn(|| self.ready.pop());
         let mut all: Vec<_> = idle.collect();
         all.extend(self.reserved.drain().map(|(_, entry)| entry));

@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{KafkaPipeline, KafkaServer};
 #[cfg(feature = "kafka")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers};
+use crate::kind::{BrokerPlace, Kind, Servers};
 
 pub(crate) const KIND: Kind = Kind {
     name: "kafka",
@@ -22,7 +22,7 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for KafkaServer {
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, _: Option<String>) -> Arc<dyn Place> {
+    fn read(&self, t: &mut Table<'_>, pipeline: &str, _: Option<String>) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self, pipeline))
     }
 
@@ -30,12 +30,12 @@ impl Servers for KafkaServer {
         &self,
         map: &BTreeMap<String, String>,
         pipeline: &str,
-    ) -> Result<Arc<dyn Place>, String> {
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(KafkaPipeline::declared(map, self, pipeline)?))
     }
 }
 
-impl Place for KafkaPipeline {
+impl BrokerPlace for KafkaPipeline {
     #[cfg(feature = "kafka")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))

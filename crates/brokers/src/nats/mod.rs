@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{NatsPipeline, NatsServer};
 #[cfg(feature = "nats")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers};
+use crate::kind::{BrokerPlace, Kind, Servers};
 
 pub(crate) const KIND: Kind = Kind {
     name: "nats",
@@ -22,16 +22,20 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for NatsServer {
-    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn Place> {
+    fn read(&self, t: &mut Table<'_>, _: &str, _: Option<String>) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self))
     }
 
-    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+    fn declared(
+        &self,
+        map: &BTreeMap<String, String>,
+        _: &str,
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(NatsPipeline::declared(map, self)?))
     }
 }
 
-impl Place for NatsPipeline {
+impl BrokerPlace for NatsPipeline {
     #[cfg(feature = "nats")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))

@@ -41,6 +41,16 @@ pub(crate) struct NatsPipeline {
     pub(crate) ack_wait: Duration,
 }
 
+impl NatsServer {
+    /// Each of its places, without credentials.
+    #[cfg(feature = "nats")]
+    pub(super) fn places(&self) -> String {
+        let each = self.address.as_str().split(',');
+        let each = each.map(|one| BrokerAddress::new(one.to_owned()).place().to_owned());
+        each.collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The section `nats`.
 pub(super) fn server(t: &mut Table<'_>) -> NatsServer {
     let sentence = "The NATS of pipelines with `driver: nats`; it needs JetStream.";
@@ -155,6 +165,14 @@ fn is_stream(stream: &str) -> bool {
 mod tests {
     use super::*;
     use crate::testing::of_nothing;
+
+    #[test]
+    fn each_of_several_places_is_shown_without_who_asks() {
+        let mut several = of_nothing(server);
+        let url = "nats://u:a@one:1,nats://u:b@two:2,three:3".to_owned();
+        several.address = BrokerAddress::new(url);
+        assert_eq!(several.places(), "one:1, two:2, three:3");
+    }
 
     #[test]
     fn names_that_nats_does_not_take_are_refused() {

@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{NsqPipeline, NsqServer};
 #[cfg(feature = "nsq")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "nsq",
@@ -22,7 +22,12 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for NsqServer {
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, topic: Option<String>) -> Arc<dyn Place> {
+    fn read(
+        &self,
+        t: &mut Table<'_>,
+        pipeline: &str,
+        topic: Option<String>,
+    ) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self, pipeline, topic))
     }
 
@@ -30,12 +35,12 @@ impl Servers for NsqServer {
         &self,
         map: &BTreeMap<String, String>,
         pipeline: &str,
-    ) -> Result<Arc<dyn Place>, String> {
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(NsqPipeline::declared(map, self, pipeline)?))
     }
 }
 
-impl Place for NsqPipeline {
+impl BrokerPlace for NsqPipeline {
     #[cfg(feature = "nsq")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))

@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{PubSubPipeline, PubSubServer};
 #[cfg(feature = "google_pub_sub")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "google_pub_sub",
@@ -22,16 +22,25 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for PubSubServer {
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, topic: Option<String>) -> Arc<dyn Place> {
+    fn read(
+        &self,
+        t: &mut Table<'_>,
+        pipeline: &str,
+        topic: Option<String>,
+    ) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self, pipeline, topic))
     }
 
-    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+    fn declared(
+        &self,
+        map: &BTreeMap<String, String>,
+        _: &str,
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(PubSubPipeline::declared(map, self)?))
     }
 }
 
-impl Place for PubSubPipeline {
+impl BrokerPlace for PubSubPipeline {
     #[cfg(feature = "google_pub_sub")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))

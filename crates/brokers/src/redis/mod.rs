@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{RedisPipeline, RedisServers};
 #[cfg(feature = "redis")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "redis",
@@ -22,7 +22,12 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for RedisServers {
-    fn read(&self, t: &mut Table<'_>, pipeline: &str, queue: Option<String>) -> Arc<dyn Place> {
+    fn read(
+        &self,
+        t: &mut Table<'_>,
+        pipeline: &str,
+        queue: Option<String>,
+    ) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, pipeline, queue))
     }
 
@@ -30,12 +35,12 @@ impl Servers for RedisServers {
         &self,
         map: &BTreeMap<String, String>,
         pipeline: &str,
-    ) -> Result<Arc<dyn Place>, String> {
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(RedisPipeline::declared(map, pipeline)))
     }
 }
 
-impl Place for RedisPipeline {
+impl BrokerPlace for RedisPipeline {
     #[cfg(feature = "redis")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))

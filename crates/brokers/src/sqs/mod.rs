@@ -12,7 +12,7 @@ use pronghorn_config::Table;
 use self::settings::{SqsPipeline, SqsServer};
 #[cfg(feature = "sqs")]
 use crate::kind::Opener;
-use crate::kind::{Kind, Place, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "sqs",
@@ -22,16 +22,20 @@ pub(crate) const KIND: Kind = Kind {
 };
 
 impl Servers for SqsServer {
-    fn read(&self, t: &mut Table<'_>, _: &str, queue: Option<String>) -> Arc<dyn Place> {
+    fn read(&self, t: &mut Table<'_>, _: &str, queue: Option<String>) -> Arc<dyn BrokerPlace> {
         Arc::new(settings::read(t, self, queue))
     }
 
-    fn declared(&self, map: &BTreeMap<String, String>, _: &str) -> Result<Arc<dyn Place>, String> {
+    fn declared(
+        &self,
+        map: &BTreeMap<String, String>,
+        _: &str,
+    ) -> Result<Arc<dyn BrokerPlace>, String> {
         Ok(Arc::new(SqsPipeline::declared(map, self)?))
     }
 }
 
-impl Place for SqsPipeline {
+impl BrokerPlace for SqsPipeline {
     #[cfg(feature = "sqs")]
     fn opener(&self) -> Option<Opener<'_>> {
         Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))

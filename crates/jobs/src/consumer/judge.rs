@@ -1,7 +1,7 @@
 //! What becomes of a job after an attempt.
 
 use bytes::Bytes;
-use pronghorn_queue::{Job, Settlement, extras};
+use pronghorn_queue::{Job, Settlement, options};
 
 use super::Outcome;
 use crate::metrics::{OutcomeLabel, Verdict};
@@ -126,7 +126,7 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
 fn not_at_once_for_ever(settlement: Settlement, job: &Job) -> Settlement {
     match settlement {
         Settlement::Requeue { mut headers, delay } if delay.is_zero() => {
-            let (delay, (name, times)) = extras::requeued(&job.headers);
+            let (delay, (name, times)) = options::requeued(&job.headers);
             headers.insert(name, times);
             Settlement::Requeue { headers, delay }
         }

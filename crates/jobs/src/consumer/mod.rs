@@ -11,7 +11,7 @@ use bytes::Bytes;
 use pronghorn_base::{BoxFuture, LogThrottle, now_ms};
 use pronghorn_config::show_duration;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pieces, Pool, ReplyBody, Terms, WorkerFault};
-use pronghorn_queue::extras::Extras;
+use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{DriverError, Job, Settlement, Ticket};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::JobReply;
@@ -224,7 +224,7 @@ impl<R: Runners> Consumer<R> {
             place,
         } = work;
         let job = delivery.job.clone();
-        let extras = Extras::of(&job.headers);
+        let extras = JobOptions::of(&job.headers);
         let keys = self.pipelines.keys().clone();
         let begun = if extras.is_expired(now_ms()) {
             Err(Dropped::Expired)
@@ -372,7 +372,7 @@ struct Unsettled {
     unsettled: Arc<LogThrottle>,
     pipeline: Arc<Pipeline>,
     job: Arc<Job>,
-    extras: Extras,
+    extras: JobOptions,
     ticket: Option<Ticket>,
 }
 
@@ -480,7 +480,7 @@ fn in_time(delay: Duration) -> String {
 struct Ran {
     pipeline: Arc<Pipeline>,
     job: Arc<Job>,
-    extras: Extras,
+    extras: JobOptions,
     /// None when it counts as done since it began.
     ticket: Option<Ticket>,
     outcome: Outcome,
@@ -490,7 +490,7 @@ struct Ran {
     place: Occupied,
 }
 
-fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &Extras) -> JobCall {
+fn call_of(pipeline: &Pipeline, job: &Arc<Job>, extras: &JobOptions) -> JobCall {
     JobCall {
         job: job.clone(),
         pipeline: pipeline.name.clone(),

@@ -4,7 +4,7 @@ use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
-use pronghorn_queue::{Headers, Job, Listed, extras};
+use pronghorn_queue::{Headers, Job, Listed, options};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
@@ -304,7 +304,7 @@ impl ExportedJob {
 
     /// Whether it had one.
     pub(super) fn forget_key(&mut self) -> bool {
-        extras::forget_key(&mut self.headers)
+        options::forget_key(&mut self.headers)
     }
 
     pub(super) fn of(job: Job, pipeline: &str) -> Self {
@@ -586,7 +586,7 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
         ..letter.job
     };
     // Whoever wants it now knows how old it is.
-    extras::never_expire(&mut job.headers);
+    options::never_expire(&mut job.headers);
     let pushed = pipelines
         .admission()
         .push_again(&letter.pipeline, job)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pronghorn_base::now_ms;
 use pronghorn_queue::Job;
-use pronghorn_queue::extras::{self, Unique};
+use pronghorn_queue::options::{self, Unique};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -64,9 +64,9 @@ impl Admission {
             let mut keys = Vec::new();
             for (at, job) in jobs.iter_mut().enumerate() {
                 self.accept(job)?;
-                let unique = extras::accept(job, pipeline.rules.expires, now);
+                let unique = options::accept(job, pipeline.rules.expires, now);
                 keys.extend(unique.map_err(PipelineError::Refused)?.map(|it| (at, it)));
-                can_expire |= extras::expires_at(&job.headers).is_some();
+                can_expire |= options::expires_at(&job.headers).is_some();
                 if job.priority == 0 {
                     job.priority = pipeline.priority;
                 }

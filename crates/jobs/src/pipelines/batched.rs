@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pronghorn_base::{now_ms, with_causes};
 use pronghorn_queue::Job;
-use pronghorn_queue::extras::{self, Extras};
+use pronghorn_queue::options::{self, JobOptions};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Duplicates, PipelineError, Pipelines};
@@ -40,13 +40,13 @@ impl Pipelines {
             self.0.registry.get_open(name).await?.expect_ours()?;
         }
         self.0.admission.accept(&last.job)?;
-        let accepted = extras::accept(&mut last.job, None, now_ms());
+        let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let mut keys = Vec::new();
         for (_, job) in &mut jobs {
             let batch = vec![id.clone()];
-            job.headers.insert(extras::BATCH.to_owned(), batch);
-            let key = extras::unique_key(&job.headers);
+            job.headers.insert(options::BATCH.to_owned(), batch);
+            let key = options::unique_key(&job.headers);
             keys.extend(key.map(|key| (job.id.clone(), key.to_owned())));
         }
         let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
@@ -81,7 +81,7 @@ impl Pipelines {
     pub(crate) async fn tell_batches(
         &self,
         job: &Job,
-        extras: &Extras,
+        extras: &JobOptions,
         failed: bool,
     ) -> Result<(), BatchError> {
         if let Some(batch) = extras.batch.clone() {
@@ -166,7 +166,7 @@ impl Pipelines {
 
     /// A last job never comes to its pipeline.
     fn end_last(&self, job: &Job, ended: Ended) {
-        if Extras::of(&job.headers).wants_result {
+        if JobOptions::of(&job.headers).wants_result {
             self.results().keep(&job.id, ended);
         }
     }

@@ -5,7 +5,7 @@ use pronghorn_base::{now_ms, with_causes};
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_queue::extras::Extras;
+use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Delivery, Settlement};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -59,7 +59,7 @@ impl Pipelines {
     /// Whether it has ended.
     async fn end_one(&self, pipeline: &Pipeline, delivery: Delivery) -> bool {
         let Delivery { job, ticket } = delivery;
-        let extras = Extras::of(&job.headers);
+        let extras = JobOptions::of(&job.headers);
         if let Err(error) = self.tell_batches(&job, &extras, true).await {
             let (id, pipeline_name) = (&job.id, &pipeline.name);
             let error = with_causes(&error);

@@ -26,7 +26,7 @@ use pronghorn_base::with_causes;
 use pronghorn_brokers::Brokers;
 use pronghorn_plugin_api::QueueReport;
 use pronghorn_queue::Job;
-use pronghorn_queue::extras::Extras;
+use pronghorn_queue::options::JobOptions;
 use pronghorn_store::LazyStore;
 use tokio::time::timeout;
 
@@ -161,7 +161,7 @@ impl Pipelines {
     }
 
     /// A job does not run any more.
-    pub(crate) fn ended(&self, pipeline: &Pipeline, job: &Job, extras: &Extras, ended: Ended) {
+    pub(crate) fn ended(&self, pipeline: &Pipeline, job: &Job, extras: &JobOptions, ended: Ended) {
         pipeline.count_ended();
         if let Some(key) = &extras.unique {
             self.0.keys.ended(key, &job.id);

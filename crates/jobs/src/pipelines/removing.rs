@@ -2,7 +2,7 @@
 
 use pronghorn_base::with_causes;
 use pronghorn_queue::Job;
-use pronghorn_queue::extras::Extras;
+use pronghorn_queue::options::JobOptions;
 use tokio::time::timeout;
 
 use super::{Pipeline, PipelineError, Pipelines};
@@ -98,7 +98,7 @@ impl Pipelines {
     /// Its pipeline has forgotten it.
     async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped) {
         let (id, of) = (&job.id, &pipeline.name);
-        let extras = Extras::of(&job.headers);
+        let extras = JobOptions::of(&job.headers);
         if let Err(error) = self.tell_batches(job, &extras, true).await {
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline = of, "a job was removed, and its batch can't be told: {error}");
@@ -107,7 +107,13 @@ impl Pipelines {
     }
 
     /// A job that no worker had does not run any more.
-    pub(super) fn dropped(&self, pipeline: &Pipeline, job: &Job, extras: &Extras, why: Dropped) {
+    pub(super) fn dropped(
+        &self,
+        pipeline: &Pipeline,
+        job: &Job,
+        extras: &JobOptions,
+        why: Dropped,
+    ) {
         let (id, name, of) = (&job.id, &job.name, &pipeline.name);
         let outcome = why.label();
         let said = outcome.text();

@@ -1,6 +1,6 @@
 //! Where a job is that somebody asks for by its ID.
 
-use pronghorn_queue::extras::Extras;
+use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Job, Listed};
 use serde::Serialize;
 use tokio::time::timeout;
@@ -41,13 +41,13 @@ impl Pipelines {
     /// Whether a worker has this job, and its result is not kept.
     pub(crate) fn runs_unheard(&self, id: &str) -> bool {
         let running = self.keys().running(id);
-        running.is_some_and(|it| !Extras::of(&it.job.headers).wants_result)
+        running.is_some_and(|it| !JobOptions::of(&it.job.headers).wants_result)
     }
 
     /// Where the job of an ID is, and in which pipeline. None: that can't be told.
     pub(crate) async fn standing(&self, id: &str) -> Option<(Standing, String)> {
         let of = |job: &Job, standing| {
-            if Extras::of(&job.headers).wants_result {
+            if JobOptions::of(&job.headers).wants_result {
                 standing
             } else {
                 Standing::NoResult

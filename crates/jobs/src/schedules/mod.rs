@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
 use pronghorn_config::Choice as _;
-use pronghorn_queue::{Job, extras};
+use pronghorn_queue::{Job, options};
 use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -364,9 +364,9 @@ impl Schedules {
             payload: payload.to_owned().into(),
             ..Job::default()
         };
-        extras::ask_for_result(&mut job);
+        options::ask_for_result(&mut job);
         if let Some(key) = key {
-            extras::hold_key(&mut job, key);
+            options::hold_key(&mut job, key);
         }
         let pushed = self
             .0

@@ -88,7 +88,7 @@ impl Scene {
     fn end(&self, work: &Work) {
         let job = &work.delivery.job;
         let ended = Ended::Done(bytes::Bytes::new());
-        let extras = extras::Extras::of(&job.headers);
+        let extras = options::JobOptions::of(&job.headers);
         self.pipelines.ended(&work.pipeline, job, &extras, ended);
     }
 

@@ -1,5 +1,5 @@
-//! What every driver does. Each one runs all of it by [`conforms`], and says in [`Ability`] what
-//! its engine does in another way.
+//! The suite of tests that every driver passes. Each one runs all of it by [`conforms`], and says
+//! in [`Ability`] what its engine does in another way.
 //!
 //! A part of the crate for the tests of other crates, by the feature `conformance`.
 
@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::driver::{Delivery, Driver, DriverError, Listed, Settlement, Stat};
-use crate::extras::visible;
 use crate::job::{Headers, Job};
+use crate::options::visible;
 use crate::wake::Wake;
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub const NEVER: Duration = Duration::from_millis(300);
 /// As if so many workers were free.
 const FREE: usize = 8;
 
-/// What engines do in different ways.
+/// The ways in which engines differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Ability {
     /// All jobs that wait are in the order of their priorities, and not only those it has brought.
@@ -59,7 +59,7 @@ pub struct Ability {
 }
 
 impl Ability {
-    /// Of what this server keeps itself.
+    /// The abilities of an engine that is this server itself.
     pub const OURS: Self = Self {
         sorts: true,
         is_shared: false,
@@ -82,7 +82,7 @@ pub struct Subject {
     pub driver: Arc<dyn Driver>,
     /// It is told when there may be a job.
     pub wake: Wake,
-    /// What its engine does in another way.
+    /// How its engine differs.
     pub ability: Ability,
     /// Makes a driver on what this one has left, as a new process would.
     pub again: Option<Again>,
@@ -128,7 +128,7 @@ pub fn new_store(limit: u64) -> (PathBuf, Store) {
     (directory, store)
 }
 
-/// Of a broker that several servers can share. `open` makes a driver, paused.
+/// A subject in a broker that several servers can share. `open` makes a driver, paused.
 pub fn subject<D: Driver>(
     ability: Ability,
     open: impl Fn(Wake) -> D + Send + Sync + 'static,

@@ -7,8 +7,8 @@ use pronghorn_store::LazyStore;
 use super::*;
 use crate::driver::MOST_IN_PART;
 use crate::embedded::{Embedded, OpenPipelines};
-use crate::extras;
 use crate::memory::Memory;
+use crate::options;
 
 fn memory(limit: u64) -> Subject {
     let wake = Wake::default();
@@ -104,7 +104,7 @@ async fn a_kill_loses_no_job_that_was_pushed_and_none_comes_after_its_ack() {
     let (directory, store) = subject.directory.clone().unwrap();
     store.close().await;
     drop(subject);
-    // Of one whose ack is under way at the kill nobody knows.
+    // Nobody knows of one whose ack is under way at the kill.
     let (mut pushed, mut acking, mut acked) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for _ in 0..5 {
         let test = "a_kill_loses_no_job_that_was_pushed_and_none_comes_after_its_ack";
@@ -350,7 +350,7 @@ async fn jobs_that_are_with_workers_of_the_process_before_are_its_own_until_they
     };
     let with_key = |id: &str| {
         let mut job = job(id);
-        extras::hold_key(&mut job, format!("key of {id}"));
+        options::hold_key(&mut job, format!("key of {id}"));
         job
     };
     let jobs = ["done", "fails", "returned", "left"].map(with_key);

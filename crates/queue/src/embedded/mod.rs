@@ -21,25 +21,24 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use pronghorn_base::{BoxFuture, lock, now_ms};
+use pronghorn_base::{BoxFuture, lock, millis, now_ms};
 use pronghorn_store::{Failed, Lender, Others, Store, StoreError, Transaction, Tree, entry_size};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use self::record::{Key, Kind, Lane, Record};
+use self::record::{Key, Kind, Lane, PIPELINES, Record};
 pub use self::record::{decode as decode_job, encode as encode_job};
-use self::window::{CHUNK, CHUNK_BYTES, Entry, Load, Survey, Window};
+use self::window::{CHUNK, CHUNK_BYTES, Load, LoadedJob, Survey, Window};
 use crate::driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
     Removed, Settlement, Stat, Ticket,
 };
-use crate::extras;
 use crate::job::{Headers, Job, LONGEST_DELAY};
+use crate::options;
 use crate::wake::Wake;
 
 const JOBS: Tree = Tree::new("jobs");
-const PIPELINES: Tree = Tree::new("jobs.pipelines");
 const EXPIRING: Tree = Tree::new("jobs.expiring");
 /// The keys here of jobs that have a key for `unique`.
 const UNIQUE: Tree = Tree::new("jobs.unique");
@@ -135,7 +134,7 @@ impl Embedded {
         *lock(&self.shared().wake) = wake;
     }
 
-    /// What was taken is as if it had not been.
+    /// A job that was taken is as if it had not been.
     pub fn put_back(&self, ticket: Ticket) {
         self.shared().put_back(ticket);
     }
@@ -181,9 +180,9 @@ impl Embedded {
 /// A job with a key for `unique`, as it is kept.
 #[derive(Debug)]
 pub struct UniqueJob {
-    /// Of the job.
+    /// The ID of the job.
     pub id: String,
-    /// Of the job.
+    /// The headers of the job.
     pub headers: Headers,
     /// When it was pushed or put back, in milliseconds since 1970.
     pub since: u64,
@@ -316,7 +315,7 @@ impl Shared {
         from: Key,
         most: usize,
         same: impl Fn(&Kind) -> bool + Send + 'static,
-        into: impl FnOnce(&mut Window, Vec<Entry>, bool) + Send + 'static,
+        into: impl FnOnce(&mut Window, Vec<LoadedJob>, bool) + Send + 'static,
     ) -> Result<(), DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
         let read = move |transaction: &mut Transaction<'_>| {
@@ -332,12 +331,12 @@ impl Shared {
                 bytes += value.len();
                 let (job, since) = record::decode_since(value);
                 let job = Arc::new(job);
-                entries.push(Entry { key, job, since });
+                entries.push(LoadedJob { key, job, since });
                 ControlFlow::Continue(())
             })?;
             Ok((entries, more))
         };
-        let then = move |outcome: Result<(Vec<Entry>, bool), StoreError>| {
+        let then = move |outcome: Result<(Vec<LoadedJob>, bool), StoreError>| {
             let (entries, more) = outcome?;
             into(&mut lock(&shared.window), entries, more);
             shared.wake();
@@ -434,7 +433,7 @@ impl Shared {
                     (Some(key), Some(value)) => {
                         let (job, since) = record::decode_since(&value);
                         let job = Arc::new(job);
-                        entries.push(Entry { key, job, since });
+                        entries.push(LoadedJob { key, job, since });
                     }
                     // A version that knows no such notes has ended it.
                     _ => _ = transaction.remove(EXPIRING, &note)?,
@@ -443,7 +442,7 @@ impl Shared {
             Ok((entries, next))
         };
         let shared = self.clone();
-        let then = move |outcome: Result<(Vec<Entry>, Option<u64>), StoreError>| {
+        let then = move |outcome: Result<(Vec<LoadedJob>, Option<u64>), StoreError>| {
             let (entries, next) = outcome?;
             let mut window = lock(&shared.window);
             window.expect_expiry(next);
@@ -469,12 +468,12 @@ impl Shared {
                 let key = record.add(&pipeline, &job, now);
                 put(transaction, &pipeline, &key, &job, value)?;
                 let (job, since) = (Arc::new(job), now);
-                entries.push(Entry { key, job, since });
+                entries.push(LoadedJob { key, job, since });
             }
             record.write(transaction, &pipeline)?;
             Ok((record, entries))
         };
-        let then = move |outcome: Result<(Record, Vec<Entry>), StoreError>| {
+        let then = move |outcome: Result<(Record, Vec<LoadedJob>), StoreError>| {
             let mut window = lock(&shared.window);
             let outcome = outcome.map(|(record, entries)| window.pushed(record, entries));
             shared.finish(window, outcome)
@@ -515,14 +514,14 @@ impl Shared {
                 let value = record::encode_since(&job, now);
                 put(transaction, &pipeline, &key, &job, &value)?;
                 let (job, since) = (Arc::new(job), now);
-                Ok(Entry { key, job, since })
+                Ok(LoadedJob { key, job, since })
             });
             let next = next.transpose()?;
             record.write(transaction, &pipeline)?;
             Ok((record, next))
         };
         let shared = self.clone();
-        let then = move |outcome: Result<(Record, Option<Entry>), StoreError>| {
+        let then = move |outcome: Result<(Record, Option<LoadedJob>), StoreError>| {
             let mut window = lock(&shared.window);
             // One that the disk did not take stays reserved: it can be tried again.
             let outcome = outcome.map(|(record, next)| {
@@ -531,7 +530,8 @@ impl Shared {
             });
             shared.finish(window, outcome)
         };
-        // What replaces a job is about as long as it was; it has its place also in a full store.
+        // The job that replaces another is about as long as it was; it has its place also in a full
+        // store.
         self.carry_out(0, write, then).await
     }
 
@@ -547,7 +547,7 @@ impl Shared {
         self.carry_out(0, write, then).await
     }
 
-    /// Of a failed commit nobody knows what it has done, so the window is read again.
+    /// Nobody knows what a failed commit has done, so the window is read again.
     fn finish(
         &self,
         mut window: std::sync::MutexGuard<'_, Window>,
@@ -584,24 +584,24 @@ fn put(
     value: &[u8],
 ) -> Result<(), Failed> {
     transaction.put(JOBS, key.bytes(), value)?;
-    if let Some(at) = extras::expires_at(&job.headers) {
+    if let Some(at) = options::expires_at(&job.headers) {
         let note = record::expiry_key(pipeline, at, key.number);
         transaction.put(EXPIRING, &note, key.bytes())?;
     }
-    if extras::unique_key(&job.headers).is_some() {
+    if options::unique_key(&job.headers).is_some() {
         transaction.put(UNIQUE, key.bytes(), &[])?;
     }
     Ok(())
 }
 
-/// What a job that is pushed takes at most.
+/// The most bytes that a job takes which is pushed.
 fn size_of(pipeline: &str, job: &Job, value: &[u8]) -> u64 {
     let longest_key = Key::delayed(pipeline, Some(0), 0, 0);
-    let note = extras::expires_at(&job.headers).map_or(0, |at| {
+    let note = options::expires_at(&job.headers).map_or(0, |at| {
         let note = record::expiry_key(pipeline, at, 0);
         entry_size(&note, longest_key.bytes())
     });
-    let unique = extras::unique_key(&job.headers);
+    let unique = options::unique_key(&job.headers);
     let unique = unique.map_or(0, |_| entry_size(longest_key.bytes(), &[]));
     entry_size(longest_key.bytes(), value) + note + unique
 }
@@ -618,11 +618,11 @@ fn remove(
     if was_there {
         record.remove(&key.kind);
     }
-    if let Some(at) = extras::expires_at(&job.headers) {
+    if let Some(at) = options::expires_at(&job.headers) {
         let note = record::expiry_key(pipeline, at, key.number);
         transaction.remove(EXPIRING, &note)?;
     }
-    if extras::unique_key(&job.headers).is_some() {
+    if options::unique_key(&job.headers).is_some() {
         transaction.remove(UNIQUE, key.bytes())?;
     }
     Ok(was_there)
@@ -742,7 +742,7 @@ fn kinds(
 /// Jobs with their keys, and behind which one the next part begins.
 type Looked = (Vec<(Key, Job)>, Option<Vec<u8>>);
 
-/// Those of an ID, or all, of a part of a pipeline.
+/// Removes the jobs of an ID, or all, of a part of a pipeline.
 fn find(
     transaction: &mut Transaction<'_>,
     pipeline: &str,
@@ -801,10 +801,6 @@ impl Clock {
         let behind = Duration::from_millis(at.saturating_sub(self.at_start));
         self.start + behind.min(LONGEST_DELAY)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Driver for Embedded {

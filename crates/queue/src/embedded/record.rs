@@ -9,11 +9,14 @@
 
 use std::time::Duration;
 
-use pronghorn_store::{Failed, Transaction};
+use pronghorn_base::millis;
+use pronghorn_store::{Failed, Transaction, Tree};
 use prost::Message;
 
-use super::{PIPELINES, millis};
 use crate::job::{Headers, Job, LONGEST_DELAY};
+
+/// Pipelines with their counts.
+pub(super) const PIPELINES: Tree = Tree::new("jobs.pipelines");
 
 /// Where a job is in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +132,7 @@ pub(super) fn expiry_of(pipeline: &str, bytes: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*at))
 }
 
-/// What a pipeline has, and the number of its next job.
+/// The counts of a pipeline, and the number of its next job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) ready: u64,
@@ -148,7 +151,7 @@ impl Default for Record {
     }
 }
 
-/// Of a record.
+/// The bytes of a record.
 pub(super) const LENGTH: usize = 24;
 
 impl Record {
@@ -257,8 +260,8 @@ pub(super) fn encode_since(job: &Job, since: u64) -> Vec<u8> {
     stored.encode_to_vec()
 }
 
-/// What can't be read as a job, after somebody wrote to the file, is the payload of one without a
-/// name: a handler sees it, and the pipeline goes on.
+/// Bytes that can't be read as a job, after somebody wrote to the file, is the payload of one
+/// without a name: a handler sees it, and the pipeline goes on.
 pub fn decode(bytes: &[u8]) -> Job {
     decode_since(bytes).0
 }

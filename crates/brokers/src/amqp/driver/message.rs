@@ -8,17 +8,19 @@ use bytes::Bytes;
 use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
+use pronghorn_queue::{Headers, Job};
 
-use super::Token;
 use crate::broker::attributes::{ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY};
 use crate::broker::item::{UNNAMED, new_id};
-use pronghorn_queue::{Headers, Job};
 
 const PIPELINE: &str = "rr_pipeline";
 /// A header of a job that replaces the pipeline's routing key.
 const ROUTING_KEY: &str = "x-routing-key";
 /// A message that outlives the broker.
 const PERSISTENT: u8 = 2;
+
+/// A delivery whose content was taken out.
+pub(crate) type Token = Arc<Delivery>;
 
 pub(super) fn routing_key(job: &Job) -> Option<&str> {
     job.headers.get(ROUTING_KEY)?.first().map(String::as_str)

@@ -8,7 +8,6 @@
 mod message;
 mod runtime;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -25,13 +24,13 @@ use lapin::{
     Channel, Confirmation, Connection, ConnectionProperties, Consumer, ExchangeKind,
     PublisherConfirm,
 };
+use pronghorn_queue::{Job, Wake};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
+use self::message::Token;
 use crate::amqp::settings::{AmqpExchange, AmqpPipeline};
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
-use pronghorn_queue::Job;
-use pronghorn_queue::Wake;
 
 /// How often it is looked whether the connection stands.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -295,9 +294,6 @@ impl AmqpLink {
         message::read(delivery)
     }
 }
-
-/// A delivery whose content was taken out.
-pub(crate) type Token = Arc<Delivery>;
 
 async fn requeue(delivery: &Delivery) -> Result<(), BrokerError> {
     delivery.acker.nack(nack(true)).await?;

@@ -1,13 +1,13 @@
 //! Against a real RabbitMQ. It takes seconds to start, so one does for all.
 
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::address::BrokerAddress;
 use crate::amqp::settings;
 use crate::testing::{client_tls, free_port, of_nothing, of_text, rabbitmq, survives_a_restart};
-use pronghorn_queue::Driver;
-use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
     let url = format!("amqp://{user}@127.0.0.1:{}/", engine.port());

@@ -46,7 +46,7 @@ impl Answer {
 }
 
 impl Connection {
-    pub(super) async fn open(place: &Place, patience: Duration) -> Result<Self, BrokerError> {
+    pub(super) async fn open(place: &ServerPlace, patience: Duration) -> Result<Self, BrokerError> {
         let stream = timeout(patience, place.connect());
         let stream = stream.await.map_err(|_| late())??;
         let stream = BufReader::new(stream);
@@ -122,12 +122,12 @@ impl Connection {
 
 /// Where it listens.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum ServerPlace {
     Tcp(String),
     Unix(String),
 }
 
-impl Place {
+impl ServerPlace {
     async fn connect(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(address) => {

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_queue::{Job, Wake, decode_job, encode_job};
 use tokio::sync::Mutex;
 
-use self::connection::{Connection, Place};
+use self::connection::{Connection, ServerPlace};
 use crate::beanstalk::settings::BeanstalkPipeline;
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
-use pronghorn_queue::Job;
-use pronghorn_queue::{Wake, decode_job, encode_job};
 
 /// After so many seconds without a word from the server that has it, a job goes to another one.
 const TIME_TO_RUN: u32 = 60;
@@ -30,9 +29,9 @@ pub(crate) fn open(pipeline: &str, settings: &BeanstalkPipeline, wake: Wake) -> 
     let broker = BeanstalkBroker {
         title: format!("beanstalk at {place}"),
         place: if place.starts_with('/') {
-            Place::Unix(place.to_owned())
+            ServerPlace::Unix(place.to_owned())
         } else {
-            Place::Tcp(place.to_owned())
+            ServerPlace::Tcp(place.to_owned())
         },
         settings: settings.clone(),
     };
@@ -41,12 +40,12 @@ pub(crate) fn open(pipeline: &str, settings: &BeanstalkPipeline, wake: Wake) -> 
 
 pub(crate) struct BeanstalkBroker {
     title: String,
-    place: Place,
+    place: ServerPlace,
     settings: BeanstalkPipeline,
 }
 
 pub(crate) struct BeanstalkLink {
-    place: Place,
+    place: ServerPlace,
     settings: BeanstalkPipeline,
     /// For pushes and counts.
     commands: Mutex<Connection>,

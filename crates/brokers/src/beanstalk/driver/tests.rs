@@ -1,13 +1,13 @@
 //! Against a real beanstalkd.
 
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::Engine;
 
 use super::*;
 use crate::address::BrokerAddress;
 use crate::beanstalk::settings::BeanstalkServer;
 use crate::testing::survives_a_restart;
-use pronghorn_queue::Driver;
-use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 
 fn start(more: &[&str]) -> Engine {
     Engine::start("beanstalkd", |port| {

@@ -14,13 +14,25 @@ use krafka::producer::{Acks, Producer};
 use krafka::{Compression, Kafka, KrafkaError, TopicInfo};
 use tokio::time::sleep;
 
-use super::{HEARTBEAT, PATIENCE, SESSION, with_causes};
 use crate::broker::BrokerError;
 use crate::kafka::settings::{
     KafkaAcks, KafkaCompression, KafkaPipeline, KafkaServer, KafkaStart, SaslMechanism,
 };
 use crate::tls::BrokerTls;
 
+/// A server that is not heard for so long is not of its group any more, and its partitions go to
+/// others. Kafka takes no less than 6 seconds unless it is told to.
+pub(super) const SESSION: Duration = if cfg!(test) {
+    Duration::from_secs(6)
+} else {
+    Duration::from_secs(30)
+};
+const HEARTBEAT: Duration = if cfg!(test) {
+    Duration::from_millis(500)
+} else {
+    Duration::from_secs(3)
+};
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Jobs that wait to be packed together; a push of one is not to wait.
 const LINGER: Duration = Duration::ZERO;
 /// A topic that was just made is looked for so often.
@@ -207,4 +219,13 @@ pub(super) async fn look_at_topics(
         Ok((topic, count))
     });
     counted.collect()
+}
+
+/// Some errors tell their cause themselves.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let said = error.to_string();
+    match error.source().map(with_causes) {
+        Some(cause) if !said.contains(&cause) => format!("{said}: {cause}"),
+        _ => said,
+    }
 }

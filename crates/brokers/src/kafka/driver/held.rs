@@ -5,31 +5,31 @@ use std::sync::{Arc, Mutex};
 
 use krafka::consumer::{ConsumerRebalanceListener, ConsumerRecord, TopicPartition};
 use pronghorn_base::lock;
+use pronghorn_queue::Job;
 
 use super::message;
-use super::offsets::{Offsets, Place};
-use pronghorn_queue::Job;
+use super::offsets::{Offsets, PartitionKey};
 
 /// Where a record is.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
-    pub(super) place: Place,
+    pub(super) place: PartitionKey,
     pub(super) offset: i64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldJobs {
     pub(super) offsets: Offsets,
     /// Given back, or come while none was wanted: the next ones.
     given_back: VecDeque<(Job, Token)>,
     /// Partitions that have come, of which it is not known where they begin.
-    new: Vec<Place>,
+    new: Vec<PartitionKey>,
 }
 
-impl Held {
+impl HeldJobs {
     /// A job of a record, unless it was here before.
     pub(super) fn take_in(&mut self, record: &ConsumerRecord) -> Option<(Job, Token)> {
-        let place: Place = (record.topic.clone(), record.partition);
+        let place: PartitionKey = (record.topic.clone(), record.partition);
         let offset = record.offset;
         let is_new = self.offsets.brought(&place, offset);
         is_new.then(|| (message::read(record), Token { place, offset }))
@@ -55,12 +55,12 @@ impl Held {
     }
 
     /// It is not known yet where this partition begins.
-    pub(super) fn put_new(&mut self, place: Place) {
+    pub(super) fn put_new(&mut self, place: PartitionKey) {
         self.new.push(place);
     }
 
     /// Partitions that have come since the last call.
-    pub(super) fn take_new(&mut self) -> Vec<Place> {
+    pub(super) fn take_new(&mut self) -> Vec<PartitionKey> {
         std::mem::take(&mut self.new)
     }
 
@@ -77,12 +77,12 @@ impl Held {
     }
 }
 
-fn place_of(partition: &TopicPartition) -> Place {
+fn place_of(partition: &TopicPartition) -> PartitionKey {
     (partition.topic.as_str().into(), partition.partition)
 }
 
 /// Hears which partitions are this server's from now on, and which another one's, with their jobs.
-pub(super) struct Moves(pub(super) Arc<Mutex<Held>>);
+pub(super) struct Moves(pub(super) Arc<Mutex<HeldJobs>>);
 
 impl ConsumerRebalanceListener for Moves {
     async fn on_partitions_assigned(&self, partitions: &[TopicPartition]) {
@@ -104,7 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_of_a_partition_that_goes_are_none_of_this_server() {
-        let held = Arc::new(Mutex::new(Held::default()));
+        let held = Arc::new(Mutex::new(HeldJobs::default()));
         let record = |partition| ConsumerRecord::new("t", partition, 5, None, None);
         for partition in [0, 1] {
             let mut held = lock(&held);

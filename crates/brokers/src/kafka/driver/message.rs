@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use krafka::consumer::ConsumerRecord;
 use krafka::producer::Record;
+use pronghorn_queue::options::{self, LogPlace};
+use pronghorn_queue::{Headers, Job};
 
 use crate::broker::item::{UNNAMED, new_id};
-use pronghorn_queue::extras::{self, Place};
-use pronghorn_queue::{Headers, Job};
 
 const NAME: &str = "rr_job";
 const PIPELINE: &str = "rr_pipeline";
@@ -22,7 +22,7 @@ const AUTO_ACK: &str = "pronghorn_auto_ack";
 /// `topic` is that of jobs that name none.
 pub(super) fn write(job: &Job, pipeline: &str, topic: &str) -> Record {
     let mut headers = job.headers.clone();
-    let (named, partition) = extras::take_topic(&mut headers);
+    let (named, partition) = options::take_topic(&mut headers);
     let mut record = Record::new(named.as_deref().unwrap_or(topic), job.payload.clone())
         .key(job.id.clone())
         .header(NAME, job.name.clone())
@@ -74,12 +74,12 @@ pub(super) fn read(record: &ConsumerRecord) -> Job {
         });
         theirs.collect()
     });
-    let place = Place {
+    let place = LogPlace {
         topic: record.topic.to_string(),
         partition: record.partition,
         offset: record.offset,
     };
-    extras::put_place(&mut headers, &place);
+    options::put_place(&mut headers, &place);
     let number = |bytes: &Bytes| <[u8; 8]>::try_from(&bytes[..]).ok().map(i64::from_le_bytes);
     let attempts = find(ATTEMPTS).and_then(|it| text(it).parse().ok());
     let key = record.key.as_ref().map(text);
@@ -125,9 +125,9 @@ mod tests {
             let record = write(&job, "p", "t");
             assert_eq!(record.topic, "t");
             let mut read = read(&sent(record));
-            let place = extras::place(&read.headers).expect("it is from there");
+            let place = options::place(&read.headers).expect("it is from there");
             assert_eq!((&*place.topic, place.partition, place.offset), ("t", 3, 7));
-            extras::take_topic(&mut read.headers);
+            options::take_topic(&mut read.headers);
             assert_eq!(read, job);
         }
     }

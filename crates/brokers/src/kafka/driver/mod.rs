@@ -25,32 +25,19 @@ use krafka::error::ErrorCode;
 use krafka::producer::Producer;
 use krafka::{CloseOptions, GroupMembershipOperation, Kafka, KrafkaError};
 use pronghorn_base::lock;
+use pronghorn_queue::{Job, Wake};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use self::connect::{
-    Partitions, consumer, create_topics, find_topics, look_at_topics, producer, reach,
+    PATIENCE, Partitions, consumer, create_topics, find_topics, look_at_topics, producer, reach,
+    with_causes,
 };
-use self::held::{Held, Moves, Token};
+use self::held::{HeldJobs, Moves, Token};
 use crate::broker::item::new_id;
-use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Later, Link, Step};
+use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, LaterJobs, Link, Step};
 use crate::kafka::settings::{KafkaPipeline, KafkaStart};
-use pronghorn_queue::Job;
-use pronghorn_queue::Wake;
 
-/// A server that is not heard for so long is not of its group any more, and its partitions go to
-/// others. Kafka takes no less than 6 seconds unless it is told to.
-const SESSION: Duration = if cfg!(test) {
-    Duration::from_secs(6)
-} else {
-    Duration::from_secs(30)
-};
-const HEARTBEAT: Duration = if cfg!(test) {
-    Duration::from_millis(500)
-} else {
-    Duration::from_secs(3)
-};
-const PATIENCE: Duration = Duration::from_secs(10);
 /// While no job is wanted, the group is looked after so often.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// So often the brokers are asked for the topics, and for so long they may be silent. Who waits for
@@ -65,8 +52,9 @@ const SILENCE: Duration = if cfg!(test) {
 } else {
     PATIENCE
 };
-/// A group that is divided anew takes no offsets, for up to [`SESSION`] when one of its servers was
-/// killed: an acknowledgement waits no longer than this, and is told to Kafka afterwards.
+/// A group that is divided anew takes no offsets, for up to [`SESSION`](connect::SESSION) when one
+/// of its servers was killed: an acknowledgement waits no longer than this, and is told to Kafka
+/// afterwards.
 const COMMIT_WAIT: Duration = Duration::from_secs(3);
 /// A group whose coordinator is not up yet is asked again after that.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -81,7 +69,7 @@ pub(crate) fn open(
     pipeline: &str,
     settings: &KafkaPipeline,
     wake: Wake,
-    later: Later,
+    later: LaterJobs,
 ) -> KafkaDriver {
     let broker = KafkaBroker {
         title: format!("kafka at {}", settings.server.brokers.join(",")),
@@ -96,7 +84,8 @@ pub(crate) struct KafkaBroker {
     title: String,
     pipeline: String,
     /// Who this server is in the group, unless the settings say so. One that comes back by a new
-    /// connection has its partitions at once, and not when its old one was silent for [`SESSION`].
+    /// connection has its partitions at once, and not when its old one was silent for
+    /// [`SESSION`](connect::SESSION).
     instance: String,
     settings: KafkaPipeline,
 }
@@ -114,7 +103,7 @@ pub(crate) struct KafkaLink {
     partitions: Partitions,
     /// One asks at a time. Whether this server is in the group.
     asking: AsyncMutex<bool>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldJobs>>,
     /// One tells at a time.
     committing: AsyncMutex<()>,
 }
@@ -145,7 +134,7 @@ impl Broker for KafkaBroker {
             create_topics(&admin, &settings.topics).await?;
         }
         let producer = producer(&pushing, settings).await?;
-        let held: Arc<Mutex<Held>> = Arc::default();
+        let held: Arc<Mutex<HeldJobs>> = Arc::default();
         let instance = settings.instance.as_ref().unwrap_or(&self.instance);
         let moves = Moves(held.clone());
         let consumer = consumer(&bringing, settings, instance, moves).await?;
@@ -400,7 +389,7 @@ impl Link for KafkaLink {
         // What can't be said now follows from the silence.
         _ = self.consumer().close_with(options).await;
         *lock(&self.consumer) = Arc::new(next);
-        *lock(&self.held) = Held::default();
+        *lock(&self.held) = HeldJobs::default();
         *is_member = false;
         Ok(true)
     }
@@ -479,15 +468,6 @@ fn is_divided_anew(error: &KrafkaError) -> bool {
         // Without a place in the group, or behind a request to join it.
         KrafkaError::IllegalState { .. } | KrafkaError::Timeout { .. } => true,
         _ => false,
-    }
-}
-
-/// Some errors tell their cause themselves.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let said = error.to_string();
-    match error.source().map(with_causes) {
-        Some(cause) if !said.contains(&cause) => format!("{said}: {cause}"),
-        _ => said,
     }
 }
 

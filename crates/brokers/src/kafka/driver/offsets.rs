@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A topic, and a partition of it.
-pub(super) type Place = (Arc<str>, i32);
+pub(super) type PartitionKey = (Arc<str>, i32);
 
 #[derive(Debug, Default)]
 pub(super) struct Offsets {
-    places: HashMap<Place, Partition>,
+    places: HashMap<PartitionKey, Partition>,
 }
 
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ struct Partition {
 
 impl Offsets {
     /// A record was brought. False: it is one that was here before.
-    pub(super) fn brought(&mut self, place: &Place, offset: i64) -> bool {
+    pub(super) fn brought(&mut self, place: &PartitionKey, offset: i64) -> bool {
         let partition = self.places.entry(place.clone()).or_default();
         if offset < partition.next {
             return false;
@@ -34,7 +34,7 @@ impl Offsets {
     }
 
     /// A partition has come, and `next` is what this server gets of it first.
-    pub(super) fn begin(&mut self, place: &Place, next: i64) {
+    pub(super) fn begin(&mut self, place: &PartitionKey, next: i64) {
         self.places
             .entry(place.clone())
             .or_insert_with(|| Partition {
@@ -44,18 +44,18 @@ impl Offsets {
     }
 
     /// A record is done. False: it was not out.
-    pub(super) fn done(&mut self, place: &Place, offset: i64) -> bool {
+    pub(super) fn done(&mut self, place: &PartitionKey, offset: i64) -> bool {
         let partition = self.places.get_mut(place);
         partition.is_some_and(|partition| partition.out.remove(&offset))
     }
 
-    pub(super) fn is_out(&self, place: &Place, offset: i64) -> bool {
+    pub(super) fn is_out(&self, place: &PartitionKey, offset: i64) -> bool {
         let partition = self.places.get(place);
         partition.is_some_and(|partition| partition.out.contains(&offset))
     }
 
     /// What Kafka is to be told.
-    pub(super) fn to_commit(&self) -> BTreeMap<Place, i64> {
+    pub(super) fn to_commit(&self) -> BTreeMap<PartitionKey, i64> {
         let all = self.places.iter().filter_map(|(place, partition)| {
             let up_to = partition.out.first().copied().unwrap_or(partition.next);
             let is_new = partition.committed.is_none_or(|known| known < up_to);
@@ -64,7 +64,7 @@ impl Offsets {
         all.collect()
     }
 
-    pub(super) fn committed(&mut self, told: &BTreeMap<Place, i64>) {
+    pub(super) fn committed(&mut self, told: &BTreeMap<PartitionKey, i64>) {
         for (place, up_to) in told {
             if let Some(partition) = self.places.get_mut(place) {
                 partition.committed = Some(*up_to);
@@ -73,12 +73,12 @@ impl Offsets {
     }
 
     /// A partition is another server's now.
-    pub(super) fn forget(&mut self, place: &Place) {
+    pub(super) fn forget(&mut self, place: &PartitionKey) {
         self.places.remove(place);
     }
 
     /// Behind the last record that was brought.
-    pub(super) fn next(&self, place: &Place) -> Option<i64> {
+    pub(super) fn next(&self, place: &PartitionKey) -> Option<i64> {
         self.places.get(place).map(|partition| partition.next)
     }
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_partition_is_done_up_to_the_first_record_that_is_not() {
-        let place: Place = ("t".into(), 0);
+        let place: PartitionKey = ("t".into(), 0);
         let mut offsets = Offsets::default();
         for offset in [5, 6, 9] {
             assert!(offsets.brought(&place, offset));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn kafka_is_told_where_a_partition_begins_before_anything_is_brought_of_it() {
-        let place: Place = ("t".into(), 0);
+        let place: PartitionKey = ("t".into(), 0);
         let mut offsets = Offsets::default();
         offsets.begin(&place, 7);
         assert_eq!(offsets.to_commit(), BTreeMap::from([(place.clone(), 7)]));

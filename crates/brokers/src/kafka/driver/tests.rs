@@ -7,6 +7,8 @@ use krafka::admin::{
     CreatePartitionsOptions, DescribeConsumerGroupsOptions, ListConsumerGroupOffsetsOptions,
 };
 use pronghorn_base::BoxFuture;
+use pronghorn_queue::Settlement;
+use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
@@ -16,8 +18,6 @@ use crate::testing::{
     client_tls, free_port, of_nothing, subject_with_later, survives_a_restart, tool,
 };
 use crate::tls::BrokerTls;
-use pronghorn_queue::Settlement;
-use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 
 fn start() -> Engine {
     start_with(&[], "", &[])
@@ -169,7 +169,7 @@ fn job(id: &str) -> Job {
 
 fn job_in(id: &str, topic: &str, partition: i32) -> Job {
     let mut job = job(id);
-    pronghorn_queue::extras::put_topic(&mut job.headers, topic.to_owned(), partition);
+    pronghorn_queue::options::put_topic(&mut job.headers, topic.to_owned(), partition);
     job
 }
 
@@ -426,7 +426,7 @@ async fn a_push_names_its_topic_and_a_job_says_where_it_was() {
     let job = job_in("1", "other", 0);
     subject.driver.push(vec![job]).await.unwrap();
     let came = other.next().await;
-    let place = pronghorn_queue::extras::place(&came.job.headers).expect("it is from Kafka");
+    let place = pronghorn_queue::options::place(&came.job.headers).expect("it is from Kafka");
     assert_eq!((&*place.topic, place.offset), ("other", 0));
 }
 
@@ -451,7 +451,7 @@ async fn partitions_that_come_are_consumed_too() {
         sleep(Duration::from_millis(100)).await;
     }
     let came = subject.next().await;
-    let place = pronghorn_queue::extras::place(&came.job.headers).expect("it is from Kafka");
+    let place = pronghorn_queue::options::place(&came.job.headers).expect("it is from Kafka");
     assert_eq!((&*came.job.id, place.partition), ("b", 1));
 }
 

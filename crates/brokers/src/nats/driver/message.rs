@@ -4,9 +4,9 @@
 use async_nats::Message;
 use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
+use pronghorn_queue::{Headers, Job};
 
 use crate::broker::item;
-use pronghorn_queue::{Headers, Job};
 
 /// NATS acts on headers of its own, and has messages expire by them, for example.
 const RESERVED: &str = "nats-";

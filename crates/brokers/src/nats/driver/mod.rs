@@ -23,6 +23,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::try_join_all;
 use percent_encoding::percent_decode_str;
 use pronghorn_base::{lock, millis, now_ms};
+use pronghorn_queue::{Job, LONGEST_DELAY, MOST_BYTES_IN_PART, Wake};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
@@ -31,8 +32,6 @@ use crate::broker::{
 };
 use crate::nats::settings::NatsPipeline;
 use crate::tls::BrokerTls;
-use pronghorn_queue::{Job, LONGEST_DELAY};
-use pronghorn_queue::{MOST_BYTES_IN_PART, Wake};
 
 /// What consumers are called, with the subject behind it.
 const CONSUMER: &str = "pronghorn";
@@ -60,7 +59,7 @@ pub(crate) type Nats = Brokered<NatsBroker>;
 
 pub(crate) fn open(pipeline: &str, settings: &NatsPipeline, wake: Wake) -> Nats {
     let broker = NatsBroker {
-        title: format!("nats at {}", settings.server.address.places()),
+        title: format!("nats at {}", settings.server.places()),
         pipeline: pipeline.to_owned(),
         settings: settings.clone(),
         out: Out::default(),

@@ -1,13 +1,13 @@
 //! Against a real NATS.
 
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::address::BrokerAddress;
 use crate::nats::settings;
 use crate::testing::{client_tls, of_nothing, survives_a_restart};
-use pronghorn_queue::Driver;
-use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 
 fn start(settings: &str) -> Engine {
     let settings = settings.to_owned();

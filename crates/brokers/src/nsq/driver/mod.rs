@@ -13,18 +13,17 @@ mod stats;
 use std::time::Duration;
 
 use pronghorn_base::{millis, now_ms};
+use pronghorn_queue::{Headers, Job, LONGEST_DELAY, Wake};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use self::connection::{Frame, Reader, Writer, command, length, open as connect};
-use self::nodes::{Arrived, Node, Nodes, Token};
+use self::nodes::{Arrived, MOST_READY, Node, Nodes, Token};
 use crate::broker::item;
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
 use crate::nsq::settings::NsqPipeline;
-use pronghorn_queue::Wake;
-use pronghorn_queue::{Headers, Job, LONGEST_DELAY};
 
 /// As long as nsqd keeps a message back, unless its `-max-req-timeout` says otherwise.
 const LONGEST_DEFER: Duration = Duration::from_hours(1);
@@ -38,8 +37,6 @@ const KEEP_EVERY: Duration = if cfg!(test) {
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Of several jobs in one command: nsqd takes 5 MB.
 const MOST_BYTES_AT_A_TIME: usize = 4 << 20;
-/// Nobody has so many workers, and nsqd allows fewer.
-const MOST_READY: usize = 4096;
 
 pub(crate) type Nsq = Brokered<NsqBroker>;
 

@@ -10,9 +10,12 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::{Mutex, Notify};
 
 use super::connection::{Frame, ID, Limits, Reader, Writer, command, open as connect};
-use super::{MOST_READY, stats};
+use super::stats;
 use crate::broker::BrokerError;
 use crate::nsq::settings::NsqPipeline;
+
+/// Nobody has so many workers, and nsqd allows fewer.
+pub(super) const MOST_READY: usize = 4096;
 
 /// A cluster has fewer.
 const MOST_NODES: usize = 64;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use pronghorn_base::now_ms;
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::nsq::settings;
 use crate::testing::{client_tls, free_port, of_nothing, survives_a_restart, tool};
 use crate::tls::BrokerTls;
-use pronghorn_queue::Driver;
-use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 
 /// An nsqd, and where its HTTP is. It writes what it has in memory when it ends in order, and loses
 /// it when it is killed.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::broker::http::{Asked, Client};
+use crate::broker::http::{Client, HttpRequest};
 use crate::broker::{BrokerError, read_file};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
@@ -123,7 +123,7 @@ async fn of_machine(now: u64) -> Result<(String, u64), BrokerError> {
     };
     let client = Client::new(MACHINE, PATIENCE)?;
     let flavor = HeaderName::from_static("metadata-flavor");
-    let asked = Asked {
+    let asked = HttpRequest {
         method: Method::GET,
         path: OF_MACHINE,
         fields: vec![(flavor, "Google".to_owned())],

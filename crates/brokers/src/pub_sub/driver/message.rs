@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use pronghorn_queue::{Headers, Job};
 use serde::{Deserialize, Serialize};
 
 use crate::broker::attributes::{self, ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY};
 use crate::broker::item::{self, UNNAMED, new_id};
-use pronghorn_queue::{Headers, Job};
 
 const PIPELINE: &str = "rr_pipeline";
 /// Ours: the data is the whole job, as JSON.

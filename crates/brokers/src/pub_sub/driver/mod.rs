@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_client::Method;
 use pronghorn_client::header::{AUTHORIZATION, CONTENT_TYPE};
+use pronghorn_queue::{Job, Wake};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,11 +23,9 @@ use tokio::time::timeout;
 
 use self::credentials::Source;
 use self::message::Message;
-use crate::broker::http::{Asked, Client};
-use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Later, Link, Step};
+use crate::broker::http::{Client, HttpRequest};
+use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, LaterJobs, Link, Step};
 use crate::pub_sub::settings::PubSubPipeline;
-use pronghorn_queue::Job;
-use pronghorn_queue::Wake;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pub/Sub answers by then that there is nothing.
@@ -46,7 +45,12 @@ const MOST_ACKS: usize = 500;
 
 pub(crate) type PubSub = Brokered<PubSubBroker>;
 
-pub(crate) fn open(pipeline: &str, settings: &PubSubPipeline, wake: Wake, later: Later) -> PubSub {
+pub(crate) fn open(
+    pipeline: &str,
+    settings: &PubSubPipeline,
+    wake: Wake,
+    later: LaterJobs,
+) -> PubSub {
     let broker = PubSubBroker {
         title: format!("google_pub_sub at {}", settings.server.endpoint),
         pipeline: pipeline.to_owned(),
@@ -122,7 +126,7 @@ impl Api {
             let token = credentials.get().await?;
             fields.push((AUTHORIZATION, format!("Bearer {token}")));
         }
-        let asked = Asked {
+        let asked = HttpRequest {
             method,
             path,
             fields,

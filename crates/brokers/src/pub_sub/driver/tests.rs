@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex as Plain;
 
 use pronghorn_base::{BoxFuture, lock};
+use pronghorn_queue::Settlement;
+use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -12,8 +14,6 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::pub_sub::settings::PubSubServer;
 use crate::testing::{Restart, free_port, subject_with_later, survives_a_restart};
-use pronghorn_queue::Settlement;
-use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 
 /// What the fake keeps, also while nobody can reach it.
 #[derive(Default)]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::{lock, millis};
+use pronghorn_queue::{Job, LONGEST_DELAY, MOST_BYTES_IN_PART, Wake, decode_job, encode_job};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, RedisError,
@@ -27,8 +28,6 @@ use crate::broker::{
 };
 use crate::redis::settings::RedisPipeline;
 use crate::tls::BrokerTls;
-use pronghorn_queue::{Job, LONGEST_DELAY};
-use pronghorn_queue::{MOST_BYTES_IN_PART, Wake, decode_job, encode_job};
 
 /// One for all servers: each job goes to one of them.
 const GROUP: &str = "pronghorn";

@@ -1,12 +1,12 @@
 //! Against a real Redis.
 
+use pronghorn_queue::Driver;
+use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::{Certificates, Engine};
 
 use super::*;
 use crate::address::BrokerAddress;
 use crate::testing::{client_tls, free_port, survives_a_restart};
-use pronghorn_queue::Driver;
-use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 
 fn start() -> Engine {
     start_with(&[])

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::credentials::{self, Source};
 use super::signature::{self, Request, authorization};
 use crate::broker::BrokerError;
-use crate::broker::http::{Asked, Client};
+use crate::broker::http::{Client, HttpRequest};
 use crate::sqs::settings::SqsServer;
 
 /// Beside what a call waits for by itself.
@@ -90,7 +90,7 @@ impl Api {
         fields.push(("authorization", signed));
         let answer = self
             .client
-            .ask(Asked {
+            .ask(HttpRequest {
                 method: Method::POST,
                 path: "/",
                 fields: (fields.into_iter())

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::broker::BrokerError;
-use crate::broker::http::{Asked, Client};
+use crate::broker::http::{Client, HttpRequest};
 use crate::sqs::settings::SqsServer;
 
 /// Both answer at once, or are not there.
@@ -172,7 +172,7 @@ async fn get(
     path: &str,
     fields: Vec<(HeaderName, String)>,
 ) -> Result<Bytes, BrokerError> {
-    let asked = Asked {
+    let asked = HttpRequest {
         method,
         path,
         fields,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use pronghorn_queue::{Headers, Job};
 use serde::{Deserialize, Serialize};
 
 use crate::broker::attributes::{self, ATTEMPTS, AUTO_ACK, DELAY, HEADERS, ID, NAME, PRIORITY};
 use crate::broker::item::{UNNAMED, new_id};
-use pronghorn_queue::{Headers, Job};
 
 /// Ours: the body is no text that SQS takes, and stands in base64; or there is none.
 const CODING: &str = "pronghorn_coding";

@@ -13,15 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_queue::{Job, Wake};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::api::Api;
 use self::message::Attributes;
-use crate::broker::{Broker, BrokerError, Brokered, Counts, Later, Link, Step};
+use crate::broker::{Broker, BrokerError, Brokered, Counts, LaterJobs, Link, Step};
 use crate::sqs::settings::SqsPipeline;
-use pronghorn_queue::Job;
-use pronghorn_queue::Wake;
 
 /// Of one call.
 const MOST_AT_A_TIME: usize = 10;
@@ -54,7 +53,7 @@ const ATTRIBUTES: [&str; 13] = [
 
 pub(crate) type Sqs = Brokered<SqsBroker>;
 
-pub(crate) fn open(pipeline: &str, settings: &SqsPipeline, wake: Wake, later: Later) -> Sqs {
+pub(crate) fn open(pipeline: &str, settings: &SqsPipeline, wake: Wake, later: LaterJobs) -> Sqs {
     let place = match api::endpoint(&settings.server) {
         Ok((url, _)) => url.rsplit_once("//").map_or("AWS", |(_, it)| it).to_owned(),
         Err(_) => "AWS".to_owned(),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use pronghorn_base::BoxFuture;
+use pronghorn_queue::Settlement;
+use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 use pronghorn_testkit::Engine;
 
 use super::*;
 use crate::sqs::settings::SqsServer;
 use crate::testing::{Doorway, Restart, free_port, subject_with_later, survives_a_restart, tool};
-use pronghorn_queue::Settlement;
-use pronghorn_queue::conformance::{Ability, Subject, conforms, unhealthy};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../e2e/moto/serve.py");
 

@@ -587,6 +587,7 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     ]);
     assert_eq!(again.await.unwrap()["second"], "runs");
     scene.answer(Outcome::Reported("no".into())).await;
+    scene.until_running(&["third"]).await;
     assert_eq!(ended("runs").await, destroyed);
     assert_eq!(scene.running(), ["third"]);
     assert_eq!(scene.pipelines.registry().reserved(), 1);
@@ -618,6 +619,7 @@ async fn a_dead_letter_that_is_pushed_again_has_its_key_or_waits_for_it() {
     let said = "the job b has its key, and waits or runs";
     assert_eq!(refused.unwrap_err().to_string(), said);
     scene.answer(answered(r#"{"type":0}"#)).await;
+    scene.until_counts("p", (0, 0, 0)).await;
     let again = scene
         .pipelines
         .admission()
@@ -681,6 +683,7 @@ async fn a_unique_job_is_kept_once() {
     settle_down().await;
     assert_eq!(push("b").await.unwrap()["b"], "a");
     scene.answer(answered(r#"{"type":0}"#)).await;
+    scene.until_counts("p", (0, 0, 0)).await;
     assert!(push("c").await.unwrap().is_empty());
     settle_down().await;
     assert_eq!(scene.running(), ["c"]);

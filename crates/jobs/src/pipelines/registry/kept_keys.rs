@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use pronghorn_base::now_ms;
-use pronghorn_queue::{Embedded, extras};
+use pronghorn_queue::{Embedded, options};
 use pronghorn_store::Store;
 
 use super::Registry;
@@ -20,7 +20,7 @@ impl Registry {
         let now = now_ms();
         let mut lent = HashMap::new();
         for job in pipeline.unique_jobs().await? {
-            let Some(unique) = extras::kept_key(&job.headers, job.since, now) else {
+            let Some(unique) = options::kept_key(&job.headers, job.since, now) else {
                 continue;
             };
             if !job.is_lent {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use crate::driver::{Delivery, Stat, Ticket};
 use crate::embedded::record::{Key, Kind, Lane, Record};
-use crate::extras;
 use crate::job::Job;
+use crate::options;
 use crate::ready::Ready;
 
 /// How many jobs are read at a time. Large enough that a read is rare, small enough that other
@@ -31,14 +31,14 @@ const MOST: usize = 16 * CHUNK;
 const MOST_BYTES: u64 = 16 << 20;
 
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct LoadedJob {
     pub(super) key: Key,
     pub(super) job: Arc<Job>,
     /// When it was pushed, in milliseconds since 1970; 0 where that is not known.
     pub(super) since: u64,
 }
 
-impl Entry {
+impl LoadedJob {
     /// Since when it could run.
     fn ready_since(&self) -> Option<u64> {
         let since = match self.key.kind {
@@ -58,7 +58,7 @@ struct Reach {
     more: bool,
 }
 
-/// What to read next.
+/// The part of the store to read next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Which priorities there are: nothing is known, or nothing any more.
@@ -93,8 +93,8 @@ type LanePlace = (u64, u64);
 /// The next delayed jobs of a lane.
 #[derive(Debug)]
 struct Waits {
-    entries: BTreeMap<LanePlace, Entry>,
-    /// Those up to here are in memory.
+    entries: BTreeMap<LanePlace, LoadedJob>,
+    /// The jobs up to here are in memory.
     last: LanePlace,
     /// There are further ones in the store.
     more: bool,
@@ -123,12 +123,12 @@ impl Waits {
 #[derive(Debug)]
 pub(super) struct Window {
     record: Record,
-    ready: Ready<Entry>,
+    ready: Ready<LoadedJob>,
     reach: BTreeMap<i64, Reach>,
     delayed: BTreeMap<Lane, Waits>,
     /// None of those that are in memory is due before.
     due: Option<u64>,
-    reserved: HashMap<Ticket, Entry>,
+    reserved: HashMap<Ticket, LoadedJob>,
     /// Keys of jobs that are being removed: what was read before does not bring them back.
     withdrawn: HashSet<Vec<u8>>,
     /// Jobs that workers of the process before have.
@@ -136,7 +136,7 @@ pub(super) struct Window {
     tickets: u64,
     /// Delayed ones whose time has come and that are in `ready`.
     promoted: u64,
-    /// Of jobs in `ready` and in `delayed`.
+    /// The bytes of jobs in `ready` and in `delayed`.
     bytes: u64,
     /// No job that could be taken expires before, in milliseconds since 1970.
     expires_at: Option<u64>,
@@ -264,8 +264,8 @@ impl Window {
         })
     }
 
-    /// What was read behind the last one of a priority.
-    pub(super) fn loaded_ready(&mut self, priority: i64, entries: Vec<Entry>, more: bool) {
+    /// Takes in jobs that were read behind the last one of a priority.
+    pub(super) fn loaded_ready(&mut self, priority: i64, entries: Vec<LoadedJob>, more: bool) {
         let taken = self.out();
         self.read_last = priority;
         let Some(reach) = self.reach.get_mut(&priority) else {
@@ -285,8 +285,8 @@ impl Window {
         self.drop_empty(priority);
     }
 
-    /// What was read behind the last delayed one of a lane.
-    pub(super) fn loaded_delayed(&mut self, lane: Lane, entries: Vec<Entry>, more: bool) {
+    /// Takes in jobs that were read behind the last delayed one of a lane.
+    pub(super) fn loaded_delayed(&mut self, lane: Lane, entries: Vec<LoadedJob>, more: bool) {
         let taken = self.out();
         let Some(waits) = self.delayed.get_mut(&lane) else {
             return;
@@ -309,7 +309,7 @@ impl Window {
     }
 
     /// Jobs were added, or none, and this is what the pipeline has now.
-    pub(super) fn pushed(&mut self, record: Record, entries: Vec<Entry>) {
+    pub(super) fn pushed(&mut self, record: Record, entries: Vec<LoadedJob>) {
         self.record = record;
         for entry in entries {
             self.note_expiry(&entry.job);
@@ -320,7 +320,7 @@ impl Window {
         }
     }
 
-    fn add_ready(&mut self, priority: i64, entry: Entry) {
+    fn add_ready(&mut self, priority: i64, entry: LoadedJob) {
         // All before it were here, and are gone or with workers.
         let none = Reach {
             last: entry.key.number - 1,
@@ -338,7 +338,7 @@ impl Window {
         self.ready.push(priority, entry);
     }
 
-    fn add_delayed(&mut self, lane: Lane, entry: Entry) {
+    fn add_delayed(&mut self, lane: Lane, entry: LoadedJob) {
         let place = place(&entry.key);
         let waits = self.delayed.entry(lane).or_insert(Waits::new(false));
         if waits.more && place > waits.last {
@@ -384,7 +384,7 @@ impl Window {
 
     /// Takes one that was read in the store, wherever it is here, also in a pipeline that is
     /// paused. None: it is out already.
-    pub(super) fn take_this(&mut self, entry: Entry) -> Option<Delivery> {
+    pub(super) fn take_this(&mut self, entry: LoadedJob) -> Option<Delivery> {
         let is_removed = self.withdrawn.contains(entry.key.bytes());
         if self.has_left || is_removed || !self.take_out(&entry.key, entry.job.priority) {
             return None;
@@ -392,7 +392,7 @@ impl Window {
         Some(self.reserve(entry))
     }
 
-    fn reserve(&mut self, entry: Entry) -> Delivery {
+    fn reserve(&mut self, entry: LoadedJob) -> Delivery {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let job = entry.job.clone();
@@ -404,18 +404,18 @@ impl Window {
         self.expires_at
     }
 
-    /// What the store says of all that are not out.
+    /// Notes the first expiry that the store has, among all that are not out.
     pub(super) const fn expect_expiry(&mut self, at: Option<u64>) {
         self.expires_at = at;
     }
 
     fn note_expiry(&mut self, job: &Job) {
-        let expires_at = extras::expires_at(&job.headers).into_iter();
+        let expires_at = options::expires_at(&job.headers).into_iter();
         self.expires_at = expires_at.chain(self.expires_at).min();
     }
 
-    /// Those whose time has come, as long as there is room among those of their priority that are
-    /// due.
+    /// Jobs whose time has come are ready, as long as there is room among those of their priority
+    /// that are due.
     fn promote(&mut self, now: u64) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -439,7 +439,7 @@ impl Window {
             .filter(|_| !self.paused && !self.stale && !self.has_left)
     }
 
-    pub(super) fn reserved(&self, ticket: Ticket) -> Option<Entry> {
+    pub(super) fn reserved(&self, ticket: Ticket) -> Option<LoadedJob> {
         self.reserved.get(&ticket).cloned()
     }
 
@@ -473,7 +473,7 @@ impl Window {
         true
     }
 
-    fn take_waiting(&mut self, lane: Lane, place: LanePlace) -> Option<Entry> {
+    fn take_waiting(&mut self, lane: Lane, place: LanePlace) -> Option<LoadedJob> {
         let waits = self.delayed.get_mut(&lane)?;
         let entry = waits.entries.remove(&place);
         if waits.is_over() {
@@ -534,9 +534,9 @@ impl Window {
         let of_delayed = out.filter(was_delayed).count() as u64;
         let reserved = (self.reserved.len() + self.lent.len()) as u64;
         let of_ready = reserved - of_delayed;
-        // Of a priority, the next one waits for the longest time; those that were delayed are
+        // The next one of a priority waits for the longest time; those that were delayed are
         // behind others that came while they were.
-        let oldest = self.ready.fronts().filter_map(Entry::ready_since).min();
+        let oldest = self.ready.fronts().filter_map(LoadedJob::ready_since).min();
         Stat {
             oldest: oldest.map(|since| Duration::from_millis(now.saturating_sub(since))),
             active: (self.record.ready + self.promoted).saturating_sub(of_ready),

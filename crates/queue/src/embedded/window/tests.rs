@@ -66,7 +66,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     window: Window,
     record: Record,
-    store: BTreeMap<Vec<u8>, Entry>,
+    store: BTreeMap<Vec<u8>, LoadedJob>,
     taken: Vec<Ticket>,
     now: u64,
 }
@@ -88,7 +88,7 @@ impl Model {
         }
     }
 
-    fn store(&mut self, priority: i64, due: Option<(Lane, u64)>) -> Entry {
+    fn store(&mut self, priority: i64, due: Option<(Lane, u64)>) -> LoadedJob {
         let delay = due.map_or(0, |(_, due)| (due + 1).saturating_sub(self.now).max(1));
         let job = Job {
             priority,
@@ -99,7 +99,7 @@ impl Model {
         if let (Some((None, _)), Kind::Delayed { due, .. }) = (due, key.kind) {
             key = Key::delayed(PIPELINE, None, due, key.number);
         }
-        let entry = Entry {
+        let entry = LoadedJob {
             key,
             job: Arc::new(job),
             since: self.now,
@@ -196,15 +196,15 @@ impl Model {
         true
     }
 
-    fn chunk(&self, from: &Key, most: usize) -> (Vec<Entry>, bool) {
+    fn chunk(&self, from: &Key, most: usize) -> (Vec<LoadedJob>, bool) {
         let behind = (Bound::Excluded(from.bytes().to_vec()), Bound::Unbounded);
-        let same = |entry: &&Entry| match (entry.key.kind, from.kind) {
+        let same = |entry: &&LoadedJob| match (entry.key.kind, from.kind) {
             (Kind::Ready { priority: a }, Kind::Ready { priority: b }) => a == b,
             (Kind::Delayed { lane: a, .. }, Kind::Delayed { lane: b, .. }) => a == b,
             _ => false,
         };
         let found = self.store.range(behind).map(|(_, entry)| entry);
-        let mut found: Vec<Entry> = found.filter(same).take(most + 1).cloned().collect();
+        let mut found: Vec<LoadedJob> = found.filter(same).take(most + 1).cloned().collect();
         let more = found.len() > most;
         found.truncate(most);
         (found, more)

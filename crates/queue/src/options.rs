@@ -24,7 +24,7 @@ const ATTEMPTS: &str = "pronghorn-attempts";
 pub const BATCH: &str = "pronghorn-batch";
 /// How often in a row its handler has wanted it again at once.
 const REQUEUES: &str = "pronghorn-requeues";
-/// Of a push to Kafka.
+/// The topic of a push to Kafka.
 const TOPIC: &str = "pronghorn-topic";
 const PARTITION: &str = "pronghorn-partition";
 /// Where a job was in Kafka: its topic, its partition and its offset.
@@ -46,9 +46,9 @@ const MOST_ATTEMPTS: u32 = 1_000_000;
 /// Seconds; a year.
 const LONGEST: f64 = 31_536_000.0;
 
-/// What a job has of them.
+/// The options that a job has.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Extras {
+pub struct JobOptions {
     /// How long an attempt may take.
     pub deadline: Option<Duration>,
     /// Milliseconds since 1970.
@@ -68,7 +68,8 @@ pub struct Extras {
 pub struct Unique {
     /// The key.
     pub key: String,
-    /// So long after the push, whatever became of it; else until it is done.
+    /// The key counts for this time after the push, whatever became of the job; else until the job
+    /// is done.
     pub period: Option<Duration>,
     /// Until it begins, and not until it is done.
     pub while_queued: bool,
@@ -76,26 +77,26 @@ pub struct Unique {
     pub expires_at: Option<u64>,
 }
 
-impl Extras {
-    /// Those in the headers of a job that was accepted.
+impl JobOptions {
+    /// The options in the headers of a job that was accepted.
     pub fn of(headers: &Headers) -> Self {
-        let mut extras = Self::default();
+        let mut options = Self::default();
         for (name, values) in ours(headers) {
             let value = values.first().map_or("", String::as_str);
             match name.as_str() {
-                DEADLINE => extras.deadline = seconds(value),
-                EXPIRES_AT => extras.expires_at = expires_at(headers),
+                DEADLINE => options.deadline = seconds(value),
+                EXPIRES_AT => options.expires_at = expires_at(headers),
                 UNIQUE => {
-                    extras.unique = Some(value.to_owned());
-                    extras.can_be_followed = true;
+                    options.unique = Some(value.to_owned());
+                    options.can_be_followed = true;
                 }
-                HAD_KEY => extras.can_be_followed = true,
-                RESULT => extras.wants_result = true,
-                BATCH => extras.batch = Some(value.to_owned()),
+                HAD_KEY => options.can_be_followed = true,
+                RESULT => options.wants_result = true,
+                BATCH => options.batch = Some(value.to_owned()),
                 _ => {}
             }
         }
-        extras
+        options
     }
 
     /// Whether it is too old to begin.
@@ -142,7 +143,7 @@ pub fn requeued(headers: &Headers) -> (Duration, (String, Vec<String>)) {
     (pause, (REQUEUES.to_owned(), vec![times]))
 }
 
-/// What comes of the job is kept for somebody who waits.
+/// The result of the job is kept for somebody who waits.
 pub fn ask_for_result(job: &mut Job) {
     let keep = vec!["keep".to_owned()];
     job.headers.insert(RESULT.to_owned(), keep);
@@ -150,7 +151,7 @@ pub fn ask_for_result(job: &mut Job) {
 
 /// Where a job was in Kafka. RoadRunner's packages ask for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPlace {
     /// The topic.
     pub topic: String,
     /// The partition of the topic.
@@ -169,18 +170,18 @@ pub fn put_topic(headers: &mut Headers, topic: String, partition: i32) {
 }
 
 /// Notes where a job was in Kafka.
-pub fn put_place(headers: &mut Headers, place: &Place) {
+pub fn put_place(headers: &mut Headers, place: &LogPlace) {
     let numbers = [place.partition.to_string(), place.offset.to_string()];
     let values = std::iter::once(place.topic.clone()).chain(numbers);
     headers.insert(PLACE.to_owned(), values.collect());
 }
 
 /// Where a job was in Kafka, if it comes from there.
-pub fn place(headers: &Headers) -> Option<Place> {
+pub fn place(headers: &Headers) -> Option<LogPlace> {
     let [topic, partition, offset] = headers.get(PLACE)?.as_slice() else {
         return None;
     };
-    Some(Place {
+    Some(LogPlace {
         topic: topic.clone(),
         partition: partition.parse().ok()?,
         offset: offset.parse().ok()?,
@@ -352,11 +353,11 @@ mod tests {
             (&*unique.key, unique.period),
             ("k", Some(Duration::from_mins(1)))
         );
-        let extras = Extras::of(&job.headers);
-        assert_eq!(extras.deadline, Some(Duration::from_millis(1500)));
-        assert!(extras.wants_result);
+        let options = JobOptions::of(&job.headers);
+        assert_eq!(options.deadline, Some(Duration::from_millis(1500)));
+        assert!(options.wants_result);
         assert_eq!(
-            [2999, 3000].map(|now| extras.is_expired(now)),
+            [2999, 3000].map(|now| options.is_expired(now)),
             [false, true]
         );
         let visible = visible(&job.headers).into_owned();
@@ -389,7 +390,7 @@ mod tests {
         put_topic(&mut headers, "t".to_owned(), 3);
         assert_eq!(take_topic(&mut headers), (Some("t".to_owned()), Some(3)));
         assert_eq!(place(&headers), None);
-        let was = Place {
+        let was = LogPlace {
             topic: "u".to_owned(),
             partition: 1,
             offset: 5,
