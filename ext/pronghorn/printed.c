@@ -133,6 +133,19 @@ bool printed_any(void)
 	return false;
 }
 
+void printed_recover(void)
+{
+	php_output_handler *running = OG(running);
+	if (running != NULL) {
+		running->flags |= PHP_OUTPUT_HANDLER_DISABLED;
+		running->buffer.used = 0;
+		OG(running) = NULL;
+	}
+	if (!(OG(flags) & PHP_OUTPUT_ACTIVATED)) {
+		php_output_activate();
+	}
+}
+
 zend_string *printed_take(void)
 {
 	size_t length;

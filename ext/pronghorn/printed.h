@@ -37,6 +37,10 @@ zend_string *printed_take(void);
 /* The same with what is in the buffers, which are closed. */
 zend_string *printed_take_all(void);
 
+/* A fatal error in an output callback leaves PHP's output locked, or taken down: whatever touches it
+ * then ends the process. This makes it work again, without what the callback was given. */
+void printed_recover(void);
+
 /* Whether something was dropped since the end of the call before. */
 bool printed_has_late(void);
 

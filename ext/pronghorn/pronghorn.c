@@ -741,6 +741,14 @@ static enum call_outcome call_front(callback *handler, zend_object *exchange, zv
 		zend_clear_exception();
 	}
 	requests_finish();
+	if (Z_TYPE_P(value) != IS_OBJECT) {
+		php_output_end_all();
+		/* Of an output callback. */
+		if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
+			ZVAL_OBJ_COPY(value, EG(exception));
+			zend_clear_exception();
+		}
+	}
 	if (Z_TYPE_P(value) == IS_OBJECT) {
 		if (!reply_has_begun()) {
 			php_output_discard_all();

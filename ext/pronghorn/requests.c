@@ -960,6 +960,7 @@ void requests_finish(void)
 
 bool requests_last(zval *tell)
 {
+	printed_recover();
 	if (call.request == NULL) {
 		return false;
 	}

@@ -44,6 +44,9 @@ const INDEX: &str = r#"<?php
             echo 'before'; ini_set('memory_limit', '32M'); str_repeat('x', 1 << 26); break;
         case '/twice-late': register_shutdown_function(function () { set_time_limit(1); while (true) {} });
             echo 'before'; set_time_limit(1); while (true) {}
+        case '/callback-fatal': ob_start(fn () => eval('function twice() {} function twice() {}')); echo 'lost'; break;
+        case '/callback-buffers': ob_start(fn () => ob_start()); echo 'lost'; break;
+        case '/callback-throws': ob_start(fn () => throw new LogicException('of a callback')); echo 'lost'; break;
         case '/endless':
             register_shutdown_function(function () { file_put_contents('php://stderr', 'left: ' . connection_aborted() . "\n"); });
             while (true) { echo str_repeat('x', 65536); }
@@ -207,6 +210,23 @@ fn a_fatal_error_ends_the_worker_and_its_own_page_is_the_reply() {
             let now = server.workers();
             (now.len() == 1 && now != workers).then_some(())
         });
+    }
+    assert_eq!(server.get("/clean").text(), clean());
+    server.stop();
+}
+
+#[test]
+fn an_output_callback_that_fails_is_answered_500() {
+    let server = Server::start(site(""));
+    for (path, error) in [
+        ("/callback-fatal", "Cannot redeclare"),
+        ("/callback-buffers", "Cannot use output buffering"),
+        ("/callback-throws", "of a callback"),
+    ] {
+        let reply = server.get(path);
+        assert_eq!(reply.status, 500, "{path}");
+        assert!(!reply.text().contains("lost"), "{path}");
+        server.logged(&[error, r#""slot":0"#, "index.php"]);
     }
     assert_eq!(server.get("/clean").text(), clean());
     server.stop();

@@ -59,4 +59,24 @@ final class RingProcessTest extends ProcessTestCase
         self::assertSame(self::WORKER, realpath($error['file']));
         self::assertStringContainsString('exit(3)', file(self::WORKER)[$error['line'] - 1]);
     }
+
+    /** @dataProvider callbacks */
+    public function testAFatalErrorInAnOutputCallbackIsAnswered(string $path, string $message): void
+    {
+        $worker = $this->start();
+        $worker->request(['uri' => "http://h$path"]);
+        $reply = $worker->reply();
+        $error = end($reply);
+
+        self::assertSame(['error', Native::LEAVING], [$error->kind, $error->flags]);
+        self::assertStringContainsString($message, $error->error['message']);
+        self::assertSame(255, $worker->wait());
+    }
+
+    /** @return iterable<string, array{string, string}> */
+    public static function callbacks(): iterable
+    {
+        yield 'output is locked' => ['/callback-fatal', 'Cannot redeclare'];
+        yield 'output is taken down' => ['/callback-buffers', 'Cannot use output buffering'];
+    }
 }
