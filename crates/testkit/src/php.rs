@@ -9,7 +9,7 @@ use crate::site::repository;
 /// Where PHP looks for settings beside `php.ini`.
 pub(crate) const SCAN: &str = "PHP_INI_SCAN_DIR";
 
-/// What is in the environment already wins, as `make test` sets it.
+/// The environment wins where it has the variable, as under `make test`.
 static CONFIGURATION: LazyLock<String> = LazyLock::new(|| {
     std::env::var(SCAN).unwrap_or_else(|_| {
         let script = repository().join("scripts/php-configuration");
