@@ -12,7 +12,7 @@ use crate::moment::Moment;
 use crate::storages::Storages;
 
 /// Values of one answer. What can be sent in one call can be read in one.
-const LONGEST_ANSWER: usize = 64 << 20;
+pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
     let storages = storages.clone();

@@ -7,7 +7,11 @@ use pronghorn_base::PeerHealth;
 use pronghorn_redis::{Cmd, FromRedisValue, RedisFailure, RedisSettings, cmd};
 
 use crate::driver::{Answer, Driver, DriverError, Item};
+use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
+
+/// Of Redis, in bytes: the longest answer of ours, and what is around its values.
+pub(crate) const LONGEST_REPLY: usize = LONGEST_ANSWER + (1 << 20);
 
 /// What Redis answers to `PTTL` for an entry without an end.
 const NO_END: i64 = -1;
@@ -31,7 +35,7 @@ pub(crate) struct Redis {
 impl Redis {
     pub(crate) fn new(settings: RedisSettings, prefix: String) -> Self {
         Self {
-            redis: pronghorn_redis::Redis::new(settings),
+            redis: pronghorn_redis::Redis::new(settings, LONGEST_REPLY),
             prefix,
             health: PeerHealth::supposed(),
         }

@@ -4,14 +4,20 @@
 //! - [`RedisSettings`]: the keys.
 //! - [`Redis`]: a connection that is opened when a command needs it, and anew after it was lost.
 //!
+//! One reply takes at most what whoever asks says: a Redis that sends more is given up.
+//!
 //! Knows no service: what is kept under which key is theirs.
 
 #![forbid(unsafe_code)]
 
+mod bounded;
+mod cluster;
 mod connection;
+mod node;
 mod settings;
 
 pub use connection::{Redis, RedisFailure};
+pub use pronghorn_tls::ClientTls;
 /// What commands are written with, and what their answers are read into.
 pub use redis::{Cmd, FromRedisValue, Value, cmd};
-pub use settings::{RedisAddress, RedisSettings, RedisTls};
+pub use settings::{RedisAddress, RedisSettings};

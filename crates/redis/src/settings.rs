@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::Table;
+use pronghorn_tls::ClientTls;
+use redis::RedisConnectionInfo;
 
 const ADDRESS: &str = "127.0.0.1:6379";
 
@@ -38,25 +40,16 @@ pub struct RedisSettings {
     pub sentinel_user: Option<String>,
     pub sentinel_password: Option<String>,
     pub database: u32,
-    pub tls: Option<RedisTls>,
+    pub tls: Option<ClientTls>,
     pub dial_timeout: Duration,
     pub read_timeout: Duration,
 }
 
 /// Where one server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RedisAddress {
     Tcp(String, u16),
     Unix(PathBuf),
-}
-
-/// What is trusted, and who this server is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisTls {
-    /// PEM; the system's when not written.
-    pub root_ca: Option<PathBuf>,
-    /// Certificate and key, in PEM.
-    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl RedisSettings {
@@ -113,7 +106,7 @@ impl RedisSettings {
             tls: t.optional_section_with(
                 "tls",
                 "Encryption. Without this section there is none.",
-                RedisTls::read,
+                read_tls,
             ),
             dial_timeout: t
                 .key("dial_timeout", "What a connection may take.")
@@ -167,6 +160,22 @@ impl RedisSettings {
         self.master_name.is_none() && self.addresses.len() > 1
     }
 
+    /// As whom nodes are asked.
+    pub(crate) fn client(&self) -> RedisConnectionInfo {
+        let client = RedisConnectionInfo::default().set_db(i64::from(self.database));
+        known_as(client, self.user.as_deref(), self.password.as_deref())
+    }
+
+    /// As whom sentinels are asked.
+    pub(crate) fn sentinel_client(&self) -> RedisConnectionInfo {
+        let (user, password) = (&self.sentinel_user, &self.sentinel_password);
+        known_as(
+            RedisConnectionInfo::default(),
+            user.as_deref(),
+            password.as_deref(),
+        )
+    }
+
     /// As people call it in records and errors, without what says who asks.
     pub fn title(&self) -> String {
         let all: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
@@ -179,41 +188,53 @@ impl RedisSettings {
     }
 }
 
-impl RedisTls {
-    fn read(t: &mut Table<'_>) -> Self {
-        let root_ca = t
-            .key(
-                "root_ca",
-                "A file with the certificates to trust, in PEM; those of the system when not written.",
-            )
-            .is_path()
-            .optional();
-        let cert: Option<PathBuf> = t
-            .key(
-                "cert",
-                "A file with the certificate of this server, in PEM.",
-            )
-            .is_path()
-            .optional();
-        let key: Option<PathBuf> = t
-            .key("key", "A file with its key, in PEM.")
-            .is_path()
-            .optional();
-        let identity = match (cert, key) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            (cert, _) => {
-                let missing = if cert.is_some() { "key" } else { "cert" };
-                t.error(
-                    missing,
-                    "is missing: `cert` and `key` belong together",
-                    "write both",
-                );
-                None
-            }
-        };
-        Self { root_ca, identity }
+fn known_as(
+    mut client: RedisConnectionInfo,
+    user: Option<&str>,
+    password: Option<&str>,
+) -> RedisConnectionInfo {
+    if let Some(user) = user {
+        client = client.set_username(user);
     }
+    if let Some(password) = password {
+        client = client.set_password(password);
+    }
+    client
+}
+
+fn read_tls(t: &mut Table<'_>) -> ClientTls {
+    let root_ca = t
+        .key(
+            "root_ca",
+            "A file with the certificates to trust, in PEM; those of the system when not written.",
+        )
+        .is_path()
+        .optional();
+    let cert: Option<PathBuf> = t
+        .key(
+            "cert",
+            "A file with the certificate of this server, in PEM.",
+        )
+        .is_path()
+        .optional();
+    let key: Option<PathBuf> = t
+        .key("key", "A file with its key, in PEM.")
+        .is_path()
+        .optional();
+    let identity = match (cert, key) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        (cert, _) => {
+            let missing = if cert.is_some() { "key" } else { "cert" };
+            t.error(
+                missing,
+                "is missing: `cert` and `key` belong together",
+                "write both",
+            );
+            None
+        }
+    };
+    ClientTls { root_ca, identity }
 }
 
 impl RedisAddress {

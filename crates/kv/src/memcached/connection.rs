@@ -1,6 +1,8 @@
 //! One connection to a memcached: its meta commands, and what it answers.
 
 use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -13,6 +15,27 @@ const LONGEST_LINE: usize = 4096;
 /// memcached itself takes a megabyte unless it is told otherwise.
 const LONGEST_VALUE: usize = 64 << 20;
 const CHUNK: usize = 16 << 10;
+
+/// The bytes that values of one call may still have, whichever server they come from.
+pub(super) struct Room(AtomicUsize);
+
+impl Room {
+    pub(super) const fn of(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Failure> {
+        let taken = self
+            .0
+            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+        match taken {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Failure::Refused(
+                "the values take more than one answer may: ask for fewer at a time".to_owned(),
+            )),
+        }
+    }
+}
 
 /// What a command is answered with.
 #[derive(Debug, PartialEq, Eq)]
@@ -68,16 +91,17 @@ impl Connection {
         &mut self,
         commands: &[u8],
         count: usize,
+        room: &Room,
     ) -> Result<Vec<Reply>, Failure> {
         self.socket.write_all(commands).await?;
         let mut replies = Vec::with_capacity(count);
         while replies.len() < count {
-            replies.push(self.reply().await?);
+            replies.push(self.reply(room).await?);
         }
         Ok(replies)
     }
 
-    async fn reply(&mut self) -> Result<Reply, Failure> {
+    async fn reply(&mut self, room: &Room) -> Result<Reply, Failure> {
         let line = self.line().await?;
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match word {
@@ -87,6 +111,7 @@ impl Connection {
                 let length = rest.split(' ').next().and_then(|text| text.parse().ok());
                 let length = length.filter(|length| *length <= LONGEST_VALUE);
                 let length = length.ok_or_else(|| unknown(&line))?;
+                room.take(length)?;
                 let mut value = self.bytes(length + 2).await?;
                 if !value.ends_with(b"\r\n") {
                     return Err(unknown(&line));
@@ -149,6 +174,14 @@ mod tests {
 
     /// The replies to `count` commands of a peer that answers so.
     async fn replies(answer: &[u8], count: usize) -> Result<Vec<Reply>, String> {
+        replies_within(LONGEST_VALUE, answer, count).await
+    }
+
+    async fn replies_within(
+        room: usize,
+        answer: &[u8],
+        count: usize,
+    ) -> Result<Vec<Reply>, String> {
         let (ours, mut theirs) = tokio::io::duplex(1 << 20);
         theirs.write_all(answer).await.expect("there is room");
         theirs.shutdown().await.expect("it is open");
@@ -157,7 +190,7 @@ mod tests {
             read: BytesMut::new(),
         };
         connection
-            .ask(b"", count)
+            .ask(b"", count, &Room::of(room))
             .await
             .map_err(|failure| match failure {
                 Failure::Lost(error) => error.to_string(),
@@ -178,6 +211,14 @@ mod tests {
             Reply::Missing,
         ];
         assert_eq!(replies(answer, 5).await, Ok(expected));
+    }
+
+    #[tokio::test]
+    async fn the_values_of_a_call_fit_into_one_answer() {
+        let answer = b"VA 4\r\nabcd\r\nEN\r\nVA 4\r\nabcd\r\n";
+        assert_eq!(replies_within(8, answer, 3).await.map(|it| it.len()), Ok(3));
+        let told = replies_within(7, answer, 3).await.expect_err("it fails");
+        assert!(told.contains("ask for fewer at a time"), "{told}");
     }
 
     #[tokio::test]

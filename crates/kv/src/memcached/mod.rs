@@ -17,9 +17,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 pub use address::MemcachedAddress;
-use connection::{Connection, Failure, Reply};
+use connection::{Connection, Failure, Reply, Room};
 
 use crate::driver::{Answer, Driver, DriverError, Item};
+use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
 /// Its own limit, for a key as it is sent.
@@ -47,6 +48,9 @@ struct Server {
     places: Semaphore,
     idle: Mutex<Vec<Connection>>,
 }
+
+/// For commands that bring no value.
+static NO_ROOM: Room = Room::of(0);
 
 /// What is sent for one key.
 struct Command {
@@ -81,13 +85,14 @@ impl Memcached {
         for (number, command) in commands.into_iter().enumerate() {
             by_server[self.server_of(&command.key)].push((number, command));
         }
+        let room = &Room::of(LONGEST_ANSWER);
         let asked = self.servers.iter().zip(&by_server);
         let asked = asked.filter(|(_, commands)| !commands.is_empty()).map(
             |(server, commands)| async move {
                 let mut replies = Vec::with_capacity(commands.len());
                 for part in commands.chunks(AT_A_TIME) {
                     let bytes: Vec<u8> = part.iter().flat_map(|it| it.1.bytes.clone()).collect();
-                    let answers = self.with(server, &bytes, part.len()).await?;
+                    let answers = self.with(server, &bytes, part.len(), room).await?;
                     replies.extend(part.iter().map(|(number, _)| *number).zip(answers));
                 }
                 Ok::<_, DriverError>(replies)
@@ -104,8 +109,9 @@ impl Memcached {
         server: &Server,
         bytes: &[u8],
         count: usize,
+        room: &Room,
     ) -> Result<Vec<Reply>, DriverError> {
-        let answers = timeout(self.timeout, server.ask(bytes, count)).await;
+        let answers = timeout(self.timeout, server.ask(bytes, count, room)).await;
         let (health, answers) = match answers {
             Ok(Ok(answers)) => (Ok(()), Ok(answers)),
             Ok(Err(Failure::Refused(why))) => (Ok(()), Err(server.says(&why))),
@@ -145,11 +151,11 @@ impl Memcached {
 impl Server {
     /// A connection that was not read to the end of its answers is closed: also when nobody waits
     /// for them any more.
-    async fn ask(&self, bytes: &[u8], count: usize) -> Result<Vec<Reply>, Failure> {
+    async fn ask(&self, bytes: &[u8], count: usize, room: &Room) -> Result<Vec<Reply>, Failure> {
         let _place = self.place().await;
         let kept = lock(&self.idle).pop();
         if let Some(mut connection) = kept {
-            match connection.ask(bytes, count).await {
+            match connection.ask(bytes, count, room).await {
                 Ok(replies) => {
                     lock(&self.idle).push(connection);
                     return Ok(replies);
@@ -161,7 +167,7 @@ impl Server {
             }
         }
         let mut connection = Connection::open(&self.address).await?;
-        let replies = connection.ask(bytes, count).await?;
+        let replies = connection.ask(bytes, count, room).await?;
         lock(&self.idle).push(connection);
         Ok(replies)
     }
@@ -310,7 +316,7 @@ impl Driver for Memcached {
     fn clear(&self) -> Answer<'_, ()> {
         Box::pin(async move {
             let servers = self.servers.iter();
-            let cleared = servers.map(|server| self.with(server, b"flush_all\r\n", 1));
+            let cleared = servers.map(|server| self.with(server, b"flush_all\r\n", 1, &NO_ROOM));
             try_join_all(cleared).await.map(drop)
         })
     }
@@ -318,7 +324,7 @@ impl Driver for Memcached {
     fn probe(&self) -> Option<Answer<'_, ()>> {
         Some(Box::pin(async move {
             let servers = self.servers.iter();
-            let asked = servers.map(|server| self.with(server, b"version\r\n", 1));
+            let asked = servers.map(|server| self.with(server, b"version\r\n", 1, &NO_ROOM));
             try_join_all(asked).await.map(drop)
         }))
     }

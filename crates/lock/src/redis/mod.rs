@@ -27,6 +27,9 @@ const STAYS: Duration = Duration::from_secs(2);
 /// Holders and waiters of one resource: each step looks at all.
 const MOST: usize = 1000;
 
+/// Of Redis, in bytes: the script answers with numbers, and a cluster with the map of its nodes.
+const LONGEST_REPLY: usize = 1 << 20;
+
 /// How often it is tried to leave a line. After that the place ends by itself, and a lock that was
 /// granted to one who is gone by its time.
 const LEAVE_TRIES: u32 = 5;
@@ -58,7 +61,7 @@ impl RedisLocks {
     pub(crate) fn new(settings: RedisSettings) -> (Self, JoinSet<()>) {
         let (gone, left) = mpsc::channel(WAITING);
         let locks = Self(Arc::new(Shared {
-            redis: Redis::new(settings),
+            redis: Redis::new(settings, LONGEST_REPLY),
             gone,
             waiting: tokio::sync::Semaphore::new(WAITING),
             stopped: AtomicBool::new(false),
