@@ -419,7 +419,7 @@ mod in_memcached {
 mod in_redis {
     use std::process::Command;
 
-    use pronghorn_redis::{ClientTls, RedisAddress, RedisSettings};
+    use pronghorn_redis::{RedisAddress, RedisSettings, Tls};
 
     use super::*;
 
@@ -633,7 +633,7 @@ mod in_redis {
             ];
             all.iter().map(|text| (*text).to_owned()).collect()
         });
-        let with = |tls: ClientTls| {
+        let with = |tls: Tls| {
             driver(RedisSettings {
                 tls: Some(tls),
                 ..settings(&[&engine])
@@ -644,13 +644,13 @@ mod in_redis {
             certificates.path("client.pem"),
             certificates.path("client.key"),
         ));
-        let right = with(ClientTls {
+        let right = with(Tls {
             root_ca: root_ca.clone(),
             identity,
         });
         until_up(&right).await;
         conforms(&right).await;
-        let nobody = with(ClientTls {
+        let nobody = with(Tls {
             root_ca,
             identity: None,
         });
@@ -658,7 +658,7 @@ mod in_redis {
             nobody.has(keys(&["a"]), NOW).await.is_err(),
             "it asks for a certificate"
         );
-        let untrusted = with(ClientTls::default());
+        let untrusted = with(Tls::default());
         assert!(untrusted.has(keys(&["a"]), NOW).await.is_err());
     }
 }

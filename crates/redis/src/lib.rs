@@ -17,7 +17,7 @@ mod node;
 mod settings;
 
 pub use connection::{Redis, RedisFailure};
-pub use pronghorn_tls::ClientTls;
+pub use pronghorn_client::Tls;
 /// What commands are written with, and what their answers are read into.
 pub use redis::{Cmd, FromRedisValue, Value, cmd};
 pub use settings::{RedisAddress, RedisSettings};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pronghorn_base::with_causes;
+use pronghorn_client::TlsError;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, RedisError, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -197,13 +199,13 @@ impl Dialer {
         let Some(tls) = &self.settings.tls else {
             return self.over(socket, client).await;
         };
-        let connector = tls.connector();
-        let connector = connector.map_err(|wrong| RedisFailure::Unusable(wrong.to_string()))?;
-        let name = host.clone().try_into().map_err(|_| {
-            RedisFailure::Unusable(format!("`{host}` is no host that a certificate can be for"))
+        let socket = tls.encrypt(host, socket).await.map_err(|error| {
+            let why = with_causes(&error);
+            match error {
+                TlsError::Handshake(_) => self.away(&why),
+                _ => RedisFailure::Unusable(why),
+            }
         })?;
-        let socket = connector.connect(name, socket).await;
-        let socket = socket.map_err(|error| self.away(&format!("TLS: {error}")))?;
         self.over(socket, client).await
     }
 

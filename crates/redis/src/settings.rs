@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use pronghorn_client::Tls;
 use pronghorn_config::Table;
-use pronghorn_tls::ClientTls;
 use redis::RedisConnectionInfo;
 
 const ADDRESS: &str = "127.0.0.1:6379";
@@ -40,7 +40,7 @@ pub struct RedisSettings {
     pub sentinel_user: Option<String>,
     pub sentinel_password: Option<String>,
     pub database: u32,
-    pub tls: Option<ClientTls>,
+    pub tls: Option<Tls>,
     pub dial_timeout: Duration,
     pub read_timeout: Duration,
 }
@@ -202,7 +202,7 @@ fn known_as(
     client
 }
 
-fn read_tls(t: &mut Table<'_>) -> ClientTls {
+fn read_tls(t: &mut Table<'_>) -> Tls {
     let root_ca = t
         .key(
             "root_ca",
@@ -234,7 +234,7 @@ fn read_tls(t: &mut Table<'_>) -> ClientTls {
             None
         }
     };
-    ClientTls { root_ca, identity }
+    Tls { root_ca, identity }
 }
 
 impl RedisAddress {

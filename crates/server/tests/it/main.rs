@@ -6,4 +6,5 @@ mod features;
 mod layers;
 mod manifests;
 mod pages;
+mod peer_memory;
 mod ratchet;
