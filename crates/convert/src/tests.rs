@@ -191,7 +191,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
             "nginx.conf",
             nginx_site("location /a { internal; deny 10.0.0.1; }"),
             "{path: \"~ ^/a\", refuse: 404}",
-            "deny 10.0.0.1",
+            "with `internal`",
         ),
         (
             "nginx.conf",

@@ -140,7 +140,9 @@ impl Process {
             if let Some(exit) = self.try_wait()? {
                 return Ok(exit);
             }
-            self.end.readable().await?.retain_ready();
+            // A debugger sees the end first and holds it back. When it lets go, there is another
+            // event: as long, this is no reason to look again and again.
+            self.end.readable().await?.clear_ready();
         }
     }
 

@@ -1,4 +1,5 @@
 use std::io::{Read, Write, pipe};
+use std::time::Duration;
 
 use pronghorn_testkit::Directory;
 
@@ -115,6 +116,37 @@ async fn a_killed_child_tells_the_signal_and_its_own_children_go_too() {
     assert_eq!(Exit::Signal(9).to_string(), "signal 9 (SIGKILL)");
     // The pipe's other end is closed only when the grandchild is gone too.
     assert_eq!(rustix::io::read(&stdout, &mut line).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_child_that_a_debugger_holds_back_keeps_nobody_else_waiting() {
+    let spawner = Spawner::start().unwrap();
+    let mut child = spawner.spawn(shell("sleep 1000")).await.unwrap();
+    // Attaches, and lets go when its input ends: 0x4206 is PTRACE_SEIZE.
+    let attach = format!(
+        "$| = 1; print syscall({}, 0x4206, {}, 0, 0) == 0 ? 'y' : 'n'; <STDIN>",
+        nix::libc::SYS_ptrace,
+        child.process.pid()
+    );
+    let mut debugger = std::process::Command::new("perl")
+        .args(["-e", &attach])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut attached = [0];
+    let stdout = debugger.stdout.as_mut().unwrap();
+    stdout.read_exact(&mut attached).unwrap();
+    child.process.kill_group();
+    if attached == *b"y" {
+        let held = Duration::from_millis(100);
+        let wait = tokio::time::timeout(held, child.process.wait());
+        assert!(wait.await.is_err(), "the debugger has not let go");
+    }
+    drop(debugger.stdin.take());
+    let wait = tokio::time::timeout(Duration::from_secs(30), child.process.wait());
+    assert_eq!(wait.await.unwrap().unwrap(), Exit::Signal(9));
+    debugger.wait().unwrap();
 }
 
 #[tokio::test]
