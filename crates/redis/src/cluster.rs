@@ -9,7 +9,7 @@ use redis::{Arg, Cmd, RedisError, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use crate::RedisFailure;
+use crate::failure::RedisFailure;
 use crate::node::{Dialer, Node, Place};
 use crate::settings::RedisAddress;
 
@@ -38,6 +38,17 @@ struct Map {
     is_stale: bool,
     /// Counts up, so that who was sent by an older map does not call this one stale.
     version: u64,
+}
+
+impl Map {
+    fn owner(&self, slot: Option<u16>) -> Option<Arc<Node>> {
+        let mut ranges = self.ranges.iter();
+        let (_, _, address) = match slot {
+            None => ranges.next(),
+            Some(slot) => ranges.find(|(first, last, _)| (*first..=*last).contains(&slot)),
+        }?;
+        self.nodes.get(address).cloned()
+    }
 }
 
 /// Who is asked next.
@@ -130,20 +141,16 @@ impl Cluster {
     /// Who has a slot; anybody, where no key says which.
     async fn owner(&self, slot: Option<u16>) -> Result<(Arc<Node>, u64), RedisFailure> {
         let mut map = self.map.lock().await;
-        if map.is_stale || map.ranges.is_empty() {
-            self.refresh(&mut map).await?;
+        // A map without the slot was drawn while the cluster came up: it is drawn once more.
+        for is_stale in [map.is_stale || map.ranges.is_empty(), true] {
+            if is_stale {
+                self.refresh(&mut map).await?;
+            }
+            if let Some(node) = map.owner(slot) {
+                return Ok((node, map.version));
+            }
         }
-        let mut ranges = map.ranges.iter();
-        let found = match slot {
-            None => ranges.next(),
-            Some(slot) => ranges.find(|(first, last, _)| (*first..=*last).contains(&slot)),
-        };
-        let node = found.and_then(|(_, _, address)| map.nodes.get(address));
-        let Some(node) = node.cloned() else {
-            map.is_stale = true;
-            return Err(self.dialer.away("no node has the slot of this key"));
-        };
-        Ok((node, map.version))
+        Err(self.dialer.away("no node has the slot of this key"))
     }
 
     /// One that the map does not name yet has a connection for this command.

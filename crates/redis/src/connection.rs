@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, FromRedisValue, Value};
-use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::cluster::Cluster;
+use crate::failure::RedisFailure;
 use crate::node::{Dialer, Node, Place};
 use crate::settings::RedisSettings;
 
@@ -29,20 +29,6 @@ struct Shared {
 enum Kind {
     One(Arc<Node>),
     Cluster(Cluster),
-}
-
-/// Why a command has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RedisFailure {
-    /// Nobody answers there, or not in time. The command may have been carried out.
-    #[error("{title} does not answer: {why}")]
-    Away { title: String, why: String },
-    /// It says no: to who asks, or to the command.
-    #[error("{title} refuses: {why}")]
-    Refused { title: String, why: String },
-    /// What the settings name can't be used.
-    #[error("{0}")]
-    Unusable(String),
 }
 
 impl Redis {

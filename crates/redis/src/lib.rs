@@ -13,10 +13,12 @@
 mod bounded;
 mod cluster;
 mod connection;
+mod failure;
 mod node;
 mod settings;
 
-pub use connection::{Redis, RedisFailure};
+pub use connection::Redis;
+pub use failure::RedisFailure;
 pub use pronghorn_client::Tls;
 /// What commands are written with, and what their answers are read into.
 pub use redis::{Cmd, FromRedisValue, Value, cmd};

@@ -13,8 +13,8 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::RedisFailure;
 use crate::bounded::Bounded;
+use crate::failure::RedisFailure;
 use crate::settings::{RedisAddress, RedisSettings};
 
 /// While it is away, calls are told so without a try of their own. A Redis that starts anew is

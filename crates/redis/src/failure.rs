@@ -1,0 +1,17 @@
+//! Why a command has no answer.
+
+use thiserror::Error;
+
+/// Why a command has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RedisFailure {
+    /// Nobody answers there, or not in time. The command may have been carried out.
+    #[error("{title} does not answer: {why}")]
+    Away { title: String, why: String },
+    /// It says no: to who asks, or to the command.
+    #[error("{title} refuses: {why}")]
+    Refused { title: String, why: String },
+    /// What the settings name can't be used.
+    #[error("{0}")]
+    Unusable(String),
+}
