@@ -10,7 +10,7 @@ use crate::driver::{Answer, Driver, DriverError, Item};
 use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
-/// Of Redis, in bytes: the longest answer of ours, and what is around its values.
+/// A reply of Redis has room for the longest answer of ours, and for what is around its values.
 pub(crate) const LONGEST_REPLY: usize = LONGEST_ANSWER + (1 << 20);
 
 /// What Redis answers to `PTTL` for an entry without an end.

@@ -1,5 +1,5 @@
-//! What one reply of Redis may take here, followed where its bytes come in: the parser behind it
-//! takes what it is told, a text of a terabyte or lists without end.
+//! A bound for replies of Redis, kept where their bytes come in: the parser behind it takes all
+//! that it is told, a text of a terabyte or lists without end.
 //!
 //! Follows the framing of RESP2, which is the one that is asked for, and looks at no value.
 
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Lists within lists. Answers to our commands have five, entries of streams.
 const DEEPEST: usize = 8;
-/// Of a word, a number, or an error with its reason.
+/// A word, a number, or an error with its reason has at most so many bytes.
 const LONGEST_LINE: u64 = 64 << 10;
 /// The digits of a length, with its sign and the end of its line.
 const LONGEST_NUMBER: usize = 22;
@@ -87,10 +87,10 @@ struct Replies {
     taken: u64,
     /// How many values are missing in each list that is open, the outermost first.
     open: Vec<u64>,
-    at: At,
+    at: Position,
 }
 
-enum At {
+enum Position {
     /// The byte that says what a value is.
     Kind,
     /// The length of a text or of a list.
@@ -122,32 +122,32 @@ impl Replies {
             longest: longest as u64,
             taken: 0,
             open: Vec::with_capacity(DEEPEST),
-            at: At::Kind,
+            at: Position::Kind,
         }
     }
 
     fn follow(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         while let Some((&byte, rest)) = bytes.split_first() {
             match &mut self.at {
-                At::Kind => {
+                Position::Kind => {
                     if self.open.is_empty() {
                         self.taken = 0;
                         self.take(VALUE)?;
                     }
                     self.at = match byte {
-                        b'+' | b'-' | b':' => At::Line { length: 0, last: 0 },
-                        b'$' => At::Length(Of::Text, Number::default()),
-                        b'*' => At::Length(Of::List, Number::default()),
+                        b'+' | b'-' | b':' => Position::Line { length: 0, last: 0 },
+                        b'$' => Position::Length(Of::Text, Number::default()),
+                        b'*' => Position::Length(Of::List, Number::default()),
                         _ => return Err(no_redis(bytes)),
                     };
                 }
-                At::Length(of, number) => {
+                Position::Length(of, number) => {
                     if let Some(length) = number.add(byte)? {
                         let of = *of;
                         self.begin(of, length)?;
                     }
                 }
-                At::Line { length, last } => match byte {
+                Position::Line { length, last } => match byte {
                     b'\n' if *last == b'\r' => {
                         let length = *length;
                         self.take(length)?;
@@ -162,17 +162,17 @@ impl Replies {
                         *last = byte;
                     }
                 },
-                At::Text(missing) => {
+                Position::Text(missing) => {
                     let here = (*missing).min(bytes.len() as u64);
                     *missing -= here;
                     if *missing == 0 {
-                        self.at = At::End(b"\r\n");
+                        self.at = Position::End(b"\r\n");
                     }
                     let here = usize::try_from(here).expect("it is not more than is here");
                     bytes = bytes.get(here..).expect("it is not more than is here");
                     continue;
                 }
-                At::End(missing) => match missing.split_first() {
+                Position::End(missing) => match missing.split_first() {
                     Some((expected, left)) if *expected == byte => {
                         *missing = left;
                         if left.is_empty() {
@@ -193,7 +193,7 @@ impl Replies {
             (_, None) | (Of::List, Some(0)) => self.end_value(),
             (Of::Text, Some(length)) => {
                 self.take(length)?;
-                self.at = At::Text(length);
+                self.at = Position::Text(length);
             }
             (Of::List, Some(_)) if self.open.len() == DEEPEST => {
                 return Err(format!("lists are within lists, more than {DEEPEST} deep"));
@@ -201,7 +201,7 @@ impl Replies {
             (Of::List, Some(length)) => {
                 self.take(length.saturating_mul(VALUE))?;
                 self.open.push(length);
-                self.at = At::Kind;
+                self.at = Position::Kind;
             }
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Replies {
 
     /// The lists that end with it end, too.
     fn end_value(&mut self) {
-        self.at = At::Kind;
+        self.at = Position::Kind;
         while let Some(missing) = self.open.last_mut() {
             *missing -= 1;
             if *missing > 0 {

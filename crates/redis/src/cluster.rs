@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use crate::failure::RedisFailure;
-use crate::node::{Dialer, Node, Place};
+use crate::node::{Dialer, Node, NodeAddress};
 use crate::settings::RedisAddress;
 
 /// How often a command is sent again that met a node at a bad moment. Nothing was done then.
@@ -160,7 +160,7 @@ impl Cluster {
     }
 
     fn new_node(&self, address: RedisAddress) -> Arc<Node> {
-        Arc::new(Node::new(self.dialer.clone(), Place::At(address)))
+        Arc::new(Node::new(self.dialer.clone(), NodeAddress::At(address)))
     }
 
     /// Asks those that are known and those that the settings name, several at a time: one that is

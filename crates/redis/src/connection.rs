@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::cluster::Cluster;
 use crate::failure::RedisFailure;
-use crate::node::{Dialer, Node, Place};
+use crate::node::{Dialer, Node, NodeAddress};
 use crate::settings::RedisSettings;
 
 /// How many commands of one call are on their way at a time.
@@ -19,9 +19,9 @@ const SCANNED: usize = 1000;
 
 /// A Redis. Clones are the same one.
 #[derive(Clone)]
-pub struct Redis(Arc<Shared>);
+pub struct Redis(Arc<SharedRedis>);
 
-struct Shared {
+struct SharedRedis {
     dialer: Arc<Dialer>,
     kind: Kind,
 }
@@ -43,11 +43,13 @@ impl Redis {
         let one = |place| Kind::One(Arc::new(Node::new(dialer.clone(), place)));
         let settings = &dialer.settings;
         let kind = match (&settings.master_name, settings.addresses.first()) {
-            (Some(name), _) => one(Place::Master(name.clone())),
-            (None, Some(address)) if !settings.is_cluster() => one(Place::At(address.clone())),
+            (Some(name), _) => one(NodeAddress::Master(name.clone())),
+            (None, Some(address)) if !settings.is_cluster() => {
+                one(NodeAddress::At(address.clone()))
+            }
             _ => Kind::Cluster(Cluster::new(dialer.clone())),
         };
-        Self(Arc::new(Shared { dialer, kind }))
+        Self(Arc::new(SharedRedis { dialer, kind }))
     }
 
     /// # Errors
@@ -184,7 +186,7 @@ fn length(answer: &Value) -> usize {
     }
 }
 
-/// What `MATCH` takes for this prefix and nothing else.
+/// The pattern that `MATCH` takes for this prefix and nothing else.
 fn pattern(prefix: &[u8]) -> Vec<u8> {
     let mut pattern = Vec::with_capacity(prefix.len() + 1);
     for byte in prefix {

@@ -11,7 +11,7 @@ pub enum RedisFailure {
     /// It says no: to who asks, or to the command.
     #[error("{title} refuses: {why}")]
     Refused { title: String, why: String },
-    /// What the settings name can't be used.
+    /// A file or a host that the settings name can't be used.
     #[error("{0}")]
     Unusable(String),
 }

@@ -20,6 +20,6 @@ mod settings;
 pub use connection::Redis;
 pub use failure::RedisFailure;
 pub use pronghorn_client::Tls;
-/// What commands are written with, and what their answers are read into.
+/// The types that commands are written with, and that their answers are read into.
 pub use redis::{Cmd, FromRedisValue, Value, cmd};
 pub use settings::{RedisAddress, RedisSettings};

@@ -25,7 +25,7 @@ const UNTIL_NEXT_TRY: Duration = Duration::from_millis(500);
 pub(crate) struct Dialer {
     pub(crate) settings: RedisSettings,
     pub(crate) title: String,
-    /// Of one reply, in bytes.
+    /// The bytes that one reply may take.
     pub(crate) longest: usize,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Link {
 }
 
 /// Where a node is.
-pub(crate) enum Place {
+pub(crate) enum NodeAddress {
     At(RedisAddress),
     /// Where sentinels say.
     Master(String),
@@ -45,19 +45,19 @@ pub(crate) enum Place {
 
 pub(crate) struct Node {
     dialer: Arc<Dialer>,
-    place: Place,
-    state: Mutex<State>,
+    place: NodeAddress,
+    state: Mutex<LinkState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LinkState {
     open: Option<Link>,
     failed: Option<(Instant, RedisFailure)>,
 }
 
 impl Node {
     /// Connects to nobody yet.
-    pub(crate) fn new(dialer: Arc<Dialer>, place: Place) -> Self {
+    pub(crate) fn new(dialer: Arc<Dialer>, place: NodeAddress) -> Self {
         Self {
             dialer,
             place,
@@ -118,12 +118,12 @@ impl Link {
 }
 
 impl Dialer {
-    async fn dial(&self, place: &Place) -> Result<Link, RedisFailure> {
+    async fn dial(&self, place: &NodeAddress) -> Result<Link, RedisFailure> {
         let limit = self.settings.dial_timeout;
         let opening = async {
             match place {
-                Place::At(address) => self.open(address, &self.settings.client()).await,
-                Place::Master(name) => self.master(name).await,
+                NodeAddress::At(address) => self.open(address, &self.settings.client()).await,
+                NodeAddress::Master(name) => self.master(name).await,
             }
         };
         let opened = timeout(limit, opening).await;
@@ -227,7 +227,7 @@ impl Dialer {
         })
     }
 
-    /// What a failed command is told as.
+    /// The failure of a command, as it is told.
     pub(crate) fn failure(&self, error: &RedisError) -> RedisFailure {
         if error.is_timeout() {
             return self.away(&format!(

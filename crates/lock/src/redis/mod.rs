@@ -27,7 +27,7 @@ const STAYS: Duration = Duration::from_secs(2);
 /// Holders and waiters of one resource: each step looks at all.
 const MOST: usize = 1000;
 
-/// Of Redis, in bytes: the script answers with numbers, and a cluster with the map of its nodes.
+/// A reply of Redis is short: the script answers with numbers, a cluster with the map of its nodes.
 const LONGEST_REPLY: usize = 1 << 20;
 
 /// How often it is tried to leave a line. After that the place ends by itself, and a lock that was
