@@ -57,6 +57,7 @@ fn schema(pages: &Pages) -> Value {
             paths.extend(page);
         }
     }
+    paths.sort_keys();
     schema
 }
 
