@@ -34,14 +34,14 @@ impl Backoff {
     }
 
     /// Counts a failure: how long to wait before the next try.
-    pub fn next(&mut self) -> Duration {
+    pub fn next_wait(&mut self) -> Duration {
         let interval = self.interval(self.failures);
         self.failures = self.failures.saturating_add(1);
         interval.mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
     /// The interval after so many earlier failures, without chance: the longest that
-    /// [`next`](Self::next) waits then.
+    /// [`next_wait`](Self::next_wait) waits then.
     pub fn interval(&self, failures: u32) -> Duration {
         let Some(doublings) = failures.checked_sub(self.at_once) else {
             return Duration::ZERO;
@@ -76,7 +76,7 @@ mod tests {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         let mut longest = Duration::ZERO;
         for attempt in 0..50 {
-            let wait = backoff.next();
+            let wait = backoff.next_wait();
             let whole = (FIRST * 2_u32.pow(attempt.min(10))).min(LONGEST);
             assert!(wait >= whole / 2 && wait <= whole, "{attempt}: {wait:?}");
             longest = longest.max(wait);
@@ -88,8 +88,11 @@ mod tests {
     #[test]
     fn first_tries_may_come_at_once() {
         let mut backoff = Backoff::new(FIRST, LONGEST).at_once(2);
-        assert_eq!([backoff.next(), backoff.next()], [Duration::ZERO; 2]);
-        let wait = backoff.next();
+        assert_eq!(
+            [backoff.next_wait(), backoff.next_wait()],
+            [Duration::ZERO; 2]
+        );
+        let wait = backoff.next_wait();
         assert!(wait >= FIRST / 2 && wait <= FIRST, "{wait:?}");
         assert_eq!(backoff.interval(3), 2 * FIRST);
     }
@@ -98,14 +101,14 @@ mod tests {
     fn waits_begin_anew_after_a_success_that_held() {
         let mut backoff = Backoff::new(FIRST, LONGEST);
         for _ in 0..20 {
-            _ = backoff.next();
+            _ = backoff.next_wait();
         }
         backoff.succeeded_for(Duration::from_millis(5));
-        assert!(backoff.next() >= LONGEST / 2);
+        assert!(backoff.next_wait() >= LONGEST / 2);
         backoff.succeeded_for(LONGEST);
-        assert!(backoff.next() <= FIRST);
-        _ = backoff.next();
+        assert!(backoff.next_wait() <= FIRST);
+        _ = backoff.next_wait();
         backoff.reset();
-        assert!(backoff.next() <= FIRST);
+        assert!(backoff.next_wait() <= FIRST);
     }
 }

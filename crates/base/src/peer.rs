@@ -98,6 +98,7 @@ where
 mod tests {
     use std::sync::Arc;
 
+    use tokio::runtime::Handle;
     use tokio::time::{Instant, advance};
 
     use super::*;
@@ -147,7 +148,7 @@ mod tests {
             let at = begin.elapsed().as_secs();
             lock(&telling).push((at, change, why.to_owned()));
         };
-        let task = tokio::spawn(watch_peer(ask, tell));
+        let task = Handle::current().spawn(watch_peer(ask, tell));
         for _ in 0..20 {
             advance(Duration::from_millis(500)).await;
             tokio::task::yield_now().await;

@@ -117,21 +117,24 @@ pub(crate) trait BrokerPlace: fmt::Debug + Send + Sync {
     }
 }
 
+type Open<'a> = dyn FnOnce(Opening<'_>) -> Arc<dyn Driver> + Send + 'a;
+type OpenWithLater<'a> = dyn FnOnce(Opening<'_>, LaterJobs) -> Arc<dyn Driver> + Send + 'a;
+
 /// Opens the driver of a pipeline.
 pub(crate) enum Opener<'a> {
-    Plain(Box<dyn FnOnce(Opening<'_>) -> Arc<dyn Driver> + Send + 'a>),
+    Plain(Box<Open<'a>>),
     /// The broker can't keep jobs back for any time, so some of them wait in the server's store.
-    WithLater(Box<dyn FnOnce(Opening<'_>, LaterJobs) -> Arc<dyn Driver> + Send + 'a>),
+    WithLater(Box<OpenWithLater<'a>>),
 }
 
 impl<'a> Opener<'a> {
     pub(crate) fn plain<B: Broker>(
         open: impl FnOnce(&str, Wake) -> Brokered<B> + Send + 'a,
-    ) -> Option<Self> {
-        Some(Self::Plain(Box::new(move |opening| {
+    ) -> Self {
+        Self::Plain(Box::new(move |opening| {
             let driver = open(opening.pipeline, opening.wake);
             Arc::new(driver.with_priority(opening.priority))
-        })))
+        }))
     }
 
     #[cfg_attr(
@@ -140,11 +143,11 @@ impl<'a> Opener<'a> {
     )]
     pub(crate) fn with_later<B: Broker>(
         open: impl FnOnce(&str, Wake, LaterJobs) -> Brokered<B> + Send + 'a,
-    ) -> Option<Self> {
-        Some(Self::WithLater(Box::new(move |opening, later| {
+    ) -> Self {
+        Self::WithLater(Box::new(move |opening, later| {
             let driver = open(opening.pipeline, opening.wake, later);
             Arc::new(driver.with_priority(opening.priority))
-        })))
+        }))
     }
 }
 

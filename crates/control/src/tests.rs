@@ -56,7 +56,7 @@ impl Steerable for Fake {
 }
 
 fn start(directory: &Directory) -> (Arc<Fake>, JoinHandle<std::io::Result<()>>) {
-    let listener = Listener::bind(&[socket(&directory)]).unwrap();
+    let listener = Listener::bind(&[socket(directory)]).unwrap();
     let fake = Arc::new(Fake::default());
     let task = tokio::runtime::Handle::current().spawn(serve(listener, fake.clone()));
     (fake, task)

@@ -66,8 +66,7 @@ fn converted(name: &str, text: &str) -> Converted {
     let directory = Directory::new();
     let file = directory.join(name);
     std::fs::write(&file, text).unwrap();
-    let converted = convert(&[file]).unwrap();
-    converted
+    convert(&[file]).unwrap()
 }
 
 /// A piece of a site, in which its root is not said.

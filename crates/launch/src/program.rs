@@ -97,7 +97,7 @@ impl Program {
         .await;
         match exit? {
             Exit::Code(0) => Ok(()),
-            failed => Err(ProgramError::Ended(failed)),
+            failed @ (Exit::Code(_) | Exit::Signal(_)) => Err(ProgramError::Ended(failed)),
         }
     }
 

@@ -15,13 +15,10 @@
 #![warn(missing_docs)]
 
 #[cfg(any(test, feature = "conformance"))]
-#[cfg_attr(
-    not(test),
-    expect(
-        clippy::panic,
-        clippy::unwrap_used,
-        reason = "a test that fails ends by a panic"
-    )
+#[expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that fails ends by a panic"
 )]
 pub mod conformance;
 mod driver;

@@ -135,9 +135,7 @@ mod tests {
         let family = families.find(|family| family.name == "response_duration_seconds");
         let series = family.expect("durations").series.iter();
         let counted = series.map(|series| match &series.reading {
-            Reading::Histogram { counts, .. } => {
-                (series.labels[0].1.to_string(), counts.iter().sum())
-            }
+            Reading::Histogram { counts, .. } => (series.labels[0].1.clone(), counts.iter().sum()),
             other => panic!("{other:?}"),
         });
         counted.filter(|(_, count)| *count > 0).collect()

@@ -33,6 +33,7 @@ impl OpenFile {
     }
 
     /// A stretch of this one.
+    #[must_use]
     pub fn stretch(&self, range: Range<u64>) -> Self {
         let start = range.start.min(self.len);
         Self {

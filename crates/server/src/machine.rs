@@ -148,7 +148,7 @@ async fn look_at_pools(
         if may_ask {
             findings.extend(look_at_ini(&start, &pool).await);
             let share = start.memory().await;
-            shares.extend(share.map(|share| (pool.section.to_string(), share)));
+            shares.extend(share.map(|share| (pool.section.clone(), share)));
         }
         let found = match pool.settings.mode() {
             Mode::Worker => match look_at_command(&start, &pool) {

@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use self::promises::{
-    Broken, Cancel, Event, Fault, Job, Outcome, Pushed, Rules, Span, Time, broken,
+    Broken, Cancel, Event, Fault, Job, ON_ITS_WAY, Outcome, Pushed, Rules, Span, Time, broken,
 };
 
 /// A job that fails has so many attempts.
@@ -144,7 +144,7 @@ impl Plan {
         if let Some(first) = report.broken.first() {
             let id = first
                 .how
-                .split([' ', ':'])
+                .split([' ', ':', ',', ';'])
                 .next()
                 .unwrap_or_default()
                 .to_owned();
@@ -324,14 +324,21 @@ impl Run {
         let mut client = Client::new(&self.address);
         let resumed = client.call("jobs.Resume", &json!({"pipelines": ["p"]}));
         resumed.expect("the server is there").expect("there is `p`");
-        let since = Instant::now();
+        let (since, mut none_since) = (Instant::now(), Instant::now());
+        // Jobs in memory are in no pipeline while they move to another process.
         let left = loop {
             let rows = client.call("jobs.Overview", &json!({}));
             let rows = rows.expect("the server is there").expect("it says");
             let row = rows["pipelines"].as_array().and_then(|rows| rows.first());
             let count = |key: &str| row.and_then(|row| row[key].as_u64()).unwrap_or(0);
-            let left = count("ready") + count("delayed") + count("reserved");
-            if left == 0 || since.elapsed() > PATIENCE {
+            let batches = client.call("jobs.Batches", &json!({}));
+            let batches = batches.expect("the server is there").expect("it says");
+            let last_ones = batches["batches"].as_array().map_or(0, Vec::len) as u64;
+            let left = count("ready") + count("delayed") + count("reserved") + last_ones;
+            if left > 0 {
+                none_since = Instant::now();
+            }
+            if none_since.elapsed() > ON_ITS_WAY || since.elapsed() > PATIENCE {
                 break left;
             }
             thread::sleep(Duration::from_millis(50));

@@ -174,7 +174,7 @@ fn laravel() {
             "-c",
             "pronghorn.yaml",
         ]);
-        kept.stdout.starts_with("i:").then_some(())
+        kept.stdout.trim().parse::<u64>().ok()
     });
     server.stop();
 }

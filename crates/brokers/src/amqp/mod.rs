@@ -47,6 +47,8 @@ impl Servers for AmqpServers {
 impl BrokerPlace for AmqpPipeline {
     #[cfg(feature = "amqp")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+        Some(Opener::plain(|pipeline, wake| {
+            driver::open(pipeline, self, wake)
+        }))
     }
 }

@@ -38,6 +38,8 @@ impl Servers for BeanstalkServer {
 impl BrokerPlace for BeanstalkPipeline {
     #[cfg(feature = "beanstalk")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+        Some(Opener::plain(|pipeline, wake| {
+            driver::open(pipeline, self, wake)
+        }))
     }
 }

@@ -348,7 +348,7 @@ impl<B: Broker> Core<B> {
             };
             self.is_away(error);
             tokio::select! {
-                () = sleep(backoff.next()) => {}
+                () = sleep(backoff.next_wait()) => {}
                 () = self.closing() => break,
             }
         }

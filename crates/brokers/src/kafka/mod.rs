@@ -38,6 +38,8 @@ impl Servers for KafkaServer {
 impl BrokerPlace for KafkaPipeline {
     #[cfg(feature = "kafka")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))
+        Some(Opener::with_later(|pipeline, wake, later| {
+            driver::open(pipeline, self, wake, later)
+        }))
     }
 }

@@ -38,6 +38,8 @@ impl Servers for NatsServer {
 impl BrokerPlace for NatsPipeline {
     #[cfg(feature = "nats")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+        Some(Opener::plain(|pipeline, wake| {
+            driver::open(pipeline, self, wake)
+        }))
     }
 }

@@ -43,6 +43,8 @@ impl Servers for NsqServer {
 impl BrokerPlace for NsqPipeline {
     #[cfg(feature = "nsq")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+        Some(Opener::plain(|pipeline, wake| {
+            driver::open(pipeline, self, wake)
+        }))
     }
 }

@@ -43,6 +43,8 @@ impl Servers for PubSubServer {
 impl BrokerPlace for PubSubPipeline {
     #[cfg(feature = "google_pub_sub")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::with_later(|pipeline, wake, later| driver::open(pipeline, self, wake, later))
+        Some(Opener::with_later(|pipeline, wake, later| {
+            driver::open(pipeline, self, wake, later)
+        }))
     }
 }

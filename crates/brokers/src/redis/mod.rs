@@ -43,6 +43,8 @@ impl Servers for RedisServers {
 impl BrokerPlace for RedisPipeline {
     #[cfg(feature = "redis")]
     fn opener(&self) -> Option<Opener<'_>> {
-        Opener::plain(|pipeline, wake| driver::open(pipeline, self, wake))
+        Some(Opener::plain(|pipeline, wake| {
+            driver::open(pipeline, self, wake)
+        }))
     }
 }

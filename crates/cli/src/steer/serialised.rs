@@ -58,14 +58,14 @@ impl<'a> Reader<'a> {
             }
             b"a" => {
                 let count = self.count()?;
-                self.entries(b"[]", count, depth)?;
+                self.entries(*b"[]", count, depth)?;
             }
             b"O" => {
                 let class = self.text()?;
                 self.name(class);
                 self.out.push(' ');
                 let count = self.count()?;
-                self.entries(b"{}", count, depth)?;
+                self.entries(*b"{}", count, depth)?;
             }
             b"E" => {
                 let case = from_utf8(self.text()?).ok()?;
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Entries of an array or an object, one in a line.
-    fn entries(&mut self, brackets: &[u8; 2], count: usize, depth: usize) -> Option<()> {
+    fn entries(&mut self, brackets: [u8; 2], count: usize, depth: usize) -> Option<()> {
         self.expect(b"{")?;
         let [open, close] = brackets.map(char::from);
         self.out.push(open);

@@ -203,7 +203,9 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
         t.error("every", "stands beside `cron`", "remove one of them");
         return None;
     }
-    let when = cron.map(|Pattern(when, _)| when).or(every.map(When::Every));
+    let when = cron
+        .map(|Pattern(when, _)| when)
+        .or_else(|| every.map(When::Every));
     if described {
         return None;
     }

@@ -101,7 +101,7 @@ impl Addresses {
             };
             {
                 let mut down = lock(down);
-                down.until = Some(Instant::now() + down.backoff.next());
+                down.until = Some(Instant::now() + down.backoff.next_wait());
             }
             why = format!("{place} does not answer: {error}");
             if let Some(times) = self.told.should_log() {

@@ -102,11 +102,7 @@ impl Collector {
     }
 
     /// Sends one message and reads what the collector says to it.
-    pub(crate) async fn send(
-        &mut self,
-        signal: Signal,
-        message: &[u8],
-    ) -> Result<Accepted, Failure> {
+    pub(crate) async fn send(&self, signal: Signal, message: &[u8]) -> Result<Accepted, Failure> {
         let body = self.body(message).map_err(|error| Failure {
             is_passing: false,
             after: None,

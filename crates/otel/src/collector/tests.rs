@@ -224,7 +224,7 @@ async fn over_tls(
         timeout: Duration::from_secs(10),
         ..settings(client, port)
     };
-    let mut collector = Collector::trusting(settings, tls).expect("TLS");
+    let collector = Collector::trusting(settings, tls).expect("TLS");
     let result = collector.send(Signal::Traces, b"message").await;
     drop(collector);
     let protocol = serving.join_next().await.expect("a task");
@@ -271,7 +271,7 @@ async fn a_collector_without_tls_is_told_of() {
         tls: true,
         ..settings(Client::Http, port)
     };
-    let mut collector = Collector::trusting(settings, tls).expect("TLS");
+    let collector = Collector::trusting(settings, tls).expect("TLS");
     let failure = collector.send(Signal::Traces, b"message").await;
     let failure = failure.expect_err("no TLS");
     assert!(

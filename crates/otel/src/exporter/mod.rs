@@ -203,7 +203,7 @@ impl<S: Sink + Send> Exporter<S> {
             };
             self.counters.failures.increment();
             tell(health, Err(&failure.why));
-            let wait = backoff.next();
+            let wait = backoff.next_wait();
             let next = failure.after.unwrap_or(wait);
             let is_over = Instant::now() + next > give_up || self.end.is_cancelled();
             if !failure.is_passing || is_over {
@@ -257,7 +257,7 @@ fn tell(health: &PeerHealth, now: Result<(), &str>) {
     match health.set(now.map_err(ToOwned::to_owned)) {
         None => {}
         Some(PeerChange::Found | PeerChange::Back) => {
-            tracing::info!(target: "otel", "the collector takes traces again")
+            tracing::info!(target: "otel", "the collector takes traces again");
         }
         Some(PeerChange::Lost) => tracing::warn!(
             target: "otel",

@@ -180,7 +180,7 @@ impl Pacing {
     }
 
     fn failed(&mut self, now: Instant) {
-        self.not_before = Some(now + self.backoff.next());
+        self.not_before = Some(now + self.backoff.next_wait());
     }
 
     fn went_well(&mut self) {

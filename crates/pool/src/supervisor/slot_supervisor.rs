@@ -158,7 +158,7 @@ impl SlotSupervisor {
                     }
                 }
             }
-            let pause = pause.max(backoff.next());
+            let pause = pause.max(backoff.next_wait());
             tokio::select! {
                 biased;
                 () = reached(&mut self.phases, Phase::Stopped) => {}

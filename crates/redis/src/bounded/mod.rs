@@ -142,7 +142,7 @@ impl Replies {
                     };
                 }
                 Position::Length(of, number) => {
-                    if let Some(length) = number.add(byte)? {
+                    if let Some(Length(length)) = number.add(byte)? {
                         let of = *of;
                         self.begin(of, length)?;
                     }
@@ -229,9 +229,12 @@ impl Replies {
     }
 }
 
+/// Of a text or a list; none where it is no value.
+struct Length(Option<u64>);
+
 impl Number {
-    /// The length, when this byte is its last one; within, that there is no value.
-    fn add(&mut self, byte: u8) -> Result<Option<Option<u64>>, String> {
+    /// The length, when this byte is its last one.
+    fn add(&mut self, byte: u8) -> Result<Option<Length>, String> {
         let Some(place) = self.bytes.get_mut(self.count) else {
             return Err(no_redis(&self.bytes));
         };
@@ -243,13 +246,13 @@ impl Number {
         }
         let digits = line.strip_suffix(b"\r\n").unwrap_or_default();
         if digits == b"-1" {
-            return Ok(Some(None));
+            return Ok(Some(Length(None)));
         }
         let is_number = digits.iter().all(u8::is_ascii_digit);
         let length = std::str::from_utf8(digits).ok();
         let length = length.filter(|_| is_number).and_then(|it| it.parse().ok());
         length
-            .map(|it| Some(Some(it)))
+            .map(|it| Some(Length(Some(it))))
             .ok_or_else(|| no_redis(line))
     }
 }
