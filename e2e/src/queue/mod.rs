@@ -28,6 +28,9 @@ const ATTEMPTS: u32 = 3;
 const PRODUCERS: usize = 2;
 /// For the jobs that are left at the end.
 const PATIENCE: Duration = Duration::from_mins(2);
+/// For the last jobs of batches. A batch whose push was broken off by a kill may stay: the server
+/// can't know that nobody pushes the rest.
+const FOR_LAST_JOBS: Duration = Duration::from_secs(20);
 /// For an answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -333,9 +336,11 @@ impl Run {
             let count = |key: &str| row.and_then(|row| row[key].as_u64()).unwrap_or(0);
             let batches = client.call("jobs.Batches", &json!({}));
             let batches = batches.expect("the server is there").expect("it says");
-            let last_ones = batches["batches"].as_array().map_or(0, Vec::len) as u64;
-            let left = count("ready") + count("delayed") + count("reserved") + last_ones;
-            if left > 0 {
+            let has_batches = batches["batches"]
+                .as_array()
+                .is_some_and(|it| !it.is_empty());
+            let left = count("ready") + count("delayed") + count("reserved");
+            if left > 0 || has_batches && since.elapsed() < FOR_LAST_JOBS {
                 none_since = Instant::now();
             }
             if none_since.elapsed() > ON_ITS_WAY || since.elapsed() > PATIENCE {

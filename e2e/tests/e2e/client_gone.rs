@@ -193,7 +193,9 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
         std::thread::park_timeout(Duration::from_millis(50));
         slow_body.send("dy");
         slow_body.finish_sending();
-        assert!(slow_body.rest().ends_with(b"4"), "{pool}");
+        let said = slow_body.rest();
+        let told = String::from_utf8_lossy(&said);
+        assert!(said.ends_with(b"4"), "{pool}: {told:?}\n{}", server.log());
         assert!(!server.log().contains("\"status\":499"), "{pool}");
         // A reset says that nobody waits.
         let left = TcpStream::connect(server.address()).unwrap();

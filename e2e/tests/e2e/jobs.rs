@@ -716,7 +716,11 @@ fn a_job_that_takes_longer_than_its_deadline_has_failed() {
         wait_for("a dead letter", || {
             (dead(&mut rpc) == ["late"]).then_some(())
         });
-        let letter = rpc.call("jobs.Show", r#"{"id":"late"}"#);
+        // The letter is there before its pipeline has forgotten the job.
+        let letter = wait_for("the pipeline to forget the job", || {
+            let shown = rpc.call("jobs.Show", r#"{"id":"late"}"#);
+            shown.contains(r#""state":"dead""#).then_some(shown)
+        });
         assert!(
             letter.contains(r#""reason":"the deadline of 200ms passed""#),
             "{letter}"

@@ -1,5 +1,5 @@
 //! What pipelines promise, for random histories with faults: the short form of a part of
-//! `make soak`.
+//! `make soak`, and a part of `make weekly`.
 
 use std::time::Duration;
 
@@ -22,21 +22,25 @@ fn keeps_its_promises(place: QueueDriver, workers: usize) {
 }
 
 #[test]
+#[ignore = "a history is another one each time: make weekly"]
 fn a_pipeline_in_memory_keeps_its_promises_whatever_happens() {
     keeps_its_promises(QueueDriver::Memory, 3);
 }
 
 #[test]
+#[ignore = "a history is another one each time: make weekly"]
 fn a_pipeline_in_the_store_keeps_its_promises_whatever_happens() {
     keeps_its_promises(QueueDriver::Embedded, 3);
 }
 
 #[test]
+#[ignore = "a history is another one each time: make weekly"]
 fn a_pipeline_with_one_worker_keeps_its_order_whatever_happens() {
     keeps_its_promises(QueueDriver::Embedded, 1);
 }
 
 #[test]
+#[ignore = "a history is another one each time: make weekly"]
 fn a_pipeline_in_redis_keeps_its_promises_whatever_happens() {
     keeps_its_promises(QueueDriver::Redis, 3);
 }
