@@ -1050,6 +1050,17 @@ void requests_end(void)
 	reset_restore();
 }
 
+static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);
+
+/* A message for stderr is a record of the log, not HTML, which PHP writes into the page. */
+static void on_error(int type, zend_string *file, const uint32_t line, zend_string *message)
+{
+	const bool is_html = PG(html_errors);
+	PG(html_errors) = is_html && PG(display_errors) != PHP_DISPLAY_ERRORS_STDERR;
+	report_error(type, file, line, message);
+	PG(html_errors) = is_html;
+}
+
 static zend_auto_global_callback make_server;
 
 /* PHP's command line asks for $_SERVER at its start, and never again. That one does not count, so
@@ -1119,6 +1130,8 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	const bool has_arguments = PG(register_argc_argv) && !front;
 	classic_ini_restore_kept();
 	PG(register_argc_argv) = has_arguments;
+	report_error = zend_error_cb;
+	zend_error_cb = on_error;
 	reset_keep();
 	requests_end();
 }
@@ -1145,6 +1158,9 @@ void requests_give_back(void)
 	}
 	style = OFF;
 	sapi_module = command_line;
+	if (zend_error_cb == on_error) {
+		zend_error_cb = report_error;
+	}
 	SG(server_context) = NULL;
 	if (call.request != NULL) {
 		/* Ended by a fatal error. */
