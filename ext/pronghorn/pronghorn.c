@@ -450,6 +450,9 @@ static bool send_reply(native_envelope envelope, zend_array *headers, zend_strin
 	if (is_request) {
 		if (!more) {
 			requests_finish();
+		}
+		requests_call_back_for_head();
+		if (!more) {
 			whole = with_end(&envelope, body);
 		}
 		headers = requests_head(&envelope.small, headers, whole == NULL);

@@ -870,6 +870,17 @@ static zend_array *without_length(zend_array *headers)
 	return rest;
 }
 
+void requests_call_back_for_head(void)
+{
+	if (EXPECTED(Z_TYPE(SG(callback_func)) == IS_UNDEF)) {
+		return;
+	}
+	/* The server has a default type of its own, and a file that it sends has its. */
+	SG(sapi_headers).send_default_content_type = 0;
+	sapi_send_headers();
+	tell_exception();
+}
+
 zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length)
 {
 	sapi_headers_struct *of_php = &SG(sapi_headers);

@@ -35,6 +35,10 @@ void requests_begin(zend_object *request, zend_object *body);
  * session is written. Once for a call. */
 void requests_finish(void);
 
+/* Calls what waits for the head of a reply (header_register_callback()), before requests_head().
+ * What it prints is of the call. */
+void requests_call_back_for_head(void);
+
 /* Status and headers of a reply with what PHP was told of them. The caller releases the headers.
  * `has_length`: the length that they name is that of the body. */
 zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length);

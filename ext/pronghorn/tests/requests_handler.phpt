@@ -28,6 +28,10 @@ $show(function (Request $request) { header('X-A: 1'); return (function () { yiel
 $show(function (Request $request) { header('Location: /login'); exit; });
 $show(function (Request $request) { echo 'echoed'; header('X-A: 1'); exit; });
 $show(function (Request $request) { exit; });
+$show(function (Request $request) { header('X-A: 1'); header('X-B: 2'); header_register_callback(function () { header_remove('X-A'); header('X-C: 3'); echo 'printed'; }); return 'called back '; });
+$show(function (Request $request) { header_register_callback(fn () => header('X-C: 3')); return (function () { yield 'first'; yield 'second'; })(); });
+$show(function (Request $request) { header_register_callback(fn () => throw new Exception('of the callback')); return 'served'; });
+$show(fn (Request $request) => 'no callback is left');
 $show(function (Request $request) { header('X-A: 1'); throw new Exception('thrown'); });
 $show(fn (Request $request) => json_encode([headers_list(), http_response_code(), headers_sent(), ob_get_level()]));
 $show(fn (Request $request) => json_encode([$_GET, $_POST, $_COOKIE, file_get_contents('php://input'), $request->form()]),
@@ -66,6 +70,14 @@ second | chunk 0
 reply 302 [Location: /login]
 reply 200 [X-A: 1] echoed
 error 0
+reply 200 [X-B: 2] [X-C: 3] called back printed
+reply 200 [X-C: 3] first | chunk 0 second | chunk 0
+reply 200 served
+Warning: Uncaught Exception: of the callback in %s:%d
+Stack trace:
+%a
+  thrown in %s on line %d
+reply 200 no callback is left
 error 0
 reply 200 [[],200,false,1]
 reply 200 [{"a":"1"},{"b":"2"},{"c":"3"},"b=2",{"b":"2"}]
