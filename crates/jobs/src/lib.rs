@@ -1,7 +1,8 @@
 //! Jobs that PHP pushes and PHP workers run, in pipelines.
 //!
-//! - [`Job`]: what is pushed, with its options.
-//! - [`drivers`]: where pipelines keep their jobs. All of them pass one suite of tests.
+//! Jobs themselves, and where pipelines keep them, are in `pronghorn-queue` and
+//! `pronghorn-brokers`.
+//!
 //! - `pipelines`: which there are, and which job is next.
 //! - `methods` and `messages`: RPC, as RoadRunner's packages call it.
 //! - `consumer`: takes jobs out of pipelines when workers are free; `call` and `reply` are what
