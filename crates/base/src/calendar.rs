@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::duration::millis;
 
-/// How long after the beginning of 1970 a moment is. Zero for a clock that is set before it.
+/// The time from the beginning of 1970 to this moment. Zero for a clock that is set before it.
 #[inline]
 pub fn since_1970(moment: SystemTime) -> Duration {
     moment

@@ -1,4 +1,4 @@
-//! Where a broker is, as a URL.
+//! The URL of a broker.
 
 use std::fmt;
 

@@ -63,7 +63,7 @@ impl SharedKey {
         }
     }
 
-    /// Which pipelines have it, behind the name of the key.
+    /// Says which pipelines have it, after the name of the key.
     fn whose(self) -> String {
         let kinds = KINDS.iter().filter(|kind| kind.shared_key == Some(self));
         let drivers: Vec<_> = kinds.map(|kind| with_driver(kind.name)).collect();
@@ -101,7 +101,7 @@ pub(crate) trait Servers: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words for a person.
+    /// A text for a person says what is wrong.
     fn declared(
         &self,
         map: &BTreeMap<String, String>,
@@ -109,7 +109,7 @@ pub(crate) trait Servers: fmt::Debug + Send + Sync {
     ) -> Result<Arc<dyn BrokerPlace>, String>;
 }
 
-/// Where the jobs of a pipeline are in a broker.
+/// The place of a pipeline's jobs in a broker.
 pub(crate) trait BrokerPlace: fmt::Debug + Send + Sync {
     /// None in a build without the driver.
     fn opener(&self) -> Option<Opener<'_>> {
@@ -151,12 +151,12 @@ impl<'a> Opener<'a> {
     }
 }
 
-/// What a driver is told when it is opened.
+/// A driver is told this when it is opened.
 #[derive(Debug)]
 pub struct Opening<'a> {
     /// The name of the pipeline.
     pub pipeline: &'a str,
-    /// Of jobs that have none, as those that somebody else has pushed.
+    /// The priority of jobs that have none, as those that somebody else has pushed.
     pub priority: i64,
     /// Told when there may be a job.
     pub wake: Wake,
@@ -288,7 +288,7 @@ impl Brokers {
     ///
     /// # Errors
     ///
-    /// What is wrong, in words for a person.
+    /// A text for a person says what is wrong.
     pub fn declared(
         &self,
         kind: &Kind,
@@ -304,7 +304,7 @@ impl Brokers {
     }
 }
 
-/// What PHP declares under a key, if it is not empty.
+/// The text that PHP declares under a key, if it is not empty.
 pub(crate) fn text_of(map: &BTreeMap<String, String>, key: &str) -> Option<String> {
     map.get(key).filter(|text| !text.is_empty()).cloned()
 }

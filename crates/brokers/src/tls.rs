@@ -2,7 +2,7 @@
 
 use pronghorn_config::Table;
 
-/// What a connection is encrypted with, where its address asks for that.
+/// The TLS of a connection, if its address asks for it.
 pub(crate) use pronghorn_client::Tls as BrokerTls;
 
 pub(crate) fn read(t: &mut Table<'_>) -> BrokerTls {

@@ -20,7 +20,7 @@ use crate::tls::Tls;
 /// The smallest buffer that a head of HTTP/1 can be read into.
 const SMALLEST_HEAD: usize = 8 << 10;
 
-/// How much of an answer is read, in bytes. A longer one is no answer.
+/// The longest answer that is read, in bytes. A longer one is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The status and the header fields. HTTP/1 takes less than 8 KiB for 8 KiB.

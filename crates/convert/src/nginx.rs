@@ -419,7 +419,7 @@ fn on_condition(
     None
 }
 
-/// Whether an expression may be found behind the path of a target, or nowhere else.
+/// Whether an expression may be found after the path of a target, or nowhere else.
 fn may_be_in_a_query(expression: &str) -> bool {
     !expression.starts_with("^/") || expression.contains(['?', '&', '=', '.', '['])
 }

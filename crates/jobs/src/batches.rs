@@ -60,7 +60,7 @@ struct Shared {
 struct Followers {
     /// By the ID of a job, the jobs that have its end.
     by_job: HashMap<String, Vec<Part>>,
-    /// Those that the store had at the start are read.
+    /// The followers that the store had at the start are read.
     is_whole: bool,
 }
 
@@ -366,7 +366,7 @@ impl Batches {
         Ok(())
     }
 
-    /// Those that have the end of this job. Each is one until it has [ended](Self::ended).
+    /// The jobs that have the end of this one. Each is one until it has [ended](Self::ended).
     pub(crate) async fn followers(&self, job: &str) -> Result<Vec<Part>, BatchError> {
         let is_alone = !self.0.store.others().are_there;
         let known = {
@@ -386,7 +386,7 @@ impl Batches {
         lock(&self.0.followers).by_job.remove(job);
     }
 
-    /// Those of one job, or all, each with the ID of the job that it follows.
+    /// The followers of one job, or all, each with the ID of the job that it follows.
     async fn read_followers(&self, of: Option<&str>) -> Result<Vec<(String, Part)>, BatchError> {
         let Some(store) = self.0.store.get_if_there().await else {
             return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! How much memory this machine, or the container around this process, allows.
+//! The memory that this machine, or the container around this process, allows.
 
 use std::fs;
 use std::path::Path;

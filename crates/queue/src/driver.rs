@@ -153,7 +153,7 @@ pub struct Delivery {
     pub ticket: Ticket,
 }
 
-/// How many jobs a part has at most.
+/// The most jobs that a part has.
 pub const MOST_IN_PART: usize = if cfg!(test) { 7 } else { 500 };
 /// About how many bytes the jobs of a part have at most.
 pub const MOST_BYTES_IN_PART: usize = 1 << 20;
@@ -163,7 +163,7 @@ pub const MOST_BYTES_IN_PART: usize = 1 << 20;
 pub struct Part {
     /// They may be none, and others follow.
     pub jobs: Vec<Listed>,
-    /// None behind the last part.
+    /// None after the last part.
     pub next: Option<Vec<u8>>,
 }
 

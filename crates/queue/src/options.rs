@@ -176,7 +176,7 @@ pub fn put_place(headers: &mut Headers, place: &LogPlace) {
     headers.insert(PLACE.to_owned(), values.collect());
 }
 
-/// Where a job was in Kafka, if it comes from there.
+/// The place of a job in Kafka, if it comes from there.
 pub fn place(headers: &Headers) -> Option<LogPlace> {
     let [topic, partition, offset] = headers.get(PLACE)?.as_slice() else {
         return None;
@@ -201,7 +201,7 @@ pub fn take_topic(headers: &mut Headers) -> (Option<String>, Option<i32>) {
 ///
 /// # Errors
 ///
-/// What is wrong with an option, in words for a person.
+/// A text for a person: it says what is wrong with an option.
 pub fn accept(
     job: &mut Job,
     mut expires: Option<Duration>,

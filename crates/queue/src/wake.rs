@@ -1,4 +1,4 @@
-//! How a driver tells that it may have a job.
+//! A driver tells that it may have a job.
 
 use std::sync::Arc;
 

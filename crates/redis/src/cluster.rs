@@ -19,7 +19,7 @@ const TRIES: u32 = 6;
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
 /// Redis advises against more.
 const MOST_NODES: usize = 1000;
-/// How many nodes are asked for the map at a time.
+/// The most nodes that are asked for the map at a time.
 const ASKED_AT_A_TIME: usize = 4;
 const SLOTS: u16 = 16_384;
 

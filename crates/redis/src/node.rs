@@ -21,7 +21,7 @@ use crate::settings::{RedisAddress, RedisSettings};
 /// found soon all the same.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(500);
 
-/// How connections are opened, and how failures are told.
+/// Opens connections, and tells failures.
 pub(crate) struct Dialer {
     pub(crate) settings: RedisSettings,
     pub(crate) title: String,
@@ -36,7 +36,7 @@ pub(crate) struct Link {
     driver: Arc<JoinSet<()>>,
 }
 
-/// Where a node is.
+/// The address of a node.
 pub(crate) enum NodeAddress {
     At(RedisAddress),
     /// Where sentinels say.

@@ -21,7 +21,7 @@ pub(crate) struct BeanstalkServer {
     pub(crate) timeout: Duration,
 }
 
-/// What a pipeline says of its place in beanstalkd.
+/// The tube of a pipeline in beanstalkd, by its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BeanstalkPipeline {
     pub(crate) server: BeanstalkServer,

@@ -31,7 +31,7 @@ pub(crate) struct HttpRequest<'a> {
 }
 
 impl Client {
-    /// For `http://host:port` and `https://host`; what is behind that is left to the requests.
+    /// For `http://host:port` and `https://host`; requests bring what comes after that.
     pub(crate) fn new(url: &str, patience: Duration) -> Result<Self, BrokerError> {
         let wrong = || BrokerError::Refused(format!("`{url}` is no URL of a server"));
         let options = Options {

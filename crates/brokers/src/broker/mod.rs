@@ -38,7 +38,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) use self::later::LaterJobs;
 use self::state::{BroughtJob, BroughtJobs};
 
-/// How many jobs a part of a list has at most.
+/// The most jobs that a part of a list has.
 pub(crate) const MOST_IN_PART: usize = if cfg!(test) {
     7
 } else {

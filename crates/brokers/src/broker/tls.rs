@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use super::BrokerError;
 use crate::tls::BrokerTls;
 
-/// What clients read from and write to.
+/// The stream that a client reads from and writes to.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}

@@ -20,7 +20,7 @@ use crate::tls::Tls;
 /// A connection that nobody has used for this long may be about to be closed by the peer.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// How a client behaves.
+/// The options of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub protocol: Protocol,

@@ -35,7 +35,7 @@ pub use program::installed as installed_phps;
 pub use question::{About, ask_one as ask_php};
 pub use settings::{Ini, IniSetting, Preset};
 
-/// Where PHP looks for settings beside `php.ini`.
+/// The directories in which PHP looks for settings beside `php.ini`.
 const SCAN: &str = "PHP_INI_SCAN_DIR";
 /// Where it looks for `php.ini` first.
 const RC: &str = "PHPRC";

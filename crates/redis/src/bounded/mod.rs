@@ -18,7 +18,7 @@ const LONGEST_LINE: u64 = 64 << 10;
 const LONGEST_NUMBER: usize = 22;
 /// A value costs this beside its bytes.
 const VALUE: u64 = size_of::<Value>() as u64;
-/// How much of what is not understood an error shows.
+/// An error shows so many bytes of what is not understood.
 const SHOWN: usize = 40;
 /// How much is read at a time. A reply that is complete is taken before the next ones fill the
 /// memory.
@@ -229,7 +229,7 @@ impl Replies {
     }
 }
 
-/// Of a text or a list; none where it is no value.
+/// The length of a text or a list; none where it is no value.
 struct Length(Option<u64>);
 
 impl Number {

@@ -19,7 +19,7 @@ use crate::source::Read;
 /// for on the disk.
 const STRETCH: u64 = 256 << 10;
 
-/// How one attempt to have the kernel send ended.
+/// The outcome of one attempt to have the kernel send.
 enum Sent {
     Bytes(u64),
     /// The file is shorter than it was.

@@ -113,7 +113,7 @@ enum Next {
     Closed,
 }
 
-/// How a connection goes on after a response.
+/// The next step of a connection after a response.
 enum After {
     Next,
     Close,

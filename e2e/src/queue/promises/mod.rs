@@ -70,7 +70,7 @@ pub enum Event {
     },
     Paused(String, Span),
     Resumed(String, Span),
-    /// So many jobs of a pipeline were taken away. None: there was no answer, so perhaps any.
+    /// This many jobs of a pipeline were taken away. None: there was no answer, so perhaps any.
     Cleared(String, Span, Option<u64>),
     /// A job was cancelled: before it began, as the answer says, or perhaps while it ran.
     Cancelled(String, Span, Cancel),
