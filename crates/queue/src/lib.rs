@@ -36,5 +36,5 @@ pub use driver::{
 pub use embedded::{Embedded, OpenPipelines, Stored, UniqueJob, decode_job, encode_job, stored};
 pub use job::{Headers, Job, LONGEST_DELAY};
 pub use memory::Memory;
-pub use ready::Ready;
+pub use ready::{Ready, SHARE};
 pub use wake::Wake;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-/// One in so many goes to another priority than the best one, each of them in turn: however many
-/// urgent jobs come, the others go on, and the urgent ones hardly notice.
-const SHARE: u32 = 8;
+/// One job in this many is of another priority, or of another pipeline, than the best one, each in
+/// turn: however many urgent jobs come, the others go on, and the urgent ones hardly notice.
+pub const SHARE: u32 = 8;
 
 /// Queues for each priority.
 #[derive(Debug)]

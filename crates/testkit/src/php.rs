@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::site::repository;
 
-/// The directories in which PHP looks for settings beside `php.ini`.
+/// The variable that names the directories of settings beside `php.ini`.
 pub(crate) const SCAN: &str = "PHP_INI_SCAN_DIR";
 
 /// The environment wins where it has the variable, as under `make test`.

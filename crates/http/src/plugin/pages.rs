@@ -5,7 +5,7 @@ use pronghorn_plugin_api::Pages;
 use serde_json::{Value, json};
 
 const SCHEMA: &str = include_str!("routes.json");
-/// Counts requests by route.
+/// The metric that counts requests by route.
 const ROUTES: &str = "pronghorn_http_route_duration_seconds";
 
 /// `metrics` is the registry of the whole server.

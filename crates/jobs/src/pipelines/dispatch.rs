@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
+use pronghorn_queue::SHARE;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -12,9 +13,6 @@ use super::error::PipelineError;
 use super::pipeline::{Pipeline, Work};
 use super::pools::ConsumerPools;
 use super::registry::Registry;
-
-/// One job in so many is of another pipeline than the one with the best priority, each in turn.
-const SHARE: u32 = 8;
 
 /// Gives jobs to free workers. Clones are the same one.
 #[derive(Clone)]

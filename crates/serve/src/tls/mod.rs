@@ -36,7 +36,7 @@ const RECORD: u8 = 22;
 /// How much is shown of what is no TLS: enough to recognize a protocol.
 const SHOWN: usize = 8;
 
-/// The first bytes of a client on a port for TLS.
+/// A client of a port for TLS begins in one of these ways.
 pub(crate) enum Accepted {
     Tls(Box<TlsStream<TcpStream>>),
     /// It speaks no TLS but began with text, as HTTP does. Nothing is read of that yet.
