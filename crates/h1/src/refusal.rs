@@ -31,6 +31,9 @@ pub enum Refusal {
     /// RFC 9112, section 3.2: exactly one, and a name.
     #[error("the Host field is {0}")]
     Host(&'static str),
+    /// RFC 9110, section 5.3: no list, so that it may come once only.
+    #[error("{0} is given twice")]
+    Repeated(&'static str),
     /// Not the form that RFC 9112, section 3.2, has for this method.
     #[error("the request's target has no known form")]
     Target,
@@ -68,6 +71,7 @@ impl Refusal {
             | Self::Nul
             | Self::Syntax(_)
             | Self::Host(_)
+            | Self::Repeated(_)
             | Self::Target
             | Self::ContentLength(_)
             | Self::TransferEncoding(_)

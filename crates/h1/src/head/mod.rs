@@ -465,6 +465,8 @@ struct Facts {
     close: bool,
     persist: bool,
     expects_continue: bool,
+    content_type: Option<()>,
+    authorization: Option<()>,
 }
 
 impl Facts {
@@ -489,6 +491,19 @@ impl Facts {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.persist |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
+            }
+            // Of two, each part of PHP would take another one: the type decides how a body is read,
+            // and the credentials decide who asks.
+            12 if name.eq_ignore_ascii_case(b"content-type") => {
+                once(
+                    &mut self.content_type,
+                    (),
+                    Refusal::Repeated("Content-Type"),
+                )?;
+            }
+            13 if name.eq_ignore_ascii_case(b"authorization") => {
+                let twice = Refusal::Repeated("Authorization");
+                once(&mut self.authorization, (), twice)?;
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let twice = Refusal::ContentLength("given twice");

@@ -108,7 +108,7 @@ fn host_and_authority_are_one() {
 
 #[test]
 fn what_is_judged_in_http_1_1_is_judged_here() {
-    let cases: [(&str, &str, Pairs<'_>, u16); 11] = [
+    let cases: [(&str, &str, Pairs<'_>, u16); 13] = [
         ("CONNECT", "/", &[], 501),
         ("GET", "*", &[], 400),
         ("GET", "no-slash", &[], 400),
@@ -121,6 +121,18 @@ fn what_is_judged_in_http_1_1_is_judged_here() {
             400,
         ),
         ("GET", "/", &[("content-length", "+1")], 400),
+        (
+            "POST",
+            "/",
+            &[("content-type", "a/b"), ("content-type", "c/d")],
+            400,
+        ),
+        (
+            "GET",
+            "/",
+            &[("authorization", "a"), ("authorization", "a")],
+            400,
+        ),
         ("GET", "/", &[("x", " padded")], 400),
         ("GET", "/", &[("x", "a\nb")], 400),
         ("GET", "/", &[("cookie", "a"), ("cookie", "b ")], 400),
