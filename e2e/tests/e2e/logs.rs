@@ -315,3 +315,51 @@ fn without_a_server_it_says_where_the_log_is() {
         ended.stderr
     );
 }
+
+/// Files, redirects and refusals, which no worker sees, and one request that a worker gets.
+#[test]
+fn each_request_has_one_record_whoever_answers_it() {
+    for (details, message) in [("", "http log"), (", access_logs: true", "http access log")] {
+        let http = format!(
+            ", static: {{dir: public}}, middleware: [rewrite, static]{details},\n  \
+             rewrite: [{{path: /old, to: /new, status: 301}}],\n  routes: [{{path: /closed, refuse: 403}}]"
+        );
+        let site = kept_with("logs: {encoding: json}\n", &http).file("public/a.txt", "a file");
+        let server = Server::start(site);
+        let asked = [
+            ("GET", "/a.txt?token=hunter2", 200),
+            ("HEAD", "/a.txt", 200),
+            ("GET", "/closed", 403),
+            ("GET", "/old", 301),
+            ("GET", "/php", 200),
+        ];
+        for (number, (method, target, status)) in asked.into_iter().enumerate() {
+            let mut client = server.connect();
+            client.request(method, target, &format!("X-Request-Id: r{number}\r\n"));
+            assert_eq!(client.head().0, status, "{target}");
+        }
+        server.logged(&[message, r#""URI":"/php""#]);
+        let log = server.log();
+        for (number, (method, target, status)) in asked.into_iter().enumerate() {
+            let id = format!(r#""request_id":"r{number}""#);
+            let records: Vec<&str> = log.lines().filter(|line| line.contains(&id)).collect();
+            let [record] = records.as_slice() else {
+                panic!("one record of {method} {target}: {log}");
+            };
+            let record: Value = serde_json::from_str(record).unwrap();
+            assert_eq!(record["msg"], message);
+            assert_eq!(
+                (&record["method"], &record["status"]),
+                (&method.into(), &status.into())
+            );
+            let path = target.split('?').next().unwrap();
+            assert!(
+                record["URI"].as_str().unwrap().starts_with(path),
+                "{record}"
+            );
+            assert!(!record.to_string().contains("hunter2"), "{record}");
+            assert_eq!(record["pid"].is_null(), target != "/php", "{record}");
+        }
+        server.stop();
+    }
+}

@@ -14,6 +14,7 @@ mod error_pages;
 mod headers;
 mod https;
 mod rate_limit;
+mod record;
 mod request_id;
 mod rewrite;
 mod sendfile;
@@ -88,8 +89,7 @@ fn around(
     })
 }
 
-/// Puts what `http.middleware` lists around `innermost`. Of nothing it makes nothing: without
-/// middleware a request goes to that handler itself.
+/// Puts what `http.middleware` lists around `innermost`, and what stands around all of it.
 ///
 /// # Errors
 ///
@@ -108,6 +108,7 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     // What names or observes requests is around all of them, so that nobody has to find the right
     // place for it.
     handler = https::around(handler, parts);
+    handler = record::around(handler, parts);
     handler = access_log::around(handler, parts);
     handler = request_id::around(handler, parts);
     handler = trace::around(handler, parts.recorder);
