@@ -8,7 +8,7 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use pronghorn_config::{Era, Input};
 use pronghorn_server::VERSION;
 
-use crate::exit::{Exit, misused, say};
+use crate::exit::{Exit, misused, note, say};
 
 /// Under which name the binary was called. Behaviour is the same; what other programs read of `rr`
 /// is kept for them.
@@ -596,12 +596,12 @@ impl Arguments {
                 if let Some((word, meant)) = meant(&error) {
                     return Err(misused(&format!("there is no `{word}`\nhint: {meant}")));
                 }
-                _ = error.print(); // a closed terminal
-                return Err(if error.use_stderr() {
-                    Exit::Misused
-                } else {
-                    Exit::Done
-                });
+                let printed = error.print();
+                if error.use_stderr() {
+                    return Err(Exit::Misused);
+                }
+                note(printed);
+                return Err(Exit::Done);
             }
         };
         let unfit = |error: clap::Error| misused(&error.to_string());

@@ -2,13 +2,9 @@
 //!
 //! What strangers have sent is in much of it, so nothing is printed here that a terminal obeys.
 
-#![expect(
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "this is where a command speaks"
-)]
-
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use pronghorn_server::logs::printable;
 use serde::Serialize;
@@ -24,36 +20,63 @@ pub(crate) enum Exit {
     Misused,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+/// Why data could not be written: the first reason.
+static UNWRITTEN: OnceLock<io::Error> = OnceLock::new();
+
+impl Exit {
+    /// The code for the shell. A command whose data did not get out has failed, unless its reader
+    /// has seen enough, as `| head` has.
+    pub(crate) fn code(self) -> ExitCode {
+        let unwritten = UNWRITTEN.get();
+        let unwritten = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        let exit = match (self, unwritten) {
+            (Self::Done, Some(error)) => {
+                failed(&format!("standard output can't be written: {error}"))
+            }
+            (exit, _) => exit,
+        };
         match exit {
-            Exit::Done => Self::SUCCESS,
-            Exit::Failed => Self::from(1),
-            Exit::Misused => Self::from(2),
+            Self::Done => ExitCode::SUCCESS,
+            Self::Failed => ExitCode::from(1),
+            Self::Misused => ExitCode::from(2),
         }
     }
 }
 
 /// Says what is wrong, on stderr, and is the exit for it.
 pub(crate) fn failed(message: &str) -> Exit {
-    eprintln!("error: {}", printable(message));
+    mention(&format!("error: {message}\n"));
     Exit::Failed
 }
 
 /// The same for a command that was asked wrongly.
 pub(crate) fn misused(message: &str) -> Exit {
-    eprintln!("error: {}", printable(message));
+    mention(&format!("error: {message}\n"));
     Exit::Misused
 }
 
 /// Data, on stdout.
 pub(crate) fn say(text: &str) {
-    print!("{}", printable(text));
+    say_coloured(&printable(text));
 }
 
 /// The same where it has our own colours, and foreign texts in it are [`printable`].
 pub(crate) fn say_coloured(text: &str) {
-    print!("{text}");
+    note(write_out(text.as_bytes()));
+}
+
+/// Remembers, for the end of the command, that data could not be written.
+pub(crate) fn note(written: io::Result<()>) {
+    if let Err(error) = written {
+        _ = UNWRITTEN.set(error); // the first one is told
+    }
+}
+
+/// Bytes on stdout, out at once: what waited for the end of the process could fail unseen.
+pub(crate) fn write_out(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
 }
 
 /// The same as JSON, for programs.
@@ -65,5 +88,6 @@ pub(crate) fn say_json(value: &impl Serialize) -> Result<Exit, String> {
 
 /// What is not data, on stderr.
 pub(crate) fn mention(text: &str) {
-    eprint!("{}", printable(text));
+    // There is nobody left to tell that it can't be written.
+    _ = io::stderr().write_all(printable(text).as_bytes());
 }

@@ -60,7 +60,7 @@ pub fn run_services(services: Services) -> ExitCode {
     let name = Name::of_this_call();
     let arguments = match Arguments::read(name, help::definition()) {
         Ok(arguments) => arguments,
-        Err(exit) => return exit.into(),
+        Err(exit) => return exit.code(),
     };
     match &arguments.command {
         Command::Serve(options) => serve::run(name, &arguments, options, services),
@@ -102,5 +102,5 @@ pub fn run_services(services: Services) -> ExitCode {
             arguments::print_version(name, &arguments.globals.overrides)
         }
     }
-    .into()
+    .code()
 }

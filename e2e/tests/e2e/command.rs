@@ -213,3 +213,34 @@ fn called_rr_it_says_what_tools_read() {
     assert_eq!(server.get("/").text(), "x");
     server.stop();
 }
+
+/// Data that does not get out is a failure, and never a panic.
+#[test]
+fn output_that_can_not_be_written_fails_the_command() {
+    let worker = Site::sdk_worker("return 'x';");
+    let site = Site::new().config(WORKING).file("worker.php", &worker);
+    for arguments in [
+        &["config", "show"][..],
+        &["check"],
+        &["crashes"],
+        &["version"],
+        &["--help"],
+        &["completion", "bash"],
+    ] {
+        for (stdout, stderr, code) in [
+            ("/dev/full", "/dev/null", Some(1)),
+            ("/dev/null", "/dev/full", Some(0)),
+        ] {
+            let open = |path| std::fs::OpenOptions::new().write(true).open(path).unwrap();
+            let status = std::process::Command::new(pronghorn_testkit::binary())
+                .args(arguments)
+                .current_dir(site.folder())
+                .stdin(std::process::Stdio::null())
+                .stdout(open(stdout))
+                .stderr(open(stderr))
+                .status()
+                .unwrap();
+            assert_eq!(status.code(), code, "{arguments:?} > {stdout} 2> {stderr}");
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! `cache`: storages of keys and values.
 
-use std::io::{IsTerminal as _, Write, stdout};
+use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use super::serialised::readable;
 use super::text::{bytes, columns, line, time};
 use super::{Task, over_rpc};
 use crate::arguments::{Cache, CacheCommand};
-use crate::exit::{Exit, say, say_json};
+use crate::exit::{Exit, say, say_json, write_out};
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -131,8 +131,7 @@ fn print(storage: &str, key: &str, item: Option<&Item>, raw: bool) -> Result<Exi
         say(&String::from_utf8_lossy(&value));
         return Ok(Exit::Done);
     }
-    let written = stdout().write_all(&value).and_then(|()| stdout().flush());
-    written.map_err(|error| format!("the value can't be written: {error}"))?;
+    write_out(&value).map_err(|error| format!("the value can't be written: {error}"))?;
     Ok(Exit::Done)
 }
 

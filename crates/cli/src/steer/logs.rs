@@ -1,6 +1,6 @@
 //! `logs`: the newest records of a server that runs.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use pronghorn_config::{Section, Table, load};
 use pronghorn_control::{Ask, ClientError, LogsWanted, Tell};
@@ -10,7 +10,7 @@ use pronghorn_server::settings::{LogOutput, LogSettings};
 use super::text::{counted, lines};
 use super::{Server, Task, terminal};
 use crate::arguments::Logs;
-use crate::exit::{Exit, mention};
+use crate::exit::{Exit, mention, write_out};
 
 /// Until the last record, or with `follow` until a signal or the server ends it.
 pub(super) async fn run(task: &Task<'_>, logs: &Logs) -> Result<Exit, String> {
@@ -61,8 +61,7 @@ pub(super) async fn run(task: &Task<'_>, logs: &Logs) -> Result<Exit, String> {
         for record in &records {
             text.push_str(&line(record, logs.json, colours));
         }
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match write_out(text.as_bytes()) {
             Ok(()) => {}
             // `| head` has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Done),

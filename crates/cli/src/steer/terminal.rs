@@ -3,10 +3,12 @@
 //! A frame is one write, from the upper left corner, each line clearing what it leaves of the one
 //! before: nothing flickers. Whatever ends the view, the terminal is as it was.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::sync::oneshot;
+
+use crate::exit::write_out;
 
 /// Of a terminal that doesn't say.
 const COLUMNS: usize = 80;
@@ -56,14 +58,14 @@ impl Screen {
             None
         };
         let screen = Self { keys };
-        write(ENTER)?;
+        write_out(ENTER)?;
         Ok(screen)
     }
 
     pub(super) fn draw(frame: &str) -> io::Result<()> {
         let lines: Vec<_> = frame.lines().collect();
         let lines = lines.join(&format!("{CLEAR_TO_END_OF_LINE}\r\n"));
-        write(format!("{BEGIN}{lines}{END}").as_bytes())
+        write_out(format!("{BEGIN}{lines}{END}").as_bytes())
     }
 
     /// Waits until the person wants to leave.
@@ -77,14 +79,8 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        _ = write(LEAVE); // a terminal that is gone has nothing to be put back
+        _ = write_out(LEAVE); // a terminal that is gone has nothing to be put back
     }
-}
-
-fn write(bytes: &[u8]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()
 }
 
 /// Keys, one by one and not shown. Ctrl-C and Ctrl-Z are keys as well: stopped in the middle, the
