@@ -320,9 +320,13 @@ impl Server {
             if is_ours && start.elapsed() >= asked {
                 asked += ASKING;
                 let status = ended(self::command(&site, &status, &mark));
-                if status.code == Some(0)
-                    && let Some(address) = address_after("http://", &status.stdout)
-                {
+                // What serves metrics may listen before, and is not asked for.
+                let mut lines = status.stdout.lines().map(str::trim_start);
+                let site = lines.find(|line| {
+                    let name = line.split(' ').next();
+                    matches!(name, Some("http" | "fileserver"))
+                });
+                if let Some(address) = site.and_then(|line| address_after("http://", line)) {
                     break address;
                 }
             }
