@@ -1,17 +1,15 @@
 //! Which job is next, for which worker.
 
 use std::collections::HashMap;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
-use pronghorn_queue::SHARE;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::error::PipelineError;
 use super::pipeline::{Pipeline, Work};
-use super::pools::ConsumerPools;
+use super::pools::{ConsumerPool, ConsumerPools};
 use super::registry::Registry;
 
 /// Gives jobs to free workers. Clones are the same one.
@@ -21,20 +19,10 @@ pub(crate) struct Dispatch(Arc<Shared>);
 struct Shared {
     registry: Registry,
     pools: ConsumerPools,
-    turns: Mutex<Turns>,
     /// Says how many workers each pool has.
     workers: Mutex<HashMap<String, Box<dyn Fn() -> usize + Send + Sync>>>,
     /// Cancelled when no job begins here any more.
     nothing_begins: CancellationToken,
-}
-
-/// Which pipeline is to have its turn. Its lock is taken before that of the registry.
-#[derive(Default)]
-struct Turns {
-    /// Jobs taken since one had its turn that was not the best.
-    taken: u32,
-    /// The pipeline that had a job last.
-    last: String,
 }
 
 impl Dispatch {
@@ -42,7 +30,6 @@ impl Dispatch {
         Self(Arc::new(Shared {
             registry,
             pools,
-            turns: Mutex::default(),
             workers: Mutex::default(),
             nothing_begins: CancellationToken::new(),
         }))
@@ -84,22 +71,21 @@ impl Dispatch {
     /// Where none is free, the job is to be at hand for one, and comes from a pipeline whose jobs
     /// are this server's own: others may have free workers for the rest. Cancel safe.
     pub(crate) async fn next(&self, pool: &str, free: usize) -> Work {
-        let wake = self.0.pools.wake_of(pool);
+        let pool = self.0.pools.get(pool);
         loop {
-            let now = Instant::now();
-            if let Some(work) = self.take(pool, free, now) {
+            if let Some(work) = self.take(&pool, free, Instant::now()) {
                 return work;
             }
-            self.want(pool, free);
-            let due = self.of_pool(pool, |pipeline| pipeline.next_due(now));
+            self.want_of(&pool, free);
+            let due = lock(&pool.turns).next_due();
             let due_comes = async {
-                match due.into_iter().flatten().min() {
+                match due {
                     Some(due) => sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = wake.woken() => {}
+                () = pool.wake.woken() => {}
                 () = due_comes => {}
             }
         }
@@ -107,61 +93,43 @@ impl Dispatch {
 
     /// Tells drivers how many workers are free.
     pub(crate) fn want(&self, pool: &str, free: usize) {
-        self.of_pool(pool, |pipeline| {
+        self.want_of(&self.0.pools.get(pool), free);
+    }
+
+    /// Those of this server have their jobs at hand.
+    fn want_of(&self, pool: &ConsumerPool, free: usize) {
+        let turns = lock(&pool.turns);
+        for name in turns.shared() {
+            let Some(pipeline) = self.pipeline_of(pool, name) else {
+                continue;
+            };
             let free = if pipeline.next_place(Instant::now()).is_none() {
                 free.min(pipeline.places_left())
             } else {
                 0
             };
             pipeline.driver.want(free);
-        });
+        }
     }
 
-    fn of_pool<T>(&self, pool: &str, of: impl Fn(&Pipeline) -> T) -> Vec<T> {
-        self.0.registry.look(|pipelines| {
-            let mine = pipelines.values().filter(|it| it.pool == pool);
-            mine.map(|pipeline| of(pipeline)).collect()
-        })
+    fn pipeline_of(&self, pool: &ConsumerPool, name: &str) -> Option<Arc<Pipeline>> {
+        let pipeline = self.0.registry.named(name);
+        pipeline.filter(|pipeline| pipeline.pool == pool.name)
     }
 
-    fn take(&self, pool: &str, free: usize, now: Instant) -> Option<Work> {
-        let mut turns = lock(&self.0.turns);
-        let Turns { taken, last } = &mut *turns;
-        let pipeline = self.0.registry.look(|pipelines| {
-            let has_job = |(_, pipeline): (_, &Arc<Pipeline>)| {
-                if pipeline.pool != pool || pipeline.places_left() == 0 {
-                    return None;
-                }
-                if free == 0 && !pipeline.is_ours() {
-                    return None;
-                }
-                let head = pipeline.driver.head(now)?;
-                pipeline
-                    .next_place(now)
-                    .is_none()
-                    .then(|| (head, pipeline.clone()))
-            };
-            // From the one behind that of the last job on, so that equal ones take turns.
-            let behind = (Bound::Excluded(last.as_str()), Bound::Unbounded);
-            let until = (Bound::Unbounded, Bound::Included(last.as_str()));
-            let behind = pipelines.range::<str, _>(behind);
-            let until = pipelines.range::<str, _>(until);
-            let mut heads = behind.chain(until).filter_map(has_job);
-            let best = if *taken + 1 >= SHARE {
-                heads.next()
-            } else {
-                heads.min_by_key(|(head, _)| *head)
-            };
-            best.map(|(_, pipeline)| pipeline)
-        })?;
-        let delivery = pipeline.driver.take(now)?;
-        *taken = (*taken + 1) % SHARE;
-        last.clone_from(&pipeline.name);
-        let place = pipeline.occupy(now);
-        Some(Work {
-            pipeline,
-            delivery,
-            place,
-        })
+    fn take(&self, pool: &ConsumerPool, free: usize, now: Instant) -> Option<Work> {
+        let look = |name: &str| Some(self.pipeline_of(pool, name)?.look(now));
+        let take = |name: &str| {
+            let pipeline = self.pipeline_of(pool, name)?;
+            let delivery = pipeline.driver.take(now)?;
+            let place = pipeline.occupy(now);
+            Some(Work {
+                pipeline,
+                delivery,
+                place,
+            })
+        };
+        let mut turns = lock(&pool.turns);
+        turns.take(pool.wake.names(), free == 0, now, look, take)
     }
 }

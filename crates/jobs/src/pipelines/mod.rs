@@ -3,6 +3,7 @@
 //! - `registry`: which there are.
 //! - `admission`: which jobs are let in.
 //! - `dispatch`: which job is next, for which worker.
+//! - `turns`: which pipeline is next, of those that have a job.
 //! - `pipeline`: one of them.
 //! - [`Pipelines`]: the three together, and what a job leaves behind: keys, results, dead letters,
 //!   batches.
@@ -17,6 +18,7 @@ mod pools;
 mod registry;
 mod removing;
 mod standing;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use pronghorn_queue::{Delivery, Driver, Keeper, Wake};
 use tokio::time::Instant;
 
 use super::error::PipelineError;
+use super::turns::Found;
 use crate::meter::Meter;
 use crate::metrics::PipelineMetrics;
 use crate::rules::{Rules, Window};
@@ -139,15 +140,26 @@ impl Pipeline {
         self.rate.as_ref()?.next(now)
     }
 
-    /// When to look again whether there is a job to run.
-    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+    /// Whether a job of it may begin now, and which.
+    pub(super) fn look(&self, now: Instant) -> Found {
+        let is_ours = self.is_ours();
+        let found = |head, again| Found {
+            head,
+            again,
+            is_ours,
+        };
         if self.places_left() == 0 {
-            return None;
+            return found(None, None);
         }
-        if self.driver.head(now).is_some() {
-            return self.next_place(now);
+        let head = self.driver.head(now);
+        match self.next_place(now) {
+            Some(place) if head.is_some() => found(None, Some(place)),
+            // While it has a job, it is looked at with each one that is taken.
+            _ => {
+                let due = self.driver.next_due();
+                found(head, due.filter(|due| head.is_none() || *due > now))
+            }
         }
-        self.driver.next_due()
     }
 
     /// Whether nobody but this server has its jobs.

@@ -148,7 +148,7 @@ impl Registry {
         name: &str,
         settings: &PipelineSettings,
     ) -> Result<Pipeline, PipelineError> {
-        let wake = self.0.pools.wake_of(&settings.pool);
+        let wake = self.0.pools.get(&settings.pool).wake.named(name);
         let driver: Arc<dyn Driver> = match &settings.driver {
             DriverSettings::Memory { max_size } => Arc::new(Memory::new(*max_size, wake.clone())),
             DriverSettings::Embedded { .. } => {
@@ -313,9 +313,9 @@ impl Registry {
         closing.join_all().await;
     }
 
-    /// Looks at all of them in the order of their names, while none comes or goes.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&BTreeMap<String, Arc<Pipeline>>) -> T) -> T {
-        look(&lock(&self.0.state).pipelines)
+    /// The one of exactly this name.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<Pipeline>> {
+        lock(&self.0.state).pipelines.get(name).cloned()
     }
 
     /// Takes a pipeline out. It is kept apart until workers have no jobs of it.
