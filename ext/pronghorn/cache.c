@@ -33,7 +33,7 @@ static zend_class_entry *class_entry;
 
 static shared_memory *of_object(zend_object *object)
 {
-	return (shared_memory *) ((char *) object - XtOffsetOf(shared_memory, object));
+	return (shared_memory *) ((char *) object - offsetof(shared_memory, object));
 }
 
 static zend_object *create_object(zend_class_entry *class)
@@ -65,7 +65,7 @@ void cache_startup(zend_class_entry *shared)
 	class_entry = shared;
 	class_entry->create_object = create_object;
 	memcpy(&handlers, &std_object_handlers, sizeof handlers);
-	handlers.offset = XtOffsetOf(shared_memory, object);
+	handlers.offset = offsetof(shared_memory, object);
 	handlers.clone_obj = NULL;
 	const char *offer = getenv(OFFER);
 	if (offer == NULL) {

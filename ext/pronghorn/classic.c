@@ -240,7 +240,11 @@ static int add_waiting(void *element, void *sum)
 /* For the server: where PHP would not write it to the log, or to another one. */
 static void tell_server(int type, const zend_string *file, uint32_t line, const zend_string *message)
 {
+#if PHP_VERSION_ID >= 80600
+	bool is_elsewhere = PG(error_log) != NULL && ZSTR_LEN(PG(error_log)) != 0;
+#else
 	bool is_elsewhere = PG(error_log) != NULL && *PG(error_log) != '\0';
+#endif
 	if (PG(log_errors) && !is_elsewhere && (EG(error_reporting) & type & E_ALL) != 0) {
 		return;
 	}

@@ -870,9 +870,32 @@ static zend_array *without_length(zend_array *headers)
 	return rest;
 }
 
+/* What header_register_callback() was given. */
+static bool has_head_callback(void)
+{
+#if PHP_VERSION_ID >= 80600
+	return ZEND_FCC_INITIALIZED(SG(send_header_fcc));
+#else
+	return Z_TYPE(SG(callback_func)) != IS_UNDEF;
+#endif
+}
+
+static void forget_head_callback(void)
+{
+	if (EXPECTED(!has_head_callback())) {
+		return;
+	}
+#if PHP_VERSION_ID >= 80600
+	zend_fcc_dtor(&SG(send_header_fcc));
+#else
+	zval_ptr_dtor(&SG(callback_func));
+	ZVAL_UNDEF(&SG(callback_func));
+#endif
+}
+
 void requests_call_back_for_head(void)
 {
-	if (EXPECTED(Z_TYPE(SG(callback_func)) == IS_UNDEF)) {
+	if (EXPECTED(!has_head_callback())) {
 		return;
 	}
 	/* The server has a default type of its own, and a file that it sends has its. */
@@ -1019,7 +1042,8 @@ static void forget_info(void)
 	info->content_length = 0;
 	/* PHP has freed these. */
 	info->auth_user = info->auth_password = info->auth_digest = NULL;
-	info->content_type_dup = info->current_user = NULL;
+	info->content_type_dup = NULL;
+	info->current_user = NULL;
 }
 
 void requests_end(void)
@@ -1040,10 +1064,7 @@ void requests_end(void)
 		SG(post_read) = 1;
 		forget_body();
 		forget_filtered();
-		if (Z_TYPE(SG(callback_func)) != IS_UNDEF) {
-			zval_ptr_dtor(&SG(callback_func));
-			ZVAL_UNDEF(&SG(callback_func));
-		}
+		forget_head_callback();
 		sapi_deactivate();
 		forget_info();
 		if (call.joined != NULL) {

@@ -823,7 +823,11 @@ void reset_restore(void)
 	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {
 		zval_ptr_dtor(&result);
 	}
+#if PHP_VERSION_ID >= 80600
+	php_json_error_details_clear(&JSON_G(error_details));
+#else
 	JSON_G(error_code) = 0;
+#endif
 	PCRE_G(error_code) = 0;
 	if (UNEXPECTED(OG(flags) & PHP_OUTPUT_IMPLICITFLUSH)) {
 		php_output_set_implicit_flush(0);

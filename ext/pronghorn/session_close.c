@@ -49,7 +49,8 @@ static PS_CLOSE_FUNC(ours)
 	php_ps_globals *session = session_globals();
 	int result = FAILURE;
 
-	zend_exception_save();
+	zend_object *pending = EG(exception);
+	EG(exception) = NULL;
 	if (EG(current_execute_data) == NULL) {
 		/* At the end of PHP's request: a fatal error has ended another function of the handler. */
 		session->in_save_handler = false;
@@ -59,7 +60,11 @@ static PS_CLOSE_FUNC(ours)
 	if (!is_whole) {
 		zend_bailout();
 	}
-	zend_exception_restore();
+	if (EG(exception) == NULL) {
+		EG(exception) = pending;
+	} else {
+		zend_exception_set_previous(EG(exception), pending);
+	}
 	return result;
 }
 
