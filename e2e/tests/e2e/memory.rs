@@ -381,16 +381,22 @@ fn requests_whose_bodies_do_not_come_keep_nobody_out() {
     );
     site.write(".rr.yaml", &more);
     let server = Server::start(site);
-    for (address, count, target) in [
+    let listeners = [
         (probes, 400, "/health"),
         (admin, 60, "/health"),
         (metrics, 60, "/metrics"),
         (server.address(), 60, "/"),
-    ] {
-        let stalled = half_bodies(address, count);
+    ];
+    let mut held = Vec::new();
+    for (address, count, target) in listeners {
+        held.push(half_bodies(address, count));
         assert_eq!(status(address, target), 200, "{target} of {address}");
-        drop(stalled);
     }
+    // Each listener has places of its own: with all of them taken, each one answers.
+    for (address, _, target) in listeners {
+        assert_eq!(status(address, target), 200, "{target} of {address}");
+    }
+    drop(held);
     // Over HTTP/2 a connection of which all requests wait for bodies goes, too.
     let mut stalled: Vec<Stalled> = (0..60)
         .map(|_| {
