@@ -654,7 +654,7 @@ static void find_session(void)
 	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
 		ZVAL_COPY(&save_handlers[i], session_functions(session) + i);
 	}
-	session_global = ZSTR_INIT_LITERAL("_SESSION", false);
+	session_global = zend_string_init(ZEND_STRL("_SESSION"), false);
 	/* It is looked up as a known one. */
 	zend_string_hash_val(session_global);
 }
