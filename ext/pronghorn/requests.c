@@ -1162,6 +1162,10 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	const bool has_arguments = PG(register_argc_argv) && !front;
 	classic_ini_restore_kept();
 	PG(register_argc_argv) = has_arguments;
+	if (!has_arguments) {
+		/* PHP 8.6 asks for no setting where there are some. */
+		SG(request_info).argc = 0;
+	}
 	report_error = zend_error_cb;
 	zend_error_cb = on_error;
 	reset_keep();

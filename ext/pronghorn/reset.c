@@ -785,9 +785,13 @@ static void forget_files(void)
 
 void reset_keep(void)
 {
+	/* That a function is deprecated concerns nobody who is only asked for a setting. */
+	const int reporting = EG(error_reporting);
+	EG(error_reporting) = 0;
 	for (size_t i = 0; i < SETTINGS; i++) {
 		keep_setting(&settings[i]);
 	}
+	EG(error_reporting) = reporting;
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;
 	}

@@ -50,7 +50,7 @@ const HANDLER: &str = r"
         case '/exit': session_start(); $_SESSION['n'] = 1; echo 'bye'; exit;
     }
     return json_encode([
-        session_status() === PHP_SESSION_NONE, session_id(), isset($_SESSION), @session_encode(), $_GET, $_POST, $_COOKIE, $_REQUEST,
+        session_status() === PHP_SESSION_NONE, session_id(), isset($_SESSION), @session_encode() ?: false, $_GET, $_POST, $_COOKIE, $_REQUEST,
         $_FILES, array_intersect_key($_SERVER, ['HTTP_COOKIE' => 1, 'REMOTE_USER' => 1, 'PHP_AUTH_PW' => 1]),
         in_array(http_response_code(), [false, 200]), ob_get_level(),
     ]);

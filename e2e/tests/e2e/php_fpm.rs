@@ -65,6 +65,7 @@ pub(crate) fn name() -> String {
 pub(crate) fn program() -> PathBuf {
     let names = [
         "php-fpm",
+        "php-fpm8.6",
         "php-fpm8.5",
         "php-fpm8.4",
         "php-fpm8.3",

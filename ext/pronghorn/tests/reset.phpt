@@ -6,6 +6,7 @@ session
 --SKIPIF--
 <?php if (!extension_loaded('ffi')) die('skip needs FFI'); ?>
 --INI--
+include_path=.:/usr/share/php
 session.save_path={TMP}
 session.gc_probability=0
 date.timezone=UTC
@@ -34,7 +35,7 @@ class Wrapper
 function found(): bool
 {
     try {
-        return mb_ereg_search();
+        return @mb_ereg_search();
     } catch (Error) {
         return false;
     }
@@ -74,8 +75,8 @@ function state(): array
         $state['mb'] = [mb_internal_encoding(), mb_http_output(), mb_language(), mb_substitute_character(), mb_detect_order()];
     }
     if (function_exists('mb_regex_encoding')) {
-        $state['mb'][] = mb_regex_encoding() . mb_regex_set_options();
-        $state['mb_search'] = [mb_ereg_search_getpos(), mb_ereg_search_getregs(), found()];
+        $state['mb'][] = @mb_regex_encoding() . @mb_regex_set_options();
+        $state['mb_search'] = [@mb_ereg_search_getpos(), @mb_ereg_search_getregs(), found()];
     }
     if (extension_loaded('libxml')) {
         $state['libxml'] = [libxml_use_internal_errors(), count(libxml_get_errors()), function_exists('libxml_get_external_entity_loader') ? libxml_get_external_entity_loader() : null];
@@ -130,8 +131,8 @@ if (extension_loaded('mbstring')) {
     $changes['mb'] = function () { mb_internal_encoding('ASCII'); mb_http_output('ASCII'); mb_language('Japanese'); mb_substitute_character(0x3F); mb_detect_order('ASCII'); };
 }
 if (function_exists('mb_regex_encoding')) {
-    $changes['mb_search'] = function () { mb_ereg_search_init('the text of a visitor', 't'); mb_ereg_search(); };
-    $changes['mb_regex'] = function () { mb_regex_encoding('ASCII'); mb_regex_set_options('i'); };
+    $changes['mb_search'] = function () { @mb_ereg_search_init('the text of a visitor', 't'); @mb_ereg_search(); };
+    $changes['mb_regex'] = function () { @mb_regex_encoding('ASCII'); @mb_regex_set_options('i'); };
 }
 if (extension_loaded('mysqli')) {
     $changes['mysqli'] = function () { mysqli_report(MYSQLI_REPORT_OFF); };

@@ -57,6 +57,16 @@ final class Handler implements SessionHandlerInterface
     {
         return $this->called('close', true);
     }
+
+    public function create_sid(): string
+    {
+        return bin2hex(random_bytes(16));
+    }
+
+    public function validateId(string $id): bool
+    {
+        return true;
+    }
 }
 
 final class NotSerializable
@@ -122,6 +132,16 @@ $tell('two', new class implements SessionHandlerInterface {
     public function close(): bool
     {
         throw new Exception('in close');
+    }
+
+    public function create_sid(): string
+    {
+        return bin2hex(random_bytes(16));
+    }
+
+    public function validateId(string $id): bool
+    {
+        return true;
     }
 }, function () {
     $_SESSION['a'] = 1;

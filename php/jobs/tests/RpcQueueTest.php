@@ -149,7 +149,6 @@ final class RpcQueueTest extends TestCase
     private function seen(): array
     {
         $rpc = new \ReflectionProperty($this->queue, 'rpc');
-        $rpc->setAccessible(true);
         /** @var Rpc $connection */
         $connection = $rpc->getValue($this->queue);
 

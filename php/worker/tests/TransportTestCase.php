@@ -76,7 +76,6 @@ abstract class TransportTestCase extends TestCase
     private static function numberOf(Transport $transport): int
     {
         $asked = new \ReflectionProperty(Frames::class, 'asked');
-        $asked->setAccessible(true);
 
         return $asked->getValue($transport instanceof UntilServed ? $transport->inner : $transport);
     }

@@ -36,7 +36,6 @@ final class RingServer implements Server
         self::$box->reset();
         foreach (['stopped' => false, 'gone' => 0] as $name => $value) {
             $property = new \ReflectionProperty(Ring::class, $name);
-            $property->setAccessible(true);
             $property->setValue(self::$ring, $value);
         }
 
