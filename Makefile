@@ -175,7 +175,7 @@ extensions: ## Start workers with each of Debian's PHP extensions
 	cargo build --workspace --bin pronghorn --test extensions
 	cargo test --workspace --test extensions
 
-test-php: tests-built ## Try the extension and some tests with other PHPs (as root): SUITES="trixie sid" in Debian roots, or PHP_CONFIG=…
+test-php: tests-built ## Try the extension and some tests with other PHPs (as root): SUITES="trixie experimental:8.6" in Debian roots, or PHP_CONFIG=…
 	@scripts/need clean
 	scripts/test-php $(SUITES)
 
