@@ -11,8 +11,8 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallDetails, CallError, Content, Encoding, Look, Origin, Payload,
-    Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
+    Answer, Body as CallBody, CallDetails, CallError, Content, Encoding, Look, Observer, Origin,
+    Payload, Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_serve::{
@@ -662,6 +662,34 @@ impl Payload for HttpCall {
         Ok(foreign.body)
     }
 
+    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
+        Head::decode_http(codec, context)
+    }
+
+    fn repeatable(&self) -> bool {
+        if matches!(self.body, RequestBody::Stream(_)) {
+            return false; // part of it may be gone
+        }
+        // RFC 9110, section 9.2.
+        let method = self.request.head.method();
+        let safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
+        match self.handler.retry {
+            Retry::Never => false,
+            Retry::Safe => safe,
+            Retry::Idempotent => safe || matches!(method, "PUT" | "DELETE"),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{} {}",
+            self.request.head.method(),
+            self.request.shown_target()
+        )
+    }
+}
+
+impl Observer for HttpCall {
     fn begun(&self, by: Taker) {
         self.begun.set(by.hears && self.script.is_none());
         self.known.taken(by);
@@ -732,38 +760,12 @@ impl Payload for HttpCall {
         _ = self.stamps.set(*stamps);
     }
 
-    fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError> {
-        Head::decode_http(codec, context)
-    }
-
     fn late_answer(&self) -> &'static str {
         "got 504"
     }
 
-    fn repeatable(&self) -> bool {
-        if matches!(self.body, RequestBody::Stream(_)) {
-            return false; // part of it may be gone
-        }
-        // RFC 9110, section 9.2.
-        let method = self.request.head.method();
-        let safe = matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE");
-        match self.handler.retry {
-            Retry::Never => false,
-            Retry::Safe => safe,
-            Retry::Idempotent => safe || matches!(method, "PUT" | "DELETE"),
-        }
-    }
-
     fn is_complete(&self) -> bool {
         !matches!(self.body, RequestBody::Stream(_))
-    }
-
-    fn describe(&self) -> String {
-        format!(
-            "{} {}",
-            self.request.head.method(),
-            self.request.shown_target()
-        )
     }
 
     /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would

@@ -7,7 +7,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use pronghorn_base::{micros, since_1970};
 use pronghorn_cgi::{Script, Target, Variables};
-use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Unencodable, Warmup, WarmupCall};
+use pronghorn_pool::{
+    Body, Dispatch, Encoding, Observer, Payload, Unencodable, Warmup, WarmupCall,
+};
 use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Fields, Form, Head, Protocol, Request, json, proto};
 use pronghorn_workers::settings::{Mode, SiteSettings};
@@ -117,6 +119,8 @@ impl Payload for Get {
     }
 }
 
+impl Observer for Get {}
+
 impl WarmupCall for Get {
     fn failure(&self, head: &Head) -> Option<String> {
         failure(head)
@@ -199,6 +203,8 @@ impl Payload for Run {
         self.target.describe()
     }
 }
+
+impl Observer for Run {}
 
 impl WarmupCall for Run {
     fn failure(&self, head: &Head) -> Option<String> {

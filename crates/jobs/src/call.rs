@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use pronghorn_base::{micros, since_1970};
-use pronghorn_pool::{Body, Dispatch, Encoding, Payload, Taker, Unencodable};
+use pronghorn_pool::{Body, Dispatch, Encoding, Observer, Payload, Taker, Unencodable};
 use pronghorn_queue::{Headers, Job, options};
 use pronghorn_trace::Calls;
 use pronghorn_wire::native::{self, Envelope};
@@ -66,6 +66,17 @@ impl Payload for JobCall {
         Head::decode_job(codec, context)
     }
 
+    /// The pipeline gives it again, and counts.
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        format!("job {} ({})", self.job.name, self.job.id)
+    }
+}
+
+impl Observer for JobCall {
     fn notes_methods(&self) -> bool {
         self.calls.is_some()
     }
@@ -85,17 +96,8 @@ impl Payload for JobCall {
         true
     }
 
-    /// The pipeline gives it again, and counts.
-    fn repeatable(&self) -> bool {
-        false
-    }
-
     fn waits_elsewhere(&self) -> bool {
         self.can_go_back
-    }
-
-    fn describe(&self) -> String {
-        format!("job {} ({})", self.job.name, self.job.id)
     }
 }
 

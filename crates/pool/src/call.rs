@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_process::Exit;
-use pronghorn_wire::native::{Spent, Thrown};
+use pronghorn_wire::native::Thrown;
 use pronghorn_wire::{Codec, DecodeError, Head};
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -19,13 +19,14 @@ use tokio::time::Instant;
 
 use crate::body::BodyStream;
 use crate::content::Content;
-use crate::incident::{CallDetails as Details, Progress};
+use crate::observer::Observer;
 use crate::pieces::Pieces;
 use crate::spool::SpoolFile;
+use crate::stamps::Stamps;
 
 /// What a call carries, and how its answer is read: the pool knows neither. Written for a worker
 /// when one takes it, in the encoding that this worker reads.
-pub trait Payload: Send + Sync + 'static {
+pub trait Payload: Observer {
     /// Appends the call to `out` and says what body follows it.
     ///
     /// # Errors
@@ -40,118 +41,11 @@ pub trait Payload: Send + Sync + 'static {
     /// When it makes no sense: the worker is replaced.
     fn decode_head(&self, codec: Codec, context: &Bytes) -> Result<Head, DecodeError>;
 
-    /// A worker has taken it up, and not only lies it there for later.
-    fn begun(&self, _by: Taker) {}
-
-    /// Whether somebody will read what its time was spent on.
-    fn is_timed(&self) -> bool {
-        false
-    }
-
-    /// What its time at the worker was spent on, before the end of its reply: what the worker says,
-    /// where the call asks for it and the worker can, or what was seen of its process.
-    fn spent(&self, _spent: Spent) {}
-
-    /// What the application calls the route of the call.
-    fn route(&self, _name: &str) {}
-
-    /// PHP has ended its script, and says by what.
-    fn ended_by_php(&self, _thrown: Thrown) {}
-
-    /// All that can be said of it, for a report of what went wrong.
-    fn details(&self) -> Option<Box<Details>> {
-        None
-    }
-
-    /// Whether somebody wants to know which methods of the server the worker calls during it.
-    fn notes_methods(&self) -> bool {
-        false
-    }
-
-    /// The worker has called a method, and its answer is there now. Only told if it is
-    /// [noted](Self::notes_methods).
-    fn called(&self, _method: &str, _since: Instant, _error: Option<&str>) {}
-
-    /// At what PHP is, while it takes longer than is usual. Given back by who has no use for it.
-    fn looked_at(&self, look: Look) -> Option<Look> {
-        Some(look)
-    }
-
-    /// By what the records that the application makes during this call name it.
-    fn origin(&self) -> Origin<'_> {
-        Origin::default()
-    }
-
-    /// It has its reply, or will get none, and when each step before that happened. Not called for
-    /// a call whose client has left.
-    fn ended(&self, _stamps: &Stamps) {}
-
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
-    /// Whether its maker has a place for it: one that a worker was given for later, and has not
-    /// begun, then ends as [`CallError::NotBegun`] instead of waiting in the pool's queue.
-    fn waits_elsewhere(&self) -> bool {
-        false
-    }
-
-    /// Whether all of it is here, so that nobody has to be there while it runs.
-    fn is_complete(&self) -> bool {
-        true
-    }
-
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
-
-    /// What its client gets once its deadline has passed, for records.
-    fn late_answer(&self) -> &'static str {
-        "got an error"
-    }
-
-    /// Whether its maker writes the record of what went wrong with it: that its deadline has
-    /// passed, or its worker died. What the pool says of that is for who looks closely, then.
-    fn tells_failures(&self) -> bool {
-        false
-    }
-
-    /// The same number for the same request, another one for any other. Only asked for after a
-    /// worker has died. `None` when requests can't be told apart.
-    fn identity(&self) -> Option<u64> {
-        None
-    }
-}
-
-/// What was seen of a worker from outside, in the middle of a call.
-#[derive(Debug)]
-pub struct Look {
-    /// Frames of PHP, the innermost first; or why they can't be read.
-    pub stack: Result<Vec<String>, String>,
-    /// Resident bytes.
-    pub memory: Option<u64>,
-    /// How long the worker had had the call.
-    pub age: Duration,
-}
-
-/// How records name a call. What it has not is left out.
-#[derive(Debug, Clone, Default)]
-pub struct Origin<'a> {
-    pub request_id: Option<&'a str>,
-    pub route: Option<&'a str>,
-    /// Of the trace that the call belongs to.
-    pub trace_id: Option<String>,
-}
-
-/// The worker that has taken a call up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taker {
-    /// Whether it hears before its reply that the client has left.
-    pub hears: bool,
-    /// 0 where no process of this server is behind it.
-    pub pid: u32,
-    /// How many calls it was given, this one included.
-    pub nth: u64,
-    /// Whether another worker had the call before.
-    pub is_retry: bool,
 }
 
 /// What a call's route asks for.
@@ -230,59 +124,6 @@ impl Unencodable {
     /// A call that is no script's was given to a pool of scripts.
     pub fn for_no_script() -> Self {
         Self::Pool("the pool runs scripts, and the call is for none".to_owned())
-    }
-}
-
-/// When each step of a call happened.
-#[derive(Debug, Clone, Copy)]
-pub struct Stamps {
-    /// The client's request was accepted.
-    pub accepted: Instant,
-    /// It entered the pool.
-    pub queued: Instant,
-    /// A worker was chosen.
-    pub dispatched: Option<Instant>,
-    /// The worker has it: over a relay, the frame was written.
-    pub claimed: Option<Instant>,
-    /// The first byte of the reply arrived.
-    pub first_byte: Option<Instant>,
-    /// The reply is complete, or it is clear that there will be none. Unknown of one that follows
-    /// in pieces.
-    pub complete: Option<Instant>,
-}
-
-impl Stamps {
-    /// How long a worker has had the call.
-    pub fn ran(&self) -> Duration {
-        self.dispatched
-            .map(|start| start.elapsed())
-            .unwrap_or_default()
-    }
-
-    /// How far the call has come by now.
-    pub fn progress(&self) -> Progress {
-        let now = Instant::now();
-        let taken = self.claimed.or(self.dispatched);
-        let worker_has = taken.map(|taken| self.first_byte.unwrap_or(now) - taken);
-        Progress {
-            read: self.queued - self.accepted,
-            queue: taken.unwrap_or(now) - self.queued,
-            worker: worker_has.unwrap_or_default(),
-            write: self.first_byte.map(|begun| now - begun),
-            cpu_before: None,
-            spent: None,
-        }
-    }
-
-    pub(crate) fn new(accepted: Instant, queued: Instant) -> Self {
-        Self {
-            accepted,
-            queued,
-            dispatched: None,
-            claimed: None,
-            first_byte: None,
-            complete: None,
-        }
     }
 }
 

@@ -138,7 +138,7 @@ mod tests {
     use tokio::time::{Instant, advance};
 
     use super::*;
-    use crate::call::Stamps;
+    use crate::stamps::Stamps;
 
     #[tokio::test(start_paused = true)]
     async fn the_parts_are_all_of_the_time() {

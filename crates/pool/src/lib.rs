@@ -26,6 +26,7 @@ mod fence;
 mod home;
 mod incident;
 mod log;
+mod observer;
 mod php_message;
 mod pieces;
 mod poison;
@@ -38,20 +39,22 @@ mod remarks;
 mod roster;
 mod session;
 mod spool;
+mod stamps;
 mod stats;
 mod supervisor;
 mod warmup;
 
 pub use body::{BodyFeed, BodyStream, streamed};
 pub use call::{
-    Answer, Body, CallError, Dispatch, Encoding, Look, Origin, Payload, Pending, Refused, Reply,
-    ReplyBody, Stamps, Taker, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Dispatch, Encoding, Payload, Pending, Refused, Reply, ReplyBody,
+    Terms, Unencodable, WorkerFault,
 };
 pub use content::Content;
 pub use core::{SlotId, SlotState};
 pub use fence::Fence;
 pub use home::{Home, collect};
 pub use incident::{CallDetails, Incident, IncidentKind, Incidents, Progress};
+pub use observer::{Look, Observer, Origin, Taker};
 pub use php_message::{Extent, PhpMessage, Speaker, WORKER_OUTPUT};
 pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
 pub use pool::{NotExtended, Options, Pool};
@@ -60,6 +63,7 @@ pub use quote::Quote;
 pub use raw::{RawCall, RawError};
 pub use roster::{Request, Via, WorkerInfo};
 pub use spool::{Spool, SpoolError, SpoolFile};
+pub use stamps::Stamps;
 pub use stats::{Counter, Stats};
 pub use supervisor::{LaunchError, LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};
 pub use warmup::{Warmup, WarmupCall};

@@ -2,7 +2,7 @@
 
 use pronghorn_wire::native::LogEntry;
 
-use crate::call::Origin;
+use crate::observer::Origin;
 
 /// PSR-3's names, which are syslog's, in the order of their numbers.
 const LEVELS: [&str; 8] = [

@@ -17,18 +17,18 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::call::{
-    self, Call, CallError, Payload, Pending, Refused, Stamps, Taker, Terms, Withdraw, WorkerFault,
-};
+use crate::call::{self, Call, CallError, Payload, Pending, Refused, Terms, Withdraw, WorkerFault};
 pub(crate) use crate::contract::{Order, Report, Transport, UnderWay};
 use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState};
 use crate::incident::{Incident, IncidentKind, Incidents};
 use crate::log;
+use crate::observer::{Observer, Taker};
 use crate::php_message::Speaker;
 use crate::poison::Poison;
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
 use crate::roster::{self, Roster, WorkerInfo};
+use crate::stamps::Stamps;
 use crate::stats::{Counter, Stats};
 
 /// How often a call is given to another worker because the one that got it asked to be replaced.
@@ -795,7 +795,7 @@ impl SlotHandle {
     }
 
     /// A worker lived through a call.
-    pub fn lived_through(&self, payload: &dyn Payload) {
+    pub fn lived_through(&self, payload: &dyn Observer) {
         if self.shared.poison.is_known()
             && let Some(request) = payload.identity()
         {
@@ -819,8 +819,8 @@ impl SlotHandle {
     }
 
     /// Makes a record of what the application wants to be logged, during this call or none.
-    pub(crate) fn log(&self, call: Option<&dyn Payload>, entry: &LogEntry) {
-        let origin = call.map(Payload::origin).unwrap_or_default();
+    pub(crate) fn log(&self, call: Option<&dyn Observer>, entry: &LogEntry) {
+        let origin = call.map(Observer::origin).unwrap_or_default();
         log::write(self.pool(), self.pid, origin, entry);
     }
 

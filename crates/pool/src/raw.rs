@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::call::{
     Answer, Body, CallError, Encoding, Payload, Reply, ReplyBody, Terms, Unencodable,
 };
+use crate::observer::Observer;
 use crate::pieces::NotWhole;
 use crate::pool::Pool;
 
@@ -112,3 +113,5 @@ impl Payload for RawCall {
         self.name.clone()
     }
 }
+
+impl Observer for RawCall {}

@@ -15,8 +15,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use pronghorn_pool::{
-    Answer, Body, CallError, Encoding, Incidents, Limits, Options, Payload, Pending, Piece, Plan,
-    Pool, Reply, ReplyBody, RunningPool, Spool, Terms, Unencodable, WorkerFault,
+    Answer, Body, CallError, Encoding, Incidents, Limits, Observer, Options, Payload, Pending,
+    Piece, Plan, Pool, Reply, ReplyBody, RunningPool, Spool, Terms, Unencodable, WorkerFault,
 };
 
 use super::ProgramLauncher;
@@ -71,6 +71,8 @@ impl Payload for Script {
         format!("GET {}", self.file.display())
     }
 }
+
+impl Observer for Script {}
 
 impl Scripts {
     async fn start(name: &str, exec_ttl: Duration) -> Self {

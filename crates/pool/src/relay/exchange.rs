@@ -24,7 +24,7 @@ use super::incoming::{self, Garbage, Item};
 use super::outlet::{Outlet, Streamed};
 use super::prefetch::Prefetched;
 use super::{Event, Over, Relay, encode};
-use crate::call::{Body, Call, CallError, ReplyBody, Stamps, WorkerFault};
+use crate::call::{Body, Call, CallError, ReplyBody, WorkerFault};
 use crate::content::Content;
 use crate::incident::{CallDetails, Progress};
 use crate::pieces::Lead;
@@ -32,6 +32,7 @@ use crate::pool::Report;
 use crate::roster::UnderWay;
 use crate::session::{self, Peer, PieceDeadline, Served};
 use crate::spool::SpoolFile;
+use crate::stamps::Stamps;
 use crate::stats::Counter;
 
 /// A body up to this size goes out in the same buffer as its head; copying it is cheaper than a

@@ -48,6 +48,7 @@ pub use dialect::Dialect;
 pub use prefetch::{Prefetched, Sent};
 pub use questions::{Allowed, Borders, Calling, Held, MethodCaller, MethodCallers, Returned};
 
+use crate::observer::Observer;
 use channel::Channel;
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
@@ -242,7 +243,10 @@ impl Relay {
                 self.slot_handle.log_message(self.under_way.as_ref(), &text);
             }
             Aside::Log(entry) => {
-                let call = self.under_way.as_ref().map(|of| of.payload.as_ref());
+                let call = self
+                    .under_way
+                    .as_ref()
+                    .map(|of| -> &dyn Observer { &*of.payload });
                 self.slot_handle.log(call, &entry);
             }
         }

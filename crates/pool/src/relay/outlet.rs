@@ -8,11 +8,12 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_wire::Head;
 
-use crate::call::{Call, ReplyBody, Stamps};
+use crate::call::{Call, ReplyBody};
 use crate::content::Content;
 use crate::pieces::{Lead, Piece, PieceSender, pieces};
 use crate::pool::SlotHandle;
 use crate::spool::{Spool, SpoolError, SpoolFile};
+use crate::stamps::Stamps;
 
 /// The call whose reply is passed on in pieces.
 #[derive(Debug)]

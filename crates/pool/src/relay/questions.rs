@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::channel::Channel;
-use crate::call::Payload;
+use crate::observer::Observer;
 use crate::roster::UnderWay;
 
 /// Calls methods of the server for the workers of a pool.
@@ -100,7 +100,7 @@ pub(super) enum Asked {
 
 /// A method that the call is told of in which it was called.
 pub(super) struct Noted {
-    call: Arc<dyn Payload>,
+    call: Arc<dyn Observer>,
     method: String,
     since: Instant,
 }

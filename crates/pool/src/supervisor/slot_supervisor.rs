@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::replacements::{Replacements, STARTS};
 use super::{LaunchError, Launched, Launcher, Watched};
-use crate::call::Look;
 use crate::contract::UnderWay;
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
 use crate::incident::{CallDetails, Incident, IncidentKind, Progress};
+use crate::observer::Look;
 use crate::pool::{Order, Pool, Report, Transport};
 use crate::roster::{Entry, Via};
 use crate::stats::Counter;

@@ -15,6 +15,7 @@ use pronghorn_wire::native::{self, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Fields, Head, ReplyHead};
 
 use crate::call::{Body, Encoding, Payload, Unencodable};
+use crate::observer::Observer;
 use crate::supervisor::LaunchError;
 use crate::warmup::WarmupCall;
 
@@ -113,12 +114,14 @@ impl Payload for TestPayload {
         self.repeatable
     }
 
-    fn waits_elsewhere(&self) -> bool {
-        self.name.starts_with("/elsewhere")
-    }
-
     fn describe(&self) -> String {
         self.name.to_owned()
+    }
+}
+
+impl Observer for TestPayload {
+    fn waits_elsewhere(&self) -> bool {
+        self.name.starts_with("/elsewhere")
     }
 }
 

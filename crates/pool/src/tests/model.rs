@@ -25,6 +25,7 @@ use crate::call::{
 };
 use crate::content::Content;
 use crate::core::{Next, PrefetchLimits, SlotId, SlotState};
+use crate::observer::Observer;
 use crate::pool::{Lifetime, Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
 use crate::stats::Counter;
@@ -529,6 +530,8 @@ impl Payload for Numbered {
         self.number.to_string()
     }
 }
+
+impl Observer for Numbered {}
 
 fn number_of(call: &Call) -> u64 {
     call.payload.describe().parse().unwrap()

@@ -20,12 +20,13 @@ use tokio::time::{Instant, advance};
 use super::{TestPayload, http};
 use crate::body::{BodyFeed, BodyStream, streamed};
 use crate::call::{
-    Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Stamps, Terms,
-    Unencodable, WorkerFault,
+    Answer, Body, CallError, Encoding, Payload, Pending, Reply, ReplyBody, Terms, Unencodable,
+    WorkerFault,
 };
 use crate::content::Content;
 use crate::core::SlotState;
 use crate::fence::Fence;
+use crate::observer::Observer;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::quote::Quote;
@@ -36,6 +37,7 @@ use crate::relay::inbox::Inbox;
 use crate::relay::{Calling, Dialect, Held, MethodCaller, Relay, Settings};
 use crate::session;
 use crate::spool::Spool;
+use crate::stamps::Stamps;
 use crate::warmup::{Cold, WarmupCall, warm_up};
 
 /// A pool with one worker, which the test plays.
@@ -354,7 +356,9 @@ impl Payload for Timed {
     fn describe(&self) -> String {
         self.0.describe()
     }
+}
 
+impl Observer for Timed {
     fn ended(&self, stamps: &Stamps) {
         self.1.lock().unwrap().push(*stamps);
     }
@@ -417,6 +421,8 @@ impl Payload for Streaming {
         "PUT /streamed".into()
     }
 }
+
+impl Observer for Streaming {}
 
 impl Stage {
     /// A call that the worker has, and the client's side of its body.
