@@ -39,12 +39,30 @@ fn routes(metrics: &Registry) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::route_names::RouteNames;
 
     #[test]
     fn the_schema_is_that_of_its_page() {
         let schema: Value = serde_json::from_str(SCHEMA).expect("JSON");
         assert!(schema["/api/v1/routes"]["get"]["responses"]["200"].is_object());
+    }
+
+    /// The registry is scoped as the server, this service and a pool scope it.
+    #[test]
+    fn a_route_is_shown_with_what_is_counted_by_its_name() {
+        let metrics = Registry::default();
+        let of_http = metrics.named("pronghorn").named("http");
+        let names = RouteNames::new(&of_http.labelled("pool", "default"));
+        let route = names.find(None, b"/user/7", true);
+        for _ in 0..2 {
+            route.duration.observe(Duration::from_millis(500));
+        }
+        let shown =
+            json!([{"pool": "default", "route": "/user/{id}", "requests": 2, "seconds": 1.0}]);
+        assert_eq!(routes(&metrics), shown);
     }
 
     #[test]
