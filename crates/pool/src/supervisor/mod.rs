@@ -6,23 +6,18 @@
 //! The *pool supervisor* owns the members of a pool and decides; a *slot supervisor*, one task per
 //! member, keeps one slot filled.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_base::BoxFuture;
-use pronghorn_process::{Exit, Signal};
-use pronghorn_ring::StackLayout;
-use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::core::SlotId;
-use crate::pool::{Pool, SlotHandle, Transport};
-use crate::roster::Via;
+use crate::pool::Pool;
 
 mod error;
+mod launcher;
+mod plan;
 mod pool_supervisor;
 mod replacements;
 mod scaling;
@@ -30,6 +25,8 @@ mod slot_supervisor;
 mod wear;
 
 pub use error::LaunchError;
+pub use launcher::{Connect, Launched, Launcher, LauncherRef, Watched};
+pub use plan::{NotResized, Plan};
 pub use scaling::Scaling;
 pub use wear::Limits;
 
@@ -38,107 +35,6 @@ use pool_supervisor::{Change, Order, PoolSupervisor};
 /// Orders that wait for the pool supervisor. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
-/// Starts one worker's process and waits until it has announced itself.
-pub trait Launcher: Send + Sync + 'static {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>>;
-
-    /// What is launched from now on belongs to a new generation.
-    fn begin_generation(&self) {}
-
-    /// After the last worker: what it has beside them ends.
-    fn finish(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
-
-    /// How a worker ended that nobody had asked to. True when the others should be replaced.
-    fn died(&self, _: Exit) -> bool {
-        false
-    }
-
-    /// Bytes that a worker shares with no other process, if they are `at_least` so many.
-    fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
-        pronghorn_process::own_memory(pid, at_least)
-    }
-}
-
-/// A worker that is up and not yet in its pool.
-pub struct Launched {
-    pub process: Box<dyn Watched>,
-    pub via: Via,
-    /// Connects it: from then on it takes calls.
-    pub connect: Connect,
-}
-
-pub type Connect = Box<dyn FnOnce(SlotHandle) -> Arc<dyn Transport> + Send>;
-
-/// A running process, as far as its watcher needs it. Dropped while it runs, it is killed.
-pub trait Watched: Send {
-    fn pid(&self) -> u32;
-    fn wait(&mut self) -> BoxFuture<'_, Exit>;
-    fn signal(&self, signal: Signal);
-    /// Has this call end with an exception, where its worker has said that it can.
-    fn interrupt(&self, call: u32);
-    /// The number of the zygote that it came from.
-    fn forked_by(&self) -> Option<u32> {
-        None
-    }
-    /// PHP's stack, the innermost frame first, by where the worker says that it is.
-    ///
-    /// # Errors
-    ///
-    /// When it can't be read.
-    fn stack(&self, _layout: &StackLayout) -> io::Result<Vec<String>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    /// What it said last on stderr.
-    fn last_words(&self) -> Vec<String>;
-    /// After its end: the most memory that it ever held, in bytes; None when nobody could tell.
-    fn peak_memory(&self) -> Option<u64>;
-    /// After its end: the processor time that it has taken; None when nobody could tell.
-    fn cpu(&self) -> Option<Duration> {
-        None
-    }
-}
-
-/// A way to fill the slots of a pool. Cheap to clone.
-#[derive(Clone)]
-pub struct LauncherRef(Arc<dyn Launcher>);
-
-impl<L: Launcher> From<Arc<L>> for LauncherRef {
-    fn from(launcher: Arc<L>) -> Self {
-        Self(launcher)
-    }
-}
-
-impl std::fmt::Debug for LauncherRef {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LauncherRef").finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Launched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Launched")
-            .field("pid", &self.process.pid())
-            .field("via", &self.via)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How many workers a pool has, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// At the start.
-    pub workers: usize,
-    /// Between which sizes it moves by itself; None: it does not.
-    pub scaling: Option<Scaling>,
-    /// The most that can be asked for.
-    pub most: usize,
-    /// How many boot at once, for whatever reason.
-    pub at_once: usize,
-    pub limits: Limits,
-}
-
 /// A pool with a full set of workers, and the task that keeps it so. Dropped, it kills them.
 pub struct RunningPool {
     pool: Pool,
@@ -146,21 +42,6 @@ pub struct RunningPool {
     troubles: watch::Receiver<Option<Arc<str>>>,
     renewals: Arc<Notify>,
     supervisor: JoinHandle<()>,
-}
-
-/// Why a pool has not got more or fewer workers.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NotResized {
-    #[error("pool `{pool}` would have {would} workers; it can have from 1 to {most}")]
-    OutOfRange {
-        pool: String,
-        would: usize,
-        most: usize,
-    },
-    #[error("a worker did not come up: {0}")]
-    Boot(Arc<str>),
-    #[error("pool `{0}` is stopping")]
-    Stopping(String),
 }
 
 impl RunningPool {
@@ -174,7 +55,7 @@ impl RunningPool {
         filling: impl Into<LauncherRef>,
         plan: Plan,
     ) -> Result<Self, LaunchError> {
-        Self::start_with(pool, filling.into().0, plan).await
+        Self::start_with(pool, filling.into().into_inner(), plan).await
     }
 
     pub(crate) async fn start_with(
@@ -185,7 +66,7 @@ impl RunningPool {
         let (orders, inbox) = mpsc::channel(ORDERS);
         let renewals = Arc::new(Notify::new());
         let (supervisor, troubles) =
-            PoolSupervisor::new(pool.clone(), launcher, plan, renewals.clone());
+            PoolSupervisor::new(pool.clone(), Change { launcher, plan }, renewals.clone());
         let supervised = Self {
             pool,
             orders,
@@ -220,7 +101,7 @@ impl RunningPool {
         plan: Plan,
         grace: Duration,
     ) -> Result<(), LaunchError> {
-        let launcher = filling.into().0;
+        let launcher = filling.into().into_inner();
         let change = Change { launcher, plan };
         self.reload_with(Some(change), grace).await
     }

@@ -9,8 +9,9 @@ use pronghorn_ring::StackLayout;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
+use super::error::LaunchError;
+use super::launcher::{Launched, Launcher, Watched};
 use super::replacements::{Replacements, STARTS};
-use super::{LaunchError, Launched, Launcher, Watched};
 use crate::contract::UnderWay;
 use crate::core::SlotId;
 use crate::escalation::{self, Escalation, Step};
