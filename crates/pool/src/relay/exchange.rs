@@ -24,6 +24,7 @@ use super::incoming::{self, Garbage, Item};
 use super::outlet::{Outlet, Streamed};
 use super::prefetch::Prefetched;
 use super::{Event, Over, Relay, encode};
+use crate::body::BodyStream;
 use crate::call::{Body, Call, CallError, ReplyBody, WorkerFault};
 use crate::content::Content;
 use crate::incident::{CallDetails, Progress};
@@ -43,6 +44,33 @@ const MOST_INTERIM: u32 = 100;
 /// Buffers that grew beyond this are given back after a call.
 const KEPT_BUFFER: usize = 64 << 10;
 
+/// The body of the call at hand, if its worker may ask for it in pieces.
+#[derive(Default)]
+struct AskedBody {
+    stream: Option<BodyStream>,
+    /// The worker waits for a piece.
+    is_wanted: bool,
+}
+
+impl AskedBody {
+    /// The stream that a piece is waited for from.
+    fn wanted(&self) -> Option<&BodyStream> {
+        self.stream.as_ref().filter(|_| self.is_wanted)
+    }
+
+    /// The worker asks for a piece. False if there is none to ask for.
+    fn want(&mut self, most: usize) -> bool {
+        match &self.stream {
+            Some(stream) if !self.is_wanted && most > 0 => {
+                stream.want(most.min(incoming::PIECE));
+                self.is_wanted = true;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Relay {
     /// Carries one call to the worker and its reply back.
     pub(super) async fn exchange(
@@ -52,7 +80,6 @@ impl Relay {
         if call.is_unwanted() && sent.is_none_or(|sent| self.channel.take_back(sent.number)) {
             return Served::Free(Instant::now());
         }
-        let mut body_stream = None;
         (self.wishes, self.informed, self.impatient) = (0, 0, 0);
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.prefetch.begin(since, sent);
@@ -63,43 +90,21 @@ impl Relay {
             pid: None,
         });
         self.measure(&call);
+        let mut body = AskedBody::default();
         if sent.is_none() {
-            let number = self.prefetch.number();
-            let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
-            let body = match encoded {
-                Ok(body) => body,
-                Err(error) => {
-                    call.fail(error);
-                    return Served::Free(Instant::now());
-                }
-            };
-            if let Body::Stream(stream) = &body {
-                body_stream = Some(stream.clone());
-            }
-            self.channel.offer(number);
-            match self.write_call(body, &call).await {
-                Ok(()) => {}
-                // It has not got all of the call, so it has not begun it.
-                Err(Over::HungUp) => {
-                    return self.not_begun(hung_up(), call);
-                }
-                Err(Over::Ended(_)) => {
-                    self.slot_handle.decline(call);
-                    return Served::Ended;
-                }
-                Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
-                    return self.cut_short(over, Some(call)).await;
-                }
+            match self.send(call, &mut body).await {
+                Ok(sent) => call = sent,
+                Err(served) => return served,
             }
         }
         // Told apart by no more than the time that writing takes: each look at the clock costs.
         call.stamps.claimed = Some(self.prefetch.since());
-        self.prefetch.may_send(body_stream.is_none());
+        self.prefetch.may_send(body.stream.is_none());
         self.send_prefetched();
         if sent.is_none() && !self.prefetch.is_quick() {
             self.channel.wake();
         }
-        let (mut call, leaving) = if self.dialect.question().is_empty() {
+        let (call, leaving) = if self.dialect.question().is_empty() {
             (call, false)
         } else {
             match self.taken_up(call).await {
@@ -108,33 +113,66 @@ impl Relay {
             }
         };
         self.tell_begun(&call, nth);
+        self.until_answered(call, body, leaving).await
+    }
+
+    /// Writes a call to the worker. One that it can't get all of has not begun.
+    async fn send(&mut self, call: Call, asked: &mut AskedBody) -> Result<Call, Served> {
+        let number = self.prefetch.number();
+        let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
+        let body = match encoded {
+            Ok(body) => body,
+            Err(error) => {
+                call.fail(error);
+                return Err(Served::Free(Instant::now()));
+            }
+        };
+        if let Body::Stream(stream) = &body {
+            asked.stream = Some(stream.clone());
+        }
+        self.channel.offer(number);
+        match self.write_call(body, &call).await {
+            Ok(()) => Ok(call),
+            Err(Over::HungUp) => Err(self.not_begun(hung_up(), call)),
+            Err(Over::Ended(_)) => {
+                self.slot_handle.decline(call);
+                Err(Served::Ended)
+            }
+            Err(over @ (Over::Garbage(_) | Over::Overdue)) => {
+                Err(self.cut_short(over, Some(call)).await)
+            }
+        }
+    }
+
+    /// Waits for the reply, and does what the worker, the client or the clock want before it.
+    async fn until_answered(
+        &mut self,
+        mut call: Call,
+        mut body: AskedBody,
+        leaving: bool,
+    ) -> Served {
         // It runs all the same, and the worker is not told before it has begun a reply.
         let mut told_withdrawn = call.is_withdrawn();
-        let mut wanting = false;
         let slow = call.terms.slow.or_else(|| self.slot_handle.slow());
         self.slow_at = slow.map(|slow| self.prefetch.since() + slow);
         loop {
             let (deadline, is_slow_first) = self.next_deadline(&call);
             let client = Some(&mut call).filter(|_| !told_withdrawn);
-            let wanted = body_stream.as_ref().filter(|_| wanting);
-            let item = match self.event_until(client, wanted, deadline).await {
+            let item = match self.event_until(client, body.wanted(), deadline).await {
                 Event::Item(item) => item,
                 Event::Body(Some((bytes, last))) => {
-                    wanting = false;
+                    body.is_wanted = false;
                     match self.write_piece(bytes, last, &call).await {
                         Ok(()) => continue,
                         Err(over) => return self.cut_short(over, Some(call)).await,
                     }
                 }
                 Event::Withdrawn | Event::Body(None) => {
-                    wanting = false;
+                    body.is_wanted = false;
                     if call.is_unwanted() && self.passes_over() {
                         return Served::Free(Instant::now());
                     }
-                    let hears = self.dialect.hears_cancel_before_its_reply();
-                    if !told_withdrawn && hears && !self.waits_alone(&call) {
-                        self.say_cancel().await;
-                    }
+                    self.tell_withdrawn(&call, told_withdrawn).await;
                     told_withdrawn = true;
                     continue;
                 }
@@ -152,25 +190,28 @@ impl Relay {
                 }
                 Event::Over(over) => return self.cut_short(over, Some(call)).await,
             };
-            match self.hear(&item, None) {
-                Ok(Heard::Interim(head)) => call.inform(head),
-                Ok(Heard::Extend(time)) => self.extend(&mut call, time),
-                Ok(Heard::Pong) => self.inbox.pong(),
-                Ok(Heard::Nothing) => {}
+            let wrong = match self.hear(&item, None) {
+                Ok(Heard::Interim(head)) => {
+                    call.inform(head);
+                    continue;
+                }
+                Ok(Heard::Extend(time)) => {
+                    self.extend(&mut call, time);
+                    continue;
+                }
+                Ok(Heard::Pong) => {
+                    self.inbox.pong();
+                    continue;
+                }
+                Ok(Heard::Nothing) => continue,
                 // Who was told that the client has left asked before it heard that.
-                Ok(Heard::Want(_)) if told_withdrawn => {}
-                Ok(Heard::Want(most)) => match &body_stream {
-                    Some(stream) if !wanting && most > 0 => {
-                        stream.want(most.min(incoming::PIECE));
-                        wanting = true;
+                Ok(Heard::Want(_)) if told_withdrawn => continue,
+                Ok(Heard::Want(most)) => {
+                    if body.want(most) {
+                        continue;
                     }
-                    _ => {
-                        let over = Over::Garbage(
-                            "it asked for more of a body than there is to ask for".into(),
-                        );
-                        return self.cut_short(over, Some(call)).await;
-                    }
-                },
+                    "it asked for more of a body than there is to ask for".into()
+                }
                 Ok(Heard::Reply {
                     head,
                     file,
@@ -192,14 +233,19 @@ impl Relay {
                     self.slot_handle.decline(call);
                     return Served::Leaving;
                 }
-                Ok(Heard::Chunk(_) | Heard::Free(_)) => {
-                    let over = Over::Garbage("a frame at the wrong time".into());
-                    return self.cut_short(over, Some(call)).await;
-                }
-                Err(Garbage(what)) => {
-                    return self.cut_short(Over::Garbage(what), Some(call)).await;
-                }
-            }
+                Ok(Heard::Chunk(_) | Heard::Free(_)) => "a frame at the wrong time".into(),
+                Err(Garbage(what)) => what,
+            };
+            return self.cut_short(Over::Garbage(wrong), Some(call)).await;
+        }
+    }
+
+    /// Tells the worker that nobody waits for its call, once, where it hears that before its reply
+    /// and the call does not run alone.
+    async fn tell_withdrawn(&mut self, call: &Call, is_told: bool) {
+        let hears = self.dialect.hears_cancel_before_its_reply();
+        if !is_told && hears && !self.waits_alone(call) {
+            self.say_cancel().await;
         }
     }
 
