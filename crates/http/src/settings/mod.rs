@@ -151,16 +151,7 @@ pub struct Uploads {
 
 impl Section for HttpSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let elsewhere = t.is_written("listen") || t.is_written("ssl");
-        let address = t.key(
-            "address",
-            "Where to listen for HTTP. With `listen` or `ssl` and without this key, only there.",
-        );
-        let address = if elsewhere {
-            address.optional()
-        } else {
-            Some(address.default(default_address()))
-        };
+        let address = read_address(t);
         let uploads: Uploads = t.section("uploads", "Files in forms.");
         let mut settings = Self {
             unix_socket: listen::read_unix_socket(t, address.as_ref()),
@@ -176,23 +167,8 @@ impl Section for HttpSettings {
                 "HTTP/2. With TLS, it is always on.",
                 listen::read_http2,
             ),
-            threads: t
-                .key("threads", "I/O threads.")
-                .ours()
-                .range(1..=MAX_IO_THREADS)
-                .default_as(
-                    default_io_threads(),
-                    "1 below four CPUs, else a quarter of them",
-                ),
-            internal_error_code: t
-                .key(
-                    "internal_error_code",
-                    "The status of a reply when PHP fails.",
-                )
-                .live()
-                .zero_is_default()
-                .range(400..=599)
-                .default(INTERNAL_ERROR_CODE),
+            threads: read_threads(t),
+            internal_error_code: read_internal_error_code(t),
             access_logs: t
                 .key("access_logs", "More fields in the record of each request.")
                 .live()
@@ -207,14 +183,7 @@ impl Section for HttpSettings {
                 .key("raw_body", "Forms reach PHP unparsed.")
                 .live()
                 .default(false),
-            middleware: t
-                .key(
-                    "middleware",
-                    "What requests pass on their way to PHP: the last one listed sees them first; \
-                     with `compat: 3` the first one.",
-                )
-                .live()
-                .default(Vec::new()),
+            middleware: read_middleware(t),
             headers: t.optional_section(
                 "headers",
                 "Fields that the server sets. Used by the middleware `headers`.",
@@ -242,20 +211,8 @@ impl Section for HttpSettings {
                 "An ID for each request: in the response, in log records, and for PHP as a header \
                  and as the attribute `request_id`.",
             ),
-            rate_limit: t
-                .optional_section_with(
-                    "rate_limit",
-                    "Limit for the requests of each client. Used by the middleware `rate_limit`.",
-                    RateLimitSettings::read,
-                )
-                .flatten(),
-            rate_limiter: t
-                .optional_section_with(
-                    "rate_limiter",
-                    "The same with the keys and answers of RoadRunner 3. Used by the middleware `rate_limiter`.",
-                    RateLimitSettings::read_limiter,
-                )
-                .flatten(),
+            rate_limit: read_rate_limit(t),
+            rate_limiter: read_rate_limiter(t),
             rewrite: rewrite::read(t),
             error_pages: t.optional_section(
                 "error_pages",
@@ -273,13 +230,7 @@ impl Section for HttpSettings {
             max_per_address: read_max_per_address(t),
             client: ClientSettings::read(t),
             development: read_development(t),
-            spool_dir: t
-                .key(
-                    "spool_dir",
-                    "Directory for large request bodies while they arrive.",
-                )
-                .ours()
-                .default_as(uploads.dir.clone(), "`uploads.dir`"),
+            spool_dir: read_spool_dir(t, &uploads),
             uploads,
             pool: t.section(
                 "pool",
@@ -292,15 +243,94 @@ impl Section for HttpSettings {
             settings.middleware.reverse();
         }
         settings.routes = routes::read_routes(t, &settings.pool, &settings.pools);
-        listen::check(t, &settings);
-        routes::check_use(t, &settings);
-        check_middleware(t, &settings.middleware);
-        check_codings(t, &settings.middleware);
-        settings.client.check(t, &settings.middleware);
-        check_files(t, &settings);
+        check(t, &settings);
         not_yet(t);
         settings
     }
+}
+
+/// Looks for keys that contradict each other.
+fn check(t: &mut Table<'_>, settings: &HttpSettings) {
+    listen::check(t, settings);
+    routes::check_use(t, settings);
+    check_middleware(t, &settings.middleware);
+    check_codings(t, &settings.middleware);
+    settings.client.check(t, &settings.middleware);
+    check_files(t, settings);
+}
+
+/// None where it only listens by other keys.
+fn read_address(t: &mut Table<'_>) -> Option<Listen> {
+    let elsewhere = t.is_written("listen") || t.is_written("ssl");
+    let address = t.key(
+        "address",
+        "Where to listen for HTTP. With `listen` or `ssl` and without this key, only there.",
+    );
+    if elsewhere {
+        address.optional()
+    } else {
+        Some(address.default(default_address()))
+    }
+}
+
+fn read_threads(t: &mut Table<'_>) -> usize {
+    t.key("threads", "I/O threads.")
+        .ours()
+        .range(1..=MAX_IO_THREADS)
+        .default_as(
+            default_io_threads(),
+            "1 below four CPUs, else a quarter of them",
+        )
+}
+
+fn read_internal_error_code(t: &mut Table<'_>) -> u16 {
+    t.key(
+        "internal_error_code",
+        "The status of a reply when PHP fails.",
+    )
+    .live()
+    .zero_is_default()
+    .range(400..=599)
+    .default(INTERNAL_ERROR_CODE)
+}
+
+/// As they are written.
+fn read_middleware(t: &mut Table<'_>) -> Vec<String> {
+    t.key(
+        "middleware",
+        "What requests pass on their way to PHP: the last one listed sees them first; with \
+         `compat: 3` the first one.",
+    )
+    .live()
+    .default(Vec::new())
+}
+
+fn read_rate_limit(t: &mut Table<'_>) -> Option<RateLimitSettings> {
+    t.optional_section_with(
+        "rate_limit",
+        "Limit for the requests of each client. Used by the middleware `rate_limit`.",
+        RateLimitSettings::read,
+    )
+    .flatten()
+}
+
+fn read_rate_limiter(t: &mut Table<'_>) -> Option<RateLimitSettings> {
+    t.optional_section_with(
+        "rate_limiter",
+        "The same with the keys and answers of RoadRunner 3. Used by the middleware \
+         `rate_limiter`.",
+        RateLimitSettings::read_limiter,
+    )
+    .flatten()
+}
+
+fn read_spool_dir(t: &mut Table<'_>, uploads: &Uploads) -> PathBuf {
+    t.key(
+        "spool_dir",
+        "Directory for large request bodies while they arrive.",
+    )
+    .ours()
+    .default_as(uploads.dir.clone(), "`uploads.dir`")
 }
 
 fn read_server_timing(t: &mut Table<'_>) -> bool {

@@ -212,7 +212,45 @@ fn read_route(
     default: &HttpPoolSettings,
     pools: &[(String, HttpPoolSettings)],
 ) -> RouteSettings {
-    let conditions = Conditions {
+    let conditions = read_conditions(t);
+    let broken = refuse_empty(t, &conditions);
+    let pool = read_pool(t, pools);
+    let runner = pools.iter().find(|(name, _)| *name == pool);
+    let runner = runner.map_or(default, |(_, pool)| pool);
+    let refuse = read_refuse(t);
+    RouteSettings {
+        conditions,
+        strip_prefix: read_prefix(t, runner.workers.mode()),
+        scripts: read_scripts(t, runner.workers.mode()),
+        refuse,
+        pool,
+        terms: read_terms(t),
+        rate_limit: t
+            .optional_section_with(
+                "rate_limit",
+                "Limit for the requests of each client on this route.",
+                RateLimitSettings::read,
+            )
+            .flatten(),
+        max_request_size: t
+            .key(
+                "max_request_size",
+                "A larger body is answered 413, in place of `http.max_request_size`.",
+            )
+            .zero_is_default()
+            .optional(),
+        request_body: t
+            .key(
+                "request_body",
+                "When a worker gets a request's body, in place of the pool's `request_body`.",
+            )
+            .optional(),
+        broken,
+    }
+}
+
+fn read_conditions(t: &mut Table<'_>) -> Conditions {
+    Conditions {
         paths: t
             .key(
                 "path",
@@ -240,7 +278,12 @@ fn read_route(
             )
             .optional()
             .unwrap_or_default(),
-    };
+    }
+}
+
+/// Whether a condition is written and empty: an unset variable must not turn one host's route into
+/// one for all requests.
+fn refuse_empty(t: &mut Table<'_>, conditions: &Conditions) -> bool {
     let mut broken = false;
     for (name, none) in [
         ("path", conditions.paths.is_empty()),
@@ -250,65 +293,37 @@ fn read_route(
     ] {
         broken |= none && t.is_written(name);
         if t.is_empty(name) {
-            // An unset variable must not turn one host's route into one for all requests.
             let hint = "give it a value; without the key it matches any";
             t.error(name, "is empty: what it matches can't be told", hint);
         }
     }
-    let pool = read_pool(t, pools);
-    let runner = pools.iter().find(|(name, _)| *name == pool);
-    let runner = runner.map_or(default, |(_, pool)| pool);
-    let refuse = read_refuse(t);
-    RouteSettings {
-        conditions,
-        strip_prefix: read_prefix(t, runner.workers.mode()),
-        scripts: read_scripts(t, runner.workers.mode()),
-        refuse,
-        pool,
-        terms: Terms {
-            priority: t
-                .key(
-                    "priority",
-                    "Among calls that wait for the same pool, lower numbers go first.",
-                )
-                .range(0..=u8::MAX)
-                .default(Terms::default().priority),
-            deadline: t
-                .key(
-                    "deadline",
-                    "How long a call may take, in place of the pool's `supervisor.exec_ttl`.",
-                )
-                .range(SHORTEST..=LONGEST)
-                .optional(),
-            slow: t
-                .key(
-                    "slow",
-                    "Requests that took longer get a record, in place of the pool's `slow`.",
-                )
-                .range(SHORTEST..=LONGEST)
-                .optional(),
-        },
-        rate_limit: t
-            .optional_section_with(
-                "rate_limit",
-                "Limit for the requests of each client on this route.",
-                RateLimitSettings::read,
-            )
-            .flatten(),
-        max_request_size: t
+    broken
+}
+
+/// The place of its calls in the queue, and their time.
+fn read_terms(t: &mut Table<'_>) -> Terms {
+    Terms {
+        priority: t
             .key(
-                "max_request_size",
-                "A larger body is answered 413, in place of `http.max_request_size`.",
+                "priority",
+                "Among calls that wait for the same pool, lower numbers go first.",
             )
-            .zero_is_default()
-            .optional(),
-        request_body: t
+            .range(0..=u8::MAX)
+            .default(Terms::default().priority),
+        deadline: t
             .key(
-                "request_body",
-                "When a worker gets a request's body, in place of the pool's `request_body`.",
+                "deadline",
+                "How long a call may take, in place of the pool's `supervisor.exec_ttl`.",
             )
+            .range(SHORTEST..=LONGEST)
             .optional(),
-        broken,
+        slow: t
+            .key(
+                "slow",
+                "Requests that took longer get a record, in place of the pool's `slow`.",
+            )
+            .range(SHORTEST..=LONGEST)
+            .optional(),
     }
 }
 

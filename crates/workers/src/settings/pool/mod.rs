@@ -334,16 +334,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let num_workers = scaling::num_workers(t);
     let scaling = scaling::scaling(t, num_workers);
     let (max_queue_size, queue_timeout) = read_queue(t);
-    let boot_timeout = t
-        .key(
-            "boot_timeout",
-            "How long a worker may take from its start to its handshake.",
-        )
-        .ours()
-        .or_key("allocate_timeout")
-        .range(SHORTEST..=LONGEST)
-        .no_effect(mode.ignores(&[Mode::Cgi]))
-        .default(BOOT_TIMEOUT);
+    let boot_timeout = read_boot_timeout(t, mode);
     let elsewhere = of_runner.fastcgi.is_elsewhere();
     let warmup = calls.http_keys(t, |t| requests::read_warmup(t, mode, elsewhere));
     let destroy_timeout = t
@@ -354,60 +345,9 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         .zero_is_default()
         .default(DESTROY_TIMEOUT);
     let (user, group) = read_user(t);
-    let storages = t
-        .key(
-            "storages",
-            "Storages of `kv` that its workers reach, in shared memory and over their connection; all when not written, none for `[]`.",
-        )
-        .ours()
-        .optional();
-    let pipelines = t
-        .key(
-            "pipelines",
-            "Pipelines of `jobs` that its workers may push to over their connection; all when not written, none for `[]`.",
-        )
-        .ours()
-        .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
-        .optional();
-    let methods = t
-        .key(
-            "methods",
-            "Methods of RPC that its workers may call over their connection: services (`kv`) and methods (`jobs.Push`), none for `[]`. When not written all; where pools have different users, those that act on no other pool.",
-        )
-        .ours()
-        .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
-        .optional();
-    let reset_timeout = t
-        .key(
-            "reset_timeout",
-            "How long calls under way may take when a reload replaces their workers.",
-        )
-        .zero_is_default()
-        .default(RESET_TIMEOUT);
-    let stream_timeout = t
-        .key(
-            "stream_timeout",
-            "How long a worker may go on with a stream whose client left.",
-        )
-        .zero_is_default()
-        .default(STREAM_TIMEOUT);
-    let deadline_max = t
-        .key(
-            "deadline_max",
-            "The most time that a call may ask for, counted from then.",
-        )
-        .ours()
-        .range(SHORTEST..=LONGEST)
-        .default(DEADLINE_MAX);
-    let max_jobs = t
-        .key(
-            "max_jobs",
-            "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on \
-             until its successor is up; with 1, no worker gets a second call.",
-        )
-        .refused(mode.without_kept())
-        .limit()
-        .and_then(NonZeroU64::new);
+    let reach = Reach::read(t, mode);
+    let times = CallTimes::read(t);
+    let max_jobs = read_max_jobs(t, mode);
     let debug = t
         .key(
             "debug",
@@ -417,19 +357,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         .default(false);
     let worker = WorkerKeys::read(t, mode, calls);
     let retry = calls.http_keys(t, requests::read_retry);
-    let client_gone = t
-        .key(
-            "client_gone",
-            "What happens to a waiting call whose client leaves: `run`, as with php-fpm, up to a \
-             quarter of the queue, or `drop`. Some programs send requests to themselves and do not \
-             wait, as WordPress does for its cron.",
-        )
-        .ours()
-        .refused(mode.without_kept())
-        .default_as(
-            ClientGone::usual(mode),
-            "`run` in `mode: classic` and `fastcgi`, else `drop`",
-        );
+    let client_gone = read_client_gone(t, mode);
     let request_body = calls.http_keys(t, |t| requests::read_body(t, mode));
     let slow = read_slow(t);
     let limits = t.section_with("supervisor", "Limits per worker.", |t| {
@@ -441,14 +369,14 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         max_queue_size,
         queue_timeout,
         destroy_timeout,
-        reset_timeout,
-        storages,
-        methods,
-        pipelines,
+        reset_timeout: times.reset_timeout,
+        storages: reach.storages,
+        methods: reach.methods,
+        pipelines: reach.pipelines,
         user,
         group,
-        stream_timeout,
-        deadline_max,
+        stream_timeout: times.stream_timeout,
+        deadline_max: times.deadline_max,
         client_gone,
         watch_tick: limits.watch_tick,
         exec_ttl: limits.exec_ttl,
@@ -468,6 +396,122 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         warmup: warmup.unwrap_or_default(),
         retry: retry.unwrap_or(Retry::Never),
         request_body: request_body.unwrap_or(RequestBody::Buffer),
+    }
+}
+
+/// The limit for the start of a worker.
+fn read_boot_timeout(t: &mut Table<'_>, mode: Mode) -> Duration {
+    t.key(
+        "boot_timeout",
+        "How long a worker may take from its start to its handshake.",
+    )
+    .ours()
+    .or_key("allocate_timeout")
+    .range(SHORTEST..=LONGEST)
+    .no_effect(mode.ignores(&[Mode::Cgi]))
+    .default(BOOT_TIMEOUT)
+}
+
+fn read_max_jobs(t: &mut Table<'_>, mode: Mode) -> Option<NonZeroU64> {
+    t.key(
+        "max_jobs",
+        "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on \
+         until its successor is up; with 1, no worker gets a second call.",
+    )
+    .refused(mode.without_kept())
+    .limit()
+    .and_then(NonZeroU64::new)
+}
+
+fn read_client_gone(t: &mut Table<'_>, mode: Mode) -> ClientGone {
+    t.key(
+        "client_gone",
+        "What happens to a waiting call whose client leaves: `run`, as with php-fpm, up to a \
+         quarter of the queue, or `drop`. Some programs send requests to themselves and do not \
+         wait, as WordPress does for its cron.",
+    )
+    .ours()
+    .refused(mode.without_kept())
+    .default_as(
+        ClientGone::usual(mode),
+        "`run` in `mode: classic` and `fastcgi`, else `drop`",
+    )
+}
+
+/// The parts of the server that workers reach over their connection; None: all of them.
+struct Reach {
+    storages: Option<Vec<String>>,
+    pipelines: Option<Vec<String>>,
+    methods: Option<Vec<String>>,
+}
+
+impl Reach {
+    fn read(t: &mut Table<'_>, mode: Mode) -> Self {
+        Self {
+            storages: t
+                .key(
+                    "storages",
+                    "Storages of `kv` that its workers reach, in shared memory and over their \
+                     connection; all when not written, none for `[]`.",
+                )
+                .ours()
+                .optional(),
+            pipelines: t
+                .key(
+                    "pipelines",
+                    "Pipelines of `jobs` that its workers may push to over their connection; all \
+                     when not written, none for `[]`.",
+                )
+                .ours()
+                .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
+                .optional(),
+            methods: t
+                .key(
+                    "methods",
+                    "Methods of RPC that its workers may call over their connection: services \
+                     (`kv`) and methods (`jobs.Push`), none for `[]`. When not written all; where \
+                     pools have different users, those that act on no other pool.",
+                )
+                .ours()
+                .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
+                .optional(),
+        }
+    }
+}
+
+/// How long calls may take that somebody has stopped waiting for, or that ask for more time.
+struct CallTimes {
+    reset_timeout: Duration,
+    stream_timeout: Duration,
+    deadline_max: Duration,
+}
+
+impl CallTimes {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            reset_timeout: t
+                .key(
+                    "reset_timeout",
+                    "How long calls under way may take when a reload replaces their workers.",
+                )
+                .zero_is_default()
+                .default(RESET_TIMEOUT),
+            stream_timeout: t
+                .key(
+                    "stream_timeout",
+                    "How long a worker may go on with a stream whose client left.",
+                )
+                .zero_is_default()
+                .default(STREAM_TIMEOUT),
+            deadline_max: t
+                .key(
+                    "deadline_max",
+                    "The most time that a call may ask for, counted from then.",
+                )
+                .ours()
+                .range(SHORTEST..=LONGEST)
+                .default(DEADLINE_MAX),
+        }
     }
 }
 
