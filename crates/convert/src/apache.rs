@@ -751,9 +751,36 @@ fn glob(named: &str, any: &str) -> String {
 }
 
 fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {
-    let first = directive.argument(0);
     let name = directive.name.to_ascii_lowercase();
     match name.as_str() {
+        "rewriterule" => return rewrite(directive, site, draft, state),
+        "header" => return header(directive, draft),
+        "expiresbytype" | "expiresdefault" => return expires(directive, site, draft),
+        "redirect" | "redirectpermanent" => return redirect(directive, draft),
+        "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
+        "sethandler" | "addhandler" => return is_handler(directive),
+        // A type that makes a script of files, or none of scripts.
+        "addtype" if directive.shown().contains("php") => return,
+        _ => {}
+    }
+    let is_translated = of_site(&name, directive, site, draft, state)
+        || of_answers(&name, directive, site, draft)
+        || of_php(&name, directive, site, draft);
+    if is_translated || NEEDLESS.contains(&&*name) {
+        directive.done();
+    }
+}
+
+/// Which requests are a site's, and where its files are. Whether the directive is about that.
+fn of_site(
+    name: &str,
+    directive: &Directive,
+    site: &mut Site,
+    draft: &mut Draft,
+    state: &mut SiteState,
+) -> bool {
+    let first = directive.argument(0);
+    match name {
         "servername" | "serveralias" => {
             let all: Vec<String> = directive.arguments.iter().map(|it| host_of(it)).collect();
             if name == "servername" || !site.names.is_empty() {
@@ -780,7 +807,6 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         }
         // Told with its rule, if that is.
         "rewritecond" => state.conditions.push(directive.clone()),
-        "rewriterule" => return rewrite(directive, site, draft, state),
         "alias" => {
             let mut files = Tree::default();
             files
@@ -792,11 +818,59 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         "sslengine" if first.eq_ignore_ascii_case("on") => {}
         "sslcertificatefile" => site.certificate.0 = Some(first.to_owned()),
         "sslcertificatekeyfile" => site.certificate.1 = Some(first.to_owned()),
-        "header" => return header(directive, draft),
-        "expiresbytype" | "expiresdefault" => return expires(directive, site, draft),
+        _ => return false,
+    }
+    true
+}
+
+/// How answers are sent and logged. Whether the directive is about that.
+fn of_answers(name: &str, directive: &Directive, site: &Site, draft: &mut Draft) -> bool {
+    let first = directive.argument(0);
+    match name {
         "addoutputfilterbytype" if first.eq_ignore_ascii_case("deflate") => {
             draft.compress(Vec::new());
         }
+        "errordocument" => match &site.root {
+            Some(root)
+                if directive.argument(1).starts_with('/')
+                    && first.len() == 3
+                    && first.starts_with(['4', '5']) =>
+            {
+                draft.error_page(first, &format!("{root}{}", directive.argument(1)));
+            }
+            _ => return false,
+        },
+        "xsendfile" if first.eq_ignore_ascii_case("on") => draft.uses("sendfile"),
+        "xsendfilepath" => {
+            draft.uses("sendfile");
+            draft.section("sendfile").push("roots", first);
+        }
+        "customlog" => {
+            let log = draft.section("access_log");
+            log.set(
+                "format",
+                if directive.argument(1) == "common" {
+                    "common"
+                } else {
+                    "combined"
+                },
+            );
+            log.push("output", first);
+        }
+        "remoteipheader" => draft.http().push("trusted_headers", first),
+        "remoteipinternalproxy" | "remoteiptrustedproxy" => {
+            draft.http().push("trusted_subnets", first);
+        }
+        "options" => {}
+        _ => return false,
+    }
+    true
+}
+
+/// PHP's settings, and the number and limits of its workers. Whether the directive is about that.
+fn of_php(name: &str, directive: &Directive, site: &mut Site, draft: &mut Draft) -> bool {
+    let first = directive.argument(0);
+    match name {
         "php_flag" | "php_admin_flag" if first.eq_ignore_ascii_case("engine") => {
             if is_none(directive) {
                 site.whole = scripts("none");
@@ -842,47 +916,9 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
                 site.pool.map(&["supervisor"]).set("exec_ttl", limit);
             }
         }
-        "redirect" | "redirectpermanent" => return redirect(directive, draft),
-        "errordocument" => match &site.root {
-            Some(root)
-                if directive.argument(1).starts_with('/')
-                    && first.len() == 3
-                    && first.starts_with(['4', '5']) =>
-            {
-                draft.error_page(first, &format!("{root}{}", directive.argument(1)));
-            }
-            _ => return,
-        },
-        "xsendfile" if first.eq_ignore_ascii_case("on") => draft.uses("sendfile"),
-        "xsendfilepath" => {
-            draft.uses("sendfile");
-            draft.section("sendfile").push("roots", first);
-        }
-        "customlog" => {
-            let log = draft.section("access_log");
-            log.set(
-                "format",
-                if directive.argument(1) == "common" {
-                    "common"
-                } else {
-                    "combined"
-                },
-            );
-            log.push("output", first);
-        }
-        "remoteipheader" => draft.http().push("trusted_headers", first),
-        "remoteipinternalproxy" | "remoteiptrustedproxy" => {
-            draft.http().push("trusted_subnets", first);
-        }
-        "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
-        "options" => {}
-        "sethandler" | "addhandler" => return is_handler(directive),
-        // A type that makes a script of files, or none of scripts.
-        "addtype" if directive.shown().contains("php") => return,
-        name if NEEDLESS.contains(&name) => {}
-        _ => return,
+        _ => return false,
     }
-    directive.done();
+    true
 }
 
 fn address(text: &str) -> String {

@@ -654,6 +654,24 @@ impl Draft {
         self.addresses();
         self.certificates();
         self.guard_static();
+        self.warn_of_variables();
+        self.use_middleware();
+        // A site without a root has no pool; as the default one, it closes what has no name.
+        let mut sites = std::mem::take(&mut self.sites);
+        let closes_rest = sites
+            .iter()
+            .any(|it| it.root.is_none() && it.names.is_empty() && it.is_closed());
+        self.leave_out_rootless(&mut sites);
+        self.order(&mut sites);
+        self.pools_and_routes(sites, closes_rest);
+        if self.http().get("address").is_none() && self.tree.map(&["http"]).get("ssl").is_none() {
+            self.http().set("address", ":80");
+        }
+        Ok(self)
+    }
+
+    /// The environment is one for all sites.
+    fn warn_of_variables(&mut self) {
         if self.sites.len() > 1 && !self.variables.is_empty() {
             self.variables.dedup();
             let names = self.variables.join(", ");
@@ -662,6 +680,9 @@ impl Draft {
                 self.file
             ));
         }
+    }
+
+    fn use_middleware(&mut self) {
         if !self.middleware.is_empty() {
             let used = MIDDLEWARE
                 .iter()
@@ -669,11 +690,10 @@ impl Draft {
             let used: Vec<String> = used.map(|name| (*name).to_owned()).collect();
             self.http().set("middleware", used);
         }
-        // A site without a root has no pool; as the default one, it closes what has no name.
-        let mut sites = std::mem::take(&mut self.sites);
-        let closes_rest = sites
-            .iter()
-            .any(|it| it.root.is_none() && it.names.is_empty() && it.is_closed());
+    }
+
+    /// A site without a root stays only if none has one.
+    fn leave_out_rootless(&mut self, sites: &mut Vec<Site>) {
         let has_root = sites.iter().any(|site| site.root.is_some());
         for site in sites.iter().filter(|it| has_root && it.root.is_none()) {
             let place = self.place(site.line);
@@ -681,6 +701,10 @@ impl Draft {
             self.left_out.push(text);
         }
         sites.retain(|site| site.root.is_some() || (!has_root && !site.pool.is_empty()));
+    }
+
+    /// Puts the site for hosts that nobody names first, and routes in the order in which they hold.
+    fn order(&mut self, sites: &mut [Site]) {
         if let Some(nameless) = sites.iter().position(|it| it.names.is_empty()) {
             sites[..=nameless].rotate_right(1);
         }
@@ -693,12 +717,16 @@ impl Draft {
                     .unwrap_or_default()
             });
         }
-        for site in &mut sites {
+        for site in sites {
             let shown = site.shown();
             let out = site.order_routes();
             self.left_out
                 .extend(out.iter().map(|it| format!("{shown}: {it}")));
         }
+    }
+
+    /// A pool and routes for each site, and a pool for each application below one.
+    fn pools_and_routes(&mut self, sites: Vec<Site>, closes_rest: bool) {
         let mut taken = std::collections::HashSet::from(["default".to_owned()]);
         let many = sites.len() > 1;
         // The first one answers for hosts that nobody names: its routes come last.
@@ -706,30 +734,12 @@ impl Draft {
         let (mut routes, mut applications) = (Vec::new(), Vec::new());
         for (nth, site) in sites.into_iter().enumerate() {
             let name = if many {
-                pool_name(
-                    site.names.first().map_or("", String::as_str),
-                    nth,
-                    &mut taken,
-                )
+                let first = site.names.first().map_or("", String::as_str);
+                pool_name(first, nth, &mut taken)
             } else {
                 "default".to_owned()
             };
-            let path: &[&str] = if many {
-                &["http", "pools", &name]
-            } else {
-                &["http", "pool"]
-            };
-            let pool = self.tree.map(path);
-            if pool.get("mode").is_none() {
-                pool.set("mode", "classic");
-            }
-            if let Some(root) = &site.root {
-                pool.set("root", root.as_str());
-            }
-            pool.merge(site.pool.clone());
-            if nth > 0 && pool.get("num_workers").is_none() && pool.get("max_workers").is_none() {
-                pool.set("num_workers", 2);
-            }
+            self.pool_of(&site, nth, many.then_some(&*name));
             let into = if nth == 0 { &mut last } else { &mut routes };
             let hosts: &[String] = if nth == 0 && !closes_rest {
                 &[]
@@ -754,10 +764,24 @@ impl Draft {
         for route in routes.into_iter().chain(last) {
             self.http().push("routes", Value::Map(route));
         }
-        if self.http().get("address").is_none() && self.tree.map(&["http"]).get("ssl").is_none() {
-            self.http().set("address", ":80");
+    }
+
+    /// The pool of a site, by its name where there are several.
+    fn pool_of(&mut self, site: &Site, nth: usize, name: Option<&str>) {
+        let pool = match name {
+            Some(name) => self.tree.map(&["http", "pools", name]),
+            None => self.tree.map(&["http", "pool"]),
+        };
+        if pool.get("mode").is_none() {
+            pool.set("mode", "classic");
         }
-        Ok(self)
+        if let Some(root) = &site.root {
+            pool.set("root", root.as_str());
+        }
+        pool.merge(site.pool.clone());
+        if nth > 0 && pool.get("num_workers").is_none() && pool.get("max_workers").is_none() {
+            pool.set("num_workers", 2);
+        }
     }
 
     /// Sites of the same names: with TLS and without it, mostly.

@@ -1077,26 +1077,7 @@ fn below(
         return location.done_whole();
     }
     if location.has("internal") {
-        let is_plain = location
-            .inside
-            .iter()
-            .all(|it| ["internal", "alias", "root"].contains(&it.name.as_str()));
-        site.refuse(how.all(path), NOT_FOUND);
-        if how == How::Exact && is_plain {
-            return location.done_whole();
-        }
-        if let Some(folder) = &folder
-            && is_plain
-        {
-            location.done_whole();
-            let below = if location.has("alias") {
-                ""
-            } else {
-                path.trim_end_matches('/')
-            };
-            return draft.send_files_of(path.trim_end_matches('/'), &format!("{folder}{below}"));
-        }
-        return draft.leave_out_limit(location, "the path is answered 404");
+        return internal(location, how, path, folder.as_deref(), site, draft);
     }
     let is_php = |it: &&Directive| it.name == "location" && it.has("fastcgi_pass");
     let php = location.inside.iter().find(is_php);
@@ -1168,6 +1149,37 @@ fn below(
     if !keys.is_empty() {
         site.rule(at, how.rank(), keys);
     }
+}
+
+/// A path that clients may not ask for, and files of which scripts may name.
+fn internal(
+    location: &Directive,
+    how: How,
+    path: &str,
+    directory: Option<&str>,
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    let is_plain = location
+        .inside
+        .iter()
+        .all(|it| ["internal", "alias", "root"].contains(&it.name.as_str()));
+    site.refuse(how.all(path), NOT_FOUND);
+    if how == How::Exact && is_plain {
+        return location.done_whole();
+    }
+    if let Some(directory) = directory
+        && is_plain
+    {
+        location.done_whole();
+        let below = if location.has("alias") {
+            ""
+        } else {
+            path.trim_end_matches('/')
+        };
+        return draft.send_files_of(path.trim_end_matches('/'), &format!("{directory}{below}"));
+    }
+    draft.leave_out_limit(location, "the path is answered 404");
 }
 
 /// Another application below a path. What can't be translated of it closes it.
