@@ -166,3 +166,36 @@ impl Drop for IoThreads {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// Whether memory would be given back now.
+    async fn is_fallen(thread: &IoThread) -> bool {
+        let fallen = timeout(Duration::ZERO, thread.load.fallen.notified());
+        fallen.await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_given_back_when_half_of_many_connections_are_gone() {
+        let thread = IoThread::of(Handle::current());
+        for _ in 0..MANY {
+            thread.entered();
+        }
+        for _ in 1..MANY / 2 {
+            thread.left();
+        }
+        assert!(!is_fallen(&thread).await, "more than half are there");
+        thread.left();
+        assert_eq!(thread.connections(), MANY / 2);
+        assert!(is_fallen(&thread).await);
+        for _ in 0..MANY / 2 {
+            thread.left();
+        }
+        assert!(!is_fallen(&thread).await, "what is left is few");
+        assert_eq!(thread.connections(), 0);
+    }
+}

@@ -15,6 +15,7 @@ mod memory;
 mod on_init;
 mod pools;
 mod processes;
+mod renewals;
 pub mod settings;
 mod start;
 mod user;

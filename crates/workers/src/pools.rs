@@ -19,10 +19,11 @@ use pronghorn_process::memory::of_control_group;
 use pronghorn_wire::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::launch::Launch;
 use crate::memory::{MemoryShare, TooMuchMemory};
+use crate::renewals::Renewals;
 use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
 use crate::start::Start;
 use crate::user::WorkerUsers;
@@ -34,9 +35,6 @@ pub const DEFAULT_POOL: &str = "default";
 const STALLED: Duration = Duration::from_secs(3);
 /// How often a worker that is free is asked whether it hears.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// Workers that ask for new ones get them at most so often: code that calls `opcache_reset()` with
-/// each request must not keep the machine busy with starting PHP.
-const BETWEEN_RENEWALS: Duration = Duration::from_secs(60);
 /// Orders that wait for the workers' task. Each is a person's wish or a stop.
 const ORDERS: usize = 16;
 
@@ -479,8 +477,7 @@ impl PoolHandle {
             supervised,
             standing: standing_sender,
             pings: pings(),
-            renewed: None,
-            renewal_due: None,
+            renewals: Renewals::default(),
         };
         Ok((handle, task.run(inbox)))
     }
@@ -611,13 +608,6 @@ fn pings() -> Interval {
     pings
 }
 
-async fn due(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
 fn report(error: &LaunchError) -> Arc<str> {
     tracing::error!(target: "server", "{}", error.report());
     error.report().into()
@@ -630,9 +620,7 @@ struct PoolTask {
     supervised: Option<RunningPool>,
     standing: watch::Sender<Standing>,
     pings: Interval,
-    /// The last time that workers had asked for it, and when it is due again.
-    renewed: Option<Instant>,
-    renewal_due: Option<Instant>,
+    renewals: Renewals,
 }
 
 impl PoolTask {
@@ -715,13 +703,8 @@ impl PoolTask {
             tokio::select! {
                 order = orders.recv() => return order,
                 _ = self.pings.tick() => self.pool.ping(),
-                () = supervised.renewal_asked_for() => {
-                    let earliest = self.renewed.map(|last| last + BETWEEN_RENEWALS);
-                    self.renewal_due = earliest.max(Some(Instant::now()));
-                }
-                () = due(self.renewal_due) => {
-                    self.renewal_due = None;
-                    self.renewed = Some(Instant::now());
+                () = supervised.renewal_asked_for() => self.renewals.ask(),
+                () = self.renewals.begin() => {
                     let (nobody, _) = oneshot::channel();
                     return Some(Order::Reload(None, nobody));
                 }

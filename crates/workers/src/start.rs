@@ -8,14 +8,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use pronghorn_base::open_linked;
-use pronghorn_config::{Address, Command, Listen, Size};
+use pronghorn_config::{Address, Command, Listen};
 use pronghorn_launch::{
     Addresses, Booted, CommandLauncher, Current, FastCgiLauncher, Fpm, Ini, LaunchSpec, Peers, Php,
     Place, ProgramLauncher, Spawn, Storage, TransportChoice, Zygotes, classic_command,
     classic_variables, how_to_let_read, php_option, script_of,
 };
 use pronghorn_pool::transport::{Allowed, Borders};
-use pronghorn_pool::{Fence, Limits, Options, Plan, Quote, Warmup};
+use pronghorn_pool::{Fence, Options, Plan, Quote, Warmup};
 use pronghorn_process::{Credentials, cpus, which};
 use pronghorn_wire::{Codec, Kind};
 
@@ -23,14 +23,10 @@ use crate::launch::Launch;
 use crate::memory::MemoryShare;
 use crate::pools::{PoolResources, PoolSpec, memory_of};
 use crate::settings::{
-    ClassicSettings, ClientGone, CodecChoice, FastCgiPeer, FastCgiSettings, KeptSettings,
-    MAX_WORKERS, Mode, PoolSettings, RelayAddress, Runner, ServerSettings, SpawnChoice,
-    WorkerSettings,
+    ClassicSettings, ClientGone, CodecChoice, FastCgiPeer, FastCgiSettings, KeptSettings, Mode,
+    PoolSettings, RelayAddress, Runner, ServerSettings, SpawnChoice, WorkerSettings,
 };
 use crate::user::WorkerUser;
-
-/// Of a pool in which each call gets a fresh worker, one serves and one is ready.
-const DEBUG_WORKERS: usize = 2;
 
 /// All that is needed to start the workers of a pool.
 #[derive(Clone, Copy, Debug)]
@@ -46,21 +42,15 @@ pub struct Start<'a> {
 impl Start<'_> {
     pub(crate) fn options(&self) -> Options {
         let PoolSettings { common, .. } = self.spec.settings;
-        let max_jobs = self.spec.settings.kept().and_then(|kept| kept.max_jobs);
         Options {
             name: self.spec.name.to_owned(),
             queue_limit: common.max_queue_size,
             queue_timeout: common.queue_timeout,
-            // In development somebody may sit in a debugger.
-            exec_ttl: common.exec_ttl.filter(|_| !self.resources.development),
+            exec_ttl: self.spec.settings.exec_ttl(self.resources.development),
             slow: common.slow,
             incidents: self.resources.incidents.clone(),
             deadline_max: common.deadline_max,
-            max_jobs: if self.spec.settings.is_debug() {
-                NonZeroU64::new(1)
-            } else {
-                max_jobs
-            },
+            max_jobs: self.spec.settings.max_jobs(),
             runs_alone: common.client_gone == ClientGone::Run,
             // Each I/O thread is as busy as a worker of quick calls.
             processors: cpus::usable()
@@ -70,28 +60,7 @@ impl Start<'_> {
     }
 
     pub(crate) fn plan(&self) -> Plan {
-        let PoolSettings { common, .. } = self.spec.settings;
-        let kept = self.spec.settings.kept();
-        let (workers, scaling) = if self.spec.settings.is_debug() {
-            (DEBUG_WORKERS, None)
-        } else {
-            (common.num_workers, common.scaling)
-        };
-        let max_memory = kept.and_then(|kept| kept.max_worker_memory);
-        Plan {
-            workers,
-            scaling,
-            most: MAX_WORKERS
-                .max(workers)
-                .max(scaling.map_or(0, |scaling| scaling.max)),
-            at_once: boots_at_once(),
-            limits: Limits {
-                watch_tick: common.watch_tick,
-                ttl: kept.and_then(|kept| kept.ttl),
-                idle_ttl: kept.and_then(|kept| kept.idle_ttl),
-                max_memory: max_memory.map(Size::bytes),
-            },
-        }
+        self.spec.settings.plan()
     }
 
     /// The memory that the pool's workers may take, where that is known. Asks PHP the first time.
@@ -581,9 +550,3 @@ const PHP_FPM: [&str; 6] = [
 const SYSTEM_PROGRAMS: &str = "/usr/local/sbin:/usr/sbin";
 /// So long after a deadline php-fpm ends what still runs; it counts in seconds.
 const FPM_GRACE: Duration = Duration::from_secs(5);
-
-/// How many workers boot at once: more than there are CPUs, because a boot also waits for the disk;
-/// not all of a hundred, because then each takes a hundred times as long.
-fn boots_at_once() -> usize {
-    (cpus::usable() * 2).max(4)
-}

@@ -15,6 +15,7 @@ mod choices;
 mod classic;
 mod fastcgi;
 mod ini;
+mod plan;
 mod requests;
 mod scaling;
 mod scripts;

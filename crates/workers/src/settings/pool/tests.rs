@@ -107,3 +107,65 @@ fn what_answers_by_fastcgi_is_one_thing() {
         "{both}"
     );
 }
+
+fn scaling(text: &str) -> (Option<Scaling>, String) {
+    let (settings, said) = read::<PoolSettings>(text);
+    let scaling = settings.and_then(|settings| settings.common.scaling);
+    (scaling, said)
+}
+
+#[test]
+fn a_pool_grows_in_four_steps_from_the_fewest_to_the_most() {
+    for (text, min, max, step) in [
+        ("{min_workers: 2, max_workers: 10}", 2, 10, 2),
+        ("{min_workers: 2, max_workers: 4}", 2, 4, 1),
+        ("{num_workers: 3, max_workers: 23}", 3, 23, 5),
+        ("{min_workers: 4, max_workers: 4}", 4, 4, 1),
+    ] {
+        let (scaling, said) = scaling(text);
+        assert_eq!(said, "", "{text}");
+        let found = scaling.map(|it| (it.min, it.max, it.step));
+        assert_eq!(found, Some((min, max, step)), "{text}");
+    }
+    assert_eq!(scaling("{num_workers: 3}"), (None, String::new()));
+}
+
+#[test]
+fn roadrunners_workers_come_beside_those_that_are_always_there() {
+    let (found, said) = scaling("{num_workers: 3, dynamic_allocator: {}}");
+    assert_eq!(said, "");
+    let expected = Scaling {
+        min: 3,
+        max: 13,
+        step: 5,
+        idle: Duration::from_mins(1),
+    };
+    assert_eq!(found, Some(expected));
+    let text = "{num_workers: 2, dynamic_allocator: {max_workers: 4, spawn_rate: 3, \
+                 idle_timeout: 9s}}";
+    let expected = Scaling {
+        min: 2,
+        max: 6,
+        step: 3,
+        idle: Duration::from_secs(9),
+    };
+    assert_eq!(scaling(text), (Some(expected), String::new()));
+}
+
+#[test]
+fn a_pool_that_can_not_grow_so_is_told_by_its_key() {
+    for (text, message) in [
+        (
+            "{min_workers: 5, max_workers: 4}",
+            "is 4, which is less than the 5 workers that are always there",
+        ),
+        ("{min_workers: 5}", "has no effect without `max_workers`"),
+        (
+            "{num_workers: 2, max_workers: 4, dynamic_allocator: {}}",
+            "says how the pool grows, and `min_workers` and `max_workers` say so too",
+        ),
+    ] {
+        let (_, said) = scaling(text);
+        assert!(said.contains(message), "{text}: {said}");
+    }
+}
