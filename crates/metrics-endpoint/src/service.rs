@@ -165,10 +165,10 @@ impl Exposition {
         let mut families = self.own.families();
         families.extend(roadrunner::families(&families, self.started.elapsed()));
         if let Some(pools) = self.pools.get() {
-            let workers = pools.worker_processes().await;
-            families.extend(worker_families(&workers));
+            let facts = pools.facts().await;
+            families.extend(worker_families(&facts));
             for service in self.health.names() {
-                families.extend(workers::families(service, &workers));
+                families.extend(workers::families(service, &facts));
             }
         }
         if let Some(queues) = self.health.queues().ask().await {

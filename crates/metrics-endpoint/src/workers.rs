@@ -3,28 +3,29 @@
 use std::borrow::Cow;
 
 use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
-use pronghorn_workers::WorkerProcess;
+use pronghorn_workers::{PoolFacts, RoadRunnerState, WorkerFacts};
 
 /// Those of one service.
-pub(crate) fn families(service: &str, workers: &[WorkerProcess]) -> Vec<ReadFamily> {
-    let own: Vec<_> = workers
-        .iter()
-        .filter(|worker| worker.owner == service)
-        .collect();
+pub(crate) fn families(service: &str, pools: &[PoolFacts]) -> Vec<ReadFamily> {
+    use RoadRunnerState::{Errored, Inactive, Ready, Stopping, Working};
+    let own = pools.iter().filter(|pool| pool.owner == service);
+    let own: Vec<&WorkerFacts> = own.flat_map(|pool| &pool.workers).collect();
     let of = |name: &str, help: &'static str, series| {
         gauge(&format!("rr_{service}_{name}"), help, series)
     };
     let one = |value: u64| vec![series(&[], value)];
-    let count = |states: &[&str]| {
-        let fits = own.iter().filter(|worker| states.contains(&worker.state));
+    let count = |states: &[RoadRunnerState]| {
+        let fits = own
+            .iter()
+            .filter(|worker| states.contains(&worker.roadrunner_state()));
         one(fits.count() as u64)
     };
-    let each = |with_state: bool, value: fn(&WorkerProcess) -> u64| {
-        let of_worker = |worker: &&WorkerProcess| {
-            let pid = worker.pid.to_string();
+    let each = |with_state: bool, value: fn(&WorkerFacts) -> u64| {
+        let of_worker = |worker: &&WorkerFacts| {
+            let pid = worker.info.pid.to_string();
             let mut labels = vec![("pid", &*pid)];
             if with_state {
-                labels.push(("state", worker.state));
+                labels.push(("state", worker.roadrunner_state().name()));
             }
             series(&labels, value(worker))
         };
@@ -39,7 +40,7 @@ pub(crate) fn families(service: &str, workers: &[WorkerProcess]) -> Vec<ReadFami
         of(
             "workers_memory_bytes",
             "Resident memory of all workers.",
-            one(own.iter().map(|worker| worker.memory).sum()),
+            one(own.iter().map(|worker| worker.memory()).sum()),
         ),
         of(
             "worker_state",
@@ -49,22 +50,22 @@ pub(crate) fn families(service: &str, workers: &[WorkerProcess]) -> Vec<ReadFami
         of(
             "worker_memory_bytes",
             "Resident memory of each worker.",
-            each(false, |worker| worker.memory),
+            each(false, WorkerFacts::memory),
         ),
         of(
             "workers_ready",
             "Workers that wait for a call.",
-            count(&["ready"]),
+            count(&[Ready]),
         ),
         of(
             "workers_working",
             "Workers that have a call.",
-            count(&["working"]),
+            count(&[Working]),
         ),
         of(
             "workers_invalid",
             "Workers in any other state.",
-            count(&["inactive", "stopping", "errored"]),
+            count(&[Inactive, Stopping, Errored]),
         ),
     ]
 }

@@ -13,7 +13,7 @@ use pronghorn_control::{
 };
 use pronghorn_plugin_api::rpc::{Caller, Encoding, Methods};
 use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
-use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools};
+use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, newest_generation};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::VERSION;
 use crate::log_readers::LogReaders;
 use crate::logs::Newest;
-use crate::views::{look_at, newest, pool_status};
+use crate::views::{pool_status, workers_of};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -148,7 +148,7 @@ impl Steerable for Shared {
                 Ask::Workers { of } => {
                     let mut pools = Vec::new();
                     for workers in &self.named(&of)? {
-                        pools.push(look_at(workers).await);
+                        pools.push(workers_of(&workers.facts().await));
                     }
                     answer.tell(Tell::Workers(pools)).await;
                 }
@@ -260,7 +260,7 @@ impl Shared {
         let serving = self.serving.get();
         let mut pools = Vec::new();
         for workers in self.pools().map(Pools::all).unwrap_or_default() {
-            pools.push(pool_status(&workers).await);
+            pools.push(pool_status(&workers.facts().await));
         }
         let addresses = serving.map(|serving| serving.addresses.as_slice());
         let services = addresses.unwrap_or_default().iter();
@@ -337,13 +337,13 @@ async fn reset(workers: &PoolHandle) -> Reset {
     let failed = workers.reload().await.err();
     let took = millis(start.elapsed());
     // The old ones may not have heard of it yet.
-    let mut infos = workers.inspect().await;
-    let generation = newest(&infos);
-    infos.retain(|worker| worker.generation == generation);
+    let all = workers.facts().await.workers;
+    let generation = newest_generation(&all);
+    let new = all.iter().filter(|it| it.info.generation == generation);
     Reset {
         pool: workers.name().to_owned(),
         took,
-        workers: infos.len() as u64,
+        workers: new.count() as u64,
         generation,
         failed: failed.map(|why| why.to_string()),
     }

@@ -1,89 +1,54 @@
-//! Pools and their workers, as commands and the admin listener show them.
+//! The facts of pools, as commands and the admin listener are told them.
 
 use pronghorn_base::{millis, since_1970};
 use pronghorn_control::{Counter, PoolStatus, UnderWay, Worker, WorkersOf};
-use pronghorn_pool::{self as pool, SlotState, WorkerInfo};
-use pronghorn_process::Usage;
-use pronghorn_workers::{PoolHandle, Standing};
+use pronghorn_workers::{PoolFacts, WorkerFacts, newest_generation};
 
 /// What of a request's line is shown.
 const LONGEST_REQUEST: usize = 500;
 
-pub(crate) async fn pool_status(workers: &PoolHandle) -> PoolStatus {
-    let down = match &*workers.standing().borrow() {
-        Standing::Up => None,
-        Standing::Down(why) => Some(why.to_string()),
-    };
-    let stats = workers.stats();
-    let counters = pool::Counter::ALL.iter().map(|&counter| Counter {
-        name: counter.name().to_owned(),
-        count: stats.get(counter),
+pub(crate) fn pool_status(facts: &PoolFacts) -> PoolStatus {
+    let counters = facts.counters.iter().map(|&(name, count)| Counter {
+        name: name.to_owned(),
+        count,
     });
-    let mut infos = workers.inspect().await;
-    // Those that leave finish what they have, beside as many new ones.
-    infos.retain(|worker| !matches!(worker.state, SlotState::Draining | SlotState::Stopping));
-    let busy = infos
-        .iter()
-        .filter(|worker| worker.state == SlotState::Busy);
     PoolStatus {
-        name: workers.name().to_owned(),
-        down,
-        generation: newest(&infos),
-        workers: infos.len() as u64,
-        busy: busy.count() as u64,
-        waiting: stats.waiting() as u64,
-        oldest: stats.oldest_wait().map(millis),
-        counters: counters.filter(|counter| counter.count > 0).collect(),
+        name: facts.name.clone(),
+        down: facts.down.as_ref().map(ToString::to_string),
+        generation: newest_generation(facts.staying()),
+        workers: facts.staying().count() as u64,
+        busy: facts.busy() as u64,
+        waiting: facts.waiting as u64,
+        oldest: facts.oldest.map(millis),
+        counters: counters.collect(),
     }
 }
 
-pub(crate) async fn look_at(workers: &PoolHandle) -> WorkersOf {
-    let infos = workers.inspect().await;
+pub(crate) fn workers_of(facts: &PoolFacts) -> WorkersOf {
     WorkersOf {
-        pool: workers.name().to_owned(),
-        plugin: workers.owner().to_owned(),
-        waiting: workers.stats().waiting() as u64,
-        workers: infos.into_iter().map(shown).collect(),
+        pool: facts.name.clone(),
+        plugin: facts.owner.to_owned(),
+        waiting: facts.waiting as u64,
+        workers: facts.workers.iter().map(worker).collect(),
     }
 }
 
-fn shown(info: WorkerInfo) -> Worker {
-    let usage = Usage::of(info.pid);
+fn worker(facts: &WorkerFacts) -> Worker {
+    let info = &facts.info;
     Worker {
         pid: info.pid,
         slot: info.slot as u64,
         generation: info.generation,
-        state: state_name(info.state).to_owned(),
+        state: facts.state().to_owned(),
         transport: Some(info.via.name().to_owned()),
         forked_by: info.forked_by,
         started: millis(since_1970(info.started)),
         executions: info.executions,
-        memory: usage.map_or(0, |usage| usage.memory),
-        cpu: usage.map_or(0, |usage| millis(usage.cpu)),
-        request: info.request.map(|request| UnderWay {
+        memory: facts.memory(),
+        cpu: millis(facts.cpu()),
+        request: info.request.as_ref().map(|request| UnderWay {
             what: request.what.chars().take(LONGEST_REQUEST).collect(),
             age: millis(request.age),
         }),
     }
-}
-
-fn state_name(state: SlotState) -> &'static str {
-    match state {
-        SlotState::Empty => "empty",
-        SlotState::Booting => "booting",
-        SlotState::Ready => "ready",
-        SlotState::Busy => "busy",
-        SlotState::Draining => "draining",
-        SlotState::Stopping => "stopping",
-        SlotState::Failed => "failed",
-    }
-}
-
-/// The newest generation among them.
-pub(crate) fn newest(infos: &[WorkerInfo]) -> u64 {
-    infos
-        .iter()
-        .map(|worker| worker.generation)
-        .max()
-        .unwrap_or_default()
 }

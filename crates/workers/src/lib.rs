@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod facts;
 mod io;
 mod launch;
 mod memory;
@@ -21,6 +22,7 @@ mod start;
 mod user;
 mod watching;
 
+pub use facts::{PoolFacts, RoadRunnerState, WorkerFacts, newest_generation};
 pub use io::{Io, IoThread, IoThreads, MAX_IO_THREADS, default_io_threads};
 pub use launch::{Lacking, Launch};
 pub use memory::{MemoryShare, TooMuchMemory};
@@ -29,7 +31,7 @@ pub use pools::{
     DEFAULT_POOL, PoolHandle, PoolInfo, PoolResources, PoolSet, PoolSpec, Pools, Reloaded, Resized,
     Standing, StartedPools, Versions,
 };
-pub use processes::{WorkerProcess, server_families, worker_families};
+pub use processes::{server_families, worker_families};
 pub use pronghorn_launch::PhpError;
 pub use settings::{OnInit, RelayAddress, ServerSettings};
 pub use start::Start;

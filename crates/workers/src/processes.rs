@@ -6,83 +6,27 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
-use pronghorn_pool::{SlotState, WorkerInfo};
 use pronghorn_process::Usage;
 
-use crate::pools::Pools;
-
-/// The states of workers, by RoadRunner's names, which are few.
-const STATES: [&str; 5] = ["inactive", "ready", "working", "stopping", "errored"];
-
-/// A worker and what it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerProcess {
-    /// The service that its pool is for.
-    pub owner: &'static str,
-    pub pool: String,
-    pub pid: u32,
-    pub state: &'static str,
-    /// Resident bytes; 0 where the process has ended meanwhile.
-    pub memory: u64,
-    /// Of these, pages of files and of shared memory, which are there once for all that have them.
-    pub shared: u64,
-}
-
-impl WorkerProcess {
-    fn of(owner: &'static str, pool: &str, info: &WorkerInfo) -> Self {
-        let usage = Usage::of(info.pid);
-        Self {
-            owner,
-            pool: pool.to_owned(),
-            pid: info.pid,
-            state: match info.state {
-                SlotState::Empty | SlotState::Booting => STATES[0],
-                SlotState::Ready => STATES[1],
-                SlotState::Busy => STATES[2],
-                SlotState::Draining | SlotState::Stopping => STATES[3],
-                SlotState::Failed => STATES[4],
-            },
-            memory: usage.map_or(0, |usage| usage.memory),
-            shared: usage.map_or(0, |usage| usage.shared),
-        }
-    }
-}
-
-impl Pools {
-    /// All workers of all pools. Answers within a second for each pool, however busy they are.
-    pub async fn worker_processes(&self) -> Vec<WorkerProcess> {
-        let mut workers = Vec::new();
-        for pool in self.all() {
-            let (owner, name) = (pool.owner(), pool.name().to_owned());
-            let found = pool.inspect().await;
-            workers.extend(
-                found
-                    .iter()
-                    .map(|info| WorkerProcess::of(owner, &name, info)),
-            );
-        }
-        workers
-    }
-}
+use crate::facts::{PoolFacts, RoadRunnerState, WorkerFacts};
 
 /// Workers by pool, for whoever reads metrics.
-pub fn worker_families(workers: &[WorkerProcess]) -> Vec<ReadFamily> {
-    let mut pools: BTreeMap<&str, Vec<&WorkerProcess>> = BTreeMap::new();
-    for worker in workers {
-        pools.entry(&worker.pool).or_default().push(worker);
+pub fn worker_families(facts: &[PoolFacts]) -> Vec<ReadFamily> {
+    // Services may have pools of the same name.
+    let mut pools: BTreeMap<&str, Vec<&WorkerFacts>> = BTreeMap::new();
+    for facts in facts.iter().filter(|facts| !facts.workers.is_empty()) {
+        pools.entry(&facts.name).or_default().extend(&facts.workers);
     }
     let (mut states, mut memory, mut shared) = (Vec::new(), Vec::new(), Vec::new());
     for (pool, workers) in pools {
-        for state in STATES {
-            let fits = workers.iter().filter(|worker| worker.state == state);
-            states.push(series(
-                &[("pool", pool), ("state", state)],
-                fits.count() as u64,
-            ));
+        for state in RoadRunnerState::ALL {
+            let fits = |worker: &&&WorkerFacts| worker.roadrunner_state() == state;
+            let count = workers.iter().filter(fits).count() as u64;
+            states.push(series(&[("pool", pool), ("state", state.name())], count));
         }
-        let bytes = |of: fn(&WorkerProcess) -> u64| workers.iter().map(|worker| of(worker)).sum();
-        memory.push(series(&[("pool", pool)], bytes(|worker| worker.memory)));
-        shared.push(series(&[("pool", pool)], bytes(|worker| worker.shared)));
+        let bytes = |of: fn(&WorkerFacts) -> u64| workers.iter().map(|worker| of(worker)).sum();
+        memory.push(series(&[("pool", pool)], bytes(WorkerFacts::memory)));
+        shared.push(series(&[("pool", pool)], bytes(WorkerFacts::shared)));
     }
     let family = |name: &str, help: &'static str, series| ReadFamily {
         name: name.to_owned(),
@@ -157,17 +101,23 @@ fn series(labels: &[(&'static str, &str)], value: u64) -> Series {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
 
-    fn worker(pool: &str, state: &'static str, memory: u64) -> WorkerProcess {
-        WorkerProcess {
-            owner: "http",
-            pool: pool.to_owned(),
-            pid: 7,
-            state,
-            memory,
-            shared: memory / 2,
+    use pronghorn_pool::SlotState::{Busy, Ready};
+
+    use super::*;
+    use crate::facts::tests::pool;
+
+    /// Its workers take `memory` bytes each, half of them shared.
+    fn taking(memory: u64, mut facts: PoolFacts) -> PoolFacts {
+        for worker in &mut facts.workers {
+            worker.usage = Some(Usage {
+                memory,
+                shared: memory / 2,
+                cpu: Duration::ZERO,
+            });
         }
+        facts
     }
 
     /// The values of a family, each with those of its labels.
@@ -186,16 +136,17 @@ mod tests {
 
     #[test]
     fn workers_add_up_by_pool_and_state() {
-        let workers = [
-            worker("b", "working", 10),
-            worker("a", "ready", 4),
-            worker("b", "working", 20),
+        let facts = [
+            taking(10, pool("b", &[Busy])),
+            taking(4, pool("a", &[Ready])),
+            taking(20, pool("b", &[Busy])),
+            pool("c", &[]),
         ];
-        let families = worker_families(&workers);
+        let families = worker_families(&facts);
         let states = values(&families, "pronghorn_pool_workers");
         assert_eq!(
             states.len(),
-            2 * STATES.len(),
+            2 * RoadRunnerState::ALL.len(),
             "a state without workers is 0"
         );
         let there = states.into_iter().filter(|(_, count)| *count > 0);

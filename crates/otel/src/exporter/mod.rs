@@ -106,7 +106,7 @@ impl Metrics {
     async fn families(&self) -> Vec<ReadFamily> {
         let mut families = self.registry.families();
         if let Some(pools) = self.pools.get() {
-            families.extend(worker_families(&pools.worker_processes().await));
+            families.extend(worker_families(&pools.facts().await));
         }
         if let Some(queues) = self.queues.ask().await {
             families.extend(queue_families(&queues));

@@ -8,14 +8,14 @@ use pronghorn_base::now_ms;
 use pronghorn_control::{PoolStatus, WorkersOf};
 use pronghorn_plugin_api::{Configuration, Health, NotShown, Pages, Question, Shown};
 use pronghorn_serve::{Body, Response};
-use pronghorn_workers::Pools;
+use pronghorn_workers::{PoolFacts, Pools};
 use serde::Serialize;
 use serde_json::{Value, json as value};
 use tokio::time::Instant;
 
 use crate::VERSION;
 use crate::reports::{Report, Reports, groups};
-use crate::views::{look_at, pool_status};
+use crate::views::{pool_status, workers_of};
 
 /// The paths that are no pages, and how to show the token.
 const SCHEMA: &str = include_str!("openapi.json");
@@ -90,12 +90,15 @@ impl Known {
         pages.add_with_parts("reports", schema, move |id| known.clone().reports(id));
     }
 
-    async fn pools(&self) -> Vec<PoolStatus> {
-        let mut pools = Vec::new();
-        for pool in self.pools.get().map(Pools::all).unwrap_or_default() {
-            pools.push(pool_status(&pool).await);
+    async fn facts(&self) -> Vec<PoolFacts> {
+        match self.pools.get() {
+            Some(pools) => pools.facts().await,
+            None => Vec::new(),
         }
-        pools
+    }
+
+    async fn pools(&self) -> Vec<PoolStatus> {
+        self.facts().await.iter().map(pool_status).collect()
     }
 
     async fn status(self: Arc<Self>) -> Shown {
@@ -113,11 +116,9 @@ impl Known {
     }
 
     async fn workers(self: Arc<Self>) -> Shown {
-        let mut pools = Vec::new();
-        for pool in self.pools.get().map(Pools::all).unwrap_or_default() {
-            pools.push(workers_of(&look_at(&pool).await));
-        }
-        Ok(value!(pools).to_string())
+        let facts = self.facts().await;
+        let pools = facts.iter().map(|pool| listed_workers(&workers_of(pool)));
+        Ok(pools.collect::<Value>().to_string())
     }
 
     async fn queue(self: Arc<Self>) -> Shown {
@@ -164,7 +165,7 @@ impl Known {
 }
 
 /// By the names of `workers --json`, which have units.
-fn workers_of(pool: &WorkersOf) -> Value {
+fn listed_workers(pool: &WorkersOf) -> Value {
     let now = now_ms();
     let workers = pool.workers.iter().map(|worker| {
         let request = worker.request.as_ref();

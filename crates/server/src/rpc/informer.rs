@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use pronghorn_base::{micros, since_1970};
 use pronghorn_plugin_api::QueueReport;
 use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
-use pronghorn_pool::{SlotState, WorkerInfo};
-use pronghorn_process::Usage;
+use pronghorn_pool::SlotState;
+use pronghorn_workers::WorkerFacts;
 use serde::Serialize;
 
 use super::Operated;
@@ -34,7 +34,7 @@ struct WorkerState {
     status_str: &'static str,
     /// Ours, as [`Via::name`](pronghorn_pool::Via::name).
     transport: &'static str,
-    /// Ours. Microseconds, as [`WorkerInfo::ping`].
+    /// Ours. Microseconds, as [`ping`](pronghorn_pool::WorkerInfo::ping).
     #[serde(skip_serializing_if = "Option::is_none")]
     ping: Option<u64>,
 }
@@ -129,11 +129,10 @@ async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure
     let mut workers = Vec::new();
     for pool in pools {
         let now = SystemTime::now();
-        let inspected = pool.inspect().await;
+        let facts = pool.facts().await;
         // One that was asked to end is none that PHP could count on.
-        let staying = inspected
-            .iter()
-            .filter(|worker| worker.state != SlotState::Stopping);
+        let staying = facts.workers.iter();
+        let staying = staying.filter(|worker| worker.info.state != SlotState::Stopping);
         workers.extend(staying.map(|worker| WorkerState::of(worker, now)));
     }
     Ok(WorkerList {
@@ -142,22 +141,22 @@ async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure
 }
 
 impl WorkerState {
-    fn of(worker: &WorkerInfo, now: SystemTime) -> Self {
-        let created = since_1970(worker.started).as_nanos();
-        let usage = Usage::of(worker.pid); // it may have ended meanwhile
-        let age = now.duration_since(worker.started).unwrap_or_default();
-        let (status, status_str) = state(worker.state);
+    fn of(worker: &WorkerFacts, now: SystemTime) -> Self {
+        let info = &worker.info;
+        let created = since_1970(info.started).as_nanos();
+        let age = now.duration_since(info.started).unwrap_or_default();
+        let state = worker.roadrunner_state();
         Self {
-            pid: worker.pid,
-            status,
-            num_execs: worker.executions,
+            pid: info.pid,
+            status: state.number(),
+            num_execs: info.executions,
             created: u64::try_from(created).unwrap_or(u64::MAX),
-            memory_usage: usage.map_or(0, |usage| usage.memory),
-            cpu_percent: usage.map_or(0.0, |usage| percent(usage.cpu, age)),
+            memory_usage: worker.memory(),
+            cpu_percent: percent(worker.cpu(), age),
             command: "",
-            status_str,
-            transport: worker.via.name(),
-            ping: worker.ping.map(micros),
+            status_str: state.name(),
+            transport: info.via.name(),
+            ping: info.ping.map(micros),
         }
     }
 }
@@ -167,15 +166,4 @@ impl WorkerState {
 fn percent(cpu: Duration, age: Duration) -> f64 {
     let share = cpu.as_secs_f64() / age.as_secs_f64().max(0.001);
     (share * 100.0).min(100.0)
-}
-
-/// RoadRunner's number and name.
-fn state(state: SlotState) -> (u8, &'static str) {
-    match state {
-        SlotState::Empty | SlotState::Booting => (0, "inactive"),
-        SlotState::Ready => (1, "ready"),
-        SlotState::Busy => (2, "working"),
-        SlotState::Draining | SlotState::Stopping => (4, "stopping"),
-        SlotState::Failed => (8, "errored"),
-    }
 }
