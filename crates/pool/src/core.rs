@@ -70,7 +70,7 @@ struct Slot<T> {
     state: SlotState,
     worker: Option<T>,
     /// Calls that its worker has beyond the one at hand.
-    ahead: usize,
+    prefetched: usize,
     prefetch: PrefetchLimits,
     /// Whether a member of the pool supervisor uses it.
     taken: bool,
@@ -133,7 +133,7 @@ impl<C, T: Clone> Core<C, T> {
             self.slots.push(Slot {
                 state: SlotState::Empty,
                 worker: None,
-                ahead: 0,
+                prefetched: 0,
                 prefetch: PrefetchLimits::default(),
                 taken: false,
             });
@@ -205,8 +205,8 @@ impl<C, T: Clone> Core<C, T> {
             .iter()
             .enumerate()
             .filter(|(_, slot)| room(slot) > 0);
-        let (id, _) = roomy.min_by_key(|(_, slot)| slot.ahead)?;
-        self.change(id, |slot| slot.ahead += 1);
+        let (id, _) = roomy.min_by_key(|(_, slot)| slot.prefetched)?;
+        self.change(id, |slot| slot.prefetched += 1);
         self.slots.get(id)?.worker.clone()
     }
 
@@ -226,9 +226,9 @@ impl<C, T: Clone> Core<C, T> {
     /// A worker has finished its call and asks what to do next; of calls ahead it may have so many
     /// from now on.
     pub(crate) fn freed(&mut self, id: SlotId, now: Instant, prefetch: PrefetchLimits) -> Freed<C> {
-        let has_ahead = self.slots.get(id).is_some_and(|slot| slot.ahead > 0);
+        let has_ahead = self.slots.get(id).is_some_and(|slot| slot.prefetched > 0);
         self.change(id, |slot| {
-            slot.ahead = slot.ahead.saturating_sub(1);
+            slot.prefetched = slot.prefetched.saturating_sub(1);
             slot.prefetch = prefetch;
         });
         match self.state(id) {
@@ -263,7 +263,7 @@ impl<C, T: Clone> Core<C, T> {
     /// Calls for after those that this worker has.
     fn only_ahead(&mut self, id: SlotId, now: Instant) -> Freed<C> {
         let mut freed = Freed::from(Next::Wait);
-        freed.ahead = self.next_ahead(id, now, &mut freed.late);
+        freed.prefetched = self.next_ahead(id, now, &mut freed.late);
         freed
     }
 
@@ -277,7 +277,7 @@ impl<C, T: Clone> Core<C, T> {
             return Freed {
                 late,
                 next: Next::Run(call),
-                ahead,
+                prefetched: ahead,
             };
         }
         self.go(id, SlotState::Ready);
@@ -299,7 +299,7 @@ impl<C, T: Clone> Core<C, T> {
         {
             ahead.push(call);
         }
-        self.change(id, |slot| slot.ahead += ahead.len());
+        self.change(id, |slot| slot.prefetched += ahead.len());
         ahead
     }
 
@@ -322,7 +322,7 @@ impl<C, T: Clone> Core<C, T> {
     /// [freed](Self::freed).
     pub(crate) fn took_back(&mut self, id: SlotId, calls: usize) {
         self.change(id, |slot| {
-            slot.ahead = slot.ahead.saturating_sub(calls);
+            slot.prefetched = slot.prefetched.saturating_sub(calls);
             slot.prefetch = PrefetchLimits::default();
         });
     }
@@ -352,7 +352,7 @@ impl<C, T: Clone> Core<C, T> {
         self.idle.retain(|idle| *idle != id);
         self.change(id, |slot| {
             slot.worker = None;
-            slot.ahead = 0;
+            slot.prefetched = 0;
             slot.prefetch = PrefetchLimits::default();
         });
         if self.state(id) != SlotState::Empty {
@@ -507,7 +507,7 @@ impl<T> Slot<T> {
 
     fn room_of(&self, most: usize) -> usize {
         if self.state == SlotState::Busy {
-            most.saturating_sub(self.ahead)
+            most.saturating_sub(self.prefetched)
         } else {
             0
         }
@@ -521,7 +521,7 @@ pub(crate) struct Freed<C> {
     pub(crate) late: Vec<C>,
     pub(crate) next: Next<C>,
     /// Those for later.
-    pub(crate) ahead: Vec<C>,
+    pub(crate) prefetched: Vec<C>,
 }
 
 impl<C> From<Next<C>> for Freed<C> {
@@ -529,7 +529,7 @@ impl<C> From<Next<C>> for Freed<C> {
         Self {
             late: Vec::new(),
             next,
-            ahead: Vec::new(),
+            prefetched: Vec::new(),
         }
     }
 }

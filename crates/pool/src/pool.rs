@@ -211,17 +211,17 @@ struct Guarded {
 
 /// Whether a call may be given to a worker that has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ahead {
-    May,
+enum Prefetch {
+    Allowed,
     /// It has been with a worker that did not run it: it gets one that is free.
-    MayNot,
+    Refused,
 }
 
 /// What a worker does next, and calls for after that.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(crate) next: Next<Call>,
-    pub(crate) ahead: Vec<Call>,
+    pub(crate) prefetched: Vec<Call>,
 }
 
 /// Takes the calls that are on their way to a worker in the moment in which it leaves.
@@ -231,7 +231,7 @@ pub struct Requeue(Arc<Shared>);
 impl Requeue {
     pub fn take(&self, call: Call) {
         if !call.is_unwanted() {
-            self.0.admit(call, Instant::now(), Ahead::MayNot);
+            self.0.admit(call, Instant::now(), Prefetch::Refused);
         }
     }
 }
@@ -300,7 +300,7 @@ impl Pool {
         if self.shared.poison.is_known() && self.shared.is_poison(&call, now) {
             call.fail(CallError::Poisoned);
         } else {
-            self.shared.admit(call, now, Ahead::May);
+            self.shared.admit(call, now, Prefetch::Allowed);
         }
         pending
     }
@@ -519,7 +519,7 @@ impl Shared {
         }
     }
 
-    fn admit(&self, call: Call, now: Instant, ahead: Ahead) {
+    fn admit(&self, call: Call, now: Instant, prefetch: Prefetch) {
         // One that was only to come after another has waited since it came.
         let since = if call.attempts == 0 {
             call.stamps.queued
@@ -536,7 +536,9 @@ impl Shared {
             has_left: call.is_withdrawn(),
         };
         let mut guarded = self.lock();
-        let admitted = guarded.core.admit(call, ticket, ahead == Ahead::May);
+        let admitted = guarded
+            .core
+            .admit(call, ticket, prefetch == Prefetch::Allowed);
         let wake = matches!(admitted, Admitted::Waits(_)) && !guarded.timekeeper_armed;
         guarded.timekeeper_armed |= wake;
         self.publish_queue(&guarded);
@@ -601,11 +603,11 @@ impl Shared {
             Next::Wait => Next::Wait,
             Next::Stop => Next::Stop,
         };
-        let mut ahead = freed.ahead;
-        for call in &mut ahead {
+        let mut prefetched = freed.prefetched;
+        for call in &mut prefetched {
             self.dispatch(call, now);
         }
-        Turn { next, ahead }
+        Turn { next, prefetched }
     }
 }
 
@@ -710,7 +712,7 @@ impl SlotHandle {
     /// have so many until it is done.
     pub(crate) fn winds_down(&self, now: Instant, prefetch: PrefetchLimits) -> Vec<Call> {
         let freed = self.takes(|core| core.winds_down(self.slot, now, prefetch));
-        self.shared.settle(freed, now).ahead
+        self.shared.settle(freed, now).prefetched
     }
 
     /// A step of the worker that may take calls from the queue.
@@ -742,7 +744,7 @@ impl SlotHandle {
         let (mut elsewhere, here): (Vec<_>, Vec<_>) =
             wanted.partition(|call| call.payload.waits_elsewhere());
         for call in here {
-            self.shared.admit(call, now, Ahead::MayNot);
+            self.shared.admit(call, now, Prefetch::Refused);
         }
         // The last one first, for those who put each in front of what they have.
         elsewhere.sort_unstable_by_key(|call| Reverse(call.seq));
@@ -916,7 +918,7 @@ impl SlotHandle {
             let attempts = call.attempts;
             call.fail(WorkerFault::Unwilling(attempts));
         } else {
-            self.shared.admit(call, Instant::now(), Ahead::MayNot);
+            self.shared.admit(call, Instant::now(), Prefetch::Refused);
         }
     }
 
@@ -927,7 +929,7 @@ impl SlotHandle {
         if again {
             call.attempts += 1;
             self.shared.stats.count(Counter::Retried);
-            self.shared.admit(call, Instant::now(), Ahead::MayNot);
+            self.shared.admit(call, Instant::now(), Prefetch::Refused);
         } else {
             call.fail(self.cause_of(fault));
         }

@@ -36,7 +36,7 @@ pub struct ConnectionPermit {
 
 /// The address has as many as it may.
 #[derive(Debug)]
-pub struct NoSeat;
+pub struct NoPermit;
 
 impl Addresses {
     /// From now on an address has at most so many, and these are proxies. Who has more than a new
@@ -52,7 +52,7 @@ impl Addresses {
     pub(crate) fn connection(
         self: &Arc<Self>,
         ip: Option<IpAddr>,
-    ) -> Result<Option<ConnectionPermit>, NoSeat> {
+    ) -> Result<Option<ConnectionPermit>, NoPermit> {
         match ip {
             Some(ip) if self.limit() > 0 && !self.is_proxy(ip) => self.permit(ip),
             _ => Ok(None),
@@ -72,7 +72,7 @@ impl Addresses {
     }
 
     /// A place for a request of a client that a trusted proxy tells of.
-    pub fn request(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoSeat> {
+    pub fn request(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoPermit> {
         if self.limit() == 0 {
             Ok(None)
         } else {
@@ -84,12 +84,12 @@ impl Addresses {
         self.limit.load(Ordering::Relaxed)
     }
 
-    fn permit(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoSeat> {
+    fn permit(self: &Arc<Self>, ip: IpAddr) -> Result<Option<ConnectionPermit>, NoPermit> {
         let household = Household::of(ip);
         let mut taken = self.taken();
         let count = taken.entry(household).or_default();
         if *count >= self.limit() {
-            return Err(NoSeat);
+            return Err(NoPermit);
         }
         *count += 1;
         Ok(Some(ConnectionPermit {

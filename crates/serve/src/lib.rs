@@ -37,7 +37,7 @@ mod tls;
 mod upgrade;
 
 pub use accept::{wanted, weighed};
-pub use addresses::{Addresses, ConnectionPermit, NoSeat};
+pub use addresses::{Addresses, ConnectionPermit, NoPermit};
 pub use buffers::give_back_body;
 pub use client_memory::{Charge, UNCOUNTED};
 pub use endpoint::{ControlEndpoint, Endpoint};

@@ -146,7 +146,7 @@ impl Service {
             place: self.standings.enter(),
             is_over: room == Admission::Freed,
             _token: self.connections.token(),
-            seat: permit.map(Box::new),
+            permit: permit.map(Box::new),
             account: OnceLock::new(),
         })
     }
@@ -198,7 +198,7 @@ pub(crate) struct Entered {
     is_over: bool,
     _token: TaskTrackerToken,
     /// Behind a pointer: without a limit for addresses, no connection has one.
-    seat: Option<Box<ConnectionPermit>>,
+    permit: Option<Box<ConnectionPermit>>,
     /// Once it holds more than an ordinary one.
     account: OnceLock<Arc<Account>>,
 }
@@ -211,7 +211,7 @@ impl Entered {
     /// Counts it for this address, which a proxy has told.
     pub(crate) fn count(&mut self, ip: IpAddr) -> Result<(), Full> {
         let permit = self.service.addresses.connection(Some(ip));
-        self.seat = permit.map_err(|_| Full::Address)?.map(Box::new);
+        self.permit = permit.map_err(|_| Full::Address)?.map(Box::new);
         Ok(())
     }
 

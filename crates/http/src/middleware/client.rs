@@ -21,7 +21,7 @@ use std::sync::Arc;
 use pronghorn_base::LogThrottle;
 use pronghorn_h1::RequestHead;
 use pronghorn_serve::{
-    Addresses, Exchange, Handled, Handler, NoSeat, OnSent, Peer, PeerAddress, Request, Response,
+    Addresses, Exchange, Handled, Handler, NoPermit, OnSent, Peer, PeerAddress, Request, Response,
     Unhandled,
 };
 use pronghorn_wire::Fields;
@@ -154,7 +154,7 @@ impl Handler for Client {
             }
             permit = match told.ip.map(|ip| self.addresses.request(ip)) {
                 Some(Ok(permit)) => permit,
-                Some(Err(NoSeat)) => return self.refuse(&request),
+                Some(Err(NoPermit)) => return self.refuse(&request),
                 None => None,
             };
         }

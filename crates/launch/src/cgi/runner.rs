@@ -459,7 +459,7 @@ impl CgiRunner {
             Poll::Ready(News::Ended(exit)) => return Some(Event::Killed(exit)),
             Poll::Ready(News::Extended(time)) => return Some(Event::Extended(time)),
             // It never asks for one.
-            Poll::Ready(News::Ahead(call)) => self.slot_handle.give_back(vec![call]),
+            Poll::Ready(News::Prefetched(call)) => self.slot_handle.give_back(vec![call]),
             Poll::Pending => {}
         }
         self.timer

@@ -374,7 +374,7 @@ impl FastCgiLauncher {
         let responder = until_warm(warming, &inbox, end, until, self.spec.boot_timeout).await?;
         Ok(Box::new(move |slot_handle| {
             let inbox = Arc::new(Inbox::default());
-            home.spawn(responder.seated(slot_handle, inbox.clone()).run()); // as above
+            home.spawn(responder.in_slot(slot_handle, inbox.clone()).run()); // as above
             inbox
         }))
     }

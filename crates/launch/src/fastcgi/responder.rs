@@ -243,7 +243,7 @@ impl Responder {
     }
 
     /// Changes over to a slot handle in a pool. What was done before does not count there.
-    pub(super) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
+    pub(super) fn in_slot(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
             calls_left: slot_handle.lifetime(),
             slot_handle,
@@ -428,7 +428,7 @@ impl Responder {
                 }
                 Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
                 // It never asks for one.
-                Poll::Ready(News::Ahead(call)) => self.slot_handle.give_back(vec![call]),
+                Poll::Ready(News::Prefetched(call)) => self.slot_handle.give_back(vec![call]),
                 Poll::Pending => {}
             }
             if let Some(call) = &mut call

@@ -145,7 +145,7 @@ impl Channel {
 /// taken back.
 impl Channel {
     /// Whether a worker can be given calls ahead.
-    pub(crate) fn takes_calls_ahead(&self) -> bool {
+    pub(crate) fn can_prefetch(&self) -> bool {
         matches!(self, Self::Ring { .. })
     }
 

@@ -44,7 +44,7 @@ impl Relay {
         Box::new(move |slot_handle| {
             let inbox = Arc::new(Inbox::default());
             // Owned as below.
-            home.spawn(session::run(self.seated(slot_handle, inbox.clone())));
+            home.spawn(session::run(self.in_slot(slot_handle, inbox.clone())));
             inbox
         })
     }

@@ -67,7 +67,7 @@ pub enum News {
     /// The call gets so much time from now on.
     Extended(Duration),
     /// One more, for later.
-    Ahead(Call),
+    Prefetched(Call),
 }
 
 impl Inbox {
@@ -159,7 +159,7 @@ impl Inbox {
             return Poll::Ready(News::Extended(time));
         }
         if let Some(call) = content.calls.pop_front() {
-            return Poll::Ready(News::Ahead(call));
+            return Poll::Ready(News::Prefetched(call));
         }
         Self::register(&mut content, cx);
         Poll::Pending

@@ -150,7 +150,7 @@ impl Relay {
         Self {
             incoming: Incoming::starting_with(leftover, channel.most_whole())
                 .quoting(settings.quote),
-            prefetch: Prefetch::new(channel.takes_calls_ahead(), Instant::now()),
+            prefetch: Prefetch::new(channel.can_prefetch(), Instant::now()),
             impatience: Timer::default(),
             out: Vec::with_capacity(1024),
             dialect,
@@ -172,7 +172,7 @@ impl Relay {
     }
 
     /// Changes over to a slot handle in a pool. What the worker did before does not count there.
-    pub(crate) fn seated(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
+    pub(crate) fn in_slot(self, slot_handle: SlotHandle, inbox: Arc<Inbox>) -> Self {
         Self {
             meter: meter(&self.channel, &slot_handle),
             calls_left: slot_handle.lifetime(),
@@ -364,7 +364,7 @@ impl Relay {
                         });
                     }
                     Poll::Ready(News::Extended(time)) => return Poll::Ready(Event::Extended(time)),
-                    Poll::Ready(News::Ahead(call)) => {
+                    Poll::Ready(News::Prefetched(call)) => {
                         if self.prefetch.add(call) {
                             self.send_prefetched();
                         } else {
@@ -567,7 +567,7 @@ impl Peer for Relay {
         self.channel.set_fast_calls(self.prefetch.is_quick());
         let limits = self.prefetch.limits(self.calls_left.calls_left());
         let turn = self.slot_handle.next(since, limits);
-        self.prefetch.extend(turn.ahead);
+        self.prefetch.extend(turn.prefetched);
         match turn.next {
             Next::Run(call) => Next::Run(call.into()),
             Next::Wait => self.prefetch.next().map_or(Next::Wait, Next::Run),

@@ -194,7 +194,7 @@ impl World {
             Next::Wait => assert_eq!(self.core.state(slot), SlotState::Ready),
             Next::Stop => assert_eq!(self.core.state(slot), SlotState::Stopping),
         }
-        self.go_ahead(slot, freed.ahead);
+        self.go_ahead(slot, freed.prefetched);
     }
 
     fn overdue(&mut self, late: Vec<Call>) {
@@ -233,7 +233,7 @@ impl World {
                     let freed = self.core.winds_down(slot, self.now, prefetch);
                     assert_eq!(freed.next, Next::Wait);
                     self.overdue(freed.late);
-                    self.go_ahead(slot, freed.ahead);
+                    self.go_ahead(slot, freed.prefetched);
                 }
             }
             Step::TakeBack(which) => {

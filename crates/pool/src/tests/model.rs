@@ -384,7 +384,7 @@ impl Relay {
             Next::Wait => self.ahead.pop_front().map_or(Next::Wait, Next::Run),
             next => next,
         };
-        for call in turn.ahead {
+        for call in turn.prefetched {
             self.goes_ahead(call);
         }
         self.tell_ahead();

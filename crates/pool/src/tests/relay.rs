@@ -1609,7 +1609,8 @@ async fn a_worker_has_answered_its_warm_up_before_it_takes_calls() {
     stage.pool.booting(slot).await;
     let (slot_handle, mut reports) = stage.pool.slot_handle(slot, 1);
     let inbox = Arc::new(Inbox::default());
-    tokio::runtime::Handle::current().spawn(session::run(relay.seated(slot_handle, inbox.clone())));
+    tokio::runtime::Handle::current()
+        .spawn(session::run(relay.in_slot(slot_handle, inbox.clone())));
     assert!(matches!(reports.recv().await, Some(Report::Entered)));
     assert_eq!(inbox.executions(), 0);
     stage.pool.drain(0).await;
