@@ -320,7 +320,7 @@ impl Server {
             if is_ours && start.elapsed() >= asked {
                 asked += ASKING;
                 let status = ended(self::command(&site, &status, &mark));
-                // What serves metrics may listen before, and is not asked for.
+                // The listener of metrics may be there before, and is not asked for.
                 let mut lines = status.stdout.lines().map(str::trim_start);
                 let site = lines.find(|line| {
                     let name = line.split(' ').next();

@@ -506,7 +506,7 @@ impl Facts {
                     self.persist |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            // Of two, each part of PHP would take another one: the type decides how a body is read,
+            // Parts of PHP would each take another one of two: the type decides how a body is read,
             // and the credentials decide who asks.
             12 if name.eq_ignore_ascii_case(b"content-type") => {
                 once(

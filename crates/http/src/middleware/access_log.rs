@@ -12,7 +12,7 @@ use pronghorn_serve::{
 };
 use pronghorn_wire::Fields;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::settings::{LogFormat, LogPiece, Part, Placeholder};
 use crate::trace::RequestTrace;
 

@@ -26,7 +26,7 @@ use pronghorn_serve::{
 };
 use pronghorn_wire::Fields;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::settings::{Believed, ClientSettings};
 
 /// More proxies than anybody has one after the other. Of a longer list the right end is read.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use pronghorn_serve::{BodyError, Charge, Exchange, Handled, Handler, Request};
 use pronghorn_wire::Fields;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::coding::Coding;
 use crate::compress::{Compressor, Decoder, memory};
 use crate::settings::CompressSettings;

@@ -10,7 +10,7 @@ use pronghorn_base::read_linked;
 use pronghorn_h1::{RequestHead, reason};
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, wanted, weighed};
 
-use super::{Parts, Unusable};
+use super::parts::{Parts, Unusable};
 use crate::file::content_type;
 
 /// They are held in memory.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pronghorn_serve::{Exchange, Handled, Handler, Request};
 use pronghorn_wire::Fields;
 
-use super::Parts;
 use super::cors::{Asking, Cors};
+use super::parts::Parts;
 use crate::settings::FieldRules;
 
 /// Names with their values; an empty one removes the field.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
-use super::Parts;
+use super::parts::Parts;
 use crate::settings::HstsSettings;
 
 struct Https {

@@ -13,6 +13,7 @@ mod cors;
 mod error_pages;
 mod headers;
 mod https;
+mod parts;
 mod rate_limit;
 mod record;
 mod request_id;
@@ -21,47 +22,15 @@ mod sendfile;
 mod static_files;
 mod trace;
 
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_serve::{Addresses, Handler};
-use pronghorn_trace::Recorder;
-use thiserror::Error;
+use pronghorn_serve::Handler;
 
+pub use parts::{Parts, Unusable};
 pub use rate_limit::limited;
 
 use crate::coding::Coding;
-use crate::files::FileCaches;
-use crate::settings::HttpSettings;
 use crate::settings::middleware::Middleware;
-
-/// What middleware is made from.
-#[derive(Debug, Clone, Copy)]
-pub struct Parts<'a> {
-    pub settings: &'a HttpSettings,
-    /// Relative paths begin here.
-    pub folder: &'a Path,
-    /// Where requests without TLS are sent, if there is a listener with it.
-    pub https_port: Option<u16>,
-    /// Of clients, for requests that come through proxies.
-    pub addresses: &'a Arc<Addresses>,
-    /// Where files are made known that can be forgotten.
-    pub(crate) file_caches: &'a FileCaches,
-    /// None while nobody wants traces.
-    pub recorder: Option<&'a Arc<Recorder>>,
-}
-
-/// Why middleware can't be made. The operator's: what its section names is not there, or may not be
-/// used.
-#[derive(Debug, Error)]
-#[error("`{key}` names `{}`, which can't be used", path.display())]
-pub struct Unusable {
-    /// The key with its path, `http.static.dir` for instance.
-    pub key: &'static str,
-    pub path: PathBuf,
-    pub source: io::Error,
-}
 
 /// Puts a handler around the next one.
 fn around(

@@ -15,7 +15,7 @@ use pronghorn_config::show_duration;
 use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
 use tokio::time::Instant;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::settings::{RateKey, RateLimitSettings, Refusal};
 
 /// Clients that are known at a time: [`SETS`] × [`WAYS`], 1 MB for each limit.

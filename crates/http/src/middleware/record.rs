@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Sent, Unhandled};
 use pronghorn_wire::Fields;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::record::{self, Reached};
 use crate::settings::DEFAULT_POOL;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Unhandled};
 
-use super::Parts;
+use super::parts::Parts;
 use crate::record::{new_request_id, request_id_in};
 
 /// What PHP finds it by, besides the header.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
-use super::Parts;
+use super::parts::Parts;
 use crate::routes::without_port;
 use crate::settings::{RewriteRule, TargetPiece};
 

@@ -13,7 +13,7 @@ use pronghorn_process::Credentials;
 use pronghorn_serve::{Exchange, Handled, Handler, OpenFile, Request, Response};
 use pronghorn_wire::Fields;
 
-use super::Parts;
+use super::parts::Parts;
 use crate::file::{self, Identity};
 use crate::files::{Asked, below_prefix, may_be_named, open_named};
 

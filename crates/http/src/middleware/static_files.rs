@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request};
 
-use super::{Parts, Unusable};
+use super::parts::{Parts, Unusable};
 use crate::files::{Files, Looked};
 use crate::settings::{FieldRules, RootKeys};
 
