@@ -1,4 +1,4 @@
-//! What a worker has counted of one series: the sum of many changes.
+//! One series as a worker has counted it: the sum of many changes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) enum Sum {
     Counter {
         add: f64,
     },
-    /// What was set last, and what was added since then.
+    /// The value that was set last, and the sum that was added since then.
     Gauge {
         set: Option<f64>,
         add: f64,

@@ -1,4 +1,4 @@
-//! What workers have counted themselves: sums of many changes, a message for each call at most.
+//! Counts of the workers themselves: sums of many changes, a message for each call at most.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

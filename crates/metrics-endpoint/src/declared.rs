@@ -23,17 +23,17 @@ const MOST_BUCKETS: usize = 200;
 const MOST_QUANTILES: usize = 32;
 /// A series with quantiles takes up to 50 KB, as much as so many others.
 const QUANTILES_COUNT_AS: usize = 32;
-/// Of a name, and of the value of a label, in bytes.
+/// The length of a name, and of the value of a label, in bytes.
 const LONGEST: usize = 1 << 10;
 const LONGEST_HELP: usize = 4 << 10;
-/// What names of the server begin with.
+/// The beginnings of the server's own names.
 const RESERVED: [&str; 2] = ["pronghorn_", "rr_http_"];
 /// RoadRunner's, for histograms that name none: seconds of something that a person waits for.
 const BUCKETS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// What a collector is to be.
+/// A collector as the application wants it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Declaration {
     pub(crate) kind: Kind,
@@ -42,11 +42,11 @@ pub(crate) struct Declaration {
     pub(crate) help: String,
     pub(crate) labels: Vec<String>,
     pub(crate) buckets: Vec<f64>,
-    /// Of a summary.
+    /// The quantiles of a summary.
     pub(crate) quantiles: Vec<f64>,
 }
 
-/// What is done to a series.
+/// A change of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Add,
@@ -98,7 +98,7 @@ pub(crate) enum Refused {
     TooLong(&'static str, usize),
 }
 
-/// What came of a declaration.
+/// The result of a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Declared {
     New,
@@ -478,7 +478,7 @@ impl Change {
                 sum,
                 ..
             } => {
-                // What is no number is above all bounds.
+                // A value that is no number is above all bounds.
                 let bucket = bounds.partition_point(|bound| *bound < by || by.is_nan());
                 counts[bucket] += 1;
                 *sum += by;
@@ -492,7 +492,7 @@ impl Change {
     }
 }
 
-/// What the names of its samples have behind that of the family.
+/// The endings of its samples' names after that of the family.
 const fn suffixes(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Counter | Kind::Gauge | Kind::UpDownCounter => &[""],

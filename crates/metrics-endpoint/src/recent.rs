@@ -17,7 +17,7 @@ const SLICE: Duration = Duration::from_secs(120);
 const ACCURACY: f64 = 0.01;
 /// The upper bound of a bucket by its lower one.
 const GROWTH: f64 = (1.0 + ACCURACY) / (1.0 - ACCURACY);
-/// What is nearer to zero counts as zero: a nanosecond, where seconds are observed.
+/// A value that is nearer to zero counts as zero: a nanosecond, where seconds are observed.
 const LEAST: f64 = 1e-9;
 /// Of a slice: with so many the largest value is 20,000 times the least. Beyond that, the lowest
 /// two become one.
@@ -37,7 +37,7 @@ pub(crate) struct Recent {
 struct Slice(BTreeMap<i32, u64>);
 
 impl Recent {
-    /// What is no number, or infinite, is in no order with others and does not count.
+    /// A value that is no number, or infinite, is in no order with others and does not count.
     pub(crate) fn add(&mut self, value: f64, now: Instant) {
         self.go_on(now);
         if value.is_finite() {

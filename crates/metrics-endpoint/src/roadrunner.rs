@@ -1,4 +1,4 @@
-//! What RoadRunner counts, under its names and labels: boards that were made for it go on.
+//! The metrics of RoadRunner, under its names and labels: boards that were made for it go on.
 
 use std::time::Duration;
 

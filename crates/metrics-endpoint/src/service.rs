@@ -43,7 +43,7 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct MetricsService {
     pub settings: MetricsSettings,
-    /// What the application declares.
+    /// The metrics that the application declares.
     pub collectors: Collectors,
 }
 
@@ -61,7 +61,7 @@ pub struct Exposition {
     untaken: Mutex<HashMap<Format, (Instant, Weak<Text>)>>,
 }
 
-/// What is told, in one format.
+/// All metrics, in one format.
 #[derive(Debug)]
 struct Text(String);
 
@@ -129,7 +129,7 @@ impl Handler for Exposition {
 }
 
 impl Exposition {
-    /// Of a server, with what its application has declared.
+    /// The metrics of a server, with those that its application has declared.
     pub fn new(context: &Context, collectors: &Collectors) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let version = context.metrics.labelled("version", version);
@@ -146,7 +146,7 @@ impl Exposition {
         }
     }
 
-    /// What there is to tell at this moment.
+    /// All metrics at this moment.
     async fn text(&self, format: Format) -> Arc<Text> {
         let mut untaken = self.untaken.lock().await;
         if let Some((made, text)) = untaken.get(&format)

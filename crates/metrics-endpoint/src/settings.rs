@@ -98,7 +98,7 @@ fn read_quantiles(t: &mut Table<'_>, kind: Option<Kind>) -> Vec<f64> {
         )
         .default(Pairs::default());
     let quantiles = objectives.iter().map(|(quantile, _)| {
-        // What is none is refused as one that is out of range.
+        // A text that is none is refused as one that is out of range.
         quantile.trim().parse().unwrap_or(f64::NAN)
     });
     quantiles.collect()
@@ -117,7 +117,7 @@ impl Choice for CollectorKind {
     ];
 }
 
-/// Of a bucket.
+/// The bound of a bucket.
 struct Bound(f64);
 
 impl Setting for Bound {

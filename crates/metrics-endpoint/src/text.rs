@@ -13,10 +13,10 @@ use pronghorn_wire::Fields;
 /// declare series whose text would take all memory there is.
 const LONGEST: usize = 16 << 20;
 
-/// Of a sample beside those of its series, if it has one: `le`, or `quantile`.
+/// The label of a sample beside those of its series, if it has one: `le`, or `quantile`.
 type Label = Option<(&'static str, f64)>;
 
-/// What a sample says.
+/// The value of a sample.
 #[derive(Clone, Copy)]
 enum Figure {
     Count(u64),
@@ -381,7 +381,8 @@ mod tests {
         assert!(took.as_millis() < 50, "{} bytes in {took:?}", text.len());
     }
 
-    /// Of 20,000 series with 200 buckets and a label of a kilobyte, each text would have gigabytes.
+    /// With 20,000 series, each with 200 buckets and a label of a kilobyte, each text would have
+    /// gigabytes.
     #[test]
     fn what_would_be_too_long_is_left_out_and_the_rest_is_there() {
         let label = vec![("of".into(), "x".repeat(1000))];

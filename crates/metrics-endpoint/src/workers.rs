@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pronghorn_metrics::{Kind, ReadFamily, Reading, Series};
 use pronghorn_workers::{PoolFacts, RoadRunnerState, WorkerFacts};
 
-/// Those of one service.
+/// The families of one service.
 pub(crate) fn families(service: &str, pools: &[PoolFacts]) -> Vec<ReadFamily> {
     use RoadRunnerState::{Errored, Inactive, Ready, Stopping, Working};
     let own = pools.iter().filter(|pool| pool.owner == service);

@@ -12,10 +12,10 @@ use crate::messages::{
     ScopeSpans, SpanKind, Status, StatusCode, SummaryPoint, Temporality, TracesRequest,
 };
 
-/// What makes the spans, for whoever looks at them.
+/// The maker of the spans, for whoever looks at them.
 const SCOPE: &str = "pronghorn";
 
-/// What all messages say of this server.
+/// The facts about this server that all messages carry.
 pub(crate) fn resource<'a>(attributes: impl Iterator<Item = (&'a str, &'a str)>) -> Resource {
     let attributes = attributes.map(|(name, value)| text(name, value)).collect();
     Resource { attributes }
@@ -100,7 +100,7 @@ pub(crate) struct Period {
 }
 
 impl Period {
-    /// Of numbers that count since this moment.
+    /// Metrics whose numbers count since this moment.
     pub(crate) fn since(start: SystemTime) -> Self {
         let nanos =
             |time: SystemTime| u64::try_from(since_1970(time).as_nanos()).unwrap_or(u64::MAX);

@@ -114,7 +114,7 @@ pub(crate) enum OneValue {
     Int(i64),
 }
 
-/// Of traces and of metrics: both have the same shape.
+/// The answer about traces, or about metrics: both have the same shape.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Answer {
     #[prost(message, optional, tag = "1")]

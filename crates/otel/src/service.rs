@@ -20,7 +20,7 @@ use crate::settings::{OtelSettings, Target};
 const OTEL: &str = "otel";
 /// The channel of the log with lines of spans.
 const SPANS: &str = "spans";
-/// What a stop waits for the last traces: nobody waits for a collector that hangs.
+/// The time that a stop waits for the last traces: nobody waits for a collector that hangs.
 const LAST_FLUSH: Duration = Duration::from_secs(5);
 
 /// Traces before their start.

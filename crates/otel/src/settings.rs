@@ -15,8 +15,8 @@ const TRACES_PATH: &str = "/v1/traces";
 const METRICS_PATH: &str = "/v1/metrics";
 /// RoadRunner's default is its own name.
 const SERVICE_NAME: &str = "pronghorn";
-/// What OpenTelemetry's SDKs have, 2048 spans, at four spans for a request. Each trace takes about
-/// 2 KB: it is a second's worth at 2000 requests per second, in 4 MB.
+/// The length that OpenTelemetry's SDKs have, 2048 spans, at four spans for a request. Each trace
+/// takes about 2 KB: it is a second's worth at 2000 requests per second, in 4 MB.
 const QUEUE: usize = 2048;
 /// That of OpenTelemetry's SDKs; about 100 KB.
 const BATCH_SPANS: usize = 512;
@@ -64,7 +64,7 @@ pub(crate) struct CollectorSettings {
     pub(crate) traces_path: String,
     pub(crate) metrics_path: String,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    /// Of one request.
+    /// The limit of one request.
     pub(crate) timeout: Duration,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Batch {
     pub(crate) wait: Duration,
 }
 
-/// What the collector speaks.
+/// The protocol of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
     Http,
@@ -208,7 +208,7 @@ fn read_collector(t: &mut Table<'_>) -> CollectorSettings {
     }
 }
 
-/// Of traces, and of metrics beside them.
+/// The paths for traces, and for metrics beside them.
 fn read_paths(t: &mut Table<'_>) -> (String, String) {
     let written: Option<String> = t
         .key(

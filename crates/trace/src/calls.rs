@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use crate::id::SpanId;
 use crate::span::{Kind, Span, Value};
 
-/// Of one piece of work: what comes after that is only counted.
+/// Calls that one piece of work keeps: those after them are only counted.
 const MOST: usize = 64;
-/// Of a name, which a worker chooses, and of an error, in bytes.
+/// The length of a name, which a worker chooses, and of an error, in bytes.
 const LONGEST: usize = 128;
 
 /// Calls of one piece of work, as they end.
@@ -37,7 +37,7 @@ struct Call {
 }
 
 impl Calls {
-    /// Of a piece of work that began so.
+    /// The calls of a piece of work that began so.
     #[must_use]
     pub fn since(start: Instant) -> Self {
         Self {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// Of a trace: the same in all services that a request passes. Never zero.
+/// The ID of a trace: the same in all services that a request passes. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TraceId(u128);
 
-/// Of a span, within its trace. Never zero.
+/// The ID of a span, within its trace. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SpanId(u64);
 

@@ -1,14 +1,15 @@
 //! How services tell each other to which trace a request belongs: the header fields of W3C Trace
 //! Context, B3 and Jaeger.
 //!
-//! What comes in is a stranger's. Anything that is not exactly as it should be counts as not sent.
+//! Fields that come in are a stranger's. Anything that is not exactly as it should be counts as not
+//! sent.
 
 use crate::id::{SpanId, TraceId, hex};
 
 /// W3C allows it to be cut, and asks for at least this.
 const LONGEST_STATE: usize = 512;
 
-/// What the caller says of its trace.
+/// The caller's trace, as its request names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Incoming {
     /// Its trace, and the span that this request is part of.
@@ -19,7 +20,7 @@ pub struct Incoming {
     pub state: Box<str>,
 }
 
-/// What is said to those who work on a part of a trace.
+/// The context that is sent to services that work on a part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// The trace.

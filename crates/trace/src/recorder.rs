@@ -37,11 +37,11 @@ pub struct Begun {
     pub trace: TraceId,
     /// The caller's span.
     pub parent: Option<SpanId>,
-    /// What the caller sent as `tracestate`.
+    /// The caller's `tracestate`, as it was sent.
     pub state: Box<str>,
     /// The span that is all of the work here.
     pub span: SpanId,
-    /// What those are told that are asked next.
+    /// Whether services that are asked next are told to keep it.
     pub sampled: bool,
 }
 
@@ -121,7 +121,7 @@ impl Recorder {
 }
 
 impl Begun {
-    /// What those are told that work on a part of it, which is the span `part`.
+    /// The context for services that work on a part of it, which is the span `part`.
     #[must_use]
     pub fn outgoing(&self, part: SpanId) -> Outgoing {
         Outgoing {

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::id::TraceId;
 
-/// What decides which traces are kept. A trace is judged twice: as it begins, which tells the
+/// The rule by which traces are kept. A trace is judged twice: as it begins, which tells the
 /// services that are asked next, and as it ends, when it is known what came of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     /// Whether what the caller has decided counts.
     pub parent: bool,
-    /// Of the traces that no caller has decided on, from 0 to 1.
+    /// The share of the traces that no caller has decided on, from 0 to 1.
     pub ratio: f64,
     /// Whether those with an error are kept in any case.
     pub errors: bool,
-    /// Those that took longer are kept in any case.
+    /// Traces that took longer are kept in any case.
     pub slow: Option<Duration>,
 }
 

@@ -1,19 +1,19 @@
-//! What is known of a request or a job when it has ended.
+//! A request or a job as plain data, when it has ended.
 
 use std::sync::Arc;
 
 use crate::id::{SpanId, TraceId};
 
-/// Of a text in a span. Clients choose paths and names of agents, and a span lies in memory until
-/// it is exported.
+/// The length of a text in a span. Clients choose paths and names of agents, and a span lies in
+/// memory until it is exported.
 pub const LONGEST_TEXT: usize = 1024;
 
-/// What one server does of a trace. It ends as a whole, so what is decided of it is decided once.
+/// The part of a trace that one server does. It ends as a whole, so it is decided as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
     /// The caller's, or one of our own.
     pub id: TraceId,
-    /// What the caller sent as `tracestate`.
+    /// The caller's `tracestate`, as it was sent.
     pub state: Box<str>,
     /// The one that all others are below of is the first.
     pub spans: Vec<Span>,
@@ -28,7 +28,7 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// Few different ones: traces are grouped by it.
     pub name: Arc<str>,
-    /// What it is in a trace.
+    /// Its part in a trace.
     pub kind: Kind,
     /// Nanoseconds since the Unix epoch.
     pub start: u64,
@@ -36,11 +36,11 @@ pub struct Span {
     pub end: u64,
     /// By the names of the semantic conventions.
     pub attributes: Vec<(&'static str, Value)>,
-    /// What failed, if something did. Empty where the attributes say it all.
+    /// The failure, if there was one. Empty where the attributes say it all.
     pub error: Option<Arc<str>>,
 }
 
-/// What a span is in its trace.
+/// The part that a span has in its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A part of another one.
@@ -51,7 +51,7 @@ pub enum Kind {
     Consumer,
 }
 
-/// Of an attribute.
+/// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the types say it")]
 pub enum Value {

@@ -24,12 +24,12 @@ const LIMITS: Limits = Limits {
     head: 64 << 10,
     body: 64 << 10,
 };
-/// Of what a collector says, in a record.
+/// The length of a collector's words in a record.
 const LONGEST_WORD: usize = 200;
 /// No collector is waited for longer, whatever it asks for.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// What is exported.
+/// A kind of data that is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     Traces,
@@ -248,7 +248,7 @@ fn of_grpc(reply: &Reply) -> Result<Accepted, Failure> {
 }
 
 fn accepted(body: &[u8]) -> Accepted {
-    // What can't be read is one that says more than this version knows.
+    // An answer that can't be read says more than this version knows.
     let partial = Answer::decode(body)
         .ok()
         .and_then(|answer| answer.partial_success);

@@ -41,7 +41,7 @@ fn trusting(root: PathBuf) -> Tls {
     }
 }
 
-/// What comes of a request to a server that says these bytes, whatever it is asked.
+/// The result of a request to a server that says these bytes, whatever it is asked.
 async fn asked(client: Client, says: Vec<u8>) -> Result<Accepted, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -105,7 +105,7 @@ async fn no_answer_is_waited_for_or_read_without_an_end() {
     assert!(failure.why.contains("can't be read"), "{failure:?}");
 }
 
-/// What comes of a call to a server that answers with these two fields in its trailer.
+/// The result of a call to a server that answers with these two fields in its trailer.
 async fn over_grpc(
     status: &'static str,
     message: &'static str,
@@ -179,7 +179,7 @@ async fn a_server_that_speaks_no_http_2_is_a_failure() {
     assert!(failure.expect_err("no gRPC").is_passing);
 }
 
-/// What comes of a call to a collector that has this certificate, by a client that trusts `ca`. It
+/// The result of a call to a collector with this certificate, by a client that trusts `ca`. It
 /// answers `200`, or with code 0 of gRPC, and says by which protocol it was asked.
 async fn over_tls(
     client: Client,

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// After that, a batch is lost: what has come since is worth more.
 const RETRIED_FOR: Duration = Duration::from_secs(60);
 
-/// What takes messages.
+/// The place that messages go to.
 pub(crate) trait Sink {
     /// Sends one. Ends within a time of its own.
     fn send(
@@ -91,10 +91,10 @@ pub(crate) struct Exporter<S> {
     pub(crate) end: CancellationToken,
 }
 
-/// What is exported from time to time.
+/// Metrics, which are exported from time to time.
 pub(crate) struct Metrics {
     pub(crate) every: Duration,
-    /// What the server counts, and what applications do.
+    /// The server's own metrics, and those of applications.
     pub(crate) registry: Registry,
     /// Whose workers are looked at; there once the services that have some start.
     pub(crate) pools: Arc<OnceLock<Pools>>,

@@ -141,7 +141,7 @@ impl Channel {
     }
 }
 
-/// What only shared memory can: calls that the worker has not begun can be told from others, and
+/// Shared memory alone can do this: calls that the worker has not begun are told from others, and
 /// taken back.
 impl Channel {
     /// Whether a worker can be given calls ahead.

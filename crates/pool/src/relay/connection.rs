@@ -17,7 +17,7 @@ use crate::supervisor::Connect;
 #[derive(Debug)]
 pub struct Connection {
     pub channel: Detached,
-    /// What was read behind the announcement.
+    /// The bytes that were read behind the announcement.
     pub leftover: Vec<u8>,
     pub dialect: Dialect,
     pub codec: Codec,

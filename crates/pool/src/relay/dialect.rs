@@ -58,7 +58,7 @@ pub(crate) enum Heard {
     Nothing,
 }
 
-/// What a frame says beside its content.
+/// The facts that a frame tells beside its content.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Said {
     /// More frames of this reply follow.
@@ -152,7 +152,7 @@ impl Dialect {
         }
     }
 
-    /// What a frame says beside any call, and its body.
+    /// Reads a frame that belongs to no call, and its body.
     pub(crate) fn aside<'i>(
         &self,
         item: &'i mut Item,
@@ -177,7 +177,7 @@ impl Dialect {
         matches!(self, Self::Native)
     }
 
-    /// What a call begins with; empty when that is the call itself.
+    /// The bytes that a call begins with; empty when that is the call itself.
     pub(crate) fn question(&self) -> &[u8] {
         match self {
             Self::Native => b"",

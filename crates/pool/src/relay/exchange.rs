@@ -256,7 +256,7 @@ impl Relay {
         }
     }
 
-    /// What the call at hand was spent on, where the worker does not tell it.
+    /// Tells what the time of the call at hand was spent on, where the worker does not.
     fn tell_spent(&self) {
         if let (Some(meter), Some(call)) = (&self.meter, &self.under_way)
             && let Some(spent) = meter.spent(call.since, Instant::now())
@@ -277,7 +277,7 @@ impl Relay {
         }
     }
 
-    /// Of the call at hand.
+    /// The details of the call at hand.
     fn details(&self) -> Option<Box<CallDetails>> {
         self.under_way.as_ref()?.payload.details()
     }
@@ -546,7 +546,7 @@ impl Relay {
     /// Waits until the worker ends a call whose client was answered, or its reply that nobody gets.
     /// It is free then, unless it was given up.
     async fn until_ended(&mut self, request: String, mut begun: Option<Said>) -> Served {
-        // Of a large frame, pieces are still to come: what it said.
+        // A large frame whose pieces are still to come said this.
         let mut inside = None;
         let said = loop {
             let item = match self.event_until(None, None, None).await {

@@ -1,5 +1,4 @@
-//! What a relay is told from outside: calls and orders. Written by any thread, read by the relay's
-//! task.
+//! Calls and orders for a relay from outside. Written by any thread, read by the relay's task.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,7 +50,7 @@ struct Content {
     reader: Option<Waker>,
 }
 
-/// What a relay finds, the more urgent first.
+/// One thing that a relay finds, the more urgent first.
 #[derive(Debug)]
 pub enum Told {
     Ended,
@@ -60,7 +59,7 @@ pub enum Told {
     Ping,
 }
 
-/// What a relay may be told while it has a call.
+/// News for a relay that has a call.
 #[derive(Debug)]
 pub enum News {
     Ended(Exit),

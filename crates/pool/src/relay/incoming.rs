@@ -38,7 +38,7 @@ pub(crate) const LEFT_OUT: &str = "are left out here, because they may be a visi
 /// And of what nobody can read.
 const QUOTED_BYTES: usize = 64;
 
-/// What the worker's bytes hold next.
+/// The next thing among the worker's bytes.
 #[derive(Debug)]
 pub enum Item {
     /// A whole frame. Without option, the context is empty and all is body.
@@ -309,7 +309,7 @@ impl Incoming {
         }
     }
 
-    /// What was read and not taken.
+    /// The bytes that were read and not taken.
     pub fn into_rest(self) -> Vec<u8> {
         self.buffer.into()
     }

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 /// itself tells in `/proc` is no finer.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// Of one worker.
+/// The meter of one worker.
 #[derive(Debug)]
 pub(super) struct Meter<C = CpuClock> {
     clock: C,
-    /// What the last look has found.
+    /// The result of the last look.
     last: Option<Look>,
     /// Whether somebody wants to know of the call at hand.
     is_wanted: bool,
@@ -61,12 +61,12 @@ impl<C: Clock> Meter<C> {
         }
     }
 
-    /// What the process had taken when the call at hand began.
+    /// The time that the process had taken when the call at hand began.
     pub(super) fn cpu_before(&self) -> Option<Duration> {
         Some(self.last.filter(|_| self.is_wanted)?.cpu)
     }
 
-    /// What the call at hand has been spent on that began `since`. None of a short one.
+    /// The use of time by the call at hand, which began `since`. None for a short one.
     pub(super) fn spent(&self, since: Instant, now: Instant) -> Option<Spent> {
         let took = now.saturating_duration_since(since);
         let before = self.cpu_before().filter(|_| took >= EVERY)?;

@@ -69,7 +69,7 @@ const MOST_UNDER_WAY: usize = 16;
 /// process that it started may write on for ever.
 const MOST_LAST_READS: u32 = 1024;
 
-/// What a relay is told at its start.
+/// The settings of a relay, from its start on.
 #[derive(Debug)]
 pub struct Settings {
     /// How calls are written.
@@ -106,7 +106,7 @@ pub struct Relay {
     informed: u32,
     /// A method of the server that the worker waits for.
     asked: Asked,
-    /// Those that are under way for it.
+    /// Calls of methods that are under way for it.
     held: Held,
     /// Questions before the one before was answered, since the last call began.
     impatient: u32,
@@ -118,11 +118,11 @@ pub struct Relay {
     meter: Option<Meter>,
 }
 
-/// What a relay waits for while it has a call.
+/// An event that a relay waits for while it has a call.
 enum Event {
     Item(Item),
     Withdrawn,
-    /// What the worker asked for of its request's body; nothing when the rest does not come.
+    /// The piece of its request's body that the worker asked for; None when the rest does not come.
     Body(Option<StreamPiece>),
     /// More time was granted from outside.
     Extended(Duration),
@@ -356,7 +356,7 @@ impl Relay {
                     _ = self.poll_asked(cx); // it is looked at again when it can go on
                 }
                 match self.inbox.poll_news(cx, self.under_way.as_ref()) {
-                    // What it wrote last is there, even if its event is not.
+                    // Its last bytes are there, even if their event is not.
                     Poll::Ready(News::Ended(exit)) => {
                         return Poll::Ready(match self.last_item() {
                             Some(item) => Event::Item(item),
@@ -416,7 +416,7 @@ impl Relay {
         }
     }
 
-    /// Of a worker that has ended.
+    /// The last item of a worker that has ended.
     fn last_item(&mut self) -> Option<Item> {
         let mut buffer = [0; 4096];
         for _ in 0..MOST_LAST_READS {
@@ -540,7 +540,7 @@ impl Peer for Relay {
             match told.await {
                 Some(Ok(Told::Ping)) => self.say_ping().await,
                 Some(Ok(Told::Ended)) => {
-                    // What it wrote last is there, even if its event is not.
+                    // Its last bytes are there, even if their event is not.
                     let mut last = self.last_item();
                     while let Some(item) = last {
                         self.dialect.stray(item, &self.slot_handle)?;

@@ -51,7 +51,7 @@ impl Outlet {
         Self::new(sender, spool)
     }
 
-    /// Of a reply that nobody gets.
+    /// The outlet for a reply that nobody gets.
     pub fn closed_from_the_start(spool: Arc<Spool>) -> Self {
         Self::new(pieces().0, spool)
     }

@@ -30,7 +30,7 @@ pub trait MethodCallers: Debug + Send + Sync {
     fn of_pool(&self, borders: Borders) -> Arc<dyn MethodCaller>;
 }
 
-/// What the workers of a pool may call, and what they find behind it.
+/// The methods that workers of a pool may call, and what they find behind them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Borders {
     pub pool: String,
@@ -46,8 +46,8 @@ pub struct Borders {
 pub enum Allowed {
     #[default]
     All,
-    /// Those that act neither on other pools nor on the server: workers of other pools have another
-    /// user.
+    /// Methods that act neither on other pools nor on the server: workers of other pools have
+    /// another user.
     Apart,
     /// Services (`kv`) and methods (`jobs.Push`) that the operator has listed.
     Listed(Vec<String>),
@@ -88,7 +88,7 @@ pub enum Calling {
 /// A result as JSON; or why there is none, for PHP.
 pub type Returned = Result<Bytes, String>;
 
-/// What a worker has asked and does not know yet.
+/// A question of a worker that it has no answer to yet.
 #[derive(Debug)]
 pub(super) enum Asked {
     Nothing,

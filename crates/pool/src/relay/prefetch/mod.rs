@@ -42,7 +42,7 @@ impl<C> From<C> for Prefetched<C> {
     }
 }
 
-/// Of the worker behind one connection.
+/// The calls for later of the worker behind one connection.
 #[derive(Debug)]
 pub(super) struct Prefetch<C> {
     /// Whether the connection lets calls be taken back; without that none are given ahead.
@@ -52,9 +52,9 @@ pub(super) struct Prefetch<C> {
     /// Since when, and whether it was prefetched.
     since: Instant,
     was_prefetched: bool,
-    /// Of the last call that was sent.
+    /// The number of the last call that was sent.
     last_number: u32,
-    /// Of the last call that the worker is known to have begun.
+    /// The number of the last call that the worker is known to have begun.
     begun: u32,
     /// Bytes that went to the worker.
     written: u64,
@@ -225,7 +225,7 @@ impl<C> Prefetch<C> {
         self.since = now;
     }
 
-    /// What was left of a call after its reply took so long.
+    /// The rest of a call after its reply took so long.
     pub(super) fn note_rest(&mut self, took: Duration) {
         self.pace.note_rest(took);
     }

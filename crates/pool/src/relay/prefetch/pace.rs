@@ -9,11 +9,11 @@ use crate::core::PrefetchLimits;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
-    /// Of all calls. The worker had to be woken for some.
+    /// The average of all calls. The worker had to be woken for some.
     all: Average,
-    /// Of those that it had ahead.
+    /// The average of those that it had ahead.
     ahead: Average,
-    /// Of what they leave for after their reply.
+    /// The average of what they leave for after their reply.
     rest: Average,
 }
 
@@ -26,7 +26,7 @@ impl Pace {
         }
     }
 
-    /// What was left of a call after its reply took so long, as the worker says: the server is not
+    /// The rest of a call after its reply took so long, as the worker says: the server is not
     /// woken to see it.
     pub(super) fn note_rest(&mut self, took: Duration) {
         self.rest.note(took);
@@ -49,7 +49,7 @@ impl Pace {
         let took = self.all.0.max(1);
         let replies_untold = UNTIL_TOLD.subsec_nanos() / took;
         let to_go_on = UNTIL_NEXT.subsec_nanos().div_ceil(took);
-        // Of those behind the call that is answered: with each reply there is one fewer.
+        // Calls behind the one that is answered count: with each reply there is one fewer.
         to_go_on.max((FEW + 1).saturating_sub(replies_untold))
     }
 

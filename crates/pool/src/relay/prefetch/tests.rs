@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::tuning::{LONGEST, MANY, SHORT};
 use super::*;
 
-/// What happens to a worker and its calls.
+/// An event in the life of a worker and its calls.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// The pool gives a call for later.
@@ -42,10 +42,10 @@ struct World {
     prefetch: Prefetch<u32>,
     now: Instant,
     given: u32,
-    /// Those for later, in the order in which they were given.
+    /// Calls for later, in the order in which they were given.
     waiting: VecDeque<u32>,
     at_hand: Option<u32>,
-    /// What the worker finds in its memory, and whether it was taken back.
+    /// Calls that the worker finds in its memory, and whether each was taken back.
     memory: VecDeque<(u32, bool)>,
     /// The number that the worker has begun last.
     works_at: Option<u32>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Calls that take less, smoothed, are short: what a worker loses between two of them is worth a
 /// place in the queue.
 pub(super) const SHORT: Duration = Duration::from_millis(1);
-/// Those that take less, with no sleep before them, are quick: several of them are done before
+/// Calls that take less, with no sleep before them, are quick: several of them are done before
 /// another worker is awake.
 pub(super) const QUICK: Duration = Duration::from_micros(32);
 /// An idle worker is woken in about this time: so long a quick one is given calls instead.
