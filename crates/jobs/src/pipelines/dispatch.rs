@@ -96,7 +96,7 @@ impl Dispatch {
         self.want_of(&self.0.pools.get(pool), free);
     }
 
-    /// Those of this server have their jobs at hand.
+    /// Pipelines of this server have their jobs at hand.
     fn want_of(&self, pool: &ConsumerPool, free: usize) {
         let turns = lock(&pool.turns);
         for name in turns.shared() {

@@ -7,7 +7,7 @@ use pronghorn_queue::{Delivery, Driver, Keeper, Wake};
 use tokio::time::Instant;
 
 use super::error::PipelineError;
-use super::turns::Found;
+use super::turns::Glance;
 use crate::meter::Meter;
 use crate::metrics::PipelineMetrics;
 use crate::rules::{Rules, Window};
@@ -141,9 +141,9 @@ impl Pipeline {
     }
 
     /// Whether a job of it may begin now, and which.
-    pub(super) fn look(&self, now: Instant) -> Found {
+    pub(super) fn look(&self, now: Instant) -> Glance {
         let is_ours = self.is_ours();
-        let found = |head, again| Found {
+        let found = |head, again| Glance {
             head,
             again,
             is_ours,

@@ -9,7 +9,7 @@ use pronghorn_queue::Wake;
 use super::error::{PipelineError, what_there_is};
 use super::turns::Turns;
 
-/// Those of a server. Clones are the same ones.
+/// The pools of a server for jobs. Clones are the same ones.
 #[derive(Clone)]
 pub(super) struct ConsumerPools(Arc<Mutex<HashMap<String, Arc<ConsumerPool>>>>);
 

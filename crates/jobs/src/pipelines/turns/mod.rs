@@ -11,9 +11,9 @@ use std::sync::Arc;
 use pronghorn_queue::SHARE;
 use tokio::time::Instant;
 
-/// What a look at a pipeline has found.
+/// One look at a pipeline, and what it has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Glance {
     /// The priority of its job that may begin now.
     pub(super) head: Option<i64>,
     /// When to look again, if nothing happens before.
@@ -25,14 +25,14 @@ pub(super) struct Found {
 /// The pipelines of one pool, by their names.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    found: BTreeMap<Arc<str>, Found>,
-    /// Those that have a job which may begin.
+    found: BTreeMap<Arc<str>, Glance>,
+    /// Pipelines that have a job which may begin.
     ready: BTreeSet<Arc<str>>,
     /// The same ones by the priority of that job.
     by_priority: BTreeMap<i64, BTreeSet<Arc<str>>>,
-    /// Those to look at again, by the time.
+    /// Pipelines to look at again, by the time.
     due: BTreeSet<(Instant, Arc<str>)>,
-    /// Those whose jobs others may have as well.
+    /// Pipelines whose jobs others may have as well.
     shared: BTreeSet<Arc<str>>,
     /// Jobs taken since one had its turn that was not the best.
     taken: u32,
@@ -48,7 +48,7 @@ impl Turns {
         told: BTreeSet<Arc<str>>,
         ours_alone: bool,
         now: Instant,
-        look: impl Fn(&str) -> Option<Found>,
+        look: impl Fn(&str) -> Option<Glance>,
         take: impl Fn(&str) -> Option<T>,
     ) -> Option<T> {
         let is_due = |(time, _): &&(Instant, Arc<str>)| *time <= now;
@@ -72,7 +72,7 @@ impl Turns {
             }
             // Somebody was quicker. Whoever brings another job tells of it.
             let found = self.found.get(&name);
-            let without = found.map(|found| Found {
+            let without = found.map(|found| Glance {
                 head: None,
                 ..*found
             });
@@ -113,7 +113,7 @@ impl Turns {
     }
 
     /// None: it is gone.
-    fn note(&mut self, name: &Arc<str>, found: Option<Found>) {
+    fn note(&mut self, name: &Arc<str>, found: Option<Glance>) {
         if self.found.get(name) == found.as_ref() {
             return;
         }
@@ -137,7 +137,7 @@ impl Turns {
         self.found.insert(name.clone(), found);
     }
 
-    fn forget(&mut self, name: &Arc<str>, before: Found) {
+    fn forget(&mut self, name: &Arc<str>, before: Glance) {
         self.ready.remove(name);
         if let Some(head) = before.head
             && let Some(equal) = self.by_priority.get_mut(&head)

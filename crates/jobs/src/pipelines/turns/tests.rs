@@ -32,7 +32,7 @@ impl Fakes {
         }
     }
 
-    fn look(&self, name: &str, now: Instant) -> Option<Found> {
+    fn look(&self, name: &str, now: Instant) -> Option<Glance> {
         self.looks.set(self.looks.get() + 1);
         let mut jobs = self.jobs.borrow_mut();
         let queue = jobs.get_mut(name)?;
@@ -41,7 +41,7 @@ impl Fakes {
             due.remove(name);
             queue.insert(0, i64::MIN);
         }
-        Some(Found {
+        Some(Glance {
             head: queue.first().copied(),
             again: due.get(name).copied(),
             is_ours: !self.shared.contains(name),
