@@ -72,7 +72,7 @@ pub fn kill_at_random(jobs: usize, kills: usize) -> Counts {
             "{}" => pushed.extend(ids),
             refused => {
                 // The broker may have kept them, or was about to come back.
-                assert!(refused.contains("redis at "), "{refused}");
+                assert!(refused.contains("the Redis at "), "{refused}");
                 counts.unanswered += ids.len();
             }
         }

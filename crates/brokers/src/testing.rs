@@ -12,6 +12,9 @@ use pronghorn_queue::conformance::{
 };
 use pronghorn_queue::{Driver, OpenPipelines, Settlement, Wake};
 use pronghorn_testkit::{Certificates, Engine, free_address};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::broker::LaterJobs;
@@ -135,11 +138,27 @@ pub(crate) fn free_port() -> u16 {
     free_address().port()
 }
 
+/// The port of somebody who says this to everybody who comes, and then nothing any more, until the
+/// task is dropped.
+pub(crate) async fn says(what: &'static [u8]) -> (u16, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut connection, _)) = listener.accept().await {
+            _ = connection.write_all(what).await;
+            open.push(connection);
+        }
+    });
+    (port, task)
+}
+
 /// A way to a server that can be closed: the server stays as it is.
 pub(crate) struct Doorway {
     pub(crate) port: u16,
     to: u16,
-    open: Option<tokio::task::JoinSet<()>>,
+    open: Option<JoinSet<()>>,
 }
 
 impl Doorway {
@@ -155,11 +174,11 @@ impl Doorway {
 
     pub(crate) fn open(&mut self) {
         let (port, to) = (self.port, self.to);
-        let mut tasks = tokio::task::JoinSet::new();
+        let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await;
+            let listener = TcpListener::bind(("127.0.0.1", port)).await;
             let listener = listener.expect("the port is free");
-            let mut connections = tokio::task::JoinSet::new();
+            let mut connections = JoinSet::new();
             loop {
                 let (mut near, _) = listener.accept().await.expect("it listens");
                 connections.spawn(async move {

@@ -426,31 +426,14 @@ mod in_redis {
     fn settings(engines: &[&Engine]) -> RedisSettings {
         let address = |engine: &&Engine| RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port());
         RedisSettings {
-            addresses: engines.iter().map(address).collect(),
-            master_name: None,
-            user: None,
-            password: None,
-            sentinel_user: None,
-            sentinel_password: None,
-            database: 0,
-            tls: None,
             dial_timeout: Duration::from_secs(2),
             read_timeout: Duration::from_secs(2),
+            ..RedisSettings::at(engines.iter().map(address).collect())
         }
     }
 
     fn driver(settings: RedisSettings) -> Redis {
         Redis::new(settings, String::new())
-    }
-
-    fn cli(engine: &Engine, arguments: &[&str]) -> String {
-        let port = engine.port().to_string();
-        let answer = Command::new("redis-cli")
-            .args(["-p", &port])
-            .args(arguments)
-            .output()
-            .expect("redis-cli is there");
-        String::from_utf8_lossy(&answer.stdout).trim().to_owned()
     }
 
     #[tokio::test]
@@ -463,7 +446,11 @@ mod in_redis {
             .set(vec![item("user:1", "x", None)], NOW)
             .await
             .expect("kept");
-        assert_eq!(cli(&engine, &["get", "user:1"]), "x", "RoadRunner finds it");
+        assert_eq!(
+            engine.redis_cli(&["get", "user:1"]),
+            "x",
+            "RoadRunner finds it"
+        );
     }
 
     #[tokio::test]
@@ -478,7 +465,7 @@ mod in_redis {
             .expect("kept");
         conforms(&one).await;
         assert_eq!(values(&other, &["x"], NOW).await, ["other"]);
-        assert_eq!(cli(&engine, &["keys", "*"]), "ab:x");
+        assert_eq!(engine.redis_cli(&["keys", "*"]), "ab:x");
     }
 
     #[tokio::test]
@@ -495,7 +482,7 @@ mod in_redis {
         let engine = Engine::redis(&[]);
         let driver = driver(settings(&[&engine]));
         until_up(&driver).await;
-        let pid = cli(&engine, &["info", "server"]);
+        let pid = engine.redis_cli(&["info", "server"]);
         let pid = pid
             .lines()
             .find_map(|line| line.strip_prefix("process_id:"));
@@ -540,34 +527,10 @@ mod in_redis {
 
     #[tokio::test]
     async fn a_cluster_is_one_storage() {
-        let mode = ["--cluster-enabled", "yes"];
-        let nodes = [
-            Engine::redis(&mode),
-            Engine::redis(&mode),
-            Engine::redis(&mode),
-        ];
-        let slots = [(0, 5460), (5461, 10922), (10923, 16383)];
-        for (node, (from, to)) in nodes.iter().zip(slots) {
-            let until = Instant::now() + Duration::from_secs(20);
-            let range = [&*from.to_string(), &*to.to_string()];
-            while cli(node, &["cluster", "addslotsrange", range[0], range[1]]) != "OK" {
-                assert!(Instant::now() < until, "a node does not start");
-                sleep(Duration::from_millis(20)).await;
-            }
-            let first = nodes[0].port().to_string();
-            cli(node, &["cluster", "meet", "127.0.0.1", &first]);
-        }
+        let nodes = Engine::redis_cluster(&[]);
         let all: Vec<&Engine> = nodes.iter().collect();
         let cluster = Redis::new(settings(&all), String::new());
         until_up(&cluster).await;
-        let until = Instant::now() + Duration::from_secs(20);
-        while !nodes
-            .iter()
-            .all(|it| cli(it, &["cluster", "info"]).contains("cluster_state:ok"))
-        {
-            assert!(Instant::now() < until, "the cluster does not come up");
-            sleep(Duration::from_millis(20)).await;
-        }
         conforms(&cluster).await;
         let part = Redis::new(settings(&all), "part:".to_owned());
         let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
@@ -585,16 +548,7 @@ mod in_redis {
     #[tokio::test]
     async fn sentinels_name_the_master() {
         let master = Engine::redis(&[]);
-        let port = master.port();
-        // It keeps what it learns in a file that has to be there.
-        let sentinel = Engine::start("sh", |own| {
-            let options = format!("--port {own} --bind 127.0.0.1");
-            let watched = format!("--sentinel monitor main 127.0.0.1 {port} 1");
-            let script = format!(
-                "touch sentinel.conf && exec redis-server sentinel.conf --sentinel {options} {watched}"
-            );
-            vec!["-c".to_owned(), script]
-        });
+        let sentinel = Engine::redis_sentinel(&master);
         let driver = driver(RedisSettings {
             master_name: Some("main".to_owned()),
             ..settings(&[&sentinel])
@@ -605,7 +559,7 @@ mod in_redis {
             .set(vec![item("a", "1", None)], NOW)
             .await
             .expect("kept");
-        assert_eq!(cli(&master, &["get", "a"]), "1");
+        assert_eq!(master.redis_cli(&["get", "a"]), "1");
     }
 
     #[tokio::test]

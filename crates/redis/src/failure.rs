@@ -10,7 +10,13 @@ pub enum RedisFailure {
     Away { title: String, why: String },
     /// It says no: to who asks, or to the command.
     #[error("{title} refuses: {why}")]
-    Refused { title: String, why: String },
+    Refused {
+        title: String,
+        why: String,
+        /// The word that its error begins with, as `NOGROUP`; none where what it says is not
+        /// understood.
+        code: Option<String>,
+    },
     /// A file or a host that the settings name can't be used.
     #[error("{0}")]
     Unusable(String),

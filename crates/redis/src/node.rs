@@ -237,9 +237,12 @@ impl Dialer {
         }
         let why = error.to_string();
         if error.is_io_error() || error.is_connection_dropped() {
-            self.away(&why)
-        } else {
-            self.refused(&why)
+            return self.away(&why);
+        }
+        RedisFailure::Refused {
+            title: self.title.clone(),
+            why,
+            code: error.code().map(ToOwned::to_owned),
         }
     }
 
@@ -254,6 +257,7 @@ impl Dialer {
         RedisFailure::Refused {
             title: self.title.clone(),
             why: why.to_owned(),
+            code: None,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pronghorn_client::Tls;
 use pronghorn_config::Table;
-use redis::RedisConnectionInfo;
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
 const ADDRESS: &str = "127.0.0.1:6379";
 
@@ -55,6 +55,116 @@ pub enum RedisAddress {
 impl RedisSettings {
     /// Reads a section.
     pub fn read(t: &mut Table<'_>) -> Self {
+        let encryption = "Encryption. Without this section there is none.";
+        Self::read_named(t).read_rest(t, encryption)
+    }
+
+    /// As [`read`](Self::read), for a section that may have a URL in `addr` in place of `addrs` and
+    /// of what says who asks.
+    pub fn read_or_url(t: &mut Table<'_>, read_timeout: Duration) -> Self {
+        let url: Option<String> = t
+            .key(
+                "addr",
+                "One Redis as a URL, with the name, the password and the number of the database, \
+                 in place of `addrs`.",
+            )
+            .optional();
+        let settings = match url {
+            None => Self::read_named(t),
+            Some(url) => {
+                let message = "stands beside `addr`, and a URL says all of it";
+                let hint = "write `addr` alone, or `addrs` with the other keys";
+                t.refuse_keys(message, hint, Self::read_named);
+                Self::from_url(&url).unwrap_or_else(|why| {
+                    let message = format!("is no address of a Redis: {why}");
+                    t.error(
+                        "addr",
+                        &message,
+                        &format!("for example `redis://{ADDRESS}`"),
+                    );
+                    Self::at(Vec::new())
+                })
+            }
+        };
+        let encryption = "Encryption. Without this section only `rediss://` in `addr` asks for it.";
+        Self {
+            read_timeout,
+            ..settings
+        }
+        .read_rest(t, encryption)
+    }
+
+    /// One Redis by its URL: `redis://user:password@host:6379/0`, `rediss://` with TLS,
+    /// `unix:///run/redis.sock?db=0&user=…&pass=…`.
+    ///
+    /// # Errors
+    ///
+    /// A text for a person says what is wrong. It has nothing of the URL, which may hold a
+    /// password.
+    pub fn from_url(url: &str) -> Result<Self, String> {
+        let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+        let (plain, tls) = match scheme {
+            "rediss" => ("redis", Some(Tls::default())),
+            "redis" | "unix" | "redis+unix" => (scheme, None),
+            _ => {
+                let accepted = "what begins with `redis://`, `rediss://`, `unix://`";
+                return Err(format!("accepted: {accepted}"));
+            }
+        };
+        // The parser takes these and passes over them.
+        let ignored: &[char] = if plain == "redis" {
+            &['#', '?']
+        } else {
+            &['#']
+        };
+        if let Some(found) = rest.chars().find(|it| ignored.contains(it)) {
+            let code = u32::from(found);
+            return Err(format!(
+                "it has a `{found}`; in a name or a password write `%{code:X}` for it"
+            ));
+        }
+        let parsed = format!("{plain}://{rest}").into_connection_info();
+        // The name of the kind of mistake comes behind it.
+        let parsed = parsed.map_err(|error| {
+            let why = error.to_string();
+            why.split(" - ").next().unwrap_or_default().to_owned()
+        })?;
+        let address = match parsed.addr() {
+            ConnectionAddr::Tcp(host, port) => RedisAddress::Tcp(host.clone(), *port),
+            ConnectionAddr::Unix(path) => RedisAddress::Unix(path.clone()),
+            _ => return Err("it is no host and no socket".to_owned()),
+        };
+        let client = parsed.redis_settings();
+        let database = u32::try_from(client.db()).ok();
+        let database = database.filter(|number| *number <= LAST_DATABASE);
+        Ok(Self {
+            user: client.username().map(ToOwned::to_owned),
+            password: client.password().map(ToOwned::to_owned),
+            database: database
+                .ok_or_else(|| format!("its database is none of 0 to {LAST_DATABASE}"))?,
+            tls,
+            ..Self::at(vec![address])
+        })
+    }
+
+    /// With the defaults of all else.
+    pub fn at(addresses: Vec<RedisAddress>) -> Self {
+        Self {
+            addresses,
+            master_name: None,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            database: 0,
+            tls: None,
+            dial_timeout: DIAL_TIMEOUT,
+            read_timeout: READ_TIMEOUT,
+        }
+    }
+
+    /// The keys in whose place a URL may stand.
+    fn read_named(t: &mut Table<'_>) -> Self {
         let written: Vec<String> = t
             .key(
                 "addrs",
@@ -81,7 +191,6 @@ impl RedisSettings {
             t.error("addrs", &message, "write some nodes; they name the others");
         }
         let settings = Self {
-            addresses,
             master_name: t
                 .key(
                     "master_name",
@@ -103,21 +212,28 @@ impl RedisSettings {
                 .key("db", "The number of the database; a cluster has only 0.")
                 .range(0..=LAST_DATABASE)
                 .default(0),
-            tls: t.optional_section_with(
-                "tls",
-                "Encryption. Without this section there is none.",
-                read_tls,
-            ),
+            ..Self::at(addresses)
+        };
+        settings.check(t);
+        settings
+    }
+
+    /// The keys that are there with a URL as well. Those that are not written leave what is known.
+    fn read_rest(self, t: &mut Table<'_>, encryption: &'static str) -> Self {
+        let tls = t.optional_section_with("tls", encryption, read_tls);
+        let settings = Self {
+            tls: tls.or(self.tls),
             dial_timeout: t
                 .key("dial_timeout", "What a connection may take.")
                 .zero_is_default()
                 .range(TIMEOUTS)
-                .default(DIAL_TIMEOUT),
+                .default(self.dial_timeout),
             read_timeout: t
                 .key("read_timeout", "What a command may take, with its answer.")
                 .zero_is_default()
                 .range(TIMEOUTS)
-                .default(READ_TIMEOUT),
+                .default(self.read_timeout),
+            ..self
         };
         t.no_effect(
             "write_timeout",
@@ -139,7 +255,6 @@ impl RedisSettings {
         for key in ["route_by_latency", "route_randomly", "read_only"] {
             t.no_effect(key, ON_MASTERS);
         }
-        settings.check(t);
         settings
     }
 
@@ -299,6 +414,62 @@ mod tests {
             "u@h:1",
         ] {
             assert_eq!(RedisAddress::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_where_a_redis_is_and_who_asks() {
+        let one =
+            |host: &str, port| RedisSettings::at(vec![RedisAddress::Tcp(host.to_owned(), port)]);
+        let text = |text: &str| Some(text.to_owned());
+        let socket = RedisAddress::Unix("/run/redis.sock".into());
+        for (url, expected) in [
+            ("redis://h", one("h", 6379)),
+            (
+                "redis://[::1]:1/2",
+                RedisSettings {
+                    database: 2,
+                    ..one("::1", 1)
+                },
+            ),
+            (
+                "rediss://h:1",
+                RedisSettings {
+                    tls: Some(Tls::default()),
+                    ..one("h", 1)
+                },
+            ),
+            (
+                "redis://me:p%40ss%23@h:1",
+                RedisSettings {
+                    user: text("me"),
+                    password: text("p@ss#"),
+                    ..one("h", 1)
+                },
+            ),
+            (
+                "unix:///run/redis.sock?db=3&pass=x",
+                RedisSettings {
+                    database: 3,
+                    password: text("x"),
+                    ..RedisSettings::at(vec![socket])
+                },
+            ),
+        ] {
+            let parsed = RedisSettings::from_url(url).unwrap();
+            assert!(parsed == expected, "{url}: {parsed:?}");
+        }
+        for (url, said) in [
+            ("h:6379", "accepted: what begins with `redis://`"),
+            ("http://h", "accepted: what begins with `redis://`"),
+            ("redis://", "Missing hostname"),
+            ("redis://h:1/x", "Invalid database number"),
+            ("redis://h:1/-1", "its database is none of 0 to 65535"),
+            ("redis://:pass#word@h", "write `%23` for it"),
+            ("redis://h/?protocol=resp3", "write `%3F` for it"),
+        ] {
+            let refused = RedisSettings::from_url(url).unwrap_err();
+            assert!(refused.contains(said), "{url}: {refused}");
         }
     }
 }

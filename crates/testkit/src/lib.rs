@@ -19,6 +19,7 @@ mod directory;
 mod engine;
 mod load;
 mod php;
+mod redis;
 mod server;
 mod site;
 

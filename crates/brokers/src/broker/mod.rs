@@ -69,7 +69,7 @@ const UNWANTED: Duration = if cfg!(test) {
 pub(crate) trait Broker: Send + Sync + 'static {
     type Link: Link;
 
-    /// What a person calls it, with its address and without credentials: `redis at 127.0.0.1:6379`.
+    /// What a person calls it, with its address and without credentials: `nats at 127.0.0.1:4222`.
     fn title(&self) -> &str;
 
     /// What the broker calls the place of the jobs.

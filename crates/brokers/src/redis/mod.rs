@@ -36,7 +36,7 @@ impl Servers for RedisServers {
         map: &BTreeMap<String, String>,
         pipeline: &str,
     ) -> Result<Arc<dyn BrokerPlace>, String> {
-        Ok(Arc::new(RedisPipeline::declared(map, pipeline)))
+        Ok(Arc::new(RedisPipeline::declared(map, pipeline)?))
     }
 }
 

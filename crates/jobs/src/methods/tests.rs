@@ -280,7 +280,7 @@ async fn a_push_to_a_broker_that_is_away_fails_in_time_with_the_reason() {
     let push = r#"{"job":{"id":"1","options":{"pipeline":"far"}}}"#;
     let said = server.call("Push", push).await;
     let why = format!(
-        "rpc_push:\n\tjobs_plugin_push: pipeline far is not ready: redis at 127.0.0.1:{port} is away: "
+        "rpc_push:\n\tjobs_plugin_push: pipeline far is not ready: the Redis at 127.0.0.1:{port} is away: "
     );
     assert!(said.starts_with(&why) && !said.contains("secret"), "{said}");
     let stat = server.call("Stat", "{}").await;

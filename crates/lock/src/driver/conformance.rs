@@ -288,17 +288,11 @@ fn futures_now<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 fn in_redis(engine: &Engine) -> (Driver, JoinSet<()>) {
+    let address = RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port());
     let (locks, tasks) = RedisLocks::new(RedisSettings {
-        addresses: vec![RedisAddress::Tcp("127.0.0.1".to_owned(), engine.port())],
-        master_name: None,
-        user: None,
-        password: None,
-        sentinel_user: None,
-        sentinel_password: None,
-        database: 0,
-        tls: None,
         dial_timeout: Duration::from_secs(2),
         read_timeout: Duration::from_secs(2),
+        ..RedisSettings::at(vec![address])
     });
     (Driver::Redis(locks), tasks)
 }

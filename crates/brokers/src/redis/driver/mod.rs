@@ -14,27 +14,19 @@ use std::time::Duration;
 
 use pronghorn_base::{lock, millis};
 use pronghorn_queue::{Job, LONGEST_DELAY, MOST_BYTES_IN_PART, Wake, decode_job, encode_job};
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ErrorKind, FromRedisValue, RedisError,
-    TlsCertificates, Value,
-};
+use pronghorn_redis::{Cmd, FromRedisValue, Redis, RedisFailure, RedisSettings, Value, cmd};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout};
 
 use crate::broker::{
     Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, ListedTo, MOST_IN_PART, Step,
-    read_file,
 };
 use crate::redis::settings::RedisPipeline;
-use crate::tls::BrokerTls;
 
 /// One for all servers: each job goes to one of them.
 const GROUP: &str = "pronghorn";
 /// The field of an entry.
 const FIELD: &str = "job";
-/// Redis answers in less than a millisecond; a large push takes longer.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is looked for delayed jobs that other servers have pushed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long it is known which server has a run of a schedule. One that was down for longer makes up
@@ -42,13 +34,25 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CLAIM_KEPT: Duration = Duration::from_hours(24);
 /// How many jobs are brought at a time.
 const MOST_AT_A_TIME: usize = 256;
+/// And of how many bytes; the last one of them may lead beyond.
+const MOST_BYTES_AT_A_TIME: usize = 16 << 20;
+/// A reply has room for that with the longest job of ours, 48 MB, and for what is around them.
+const LONGEST_REPLY: usize = 65 << 20;
+/// Another node may be asked, or the same one a moment later: the connection is of no use as it is.
+/// The group is made when the next one begins.
+const LOST: [&str; 6] = [
+    "NOGROUP",
+    "READONLY",
+    "UNBLOCKED",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+];
 
-pub(crate) type Redis = Brokered<RedisBroker>;
-
-pub(crate) fn open(pipeline: &str, settings: &RedisPipeline, wake: Wake) -> Redis {
+pub(crate) fn open(pipeline: &str, settings: &RedisPipeline, wake: Wake) -> Brokered<RedisBroker> {
     let stream = format!("pronghorn:{{{}}}", settings.queue);
     let broker = RedisBroker {
-        title: format!("redis at {}", settings.address.place()),
+        title: settings.redis.title(),
         settings: settings.clone(),
         keys: Arc::new(Keys {
             delayed: format!("{stream}:delayed"),
@@ -83,16 +87,13 @@ pub(crate) struct RedisLink {
     consumer: String,
     claim_after: Duration,
     out: Out,
-    commands: MultiplexedConnection,
-    /// It waits for jobs, so nothing else can use it.
-    waiting: Mutex<Waiting>,
+    commands: Redis,
+    /// This connection waits for jobs, so nothing else can use it.
+    waiting: Redis,
+    /// When it was last looked for jobs of servers that do not live any more.
+    claimed: Mutex<Option<Instant>>,
     /// A delayed job was pushed.
     delayed: Notify,
-}
-
-struct Waiting {
-    connection: MultiplexedConnection,
-    claimed: Option<Instant>,
 }
 
 impl Broker for RedisBroker {
@@ -107,36 +108,26 @@ impl Broker for RedisBroker {
     }
 
     async fn connect(&self) -> Result<RedisLink, BrokerError> {
-        let client = self.client()?;
-        let config = || {
-            AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(RESPONSE_TIMEOUT))
-                .set_response_timeout(Some(RESPONSE_TIMEOUT))
+        let settings = &self.settings.redis;
+        let commands = Redis::new(settings.clone(), LONGEST_REPLY);
+        let patient = RedisSettings {
+            read_timeout: settings.read_timeout + FETCH_WAIT,
+            ..settings.clone()
         };
-        let mut commands = client
-            .get_multiplexed_async_connection_with_config(&config())
-            .await?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config())
-            .await?;
-        let created: Result<(), RedisError> = redis::cmd("XGROUP")
-            .arg(&["CREATE", &self.keys.stream, GROUP, "0", "MKSTREAM"])
-            .query_async(&mut commands)
-            .await;
-        created.or_else(|error| match error.code() {
-            Some("BUSYGROUP") => Ok(()),
-            _ => Err(error),
-        })?;
+        let mut create = cmd("XGROUP");
+        create.arg(&["CREATE", &self.keys.stream, GROUP, "0", "MKSTREAM"]);
+        match commands.ask::<()>(&create).await {
+            Err(RedisFailure::Refused { code, .. }) if code.as_deref() == Some("BUSYGROUP") => {}
+            created => created?,
+        }
         let link = RedisLink {
             keys: self.keys.clone(),
             consumer: self.consumer.clone(),
             claim_after: self.settings.claim_after,
             out: self.out.clone(),
             commands,
-            waiting: Mutex::new(Waiting {
-                connection,
-                claimed: None,
-            }),
+            waiting: Redis::new(patient, LONGEST_REPLY),
+            claimed: Mutex::default(),
             delayed: Notify::new(),
         };
         link.remove_old_consumers().await?;
@@ -144,38 +135,14 @@ impl Broker for RedisBroker {
     }
 }
 
-impl RedisBroker {
-    fn client(&self) -> Result<Client, BrokerError> {
-        let address = self.settings.address.as_str();
-        let BrokerTls { root_ca, identity } = &self.settings.tls;
-        if root_ca.is_none() && identity.is_none() {
-            return Ok(Client::open(address)?);
-        }
-        let root_cert = root_ca.as_deref().map(read_file).transpose()?;
-        let client_tls = match identity {
-            None => None,
-            Some((cert, key)) => Some(ClientTlsConfig {
-                client_cert: read_file(cert)?,
-                client_key: read_file(key)?,
-            }),
-        };
-        let certificates = TlsCertificates {
-            client_tls,
-            root_cert,
-        };
-        Ok(Client::build_with_tls(address, certificates)?)
-    }
-}
-
 impl RedisLink {
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, BrokerError> {
-        let mut connection = self.commands.clone();
-        Ok(command.query_async(&mut connection).await?)
+        Ok(self.commands.ask(command).await?)
     }
 
     /// With both keys, the group and this consumer in front of its arguments.
     fn script(&self, script: &str) -> Cmd {
-        let mut command = redis::cmd("EVAL");
+        let mut command = cmd("EVAL");
         command
             .arg(script)
             .arg(2)
@@ -208,21 +175,46 @@ impl RedisLink {
         self.ask(&command).await
     }
 
-    /// What servers have left that do not live any more.
-    async fn claim(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
-        let mut command = redis::cmd("XAUTOCLAIM");
+    /// Jobs that this server has from now on, and none of which it has had before.
+    async fn taken(&self, command: &Cmd) -> Result<Vec<(Job, String)>, BrokerError> {
+        let taken: Vec<(String, Vec<u8>)> = self.ask(command).await?;
+        let jobs = taken
+            .into_iter()
+            .map(|(number, job)| (decode_job(&job), number));
+        Ok(self.new_ones(jobs.collect()))
+    }
+
+    /// `FETCH` or `CLAIM`, without what follows.
+    fn bring(&self, script: &str, most: usize) -> Cmd {
+        let mut command = self.script(script);
+        command.arg(most).arg(MOST_BYTES_AT_A_TIME);
         command
-            .arg(&[&*self.keys.stream, GROUP, &self.consumer])
-            .arg(millis(self.claim_after))
-            .arg("0-0")
-            .arg("COUNT")
-            .arg(most);
-        let mut reply: Vec<Value> = self.ask(&command).await?;
-        Ok(if reply.len() > 1 {
-            jobs(reply.swap_remove(1))
-        } else {
-            Vec::new()
-        })
+    }
+
+    /// Jobs that servers have left which do not live any more.
+    async fn claim(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
+        let mut command = self.bring(scripts::CLAIM, most);
+        command.arg(millis(self.claim_after));
+        self.taken(&command).await
+    }
+
+    /// Waits for one job: a reply has room for no more of any length, and scripts can't wait.
+    async fn wait(&self) -> Result<Vec<(Job, String)>, BrokerError> {
+        let mut command = cmd("XREADGROUP");
+        command
+            .arg(&["GROUP", GROUP, &self.consumer, "COUNT", "1", "BLOCK"])
+            .arg(millis(FETCH_WAIT))
+            .arg(&["STREAMS", &self.keys.stream, ">"]);
+        let reply: Value = self.waiting.ask(&command).await?;
+        // One stream was asked for: its name and its entries.
+        let Value::Array(mut streams) = reply else {
+            return Ok(Vec::new());
+        };
+        let jobs = match streams.pop() {
+            Some(Value::Array(mut stream)) => stream.pop().map(jobs).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Ok(self.new_ones(jobs))
     }
 }
 
@@ -248,33 +240,20 @@ impl Link for RedisLink {
 
     async fn fetch(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
         let most = most.min(MOST_AT_A_TIME);
-        let mut waiting = self.waiting.lock().await;
+        let mut claimed = self.claimed.lock().await;
         let is_due = |at: Instant| at.elapsed() >= self.claim_after / 2;
-        if waiting.claimed.is_none_or(is_due) {
-            let claimed = self.claim(most).await?;
-            let claimed = self.new_ones(claimed);
-            if !claimed.is_empty() {
-                return Ok(claimed);
+        if claimed.is_none_or(is_due) {
+            let jobs = self.claim(most).await?;
+            if !jobs.is_empty() {
+                return Ok(jobs);
             }
-            waiting.claimed = Some(Instant::now());
+            *claimed = Some(Instant::now());
         }
-        let mut command = redis::cmd("XREADGROUP");
-        command
-            .arg(&["GROUP", GROUP, &self.consumer, "COUNT"])
-            .arg(most)
-            .arg("BLOCK")
-            .arg(millis(FETCH_WAIT))
-            .arg(&["STREAMS", &self.keys.stream, ">"]);
-        let reply: Value = command.query_async(&mut waiting.connection).await?;
-        // One stream was asked for: its name and its entries.
-        let Value::Array(mut streams) = reply else {
-            return Ok(Vec::new());
-        };
-        let jobs = match streams.pop() {
-            Some(Value::Array(mut stream)) => stream.pop().map(jobs).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        Ok(self.new_ones(jobs))
+        let jobs = self.taken(&self.bring(scripts::FETCH, most)).await?;
+        if jobs.is_empty() {
+            return self.wait().await;
+        }
+        Ok(jobs)
     }
 
     async fn settle(&self, token: String, step: Step) -> Result<(), BrokerError> {
@@ -327,7 +306,7 @@ impl Link for RedisLink {
     }
 
     async fn claim(&self, name: &str) -> Result<bool, BrokerError> {
-        let mut command = redis::cmd("SET");
+        let mut command = cmd("SET");
         command
             .arg(format!("{}:run:{name}", self.keys.stream))
             .arg(&self.consumer)
@@ -411,25 +390,22 @@ fn jobs(entries: Value) -> Vec<(Job, String)> {
     };
     let entries = entries.into_iter().filter_map(|entry| {
         let (number, fields): (String, Vec<(String, Vec<u8>)>) =
-            redis::from_redis_value(entry).ok()?;
+            FromRedisValue::from_redis_value(entry).ok()?;
         let job = fields.iter().find(|(name, _)| name == FIELD);
         Some((decode_job(job.map_or(&[], |(_, bytes)| bytes)), number))
     });
     entries.collect()
 }
 
-impl From<RedisError> for BrokerError {
-    fn from(error: RedisError) -> Self {
-        let why = match error.detail() {
-            Some(detail) if error.kind() != ErrorKind::Io => {
-                format!("{}: {detail}", error.code().unwrap_or("error"))
-            }
-            _ => error.to_string(),
-        };
-        if error.is_unrecoverable_error() || error.is_timeout() || error.code() == Some("NOGROUP") {
-            Self::Lost(why)
-        } else {
-            Self::Refused(why)
+impl From<RedisFailure> for BrokerError {
+    fn from(failure: RedisFailure) -> Self {
+        match failure {
+            RedisFailure::Away { why, .. } => Self::Lost(why),
+            RedisFailure::Refused { why, code, .. } => match code {
+                Some(code) if LOST.contains(&&*code) => Self::Lost(why),
+                _ => Self::Refused(why),
+            },
+            RedisFailure::Unusable(why) => Self::Refused(why),
         }
     }
 }

@@ -21,6 +21,76 @@ end
     };
 }
 
+/// Reads an entry: `job_of` gives its job. What somebody else has written is no job of ours, nor is
+/// what is longer than any: its handler sees no payload.
+macro_rules! job {
+    () => {
+        "
+local longest = 50331648
+local function job_of(fields)
+    for i = 1, #fields, 2 do
+        if fields[i] == 'job' and #fields[i + 1] <= longest then
+            return fields[i + 1]
+        end
+    end
+    return ''
+end
+"
+    };
+}
+
+/// Collects entries: `take` says whether there is room for more, of `ARGV[4]` bytes.
+macro_rules! take {
+    () => {
+        concat!(
+            job!(),
+            "
+local taken, size = {}, 0
+local function take(entry)
+    local job = job_of(entry[2])
+    taken[#taken + 1] = entry[1]
+    taken[#taken + 1] = job
+    size = size + #job
+    return size < tonumber(ARGV[4])
+end
+"
+        )
+    };
+}
+
+/// Then how many there may be and about how many bytes. Brings jobs to this consumer; answers
+/// number and job of each in turn.
+pub(super) const FETCH: &str = concat!(
+    take!(),
+    "
+for _ = 1, tonumber(ARGV[3]) do
+    local read = redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', 1, 'STREAMS', KEYS[1], '>')
+    if not read or not take(read[1][2][1]) then
+        break
+    end
+end
+return taken
+"
+);
+
+/// Then how many there may be, about how many bytes, and for how many milliseconds a consumer is
+/// silent whose jobs this one gets. Each step looks at ten that are out. Answers as `FETCH`.
+pub(super) const CLAIM: &str = concat!(
+    take!(),
+    "
+local cursor = '0-0'
+for _ = 1, 1000 do
+    local claimed = redis.call('XAUTOCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[5], cursor, 'COUNT', 1)
+    cursor = claimed[1]
+    local entry = claimed[2][1]
+    if entry and not take(entry) or #taken >= 2 * ARGV[3] or cursor == '0-0' then
+        break
+    end
+end
+return taken
+"
+);
+
 /// Then delay, unique bytes and job of each.
 pub(super) const PUSH: &str = concat!(add!(), "add(3)");
 
@@ -110,15 +180,12 @@ end
 
 /// Then the number of an entry, how many there may be and about how many bytes. Answers, for
 /// entries behind that one, number and job in turn; a job that is not ours is empty.
-pub(super) const LIST: &str = "
+pub(super) const LIST: &str = concat!(
+    job!(),
+    "
 local listed, size = {}, 0
 for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. ARGV[3], '+', 'COUNT', ARGV[4])) do
-    local job = ''
-    for i = 1, #entry[2], 2 do
-        if entry[2][i] == 'job' then
-            job = entry[2][i + 1]
-        end
-    end
+    local job = job_of(entry[2])
     listed[#listed + 1] = entry[1]
     listed[#listed + 1] = job
     size = size + #job
@@ -127,11 +194,14 @@ for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '(' .. ARGV[3], '+', 'COUNT
     end
 end
 return listed
-";
+"
+);
 
 /// Then how many to pass over, how many there may be and about how many bytes. Answers, from the
 /// latest to the earliest, in how many milliseconds a job is due and the job, in turn.
-pub(super) const LIST_DELAYED: &str = "
+pub(super) const LIST_DELAYED: &str = concat!(
+    job!(),
+    "
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local listed, size = {}, 0
@@ -139,11 +209,12 @@ local last = tonumber(ARGV[3]) + tonumber(ARGV[4]) - 1
 local members = redis.call('ZREVRANGE', KEYS[2], ARGV[3], last, 'WITHSCORES')
 for i = 1, #members, 2 do
     listed[#listed + 1] = string.format('%.0f', math.max(0, tonumber(members[i + 1]) - now))
-    listed[#listed + 1] = string.sub(members[i], 17)
+    listed[#listed + 1] = job_of({'job', string.sub(members[i], 17)})
     size = size + #members[i]
     if size >= tonumber(ARGV[5]) then
         break
     end
 end
 return listed
-";
+"
+);
