@@ -5,6 +5,7 @@
 //! are free for. It is told by the prefetch count, which a consumer has from its start; when nobody
 //! wants jobs any more, the consumer ends and what it has got goes back.
 
+mod bounds;
 mod message;
 mod runtime;
 
@@ -28,6 +29,7 @@ use pronghorn_queue::{Job, Wake};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
+use self::bounds::Untaken;
 use self::message::Token;
 use crate::amqp::settings::{AmqpExchange, AmqpPipeline};
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
@@ -63,6 +65,7 @@ pub(crate) struct AmqpLink {
     connection: Connection,
     publishing: Channel,
     consuming: Channel,
+    untaken: Untaken,
     consumer: Mutex<Consuming>,
     /// Jobs that were brought and are not settled.
     out: AtomicUsize,
@@ -96,7 +99,9 @@ impl Broker for AmqpBroker {
             "/".clone_into(&mut uri.vhost);
         }
         let properties = ConnectionProperties::default().with_connection_name("pronghorn".into());
-        let connection = runtime::connect(uri, &settings.server.tls, properties).await?;
+        let untaken = Untaken::default();
+        let connecting = runtime::connect(uri, &settings.server.tls, properties, &untaken);
+        let connection = connecting.await?;
         let publishing = connection.create_channel().await?;
         publishing
             .confirm_select(ConfirmSelectOptions::default())
@@ -108,6 +113,7 @@ impl Broker for AmqpBroker {
             connection,
             publishing,
             consuming,
+            untaken,
             consumer: Mutex::default(),
             out: AtomicUsize::new(0),
         };
@@ -254,9 +260,12 @@ impl AmqpLink {
     async fn confirm(&self, published: PublisherConfirm) -> Result<(), BrokerError> {
         match published.await? {
             Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
-            Confirmation::Ack(Some(_)) => Err(BrokerError::Refused(
-                "no queue takes a job with this routing key".to_owned(),
-            )),
+            Confirmation::Ack(Some(_returned)) => {
+                self.untaken.taken(self.publishing.id());
+                Err(BrokerError::Refused(
+                    "no queue takes a job with this routing key".to_owned(),
+                ))
+            }
             Confirmation::Nack(_) => Err(BrokerError::Refused(
                 "it did not keep the job, as a full queue does".to_owned(),
             )),
@@ -284,12 +293,15 @@ impl AmqpLink {
             .basic_cancel(consumer.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(delivery) = consumer.next().await {
-            requeue(&delivery?).await?;
+            let delivery = delivery?;
+            self.untaken.taken(self.consuming.id());
+            requeue(&delivery).await?;
         }
         Ok(())
     }
 
     fn read(&self, delivery: Delivery) -> (Job, Token) {
+        self.untaken.taken(self.consuming.id());
         self.out.fetch_add(1, Ordering::Relaxed);
         message::read(delivery)
     }
@@ -316,13 +328,21 @@ impl Link for AmqpLink {
 
     async fn push(&self, jobs: Vec<Job>) -> Result<(), BrokerError> {
         let mut published = Vec::with_capacity(jobs.len());
+        let mut pushed = Ok(());
         for job in &jobs {
-            published.push(self.publish(job).await?);
+            match self.publish(job).await {
+                Ok(confirm) => published.push(confirm),
+                Err(error) => {
+                    pushed = Err(error);
+                    break;
+                }
+            }
         }
+        // All are waited for: the client would keep the jobs that come back otherwise.
         for published in published {
-            self.confirm(published).await?;
+            pushed = pushed.and(self.confirm(published).await);
         }
-        Ok(())
+        pushed
     }
 
     async fn fetch(&self, most: usize) -> Result<Vec<(Job, Token)>, BrokerError> {

@@ -22,22 +22,31 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+use super::bounds::{Frames, MOST_FRAME, Untaken};
 use crate::broker::BrokerError;
 use crate::broker::tls::{self, encrypt};
 use crate::tls::BrokerTls;
 
-/// Connects to a broker, encrypted where its address says so.
+/// Connects to a broker, encrypted where its address says so. What it sends is bounded.
 pub(super) async fn connect(
-    uri: AMQPUri,
+    mut uri: AMQPUri,
     tls: &BrokerTls,
     properties: ConnectionProperties,
+    untaken: &Untaken,
 ) -> Result<Connection, BrokerError> {
+    // The client would make buffers for what a broker says, and 0 is no limit.
+    let most_frame = uri.query.frame_max.filter(|most| *most != 0);
+    uri.query.frame_max = Some(most_frame.map_or(MOST_FRAME, |most| most.min(MOST_FRAME)));
     let host = uri.authority.host.as_str();
     let stream = TcpStream::connect((host, uri.authority.port)).await?;
     stream.set_nodelay(true)?;
-    let stream = match uri.scheme {
-        AMQPScheme::AMQP => Stream(Box::new(stream)),
-        AMQPScheme::AMQPS => Stream(Box::new(encrypt(tls, host, stream).await?)),
+    let socket: Box<dyn tls::Stream> = match uri.scheme {
+        AMQPScheme::AMQP => Box::new(stream),
+        AMQPScheme::AMQPS => Box::new(encrypt(tls, host, stream).await?),
+    };
+    let stream = Stream {
+        socket,
+        frames: Frames::new(untaken.clone()),
     };
     // A connection that is lost is made again by `Brokered`, not by the client: it asks once.
     let stream = Mutex::new(Some(stream));
@@ -50,8 +59,12 @@ pub(super) async fn connect(
     Ok(Connection::connector(uri, runtime, once, properties).await?)
 }
 
-/// A stream of tokio, by the traits that the client knows.
-struct Stream(Box<dyn tls::Stream>);
+/// A stream of tokio, by the traits that the client knows. It fails with the first byte that leads
+/// beyond a bound.
+struct Stream {
+    socket: Box<dyn tls::Stream>,
+    frames: Frames,
+}
 
 impl AsyncRead for Stream {
     fn poll_read(
@@ -60,7 +73,9 @@ impl AsyncRead for Stream {
         bytes: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut bytes = ReadBuf::new(bytes);
-        ready!(Pin::new(&mut self.0).poll_read(context, &mut bytes))?;
+        ready!(Pin::new(&mut self.socket).poll_read(context, &mut bytes))?;
+        let followed = self.frames.follow(bytes.filled());
+        followed.map_err(|wrong| io::Error::new(io::ErrorKind::InvalidData, wrong))?;
         Poll::Ready(Ok(bytes.filled().len()))
     }
 }
@@ -71,15 +86,15 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
+        Pin::new(&mut self.socket).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+        Pin::new(&mut self.socket).poll_flush(context)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+        Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }
 

@@ -7,7 +7,9 @@ use pronghorn_testkit::{Certificates, Engine};
 use super::*;
 use crate::address::BrokerAddress;
 use crate::amqp::settings;
-use crate::testing::{client_tls, free_port, of_nothing, of_text, rabbitmq, survives_a_restart};
+use crate::testing::{
+    client_tls, free_port, of_nothing, of_text, rabbitmq, says, survives_a_restart,
+};
 
 fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
     let url = format!("amqp://{user}@127.0.0.1:{}/", engine.port());
@@ -21,6 +23,18 @@ fn pipeline(engine: &Engine, queue: &str, user: &str) -> AmqpPipeline {
         AmqpPipeline::declared(&map.into(), "p", &of_nothing(settings::server)).unwrap();
     settings.server.address = BrokerAddress::new(url);
     settings
+}
+
+/// A message on a channel that nobody has opened, before anything else.
+#[tokio::test]
+async fn a_broker_that_announces_gigabytes_is_given_up() {
+    let (port, _task) = says(b"\x02\0\x01\0\0\0\x0e\0\x3c\0\0\0\0\0\x01\0\0\0\0\0\0\xce").await;
+    let mut settings =
+        AmqpPipeline::declared(&[].into(), "p", &of_nothing(settings::server)).unwrap();
+    settings.server.address = BrokerAddress::new(format!("amqp://127.0.0.1:{port}/"));
+    let driver = open("p", &settings, Wake::default());
+    let said = conformance::unhealthy(&driver, "a message of 4294967296 bytes").await;
+    assert!(said.contains("amqp at 127.0.0.1"), "{said}");
 }
 
 /// What a file says of its pipeline.

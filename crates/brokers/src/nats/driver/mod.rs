@@ -10,6 +10,7 @@ mod message;
 use std::collections::HashSet;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -45,8 +46,18 @@ const NO_LIMIT: i64 = -1;
 const DELAYED_ACK_WAIT: Duration = Duration::from_secs(10);
 /// A delayed job that can't be moved now is tried again.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is looked whether the connection stands.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How often it is looked whether the connection stands, and what has come over it.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// NATS itself takes no message of more than 64 MB; there are its subject and its headers as well.
+/// The client has no bound: it collects whatever is announced.
+const LONGEST_MESSAGE: u64 = 65 << 20;
+/// Jobs of one answer may have so many bytes together: of jobs that all are long it has fewer.
+const MOST_BYTES_AT_A_TIME: usize = 65 << 20;
+/// NATS ends an answer so whose next message has no room. The client shows no more of it.
+const BEYOND: &str = "Exceeds MaxBytes";
+/// The client may hold so many messages that are not taken yet. It throws others away, and NATS
+/// gives those out once more: there is room for all that are asked for, and for how they end.
+const MOST_UNTAKEN: usize = 2 * MOST_AT_A_TIME;
 
 /// A part of the shortest `ack_wait`.
 const KEEP_EVERY: Duration = if cfg!(test) {
@@ -184,6 +195,7 @@ impl NatsBroker {
             .connection_timeout(PATIENCE)
             .request_timeout(Some(PATIENCE))
             .max_reconnects(addresses.len())
+            .subscription_capacity(MOST_UNTAKEN)
             .ignore_discovered_servers();
         if let Some(first) = addresses.first() {
             options = match (first.username(), first.password()) {
@@ -348,9 +360,30 @@ impl NatsLink {
         most: usize,
     ) -> Result<Vec<jetstream::Message>, BrokerError> {
         let most = most.min(MOST_AT_A_TIME);
-        let pulled = consumer.fetch().max_messages(most).expires(FETCH_WAIT);
-        let pulled = pulled.messages().await.map_err(lost)?;
-        pulled.try_collect().await.map_err(lost)
+        let pulled = consumer
+            .fetch()
+            .max_messages(most)
+            .max_bytes(MOST_BYTES_AT_A_TIME)
+            .expires(FETCH_WAIT);
+        let mut pulled = pulled.messages().await.map_err(lost)?;
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        loop {
+            let message = match pulled.try_next().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Ok(messages),
+                // The next one would lead beyond the bytes that were asked for.
+                Err(error) if error.to_string().contains(BEYOND) && !messages.is_empty() => {
+                    return Ok(messages);
+                }
+                Err(error) => return Err(lost(error)),
+            };
+            bytes += message.length;
+            if messages.len() == most || bytes > MOST_BYTES_AT_A_TIME {
+                let why = "it sends more than was asked for";
+                return Err(BrokerError::Lost(why.to_owned()));
+            }
+            messages.push(message);
+        }
     }
 
     /// Makes a delayed job ready whose time has come, and gives back another one until then.
@@ -383,13 +416,6 @@ impl NatsLink {
             let moved = messages.iter().map(|message| self.promote(message));
             try_join_all(moved).await?;
         }
-    }
-
-    async fn until_lost(&self) -> BrokerError {
-        while self.client.connection_state() == State::Connected {
-            sleep(LOOK_AGAIN).await;
-        }
-        BrokerError::Lost("the connection was closed".to_owned())
     }
 }
 
@@ -460,7 +486,7 @@ impl Link for NatsLink {
     /// Delayed jobs become ready.
     async fn tend(&self) -> BrokerError {
         tokio::select! {
-            error = self.until_lost() => error,
+            error = until_lost(&self.client) => error,
             moved = self.move_delayed() => match moved {
                 Ok(()) => BrokerError::Lost("delayed jobs are not moved any more".to_owned()),
                 Err(error) => error,
@@ -521,6 +547,25 @@ impl Link for NatsLink {
         }
         _ = self.client.drain().await;
     }
+}
+
+/// Waits until the connection is of no use. One whose bytes make no message is given up.
+async fn until_lost(client: &Client) -> BrokerError {
+    let statistics = client.statistics();
+    let (mut messages, mut before) = (0, 0);
+    while client.connection_state() == State::Connected {
+        let bytes = statistics.in_bytes.load(Relaxed);
+        let complete = statistics.in_messages.load(Relaxed);
+        if complete != messages {
+            (messages, before) = (complete, bytes);
+        }
+        if bytes - before > LONGEST_MESSAGE {
+            let why = format!("it sends a message of more than {LONGEST_MESSAGE} bytes");
+            return BrokerError::Lost(why);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    BrokerError::Lost("the connection was closed".to_owned())
 }
 
 /// The place up to which all messages are acknowledged. A NATS that was killed may keep some of

@@ -1,8 +1,14 @@
 //! Against a real NATS.
 
+use std::collections::BTreeSet;
+
 use pronghorn_queue::Driver;
 use pronghorn_queue::conformance::{self, Ability, Subject, conforms};
 use pronghorn_testkit::{Certificates, Engine};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::*;
 use crate::address::BrokerAddress;
@@ -20,6 +26,10 @@ fn start(settings: &str) -> Engine {
 }
 
 fn pipeline(engine: &Engine, name: &str, user: &str) -> NatsPipeline {
+    pipeline_at(engine.port(), name, user)
+}
+
+fn pipeline_at(port: u16, name: &str, user: &str) -> NatsPipeline {
     let map = [
         ("subject", name),
         ("stream", name),
@@ -27,7 +37,7 @@ fn pipeline(engine: &Engine, name: &str, user: &str) -> NatsPipeline {
     ];
     let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let mut settings = NatsPipeline::declared(&map.into(), &of_nothing(settings::server)).unwrap();
-    let url = format!("nats://{user}127.0.0.1:{}", engine.port());
+    let url = format!("nats://{user}127.0.0.1:{port}");
     settings.server.address = BrokerAddress::new(url);
     // Longer than what has to happen at once may take.
     settings.ack_wait = Duration::from_secs(8);
@@ -265,10 +275,61 @@ async fn a_job_that_is_worked_on_stays_with_its_server() {
     one.driver.push(vec![Job::default()]).await.unwrap();
     let taken = one.next().await;
     two.driver.resume();
-    let stolen = tokio::time::timeout(Duration::from_secs(3), two.next()).await;
+    let stolen = timeout(Duration::from_secs(3), two.next()).await;
     assert!(stolen.is_err(), "it is out");
     let acked = one
         .driver
         .settle(taken.ticket, pronghorn_queue::Settlement::Ack);
     acked.await.unwrap();
+}
+
+/// Longer than what is brought at once, together.
+#[tokio::test]
+async fn long_jobs_come_in_several_answers() {
+    let engine = start("");
+    let subject = subject(&engine, "q");
+    let mut left: BTreeSet<String> = (0..7).map(|number| number.to_string()).collect();
+    for id in &left {
+        let job = Job {
+            payload: vec![b'x'; 11 << 20].into(),
+            ..conformance::job(id)
+        };
+        subject.driver.push(vec![job]).await.unwrap();
+    }
+    subject.driver.resume();
+    while !left.is_empty() {
+        let id = subject.ack_next().await;
+        assert!(left.remove(&id), "{id} is not expected");
+    }
+}
+
+/// It begins as NATS does, and then announces a message of gigabytes, of which it sends as much as
+/// is taken.
+#[tokio::test]
+async fn a_nats_whose_message_has_no_end_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let info = br#"INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"proto":1,"headers":true}"#;
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            connection.write_all(&[&info[..], b"\r\nPONG\r\n"].concat()).await.unwrap();
+            let head = b"MSG _INBOX.x 1 4294967296\r\n";
+            let mut sent = connection.write_all(head).await;
+            while sent.is_ok() {
+                sent = connection.write_all(&[b'x'; 1 << 14]).await;
+            }
+        }
+    });
+    let broker = NatsBroker {
+        title: "nats".to_owned(),
+        pipeline: "p".to_owned(),
+        settings: pipeline_at(port, "q", ""),
+        out: Out::default(),
+    };
+    let client = timeout(PATIENCE, broker.client()).await.unwrap().unwrap();
+    let lost = timeout(conformance::PATIENCE, until_lost(&client)).await;
+    let why = format!("it sends a message of more than {LONGEST_MESSAGE} bytes");
+    assert_eq!(lost.unwrap(), BrokerError::Lost(why));
 }

@@ -1,12 +1,14 @@
 //! One connection to nsqd: commands out, frames in.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf, split};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::broker::BrokerError;
@@ -15,10 +17,11 @@ use crate::nsq::settings::NsqServer;
 
 /// More than any job that may be pushed, with its headers.
 const LONGEST_FRAME: u32 = 64 << 20;
-/// Of an answer that is no message.
-const LONGEST_TEXT: usize = 64 << 10;
-/// In a message, before its body: when, how often, and its ID.
-const HEAD: usize = 8 + 2 + ID;
+/// An answer that is no message is shorter.
+const LONGEST_TEXT: u32 = 64 << 10;
+/// A message begins with this: when it was pushed, how often it was sent, and its ID.
+const HEAD: u32 = 26;
+const BEFORE_ID: usize = 8 + 2;
 pub(super) const ID: usize = 16;
 
 const RESPONSE: u32 = 0;
@@ -152,48 +155,68 @@ impl Writer {
 impl Reader {
     /// What a command is answered with.
     pub(super) async fn answer(&mut self, patience: Duration) -> Result<Frame, BrokerError> {
-        let frame = timeout(patience, self.frame());
+        let frame = timeout(patience, read_frame(&mut self.stream));
         Ok(frame.await.map_err(|_| late())??)
     }
 
-    /// Waits for ever. One that was begun and is dropped leaves the connection of no use.
-    pub(super) async fn frame(&mut self) -> io::Result<Frame> {
-        read_frame(&mut self.stream).await
+    /// A frame, and the room that it takes until that is dropped. Waits for ever: for the frame, and
+    /// then for the room. One that was begun and is dropped leaves the connection of no use.
+    pub(super) async fn frame(&mut self, room: &Arc<Semaphore>) -> io::Result<(Frame, Room)> {
+        let head = FrameHead::read(&mut self.stream).await?;
+        let taken = room.clone().acquire_many_owned(head.length).await;
+        let taken = taken.map_err(io::Error::other)?;
+        Ok((head.read_rest(&mut self.stream).await?, taken))
     }
 }
 
+/// As many bytes as a frame has.
+pub(super) type Room = OwnedSemaphorePermit;
+
+/// How a frame begins. Its length is one that is taken.
+struct FrameHead {
+    kind: u32,
+    length: u32,
+}
+
 async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
-    let mut head = [0; 8];
-    stream.read_exact(&mut head).await?;
-    let (mut length, mut kind) = (&head[..4], &head[4..]);
-    let (length, kind) = (length.get_u32(), kind.get_u32());
-    if !(4..=LONGEST_FRAME).contains(&length) {
-        return Err(broken(format!("it sent a frame of {length} bytes")));
+    FrameHead::read(stream).await?.read_rest(stream).await
+}
+
+impl FrameHead {
+    async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        let mut head = [0; 8];
+        stream.read_exact(&mut head).await?;
+        let (mut length, mut kind) = (&head[..4], &head[4..]);
+        let (length, kind) = (length.get_u32(), kind.get_u32());
+        if !(4..=LONGEST_FRAME).contains(&length) {
+            return Err(broken(format!("it sent a frame of {length} bytes")));
+        }
+        let length = length - 4;
+        match kind {
+            RESPONSE | ERROR if length > LONGEST_TEXT => {
+                Err(broken(format!("it sent an answer of {length} bytes")))
+            }
+            MESSAGE if length < HEAD => Err(broken(format!("it sent a message of {length} bytes"))),
+            RESPONSE | ERROR | MESSAGE => Ok(Self { kind, length }),
+            _ => Err(broken(format!("it sent a frame of type {kind}"))),
+        }
     }
-    let length = usize::try_from(length - 4).unwrap_or(usize::MAX);
-    match kind {
-        RESPONSE | ERROR if length > LONGEST_TEXT => {
-            return Err(broken(format!("it sent an answer of {length} bytes")));
-        }
-        MESSAGE if length < HEAD => {
-            return Err(broken(format!("it sent a message of {length} bytes")));
-        }
-        RESPONSE | ERROR | MESSAGE => {}
-        _ => return Err(broken(format!("it sent a frame of type {kind}"))),
+
+    async fn read_rest(self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+        let mut data = vec![0; usize::try_from(self.length).unwrap_or(usize::MAX)];
+        stream.read_exact(&mut data).await?;
+        let mut data = Bytes::from(data);
+        Ok(match self.kind {
+            RESPONSE => Frame::Response(data),
+            ERROR => Frame::Error(String::from_utf8_lossy(&data).into_owned()),
+            _ => {
+                data.advance(BEFORE_ID);
+                let mut id = [0; ID];
+                data.copy_to_slice(&mut id);
+                Frame::Message { id, body: data }
+            }
+        })
     }
-    let mut data = vec![0; length];
-    stream.read_exact(&mut data).await?;
-    let mut data = Bytes::from(data);
-    Ok(match kind {
-        RESPONSE => Frame::Response(data),
-        ERROR => Frame::Error(String::from_utf8_lossy(&data).into_owned()),
-        _ => {
-            data.advance(HEAD - ID);
-            let mut id = [0; ID];
-            data.copy_to_slice(&mut id);
-            Frame::Message { id, body: data }
-        }
-    })
 }
 
 impl Frame {
@@ -258,11 +281,29 @@ mod tests {
             vec![0; 8],
             frame(3, b""),
             frame(MESSAGE, &[0; 25]),
-            frame(RESPONSE, &vec![0; LONGEST_TEXT + 1]),
+            frame(RESPONSE, &vec![0; LONGEST_TEXT as usize + 1]),
             vec![0xff; 8],
             frame(RESPONSE, b"OK")[..9].to_vec(),
         ] {
             assert!(read(&bytes).await.is_err(), "{bytes:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_waits_until_there_is_room_for_it() {
+        let (mut far, near) = tokio::io::duplex(1 << 16);
+        let (reading, _writing) = split(Box::new(near) as Box<dyn Stream>);
+        let stream = BufReader::new(reading);
+        let mut reader = Reader { stream };
+        let message = frame(MESSAGE, &[b'1'; 40]);
+        far.write_all(&message.repeat(2)).await.unwrap();
+        let room = Arc::new(Semaphore::new(60));
+        let (_, first) = reader.frame(&room).await.unwrap();
+        let next = reader.frame(&room);
+        tokio::pin!(next);
+        let early = timeout(Duration::from_millis(50), &mut next).await;
+        assert!(early.is_err(), "the first one has the room");
+        drop(first);
+        let (_, _second) = next.await.unwrap();
     }
 }

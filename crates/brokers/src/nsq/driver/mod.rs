@@ -15,12 +15,12 @@ use std::time::Duration;
 use pronghorn_base::{millis, now_ms};
 use pronghorn_queue::{Headers, Job, LONGEST_DELAY, Wake};
 use tokio::sync::Mutex;
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::{timeout, timeout_at};
 
 use self::connection::{Frame, Reader, Writer, command, length, open as connect};
-use self::nodes::{Arrived, MOST_READY, Node, Nodes, Token};
+use self::nodes::{Arrivals, Arrived, Node, Nodes, Token};
 use crate::broker::item;
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
 use crate::nsq::settings::NsqPipeline;
@@ -61,7 +61,7 @@ pub(crate) struct NsqLink {
     nodes: Nodes,
     /// None after an error, which ends a connection.
     publishing: Mutex<Option<(Reader, Writer)>>,
-    arrived: Sender<Arrived>,
+    arrivals: Arrivals,
     arriving: Mutex<Receiver<Arrived>>,
 }
 
@@ -81,13 +81,13 @@ impl Broker for NsqBroker {
         let server = &settings.server;
         let first = Node::open(settings, server.place(), server.http_place()).await?;
         let (publisher, publishing, _) = connect(server, server.place(), false).await?;
-        let (arrived, arriving) = mpsc::channel(MOST_READY);
+        let (arrivals, arriving) = Arrivals::new();
         Ok(NsqLink {
             pipeline: self.pipeline.clone(),
             settings: settings.clone(),
             nodes: Nodes::new(first),
             publishing: Mutex::new(Some((publisher, publishing))),
-            arrived,
+            arrivals,
             arriving: Mutex::new(arriving),
         })
     }
@@ -176,10 +176,10 @@ impl NsqLink {
                 match Node::open(&self.settings, &place, http_place).await {
                     Ok(node) => {
                         let node = self.nodes.add(node);
-                        let (arrived, pipeline) = (self.arrived.clone(), self.pipeline.clone());
+                        let (arrivals, pipeline) = (self.arrivals.clone(), self.pipeline.clone());
                         tracing::info!(target: "jobs", pipeline, "connected to nsq at {place}");
                         listening
-                            .spawn(async move { (node.listen(&pipeline, &arrived).await, node) });
+                            .spawn(async move { (node.listen(&pipeline, &arrivals).await, node) });
                     }
                     // It may be one that is not there any more: they forget after a while.
                     Err(error) => {
@@ -287,7 +287,7 @@ impl Link for NsqLink {
     async fn tend(&self) -> BrokerError {
         let first = self.nodes.first();
         tokio::select! {
-            error = first.listen(&self.pipeline, &self.arrived) => error,
+            error = first.listen(&self.pipeline, &self.arrivals) => error,
             error = self.discover() => error,
         }
     }

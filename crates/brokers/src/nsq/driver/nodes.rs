@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex as Plain};
 use bytes::Bytes;
 use pronghorn_base::lock;
 use serde::Deserialize;
-use tokio::sync::mpsc::Sender;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{Mutex, Notify, Semaphore};
 
-use super::connection::{Frame, ID, Limits, Reader, Writer, command, open as connect};
+use super::connection::{Frame, ID, Limits, Reader, Room, Writer, command, open as connect};
 use super::stats;
 use crate::broker::BrokerError;
 use crate::nsq::settings::NsqPipeline;
 
 /// Nobody has so many workers, and nsqd allows fewer.
-pub(super) const MOST_READY: usize = 4096;
+const MOST_READY: usize = 4096;
+
+/// Messages that wait for who takes them have so many bytes together; then nothing more is read.
+const MOST_UNTAKEN: usize = 256 << 20;
 
 /// A cluster has fewer.
 const MOST_NODES: usize = 64;
@@ -43,9 +46,27 @@ pub(crate) struct Token {
     id: Arc<str>,
 }
 
+/// A message that nobody has taken yet.
 pub(super) struct Arrived {
     pub(super) token: Token,
     pub(super) body: Bytes,
+    _room: Room,
+}
+
+/// Where messages of all nodes wait for who takes them. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Arrivals {
+    messages: Sender<Arrived>,
+    /// How many bytes more may wait.
+    room: Arc<Semaphore>,
+}
+
+impl Arrivals {
+    pub(super) fn new() -> (Self, Receiver<Arrived>) {
+        let (messages, arriving) = mpsc::channel(MOST_READY);
+        let room = Arc::new(Semaphore::new(MOST_UNTAKEN));
+        (Self { messages, room }, arriving)
+    }
 }
 
 impl Node {
@@ -94,9 +115,9 @@ impl Node {
     pub(super) async fn listen(
         self: &Arc<Self>,
         pipeline: &str,
-        arrived: &Sender<Arrived>,
+        arrivals: &Arrivals,
     ) -> BrokerError {
-        match self.hear(pipeline, arrived).await {
+        match self.hear(pipeline, arrivals).await {
             Ok(()) => BrokerError::Lost("it sends nothing any more".to_owned()),
             Err(error) => error,
         }
@@ -105,11 +126,12 @@ impl Node {
     async fn hear(
         self: &Arc<Self>,
         pipeline: &str,
-        arrived: &Sender<Arrived>,
+        arrivals: &Arrivals,
     ) -> Result<(), BrokerError> {
         let mut reading = self.reading.lock().await;
         loop {
-            match reading.frame().await? {
+            let (frame, room) = reading.frame(&arrivals.room).await?;
+            match frame {
                 Frame::Response(text) if &text[..] == b"_heartbeat_" => self.tell("NOP").await?,
                 Frame::Response(text) if &text[..] == b"CLOSE_WAIT" => self.parted.notify_one(),
                 Frame::Response(_) => {}
@@ -124,8 +146,12 @@ impl Node {
                         id: printable(id)?,
                     };
                     self.out.fetch_add(1, Ordering::Relaxed);
-                    let arrived = arrived.try_send(Arrived { token, body });
-                    arrived.map_err(|_| {
+                    let arrived = Arrived {
+                        token,
+                        body,
+                        _room: room,
+                    };
+                    arrivals.messages.try_send(arrived).map_err(|_| {
                         BrokerError::Lost("it sends more than was asked for".to_owned())
                     })?;
                 }
