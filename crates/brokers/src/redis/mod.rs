@@ -1,6 +1,5 @@
 //! `redis`: jobs in streams of Redis.
 
-#[cfg(feature = "redis")]
 mod driver;
 mod settings;
 
@@ -10,13 +9,11 @@ use std::sync::Arc;
 use pronghorn_config::Table;
 
 use self::settings::{RedisPipeline, RedisServers};
-#[cfg(feature = "redis")]
-use crate::kind::Opener;
-use crate::kind::{BrokerPlace, Kind, Servers, SharedKey};
+use crate::kind::{BrokerPlace, Kind, Opener, Servers, SharedKey};
 
 pub(crate) const KIND: Kind = Kind {
     name: "redis",
-    is_built: cfg!(feature = "redis"),
+    is_built: true,
     shared_key: Some(SharedKey::Queue),
     servers: |t| Arc::new(settings::server(t)),
 };
@@ -41,7 +38,6 @@ impl Servers for RedisServers {
 }
 
 impl BrokerPlace for RedisPipeline {
-    #[cfg(feature = "redis")]
     fn opener(&self) -> Option<Opener<'_>> {
         Some(Opener::plain(|pipeline, wake| {
             driver::open(pipeline, self, wake)
