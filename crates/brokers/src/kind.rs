@@ -16,7 +16,7 @@ use crate::broker::{Broker, Brokered, LaterJobs};
 /// A row of [`KINDS`].
 #[derive(Debug)]
 pub struct Kind {
-    /// As the configuration, PHP and workers name the driver.
+    /// The name of the driver in the configuration, in PHP and for workers.
     pub name: &'static str,
     /// Whether this build has the driver. Its settings are known in each build.
     pub is_built: bool,
@@ -111,7 +111,7 @@ pub(crate) trait Servers: fmt::Debug + Send + Sync {
 
 /// The place of a pipeline's jobs in a broker.
 pub(crate) trait BrokerPlace: fmt::Debug + Send + Sync {
-    /// None in a build without the driver.
+    /// There is none in a build without the driver.
     fn opener(&self) -> Option<Opener<'_>> {
         None
     }
@@ -184,7 +184,7 @@ pub struct BrokerPipeline {
 }
 
 impl BrokerPipeline {
-    /// What `driver` of the pipeline says.
+    /// The value of `driver` of the pipeline.
     pub const fn driver(&self) -> &'static str {
         self.kind.name
     }

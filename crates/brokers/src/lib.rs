@@ -2,8 +2,8 @@
 //!
 //! A driver is a directory with its settings, and two lines of this file: its `mod`, and its row of
 //! [`KINDS`]. One that needs a client of others has a feature by its name as well, which brings the
-//! client; in a build without the feature its settings are read all the same, so that somebody hears
-//! what is missing.
+//! client; in a build without the feature its settings are read all the same, so that somebody
+//! hears what is missing.
 //!
 //! - [`Brokers`]: what a configuration says of them, and of pipelines in them.
 //! - `broker`: what all drivers have in common.

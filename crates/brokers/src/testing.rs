@@ -72,7 +72,7 @@ pub(crate) fn rabbitmq(tls: u16, certificates: &Certificates) -> Engine {
     engine
 }
 
-/// Those of the client, or only whom it trusts.
+/// The certificates of the client, or only those that it trusts.
 pub(crate) fn client_tls(certificates: &Certificates, has_identity: bool) -> BrokerTls {
     let identity = (
         certificates.path("client.pem"),
@@ -127,7 +127,7 @@ fn link_applications(to: &Path) {
     }
 }
 
-/// What `scripts/need` has built, beside the tests.
+/// The path of a program that `scripts/need` has built beside the tests.
 pub(crate) fn tool(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let target = test.ancestors().nth(3).unwrap();
@@ -268,12 +268,12 @@ pub(crate) async fn survives_a_restart(engine: &mut impl Restart, subject: Subje
     assert_eq!(subject.driver.health(), Ok(()));
 }
 
-/// What is read of a configuration that says nothing.
+/// The settings of a configuration that says nothing.
 pub(crate) fn of_nothing<T: Clone>(read: impl Fn(&mut Table<'_>) -> T) -> T {
     of_text("", read)
 }
 
-/// What is read of a configuration without mistakes.
+/// The settings of a configuration without mistakes.
 pub(crate) fn of_text<T: Clone>(text: &str, read: impl Fn(&mut Table<'_>) -> T) -> T {
     let loaded = load(&Input::from_text("p.yaml", text));
     let resolved = loaded.resolve_with(Severity::Error, read);

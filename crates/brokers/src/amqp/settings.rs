@@ -23,7 +23,7 @@ pub(crate) struct AmqpServer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AmqpServers(pub(super) Vec<(String, AmqpServer)>);
 
-/// What a pipeline says of its place in such a broker.
+/// The settings of a pipeline's place in such a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AmqpPipeline {
     pub(crate) server: AmqpServer,
@@ -151,7 +151,7 @@ const NO_EFFECT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What keys are called in a shape.
+/// The names of keys in a shape.
 struct Names {
     exchange: &'static str,
     kind: &'static str,
@@ -283,7 +283,7 @@ impl AmqpPipeline {
         }
     }
 
-    /// As PHP declares it: flat, and all values are texts.
+    /// Reads a pipeline that PHP declares: it is flat, and all values are texts.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         pipeline: &str,
@@ -321,7 +321,7 @@ impl AmqpPipeline {
 }
 
 impl AmqpPipeline {
-    /// What jobs are pushed with.
+    /// The routing key that jobs are pushed with.
     #[cfg(feature = "amqp")]
     pub(crate) fn routing_key(&self) -> &str {
         let key = self.queue.routing_key.as_deref();

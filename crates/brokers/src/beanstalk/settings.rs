@@ -56,7 +56,7 @@ pub(super) fn read(t: &mut Table<'_>, server: &BeanstalkServer) -> BeanstalkPipe
 }
 
 impl BeanstalkPipeline {
-    /// As PHP declares it.
+    /// Reads a pipeline that PHP declares.
     pub(super) fn declared(
         map: &BTreeMap<String, String>,
         server: &BeanstalkServer,

@@ -1,4 +1,5 @@
-//! What RoadRunner writes beside the payload of a job, where a broker keeps texts by their names.
+//! The attributes that RoadRunner writes beside the payload of a job, where a broker keeps texts by
+//! their names.
 
 use std::time::Duration;
 

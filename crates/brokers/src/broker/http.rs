@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     // Ten jobs of the largest payload, in base64, and what is around them.
     body: 256 << 20,
 };
-/// As many as a server has workers that end a job at one moment.
+/// A server has so many workers that end a job at one moment.
 const MOST_KEPT: usize = 16;
 
 /// A server, by the address of a URL.
@@ -46,7 +46,7 @@ impl Client {
         Ok(Self(pronghorn_client::Client::new(origin, options)?))
     }
 
-    /// As in the field `Host`.
+    /// The value of the field `Host`.
     pub(crate) fn authority(&self) -> &str {
         self.0.origin().authority()
     }

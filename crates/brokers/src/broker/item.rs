@@ -6,10 +6,10 @@ use bytes::Bytes;
 use pronghorn_queue::{Headers, Job};
 use serde::{Deserialize, Serialize};
 
-/// What RoadRunner calls a job that somebody else has pushed.
+/// RoadRunner's name of a job that somebody else has pushed.
 pub(crate) const UNNAMED: &str = "deduced_by_rr";
 
-/// Of a job that somebody else has pushed.
+/// A new ID, of a job that somebody else has pushed.
 pub(crate) fn new_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
@@ -38,7 +38,7 @@ struct Item {
 struct Options {
     priority: i64,
     pipeline: String,
-    /// In seconds.
+    /// It is in seconds.
     delay: u64,
     auto_ack: bool,
 }
@@ -93,7 +93,7 @@ pub(crate) fn read(bytes: &Bytes, foreign: impl FnOnce() -> Headers) -> (Job, Op
     (job, item.pronghorn_due)
 }
 
-/// As Go writes bytes; none are null.
+/// Bytes as Go writes them; none are null.
 mod base64_bytes {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 /// A job that its broker refuses is offered again after that.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
 
-/// Those of one pipeline.
+/// The jobs of one pipeline that wait.
 pub(crate) struct LaterJobs {
     store: Embedded,
     wake: Wake,

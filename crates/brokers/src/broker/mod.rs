@@ -1,5 +1,5 @@
-//! What the drivers of brokers have in common: a connection that is made again when it is lost,
-//! jobs that are brought when workers are free for them, and what is told of all this.
+//! The parts that the drivers of brokers have in common: a connection that is made again when it is
+//! lost, jobs that are brought when workers are free for them, and what is told of all this.
 //!
 //! - [`Broker`] and [`Link`]: what differs from broker to broker.
 //! - `state`: the jobs that were brought.
@@ -52,8 +52,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// A broker that is back is noticed by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// So long a job that was brought waits for its worker, which another pipeline may have got; then
-/// it goes back to the broker, for other servers.
+/// A job that was brought waits for so long for its worker, which another pipeline may have got;
+/// then it goes back to the broker, for other servers.
 const HOLD: Duration = Duration::from_secs(1);
 /// [`Link::fetch`] is done by then, with or without jobs.
 pub(super) const FETCH_WAIT: Duration = Duration::from_secs(1);
@@ -69,10 +69,10 @@ const UNWANTED: Duration = if cfg!(test) {
 pub(crate) trait Broker: Send + Sync + 'static {
     type Link: Link;
 
-    /// What a person calls it, with its address and without credentials: `nats at 127.0.0.1:4222`.
+    /// Its name for people, with its address and without credentials: `nats at 127.0.0.1:4222`.
     fn title(&self) -> &str;
 
-    /// What the broker calls the place of the jobs.
+    /// The broker's name of the place of the jobs.
     fn queue(&self) -> &str;
 
     /// A job that waits for longer is kept in the server's store until its time.
@@ -132,7 +132,7 @@ pub(crate) trait Link: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
-    /// What else is to be done at intervals. Ends only when the connection is lost.
+    /// Does what else is to be done at intervals. Ends only when the connection is lost.
     fn tend(&self) -> impl Future<Output = BrokerError> + Send {
         std::future::pending()
     }
@@ -145,8 +145,8 @@ pub(crate) trait Link: Send + Sync + 'static {
 
     fn stat(&self) -> impl Future<Output = Result<Counts, BrokerError>> + Send;
 
-    /// As that of [`Driver`]. Jobs that come, go or change their place while somebody goes from
-    /// part to part may be in two of them, or in none when they were pushed meanwhile.
+    /// Lists jobs, as [`Driver`] says. Jobs that come, go or change their place while somebody goes
+    /// from part to part may be in two of them, or in none when they were pushed meanwhile.
     fn list(
         &self,
         _after: Option<ListedTo>,
@@ -159,7 +159,7 @@ pub(crate) trait Link: Send + Sync + 'static {
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// What is to become of a job at the broker.
+/// The next step of a job at the broker.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Done,
@@ -193,7 +193,7 @@ impl ListedTo {
         }
     }
 
-    /// What a caller says may be anything.
+    /// The bytes are a caller's, and may be anything.
     fn read(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         if let Some(number) = text.strip_prefix('d') {
@@ -207,7 +207,7 @@ impl ListedTo {
 /// How many jobs a broker has of a pipeline.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Without those that are out.
+    /// Jobs that are out do not count.
     pub(crate) waiting: u64,
     pub(crate) delayed: u64,
     /// Brought to any server and not settled. None where the broker does not tell.
@@ -251,7 +251,7 @@ pub(crate) struct Brokered<B: Broker> {
 struct Core<B: Broker> {
     broker: B,
     pipeline: String,
-    /// Of jobs that have none.
+    /// The priority of jobs that have none.
     priority: AtomicI64,
     wake: Wake,
     state: Mutex<BroughtJobs<Token<B>>>,
@@ -262,7 +262,7 @@ struct Core<B: Broker> {
     link: watch::Sender<Option<Up<B>>>,
     health: PeerHealth,
     closed: watch::Sender<bool>,
-    /// Of a broker with a longest delay.
+    /// A broker with a longest delay has it.
     later: Option<LaterJobs>,
 }
 
@@ -317,7 +317,8 @@ impl<B: Broker> Brokered<B> {
         }
     }
 
-    /// Of jobs that have none, as those that somebody else has pushed. For a driver that is paused.
+    /// Sets the priority of jobs that have none, as those that somebody else has pushed. For a
+    /// driver that is paused.
     pub(crate) fn with_priority(self, priority: i64) -> Self {
         self.core.priority.store(priority, Relaxed);
         self
@@ -447,7 +448,7 @@ impl<B: Broker> Core<B> {
         pushed.map_err(|error| self.failed(&up, error))
     }
 
-    /// What is to become of a job at the broker, once the store has it if it waits there.
+    /// The next step of a job at the broker, once the store has it if it waits there.
     async fn with_later(&self, step: Step) -> Result<Step, DriverError> {
         match (step, &self.later) {
             (Step::Again(job), Some(later)) if self.is_for_later(&job) => {
@@ -485,7 +486,7 @@ impl<B: Broker> Core<B> {
     ) -> Result<(), BrokerError> {
         for entry in entries {
             let gone = link.settle(entry.token, Step::Back(entry.job)).await;
-            // What is not known any more or can't go back now comes back by itself.
+            // A job that is not known any more or can't go back now comes back by itself.
             if let Err(error @ BrokerError::Lost(_)) = gone {
                 return Err(error);
             }

@@ -88,7 +88,7 @@ impl<T: Clone> BroughtJobs<T> {
         }
     }
 
-    /// Those that no worker has, when none is free for them.
+    /// The jobs that no worker has, when none is free for them.
     pub(super) fn take_idle(&mut self) -> Vec<BroughtJob<T>> {
         if self.wanted > 0 && !self.paused {
             return Vec::new();

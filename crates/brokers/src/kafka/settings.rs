@@ -60,7 +60,7 @@ impl Choice for SaslMechanism {
     ];
 }
 
-/// Where a group begins that has not been there before.
+/// The place where a group begins that has not been there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum KafkaStart {
     AtStart,
@@ -72,7 +72,7 @@ impl Choice for KafkaStart {
         &[("AtStart", Self::AtStart), ("AtEnd", Self::AtEnd)];
 }
 
-/// When a push is done.
+/// The moment when a push is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum KafkaAcks {
     #[serde(rename = "AllISRAck")]
@@ -111,7 +111,7 @@ impl Choice for KafkaCompression {
     ];
 }
 
-/// What a pipeline says of its place in Kafka.
+/// The settings of a pipeline's place in Kafka.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KafkaPipeline {
     pub(crate) server: KafkaServer,
@@ -210,7 +210,7 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
                 "Topics that jobs are taken from; the first one is that of pushes that name none. The pipeline's name when not written.",
             )
             .default(Vec::new());
-        // What is no topic is a pattern then.
+        // A name that is no topic is a pattern then.
         let topics = if t.is_written("consume_regexp") {
             topics.into_iter().filter(|name| is_topic(name)).collect()
         } else {
@@ -274,13 +274,13 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
 
 const WRONG_TOPIC: &str = "is no topic: it has 1 to 249 letters, digits, `.`, `_` and `-`";
 
-/// Also of one that a push names.
+/// It holds for a topic that a push names, too.
 pub(crate) fn is_topic(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=249).contains(&name.len()) && name != "." && name != ".." && name.bytes().all(is_plain)
 }
 
-/// As PHP declares them, in JSON.
+/// The options as PHP declares them, in JSON.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ConsumerOptions {
@@ -309,7 +309,7 @@ struct GroupOptions {
 }
 
 impl KafkaPipeline {
-    /// As PHP declares it: parts of it are JSON.
+    /// Reads a pipeline that PHP declares: parts of it are JSON.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         server: &KafkaServer,

@@ -23,12 +23,12 @@ const LONGEST_NAME: usize = 200;
 /// A server, or several of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NatsServer {
-    /// With commas between several.
+    /// Several addresses have commas between them.
     pub(crate) address: BrokerAddress,
     pub(crate) tls: BrokerTls,
 }
 
-/// What a pipeline says of its place in JetStream.
+/// The settings of a pipeline's place in JetStream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NatsPipeline {
     pub(crate) server: NatsServer,
@@ -121,7 +121,7 @@ const WRONG_SUBJECT: &str =
 const WRONG_STREAM: &str = "is no name of a stream: no dots, no spaces, at most 200 bytes";
 
 impl NatsPipeline {
-    /// As PHP declares it.
+    /// Reads a pipeline that PHP declares.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         server: &NatsServer,

@@ -12,7 +12,7 @@ use crate::tls::{self, BrokerTls};
 const NSQ: &str = "127.0.0.1:4150";
 const CHANNEL: &str = "default";
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
-/// As those of NSQ's own client, whose names RoadRunner's keys have.
+/// The defaults are those of NSQ's own client, whose names RoadRunner's keys have.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUTS: std::ops::RangeInclusive<Duration> =
@@ -21,7 +21,7 @@ const TIMEOUTS: std::ops::RangeInclusive<Duration> =
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const POLL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(1);
-/// Where nsqd has its HTTP when nobody says otherwise.
+/// Nsqd has its HTTP there when nobody says otherwise.
 #[cfg(feature = "nsq")]
 const HTTP_PORT: u16 = 4151;
 
@@ -35,7 +35,7 @@ pub(crate) struct NsqServer {
     pub(crate) write_timeout: Duration,
     /// None: the section is not written, and nothing is encrypted.
     pub(crate) tls: Option<BrokerTls>,
-    /// Those that know where the topics are; none: `address` has them.
+    /// The servers that know where the topics are; none: `address` has them.
     pub(crate) lookupd: Vec<String>,
     pub(crate) lookupd_poll_interval: Duration,
 }
@@ -46,7 +46,7 @@ impl NsqServer {
         place(&self.address)
     }
 
-    /// Where it counts its jobs.
+    /// The address where it counts its jobs.
     pub(crate) fn http_place(&self) -> String {
         if let Some(address) = &self.http_address {
             return place(address).to_owned();
@@ -60,7 +60,7 @@ fn place(address: &str) -> &str {
     address.strip_prefix("tcp://").unwrap_or(address)
 }
 
-/// What a pipeline says of its place in nsqd.
+/// The settings of a pipeline's place in nsqd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NsqPipeline {
     pub(crate) server: NsqServer,
@@ -158,7 +158,7 @@ pub(crate) fn read(
 const WRONG_NAME: &str = "is no name for nsqd: it takes 1 to 64 letters, digits, `.`, `_` and `-`";
 
 impl NsqPipeline {
-    /// As PHP declares it.
+    /// Reads a pipeline that PHP declares.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         server: &NsqServer,
@@ -180,7 +180,7 @@ impl NsqPipeline {
     }
 }
 
-/// What is ephemeral says so at its end.
+/// A name says at its end that it is ephemeral.
 fn is_name(name: &str) -> bool {
     let plain = name.strip_suffix("#ephemeral").unwrap_or(name);
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);

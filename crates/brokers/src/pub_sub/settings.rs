@@ -27,14 +27,14 @@ impl PubSubServer {
     }
 }
 
-/// What a pipeline says of its place there.
+/// The settings of a pipeline's place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PubSubPipeline {
     pub(crate) server: PubSubServer,
     pub(crate) project: String,
     pub(crate) topic: String,
     pub(crate) subscription: String,
-    /// Of jobs that are given up.
+    /// The topic of jobs that are given up.
     pub(crate) dead_letter_topic: Option<String>,
 }
 
@@ -135,7 +135,7 @@ impl PubSubPipeline {
         }
     }
 
-    /// As PHP declares it.
+    /// Reads a pipeline that PHP declares.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         server: &PubSubServer,

@@ -24,7 +24,7 @@ const CLAIM_AFTER_RANGE: RangeInclusive<Duration> =
 #[derive(Debug)]
 pub(super) struct RedisServers;
 
-/// Which Redis a pipeline is in, and where there.
+/// The Redis that a pipeline is in, and its place there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RedisPipeline {
     pub(crate) redis: RedisSettings,
@@ -53,7 +53,7 @@ pub(super) fn read(t: &mut Table<'_>, pipeline: &str, queue: Option<String>) -> 
 }
 
 impl RedisPipeline {
-    /// As PHP declares it: in one Redis.
+    /// Reads a pipeline that PHP declares: it is in one Redis.
     pub(super) fn declared(map: &BTreeMap<String, String>, pipeline: &str) -> Result<Self, String> {
         for key in ["addrs", "master_name"] {
             if text_of(map, key).is_some() {

@@ -18,7 +18,7 @@ const VISIBILITY: u32 = 60;
 /// SQS takes 12 hours.
 const VISIBILITY_RANGE: std::ops::RangeInclusive<u32> = 30..=43_200;
 
-/// Where SQS is. What is not written is looked for where AWS's own tools look.
+/// The place of SQS. A setting that is not written is looked for where AWS's own tools look.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct SqsServer {
     pub(crate) key: Option<String>,
@@ -37,23 +37,23 @@ impl fmt::Debug for SqsServer {
     }
 }
 
-/// What a pipeline says of its place in SQS.
+/// The settings of a pipeline's place in SQS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SqsPipeline {
     pub(crate) server: SqsServer,
     pub(crate) queue: String,
     /// The queue is created where it is missing.
     pub(crate) declare: bool,
-    /// Of a job that is out and of whose server nothing is heard.
+    /// A job that is out is hidden for so long while nothing is heard of its server.
     pub(crate) visibility: Duration,
     /// A job that is given up stays, for what the queue does with such.
     pub(crate) retain_failed: bool,
-    /// So long it is not given to anybody then.
+    /// It is not given to anybody for so long then.
     pub(crate) error_visibility: Duration,
     /// How long a request waits for a job.
     pub(crate) wait: Duration,
     pub(crate) group: Option<String>,
-    /// Of a queue that is created.
+    /// A queue that is created has these.
     pub(crate) attributes: BTreeMap<String, String>,
     pub(crate) tags: BTreeMap<String, String>,
 }
@@ -180,7 +180,7 @@ impl SqsPipeline {
         self.queue.strip_suffix(".fifo").is_some() // as AWS tells them apart, case and all
     }
 
-    /// As PHP declares it.
+    /// Reads a pipeline that PHP declares.
     pub(crate) fn declared(
         map: &BTreeMap<String, String>,
         server: &SqsServer,

@@ -186,7 +186,7 @@ mod tests {
         bytes
     }
 
-    /// What a consumer gets: the method, the head of the content and a part of its body.
+    /// A message for a consumer: the method, the head of the content and a part of its body.
     fn message(channel: u16, body: u64) -> Vec<u8> {
         let deliver = frame(METHOD, channel, b"\0\x3c\0\x3c and more");
         let content = [&b"\0\x3c\0\0"[..], &body.to_be_bytes(), b"\0\0"].concat();

@@ -38,8 +38,8 @@ use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Ste
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// A queue of delayed jobs has a time in milliseconds in 32 bits.
 const LONGEST_DELAY: Duration = Duration::from_millis(u32::MAX as u64);
-/// So long such a queue stays behind its last job: until the next one of this delay, mostly, and in
-/// any case until the job is pushed that it was declared for.
+/// Such a queue stays for so long behind its last job: until the next one of this delay, mostly,
+/// and in any case until the job is pushed that it was declared for.
 const SPARE_MILLIS: u64 = 60_000;
 
 pub(crate) type Amqp = Brokered<AmqpBroker>;
@@ -74,7 +74,7 @@ pub(crate) struct AmqpLink {
 #[derive(Default)]
 struct Consuming {
     consumer: Option<Consumer>,
-    /// What it may have out.
+    /// The most jobs that it may have out.
     limit: usize,
 }
 
@@ -94,7 +94,7 @@ impl Broker for AmqpBroker {
         let mut uri: AMQPUri = (settings.server.address.as_str())
             .parse()
             .map_err(|_| BrokerError::Refused("its address can't be read".to_owned()))?;
-        // As RoadRunner reads an address that ends in a slash.
+        // RoadRunner reads an address that ends in a slash so.
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }

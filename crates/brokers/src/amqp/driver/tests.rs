@@ -37,7 +37,7 @@ async fn a_broker_that_announces_gigabytes_is_given_up() {
     assert!(said.contains("amqp at 127.0.0.1"), "{said}");
 }
 
-/// What a file says of its pipeline.
+/// The pipeline of a file.
 fn configured(text: &str, port: u16) -> AmqpPipeline {
     let address = format!("amqp://guest:guest@127.0.0.1:{port}/");
     of_text(&text.replace("ADDR", &address), |t| {
@@ -89,7 +89,7 @@ config:
 ",
 ];
 
-/// What one has pushed, the other one gets: both declare the same.
+/// The other one gets what one has pushed: both declare the same.
 async fn both_shapes_are_one_queue(engine: &Engine) {
     let [flat, nested] = SHAPES.map(|text| configured(text, engine.port()));
     assert_eq!(flat, nested);

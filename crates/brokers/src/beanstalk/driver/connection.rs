@@ -11,7 +11,7 @@ use crate::broker::BrokerError;
 
 /// A line of an answer is a word and a few numbers.
 const LONGEST_LINE: u64 = 512;
-/// More than any job that may be pushed, with its headers.
+/// Any job that may be pushed is shorter, with its headers.
 const LONGEST_BODY: usize = 64 << 20;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -20,7 +20,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 pub(super) struct Connection {
     stream: BufReader<Box<dyn Stream>>,
-    /// What an answer may take.
+    /// An answer may take so long.
     patience: Duration,
     /// A command was begun. Who gives up before its answer leaves the connection of no use.
     is_busy: bool,
@@ -102,7 +102,7 @@ impl Connection {
         Ok(Answer(line.split(' ').map(ToOwned::to_owned).collect()))
     }
 
-    /// What follows an answer that has said its length.
+    /// The bytes behind an answer that has said their length.
     pub(super) async fn body(&mut self, length: u64) -> Result<Vec<u8>, BrokerError> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if length > LONGEST_BODY {
@@ -120,7 +120,7 @@ impl Connection {
     }
 }
 
-/// Where it listens.
+/// The place where it listens.
 #[derive(Clone, Debug)]
 pub(super) enum ServerPlace {
     Tcp(String),

@@ -47,7 +47,7 @@ pub(crate) struct BeanstalkBroker {
 pub(crate) struct BeanstalkLink {
     place: ServerPlace,
     settings: BeanstalkPipeline,
-    /// For pushes and counts.
+    /// This one is for pushes and counts.
     commands: Mutex<Connection>,
     /// They watch the tube and have no job.
     spare: std::sync::Mutex<Vec<Connection>>,
@@ -57,7 +57,7 @@ pub(crate) struct BeanstalkLink {
 #[derive(Clone)]
 pub(crate) struct Token {
     number: u64,
-    /// None when it is settled.
+    /// It is none when the job is settled.
     connection: Arc<Mutex<Option<Connection>>>,
 }
 
@@ -162,7 +162,7 @@ impl BeanstalkLink {
     }
 }
 
-/// As ours: lower goes first.
+/// Priorities are as ours: lower goes first.
 fn priority(job: &Job) -> u32 {
     u32::try_from(job.priority.max(0)).unwrap_or(u32::MAX)
 }

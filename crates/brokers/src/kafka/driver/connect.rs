@@ -58,7 +58,7 @@ pub(super) async fn reach(server: &KafkaServer) -> Result<Kafka, BrokerError> {
     })
 }
 
-/// What a person may have written wrong, where the client does not say it.
+/// Advice for a person who may have written something wrong, where the client does not say it.
 fn advice(error: &KrafkaError, server: &KafkaServer) -> Option<&'static str> {
     let why = with_causes(error);
     let said = |part: &str| why.contains(part);
@@ -179,7 +179,7 @@ pub(super) async fn create_topics(
     Ok(())
 }
 
-/// What `consumer` knows of the topics. A new one is not known to all brokers at once, and who
+/// The topics that `consumer` knows. A new one is not known to all brokers at once, and who
 /// joins a group before it is gets nothing of it.
 pub(super) async fn find_topics(
     consumer: &Consumer,
@@ -206,7 +206,7 @@ pub(super) async fn find_topics(
     Ok(partitions)
 }
 
-/// What the brokers say of topics now.
+/// The topics, as the brokers tell them now.
 pub(super) async fn look_at_topics(
     admin: &AdminClient,
     topics: &Partitions,

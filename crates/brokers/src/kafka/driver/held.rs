@@ -10,7 +10,7 @@ use pronghorn_queue::Job;
 use super::message;
 use super::offsets::{Offsets, PartitionKey};
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(super) place: PartitionKey,

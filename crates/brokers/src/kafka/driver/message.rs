@@ -57,7 +57,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("rr_") || name.starts_with("pronghorn_")
 }
 
-/// What somebody else has pushed is a job, too.
+/// A record that somebody else has pushed is a job, too.
 pub(super) fn read(record: &ConsumerRecord) -> Job {
     let find = |name: &str| {
         let mut all = record.headers.iter();

@@ -40,7 +40,7 @@ use crate::kafka::settings::{KafkaPipeline, KafkaStart};
 
 /// While no job is wanted, the group is looked after so often.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
-/// So often the brokers are asked for the topics, and for so long they may be silent. Who waits for
+/// The brokers are asked for the topics so often, and may be silent for so long. Who waits for
 /// records does not hear that they are away.
 const LOOK_AT_TOPICS: Duration = if cfg!(test) {
     Duration::from_secs(1)
@@ -83,8 +83,8 @@ pub(crate) fn open(
 pub(crate) struct KafkaBroker {
     title: String,
     pipeline: String,
-    /// Who this server is in the group, unless the settings say so. One that comes back by a new
-    /// connection has its partitions at once, and not when its old one was silent for
+    /// The name of this server in the group, unless the settings say so. One that comes back by a
+    /// new connection has its partitions at once, and not when its old one was silent for
     /// [`SESSION`](connect::SESSION).
     instance: String,
     settings: KafkaPipeline,
@@ -99,7 +99,7 @@ pub(crate) struct KafkaLink {
     bringing: Kafka,
     /// One that has left its group is replaced.
     consumer: Mutex<Arc<Consumer>>,
-    /// Those that there were at the beginning.
+    /// The partitions that there were at the beginning.
     partitions: Partitions,
     /// One asks at a time. Whether this server is in the group.
     asking: AsyncMutex<bool>,
@@ -156,7 +156,7 @@ impl Broker for KafkaBroker {
 }
 
 impl KafkaPipeline {
-    /// Of pushes that name none.
+    /// The topic of pushes that name none.
     fn topic(&self) -> &str {
         self.topics.first().map_or("", String::as_str)
     }
@@ -186,7 +186,7 @@ impl KafkaLink {
         for (topic, partitions) in &assigned {
             consumer.resume(topic, partitions).await;
         }
-        // Of a partition that has just come.
+        // It is of a partition that has just come.
         for record in polled? {
             let mut held = lock(&self.held);
             if let Some((job, token)) = held.take_in(&record) {
@@ -230,7 +230,7 @@ impl KafkaLink {
     async fn leave(&self, membership: GroupMembershipOperation) {
         let options = CloseOptions::new().timeout(FAREWELL);
         let options = options.group_membership_operation(membership);
-        // What can't be said now follows from the silence.
+        // The silence says it, where this can't be said now.
         _ = timeout(FAREWELL, self.commit()).await;
         _ = self.consumer().close_with(options).await;
     }
@@ -386,7 +386,7 @@ impl Link for KafkaLink {
         let options = CloseOptions::new()
             .timeout(FAREWELL)
             .group_membership_operation(GroupMembershipOperation::LeaveGroup);
-        // What can't be said now follows from the silence.
+        // The silence says it, where this can't be said now.
         _ = self.consumer().close_with(options).await;
         *lock(&self.consumer) = Arc::new(next);
         *lock(&self.held) = HeldJobs::default();

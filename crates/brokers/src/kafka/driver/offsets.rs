@@ -16,9 +16,9 @@ pub(super) struct Offsets {
 struct Partition {
     /// Brought and not done.
     out: BTreeSet<i64>,
-    /// Behind the last one that was brought.
+    /// The place behind the last one that was brought.
     next: i64,
-    /// What Kafka has.
+    /// The number that Kafka has.
     committed: Option<i64>,
 }
 
@@ -54,7 +54,7 @@ impl Offsets {
         partition.is_some_and(|partition| partition.out.contains(&offset))
     }
 
-    /// What Kafka is to be told.
+    /// The numbers that Kafka is to be told.
     pub(super) fn to_commit(&self) -> BTreeMap<PartitionKey, i64> {
         let all = self.places.iter().filter_map(|(place, partition)| {
             let up_to = partition.out.first().copied().unwrap_or(partition.next);
@@ -77,7 +77,7 @@ impl Offsets {
         self.places.remove(place);
     }
 
-    /// Behind the last record that was brought.
+    /// The place behind the last record that was brought.
     pub(super) fn next(&self, place: &PartitionKey) -> Option<i64> {
         self.places.get(place).map(|partition| partition.next)
     }

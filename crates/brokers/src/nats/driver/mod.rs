@@ -34,7 +34,7 @@ use crate::broker::{
 use crate::nats::settings::NatsPipeline;
 use crate::tls::BrokerTls;
 
-/// What consumers are called, with the subject behind it.
+/// The name of consumers, with the subject behind it.
 const CONSUMER: &str = "pronghorn";
 /// NATS answers in a few milliseconds; one that writes to a slow disk takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -89,8 +89,8 @@ pub(crate) struct NatsBroker {
 /// that is silent.
 type Out = Arc<std::sync::Mutex<HashSet<Place>>>;
 
-/// Where in a stream a message is, and when it came there, in nanoseconds since 1970: a stream that
-/// was deleted begins anew.
+/// The place of a message in a stream, and when it came there, in nanoseconds since 1970: a stream
+/// that was deleted begins anew.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
     number: u64,
@@ -98,7 +98,7 @@ struct Place {
 }
 
 impl Place {
-    /// Of what comes after the message at this place.
+    /// Names a message that comes after the one at this place.
     fn kind(self, what: &str) -> String {
         format!("{what}-{}-{}", self.number, self.time)
     }
@@ -115,7 +115,7 @@ pub(crate) struct NatsLink {
     out: Out,
 }
 
-/// Where jobs wait for their time.
+/// The stream in which jobs wait for their time.
 struct Delayed {
     subject: String,
     stream: Stream,
@@ -616,7 +616,7 @@ fn lost(error: impl Display) -> BrokerError {
     BrokerError::Lost(error.to_string())
 }
 
-/// What can't be declared now can't be declared on the next connection either, mostly.
+/// A declaration that fails now fails on the next connection, too, mostly.
 fn refused(error: impl Display) -> BrokerError {
     BrokerError::Refused(error.to_string())
 }

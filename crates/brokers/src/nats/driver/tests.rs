@@ -283,7 +283,7 @@ async fn a_job_that_is_worked_on_stays_with_its_server() {
     acked.await.unwrap();
 }
 
-/// Longer than what is brought at once, together.
+/// Together they are longer than what is brought at once.
 #[tokio::test]
 async fn long_jobs_come_in_several_answers() {
     let engine = start("");

@@ -15,7 +15,7 @@ use crate::broker::BrokerError;
 use crate::broker::tls::{Stream, encrypt};
 use crate::nsq::settings::NsqServer;
 
-/// More than any job that may be pushed, with its headers.
+/// Any job that may be pushed is shorter, with its headers.
 const LONGEST_FRAME: u32 = 64 << 20;
 /// An answer that is no message is shorter.
 const LONGEST_TEXT: u32 = 64 << 10;
@@ -28,8 +28,8 @@ const RESPONSE: u32 = 0;
 const ERROR: u32 = 1;
 const MESSAGE: u32 = 2;
 
-/// So long nsqd waits to hear of a message before somebody else gets it; also when the connection
-/// is gone.
+/// Nsqd waits for so long to hear of a message before somebody else gets it; also when the
+/// connection is gone.
 const MESSAGE_TIMEOUT: Duration = if cfg!(test) {
     Duration::from_secs(2)
 } else {
@@ -46,7 +46,7 @@ pub(super) struct Writer {
     patience: Duration,
 }
 
-/// What nsqd says of itself.
+/// The settings that nsqd tells of itself.
 #[derive(Debug, Deserialize)]
 pub(super) struct Limits {
     /// How many messages a client may have at a time.
@@ -153,14 +153,14 @@ impl Writer {
 }
 
 impl Reader {
-    /// What a command is answered with.
+    /// The answer to a command.
     pub(super) async fn answer(&mut self, patience: Duration) -> Result<Frame, BrokerError> {
         let frame = timeout(patience, read_frame(&mut self.stream));
         Ok(frame.await.map_err(|_| late())??)
     }
 
-    /// A frame, and the room that it takes until that is dropped. Waits for ever: for the frame, and
-    /// then for the room. One that was begun and is dropped leaves the connection of no use.
+    /// A frame, and the room that it takes until that is dropped. Waits for ever: for the frame,
+    /// and then for the room. One that was begun and is dropped leaves the connection of no use.
     pub(super) async fn frame(&mut self, room: &Arc<Semaphore>) -> io::Result<(Frame, Room)> {
         let head = FrameHead::read(&mut self.stream).await?;
         let taken = room.clone().acquire_many_owned(head.length).await;
@@ -169,7 +169,7 @@ impl Reader {
     }
 }
 
-/// As many bytes as a frame has.
+/// The room of a frame: as many permits as it has bytes.
 pub(super) type Room = OwnedSemaphorePermit;
 
 /// How a frame begins. Its length is one that is taken.

@@ -25,7 +25,7 @@ use crate::broker::item;
 use crate::broker::{Broker, BrokerError, Brokered, Counts, FETCH_WAIT, Link, Step};
 use crate::nsq::settings::NsqPipeline;
 
-/// As long as nsqd keeps a message back, unless its `-max-req-timeout` says otherwise.
+/// Nsqd keeps a message back for so long at most, unless its `-max-req-timeout` says otherwise.
 const LONGEST_DEFER: Duration = Duration::from_hours(1);
 /// A part of the minute after which nsqd gives a job to somebody else.
 const KEEP_EVERY: Duration = if cfg!(test) {
@@ -33,9 +33,9 @@ const KEEP_EVERY: Duration = if cfg!(test) {
 } else {
     Duration::from_secs(15)
 };
-/// What a farewell may take.
+/// A farewell may take so long.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Of several jobs in one command: nsqd takes 5 MB.
+/// Several jobs in one command have so many bytes at most: nsqd takes 5 MB.
 const MOST_BYTES_AT_A_TIME: usize = 4 << 20;
 
 pub(crate) type Nsq = Brokered<NsqBroker>;
@@ -59,7 +59,7 @@ pub(crate) struct NsqLink {
     pipeline: String,
     settings: NsqPipeline,
     nodes: Nodes,
-    /// None after an error, which ends a connection.
+    /// It is none after an error, which ends a connection.
     publishing: Mutex<Option<(Reader, Writer)>>,
     arrivals: Arrivals,
     arriving: Mutex<Receiver<Arrived>>,
@@ -106,7 +106,7 @@ impl NsqLink {
                 (reading, writing)
             }
         };
-        // Of what is too long, nsqd says so and hangs up while it is still written.
+        // Nsqd says of a job that it is too long, and hangs up while it is still written.
         let written = writing.write(bytes).await;
         let answer = reading.answer(server.read_timeout).await;
         if answer.is_err() {
@@ -136,7 +136,7 @@ impl NsqLink {
         self.publish(&command(&line, Some(&body))).await
     }
 
-    /// Of jobs that can run now: all of them, or none.
+    /// Pushes jobs that can run now: all of them, or none.
     async fn publish_several(&self, bodies: &[Vec<u8>]) -> Result<(), BrokerError> {
         let sizes = bodies.iter().map(|body| body.len() + 4);
         let mut all = Vec::with_capacity(4 + sizes.sum::<usize>());
@@ -240,7 +240,8 @@ impl Link for NsqLink {
 
     async fn fetch(&self, most: usize) -> Result<Vec<(Job, Token)>, BrokerError> {
         let mut arriving = self.arriving.lock().await;
-        // What has come too late for the time before is a part of what is out, and of this.
+        // Messages that came too late for the time before are a part of those that are out, and of
+        // these.
         let missing = most.saturating_sub(arriving.len());
         self.nodes.ask_for(missing).await?;
         let mut jobs = Vec::new();

@@ -26,7 +26,7 @@ const MOST_NODES: usize = 64;
 /// One nsqd.
 pub(crate) struct Node {
     pub(super) place: String,
-    /// Where it counts its jobs.
+    /// The address where it counts its jobs.
     pub(super) http_place: String,
     limits: Limits,
     reading: Mutex<Reader>,
@@ -35,7 +35,7 @@ pub(crate) struct Node {
     out: AtomicUsize,
     /// It sends nothing more.
     pub(super) parted: Notify,
-    /// Without it there is no connection. Of another one that goes, the jobs run again.
+    /// Without the first one there is no connection. When another one goes, its jobs run again.
     is_first: bool,
 }
 
@@ -101,7 +101,7 @@ impl Node {
         self.writing.lock().await.write(&command(line, None)).await
     }
 
-    /// Of so many more than those that are out.
+    /// Asks for so many jobs more than those that are out.
     async fn ask_for(&self, more: usize) -> Result<(), BrokerError> {
         let count = match more {
             0 => 0,
@@ -135,7 +135,7 @@ impl Node {
                 Frame::Response(text) if &text[..] == b"_heartbeat_" => self.tell("NOP").await?,
                 Frame::Response(text) if &text[..] == b"CLOSE_WAIT" => self.parted.notify_one(),
                 Frame::Response(_) => {}
-                // Of a job that nsqd has given to somebody else: its minute was over.
+                // It is of a job that nsqd has given to somebody else: its minute was over.
                 Frame::Error(why) if is_of_one_job(&why) => {
                     tracing::debug!(target: "jobs", pipeline, "nsqd: {why}");
                 }
@@ -161,7 +161,7 @@ impl Node {
 }
 
 impl Token {
-    /// Until so many milliseconds are over.
+    /// Nobody gets the job until so many milliseconds are over.
     pub(super) async fn give_back(&self, millis: u64) -> Result<(), BrokerError> {
         self.tell(&format!("REQ {} {millis}", self.id)).await?;
         self.node.out.fetch_sub(1, Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Token {
 /// The first one is that of the configuration: without it there is no connection.
 pub(super) struct Nodes {
     all: Plain<Vec<Arc<Node>>>,
-    /// Where the next job is asked for, when there are fewer free workers than nodes.
+    /// Says where the next job is asked for, when there are fewer free workers than nodes.
     turn: AtomicUsize,
 }
 
@@ -226,7 +226,7 @@ impl Nodes {
         lock(&self.all).retain(|known| !Arc::ptr_eq(known, node));
     }
 
-    /// Of so many jobs in all; with few of them, nodes take turns.
+    /// Asks for so many jobs in all; with few of them, nodes take turns.
     pub(super) async fn ask_for(&self, jobs: usize) -> Result<(), BrokerError> {
         let all = self.all();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl Nodes {
             let rank = (place + turn) % all.len();
             let share = jobs / all.len() + usize::from(rank < jobs % all.len());
             let asked = node.ask_for(share).await;
-            // Of another one, who listens to it hears that it is gone.
+            // Whoever listens to another one hears that it is gone.
             if place == 0 {
                 asked?;
             }
@@ -255,8 +255,8 @@ struct Producer {
     http_port: u16,
 }
 
-/// Where each nsqd is that has the topic, and where it counts its jobs. One nsqlookupd that does
-/// not answer is passed over.
+/// The addresses of each nsqd that has the topic: its own, and that where it counts its jobs. An
+/// nsqlookupd that does not answer is passed over.
 pub(super) async fn look_up(pipeline: &str, settings: &NsqPipeline) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for lookupd in &settings.server.lookupd {

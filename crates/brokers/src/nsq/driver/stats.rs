@@ -1,4 +1,4 @@
-//! What NSQ says over HTTP alone: how many jobs there are.
+//! The counts of jobs, which NSQ tells over HTTP alone.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ struct Stats {
 #[derive(Deserialize)]
 struct Topic {
     topic_name: String,
-    /// What is in no channel yet.
+    /// Messages that are in no channel yet.
     depth: u64,
     channels: Vec<Channel>,
 }
@@ -46,7 +46,7 @@ pub(super) async fn ask(settings: &NsqPipeline, place: &str) -> Result<Counts, B
     Ok(counts(stats, settings))
 }
 
-/// What a server of NSQ answers, or what is wrong.
+/// The answer of a server of NSQ, or a text that says what is wrong.
 pub(super) async fn get_json<T: DeserializeOwned>(
     server: &NsqServer,
     place: &str,

@@ -107,7 +107,7 @@ async fn a_job_that_waits_for_longer_than_nsqd_keeps_it_is_given_back_until_its_
         id: "1".to_owned(),
         ..Job::default()
     };
-    // As nsqd gives such a job after an hour, with a little time left.
+    // The job is as nsqd gives it after an hour, with a little time left.
     let body = item::write(&job, "p", Some(now_ms() + 1500));
     let broker = NsqBroker {
         title: "nsq".to_owned(),

@@ -21,7 +21,7 @@ use crate::broker::http::{Client, HttpRequest};
 use crate::broker::{BrokerError, read_file};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
-/// Whom a token is for.
+/// The audience of a token.
 const AUDIENCE: &str = "https://pubsub.googleapis.com/";
 /// As Google has them, in seconds.
 const GOOD_FOR: u64 = 3600;

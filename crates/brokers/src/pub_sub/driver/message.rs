@@ -15,13 +15,13 @@ const PIPELINE: &str = "rr_pipeline";
 /// Ours: the data is the whole job, as JSON.
 const CODING: &str = "pronghorn_coding";
 
-/// Of the value of an attribute, in bytes.
+/// The value of an attribute has so many bytes at most.
 const LONGEST_VALUE: usize = 1024;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Message {
-    /// In base64.
+    /// The bytes are in base64.
     data: String,
     attributes: BTreeMap<String, String>,
 }
@@ -55,7 +55,7 @@ pub(super) fn write(job: &Job, pipeline: &str) -> Message {
     }
 }
 
-/// What somebody else has published is a job, too.
+/// A message that somebody else has published is a job, too.
 pub(super) fn read(message: &Message) -> Job {
     let text = |name: &str| message.attributes.get(name).map(String::as_str);
     let data = STANDARD.decode(&message.data).map_or_else(

@@ -30,17 +30,17 @@ use crate::pub_sub::settings::PubSubPipeline;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Pub/Sub answers by then that there is nothing.
 const LONGEST_PULL: Duration = Duration::from_secs(120);
-/// So long a server may be silent before its jobs go to the others; in seconds.
+/// A server may be silent for so many seconds before its jobs go to the others.
 const ACK_DEADLINE: u64 = if cfg!(test) { 8 } else { 60 };
 const KEEP_EVERY: Duration = if cfg!(test) {
     Duration::from_millis(500)
 } else {
     Duration::from_secs(15)
 };
-/// Of one publication: Pub/Sub takes 1,000 messages and 10 MB, in base64.
+/// One publication has no more: Pub/Sub takes 1,000 messages and 10 MB, in base64.
 const MOST_AT_A_TIME: usize = 1000;
 const MOST_BYTES_AT_A_TIME: usize = 7 << 20;
-/// Of a call for several acknowledgements.
+/// A call for several acknowledgements has so many at most.
 const MOST_ACKS: usize = 500;
 
 pub(crate) type PubSub = Brokered<PubSubBroker>;
@@ -73,7 +73,7 @@ pub(crate) struct PubSubLink {
     pull: Mutex<JoinSet<Result<Pulled, BrokerError>>>,
 }
 
-/// What a message is settled by.
+/// The token that a message is settled by.
 pub(crate) type Token = Arc<str>;
 
 struct Api {
@@ -285,7 +285,8 @@ impl Link for PubSubLink {
             .collect())
     }
 
-    /// What is on its way comes again after its deadline; what has come goes back at once.
+    /// A message that is on its way comes again after its deadline; one that has come goes back at
+    /// once.
     async fn rest(&self) -> Result<(), BrokerError> {
         let mut pull = self.pull.lock().await;
         let pulled = pull.try_join_next();

@@ -15,12 +15,12 @@ use super::*;
 use crate::pub_sub::settings::PubSubServer;
 use crate::testing::{Restart, free_port, subject_with_later, survives_a_restart};
 
-/// What the fake keeps, also while nobody can reach it.
+/// The messages that the fake keeps, also while nobody can reach it.
 #[derive(Default)]
 struct Kept {
-    /// By subscription.
+    /// The messages of each subscription.
     queues: HashMap<String, Queue>,
-    /// Of each topic.
+    /// The subscriptions of each topic.
     subscriptions: HashMap<String, Vec<String>>,
     number: u64,
 }

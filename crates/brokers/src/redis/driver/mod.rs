@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const CLAIM_KEPT: Duration = Duration::from_hours(24);
 /// How many jobs are brought at a time.
 const MOST_AT_A_TIME: usize = 256;
-/// And of how many bytes; the last one of them may lead beyond.
+/// Jobs that are brought at a time have about so many bytes; the last one may lead beyond.
 const MOST_BYTES_AT_A_TIME: usize = 16 << 20;
 /// A reply has room for that with the longest job of ours, 48 MB, and for what is around them.
 const LONGEST_REPLY: usize = 65 << 20;
@@ -68,7 +68,7 @@ pub(crate) struct RedisBroker {
     title: String,
     settings: RedisPipeline,
     keys: Arc<Keys>,
-    /// What this server is called in the group.
+    /// The name of this server in the group.
     consumer: String,
     out: Out,
 }
@@ -90,7 +90,7 @@ pub(crate) struct RedisLink {
     commands: Redis,
     /// This connection waits for jobs, so nothing else can use it.
     waiting: Redis,
-    /// When it was last looked for jobs of servers that do not live any more.
+    /// The time when it was last looked for jobs of servers that do not live any more.
     claimed: Mutex<Option<Instant>>,
     /// A delayed job was pushed.
     delayed: Notify,
@@ -140,7 +140,7 @@ impl RedisLink {
         Ok(self.commands.ask(command).await?)
     }
 
-    /// With both keys, the group and this consumer in front of its arguments.
+    /// A script with both keys, the group and this consumer in front of its arguments.
     fn script(&self, script: &str) -> Cmd {
         let mut command = cmd("EVAL");
         command
@@ -372,8 +372,8 @@ const KEEP_EVERY: Duration = if cfg!(test) {
     Duration::from_secs(3)
 };
 
-/// What scripts read of a job: its delay in milliseconds, what makes it a member of its own in a
-/// set, and itself.
+/// Adds what scripts read of a job: its delay in milliseconds, what makes it a member of its own in
+/// a set, and itself.
 fn add(command: &mut Cmd, job: &Job) {
     let unique = fastrand::u128(..).to_be_bytes();
     command

@@ -138,7 +138,7 @@ async fn all_jobs_in_redis_are_listed() {
     conformance::lists_all(subject(&engine, "q"), MOST_IN_PART).await;
 }
 
-/// Longer than what is brought at once: each comes by itself, and all come.
+/// Two of them are longer than what is brought at once; all come.
 #[tokio::test]
 async fn long_jobs_come_in_several_replies() {
     let engine = start();

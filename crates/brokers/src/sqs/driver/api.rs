@@ -16,7 +16,7 @@ use crate::broker::BrokerError;
 use crate::broker::http::{Client, HttpRequest};
 use crate::sqs::settings::SqsServer;
 
-/// Beside what a call waits for by itself.
+/// An answer may take so long, beside what the call waits for by itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 const JSON: &str = "application/x-amz-json-1.0";
 
@@ -26,7 +26,7 @@ pub(super) struct Api {
     credentials: Source,
 }
 
-/// What went wrong.
+/// The reason why a call failed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Wrong {

@@ -17,9 +17,9 @@ use crate::sqs::settings::SqsServer;
 
 /// Both answer at once, or are not there.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Of a role's key, new ones are asked for before the old ones are over.
+/// New keys of a role are asked for so long before the old ones are over.
 const EARLY: Duration = Duration::from_mins(5);
-/// Of machines, which have no name for it.
+/// The address of the service of machines, which have no name for it.
 const MACHINE: &str = "http://169.254.169.254";
 const CONTAINER: &str = "http://169.254.170.2";
 
@@ -32,7 +32,7 @@ pub(super) struct Credentials {
     until: Option<DateTime<Utc>>,
 }
 
-/// As roles tell them.
+/// The keys, as roles tell them.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Told {
@@ -42,7 +42,7 @@ struct Told {
     expiration: DateTime<Utc>,
 }
 
-/// Those that are good now.
+/// The keys that are good now.
 pub(super) struct Source {
     fixed: Option<Credentials>,
     of_role: Mutex<Option<Credentials>>,
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// As AWS's own tools find it.
+/// Finds the region as AWS's own tools do.
 pub(super) fn region(server: &SqsServer) -> Option<String> {
     let written = server.region.clone();
     written
@@ -149,7 +149,7 @@ async fn of_container(url: &str, token: Option<String>) -> Result<Told, BrokerEr
     parse(&get(&client, Method::GET, &path, fields.collect()).await?)
 }
 
-/// By the second version of that service, which asks for a token first.
+/// Asks by the second version of that service, which wants a token first.
 async fn of_machine() -> Result<Told, BrokerError> {
     const ROLES: &str = "/latest/meta-data/iam/security-credentials/";
     let client = Client::new(MACHINE, PATIENCE)?;

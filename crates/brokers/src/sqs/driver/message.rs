@@ -24,7 +24,7 @@ pub(super) struct Attribute {
     data_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     string_value: Option<String>,
-    /// In base64.
+    /// The bytes are in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     binary_value: Option<String>,
 }
@@ -92,12 +92,12 @@ pub(super) fn write(job: &Job) -> (String, Attributes) {
     (body, attributes)
 }
 
-/// Of XML, in which SQS once was spoken to.
+/// These are the characters of XML, in which SQS once was spoken to.
 fn is_taken(sign: char) -> bool {
     matches!(sign, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// What somebody else has sent is a job, too.
+/// A message that somebody else has sent is a job, too.
 pub(super) fn read(body: &str, attributes: &Attributes) -> Job {
     let text = |name: &str| attributes.get(name)?.string_value.as_deref();
     let payload = match text(CODING) {

@@ -22,7 +22,7 @@ use self::message::Attributes;
 use crate::broker::{Broker, BrokerError, Brokered, Counts, LaterJobs, Link, Step};
 use crate::sqs::settings::SqsPipeline;
 
-/// Of one call.
+/// One call has so many messages at most.
 const MOST_AT_A_TIME: usize = 10;
 /// SQS takes 256 KB at a time in all regions; what is around a job counts as well.
 const MOST_BYTES_AT_A_TIME: usize = 240 << 10;
@@ -79,7 +79,7 @@ pub(crate) struct SqsLink {
     settings: SqsPipeline,
 }
 
-/// What a message is settled by.
+/// The token that a message is settled by.
 pub(crate) type Token = Arc<str>;
 
 #[derive(Deserialize)]
@@ -102,7 +102,7 @@ struct Message {
     message_attributes: Attributes,
 }
 
-/// Of a call for several messages.
+/// The results of a call for several messages.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 struct Several {
@@ -312,7 +312,7 @@ impl Link for SqsLink {
             });
             let entries: Vec<_> = entries.collect();
             let asked = json!({"QueueUrl": self.url, "Entries": entries});
-            // Of those that are not known any more their settlement tells.
+            // The settlement of a message tells that it is not known any more.
             let _: Several = self
                 .api
                 .call("ChangeMessageVisibilityBatch", &asked)

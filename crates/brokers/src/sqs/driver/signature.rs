@@ -9,7 +9,7 @@ use super::credentials::Credentials;
 
 const SERVICE: &str = "sqs";
 
-/// What is signed. Names of fields are in lower case, and in their order.
+/// A request that is signed. Names of fields are in lower case, and in their order.
 pub(super) struct Request<'a> {
     pub(super) region: &'a str,
     pub(super) fields: &'a [(&'static str, String)],
@@ -17,7 +17,7 @@ pub(super) struct Request<'a> {
     pub(super) now: DateTime<Utc>,
 }
 
-/// As the field `x-amz-date` has it.
+/// The time, as the field `x-amz-date` has it.
 pub(super) fn moment(now: DateTime<Utc>) -> String {
     now.format("%Y%m%dT%H%M%SZ").to_string()
 }

@@ -61,7 +61,7 @@ async fn sqs_conforms() {
         let queue: String = name.chars().rev().take(80).collect();
         let mut settings = pipeline(engine.port(), &queue);
         if name == "what_is_not_settled_outlives_the_driver" {
-            // So soon the jobs of a server that is gone are another one's.
+            // The jobs of a server that is gone are another one's after that.
             settings.visibility = Duration::from_secs(2);
         }
         subject(settings)
