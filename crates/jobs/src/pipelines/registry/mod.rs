@@ -243,17 +243,24 @@ impl Registry {
         Ok(stat.map_err(|_| pipeline.late())??)
     }
 
-    /// How all of them are, by name. Brokers are asked side by side.
+    /// How all of them are, by name. Brokers are asked side by side; those of this server say it at
+    /// once.
     pub(crate) async fn stats(&self) -> Vec<(Arc<Pipeline>, Result<Stat, PipelineError>)> {
+        let (ours, others): (Vec<_>, Vec<_>) = self.all().into_iter().partition(|it| it.is_ours());
         let mut asking = JoinSet::new();
-        for pipeline in self.all() {
+        for pipeline in others {
             let registry = self.clone();
             asking.spawn(async move {
                 let stat = registry.stat(&pipeline).await;
                 (pipeline, stat)
             });
         }
-        let mut stats = asking.join_all().await;
+        let mut stats = Vec::with_capacity(ours.len() + asking.len());
+        for pipeline in ours {
+            let stat = self.stat(&pipeline).await;
+            stats.push((pipeline, stat));
+        }
+        stats.extend(asking.join_all().await);
         stats.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
         stats
     }
