@@ -1,12 +1,17 @@
 //! Jobs that are taken away before a worker has them, and those that are told to end.
 
+use std::time::Duration;
+
 use pronghorn_base::with_causes;
 use pronghorn_queue::Job;
 use pronghorn_queue::options::JobOptions;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Pipeline, PipelineError, Pipelines};
 use crate::results::Dropped;
+
+/// How often a batch is told of a job that was removed, while the store does not answer.
+const TELL_AGAIN: Duration = Duration::from_millis(200);
 
 /// What was found of an ID that is cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +81,7 @@ impl Pipelines {
         why: Dropped,
     ) -> Result<Count, PipelineError> {
         let (mut count, mut reserved, mut after) = (0, 0, None);
+        let until = Instant::now() + self.0.registry.patience();
         loop {
             let removed = timeout(
                 self.0.registry.patience(),
@@ -86,7 +92,7 @@ impl Pipelines {
             count += removed.jobs.len() as u64;
             reserved += removed.reserved;
             for job in &removed.jobs {
-                self.is_removed(pipeline, job, why).await;
+                self.is_removed(pipeline, job, why, until).await;
             }
             after = removed.next;
             if after.is_none() {
@@ -95,11 +101,17 @@ impl Pipelines {
         }
     }
 
-    /// Its pipeline has forgotten it.
-    async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped) {
+    /// Its pipeline has forgotten it, so nobody but this tells its batch: until then, also while the
+    /// disk takes no writes.
+    async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped, until: Instant) {
         let (id, of) = (&job.id, &pipeline.name);
         let extras = JobOptions::of(&job.headers);
-        if let Err(error) = self.tell_batches(job, &extras, true).await {
+        let mut told = self.tell_batches(job, &extras, true).await;
+        while told.is_err() && Instant::now() < until {
+            sleep(TELL_AGAIN).await;
+            told = self.tell_batches(job, &extras, true).await;
+        }
+        if let Err(error) = told {
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline = of, "a job was removed, and its batch can't be told: {error}");
         }
