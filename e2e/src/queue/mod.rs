@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -16,11 +17,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pronghorn_testkit::{Engine, Server, Site, free_address, wait_for};
 use pronghorn_wire::frame::{Flags, Header, Options, Stream};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use self::promises::{
-    Broken, Cancel, Event, Fault, Job, ON_ITS_WAY, Outcome, Pushed, Rules, Span, Time, broken,
+    Broken, Cancel, Event, Fault, Job, LONGEST_JUMP, ON_ITS_WAY, Outcome, Pushed, Rules, Span,
+    Time, broken,
 };
 
 /// A job that fails has so many attempts.
@@ -33,6 +36,20 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const FOR_LAST_JOBS: Duration = Duration::from_secs(20);
 /// For an answer.
 const ANSWER: Duration = Duration::from_secs(30);
+
+/// Most jobs are in `p`; few may begin in `slow`; `passing` is declared and destroyed.
+const PIPELINES: [&str; 3] = ["p", "slow", "passing"];
+/// The rate of `slow`.
+const RATE: (usize, Duration) = (6, Duration::from_secs(3));
+/// The age at which some jobs expire.
+const EXPIRES: Duration = Duration::from_secs(1);
+/// Runs every other second.
+const SCHEDULE: &str = "tick";
+/// The errors of a disk that is full, or broken.
+const ERRORS_OF_DISKS: [Errno; 2] = [Errno::NOSPC, Errno::IO];
+/// The file that says which error the disk has, and the one that says how far the clock is off.
+const DISK: &str = "disk";
+const CLOCK: &str = "clock";
 
 /// Where the jobs of a run are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +95,9 @@ impl Plan {
         }
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self, pipeline: &str) -> Rules {
         Rules {
+            rate: (pipeline == "slow").then_some(RATE),
             attempts: ATTEMPTS,
             is_kept: self.place != QueueDriver::Memory,
             is_ours: self.place != QueueDriver::Redis,
@@ -96,7 +114,7 @@ impl Plan {
         let broker = (self.place == QueueDriver::Redis)
             .then(|| Engine::redis(&["--appendonly", "yes", "--appendfsync", "always"]));
         let address = free_address().to_string();
-        let server = Server::start(self.site(broker.as_ref().map(Engine::port), &address));
+        let server = start(self.site(broker.as_ref().map(Engine::port), &address));
         let run = Arc::new(Run {
             address,
             history: Mutex::default(),
@@ -111,16 +129,13 @@ impl Plan {
             others.push(thread::spawn(move || produce(&run, number, random)));
         }
         let (operated, operators) = (run.clone(), Random(random.next()));
-        let is_ours = self.rules().is_ours;
-        others.push(thread::spawn(move || {
-            operate(&operated, is_ours, operators);
-        }));
+        others.push(thread::spawn(move || operate(&operated, self, operators)));
         let (server, broker) = self.break_things(&run, server, broker, &mut random);
         run.is_over.store(true, Ordering::SeqCst);
         for other in others {
             other.join().expect("no panic");
         }
-        run.come_to_rest();
+        run.come_to_rest(self.declares());
         let ran = fs::read_to_string(server.site().path("ran")).unwrap_or_default();
         server.stop();
         drop(broker);
@@ -129,9 +144,11 @@ impl Plan {
 
     fn report(self, run: &Run, ran: &str) -> Report {
         let mut history = std::mem::take(&mut *lock(&run.history));
-        history.extend(ran.lines().filter_map(|line| run.event(line)));
+        let ran: Vec<Event> = ran.lines().filter_map(|line| run.event(line)).collect();
+        history.extend(run.scheduled(&ran));
+        history.extend(ran);
         let mut report = Report {
-            broken: broken(&history, &|_| self.rules()),
+            broken: broken(&history, &|pipeline| self.rules(pipeline)),
             ..Report::default()
         };
         for event in &history {
@@ -151,15 +168,26 @@ impl Plan {
                 .next()
                 .unwrap_or_default()
                 .to_owned();
+            // With the parts of its batch, if it is the last one.
+            let is_of_it = |of: &str| {
+                let rest = of.strip_prefix(&*id);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            };
             history.retain(|event| match event {
-                Event::Push(job, ..) => job.id == id,
-                Event::Began { id: of, .. } | Event::Ended { id: of, .. } => *of == id,
-                Event::Cancelled(of, ..) => *of == id,
+                Event::Push(job, ..) => is_of_it(&job.id),
+                Event::Began { id, .. } | Event::Ended { id, .. } | Event::Cancelled(id, ..) => {
+                    is_of_it(id)
+                }
                 _ => true,
             });
             report.about = history;
         }
         report
+    }
+
+    /// Pipelines come and go while it runs. Those in memory would take their jobs with them.
+    fn declares(self) -> bool {
+        self.place == QueueDriver::Embedded
     }
 
     fn site(self, broker: Option<u16>, address: &str) -> Site {
@@ -172,22 +200,29 @@ impl Plan {
             ),
             _ => "driver: embedded".to_owned(),
         };
+        let (jobs, per) = RATE;
+        let site = site.file(CLOCK, "0").file(DISK, "0");
         site.config(&format!(
             "version: '3'\n\
-             server: {{command: php {}, env: {{RAN: '{}'}}}}\n\
+             server: {{command: php {}, env: {{RAN: '{}', LD_PRELOAD: ''}}}}\n\
              http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, command: php {}}}}}\n\
              rpc: {{listen: 'tcp://{address}'}}\n\
              state_dir: state\n\
              logs: {{level: debug}}\n\
              jobs:\n  \
                pool: {{num_workers: {}}}\n  \
-               consume: [p]\n  \
+               consume: [p, slow]\n  \
+               schedules:\n    \
+                 {SCHEDULE}: {{every: 2s, job: work, pipeline: p, payload: '1'}}\n  \
                pipelines:\n    \
-                 p: {{{driver}, retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n",
+                 p: {{{driver}, retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n    \
+                 slow: {{{driver}, rate: {{jobs: {jobs}, per: {}s}}, \
+                   retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n",
             Site::fixture("model.php").display(),
             ran.display(),
             Site::fixture("foreign/worker.php").display(),
             self.workers,
+            per.as_secs(),
         ))
     }
 
@@ -203,9 +238,9 @@ impl Plan {
         while Instant::now() < until {
             thread::sleep(Duration::from_millis(random.below(700)));
             let sent = run.now();
-            let fault = match random.below(12) {
+            let fault = match random.below(15) {
                 0 if self.place != QueueDriver::Memory => {
-                    server = Server::start(server.killed());
+                    server = start(server.killed());
                     Fault::ServerKilled
                 }
                 1 | 2 => {
@@ -229,11 +264,21 @@ impl Plan {
                     }
                     Fault::BrokerKilled
                 }
+                7 | 8 if self.place == QueueDriver::Embedded => {
+                    run.break_disk(server.site(), random);
+                    Fault::Disk
+                }
+                9 => {
+                    let most = 2 * LONGEST_JUMP.as_secs() + 1;
+                    let off = i128::from(random.below(most)) - i128::from(LONGEST_JUMP.as_secs());
+                    server.site().replace(CLOCK, &off.to_string());
+                    Fault::ClockSet
+                }
                 kind => {
                     let Some(victim) = run.worker(random.next()) else {
                         continue;
                     };
-                    if kind < 9 {
+                    if kind < 12 {
                         // It may be gone by now.
                         _ = kill_process(victim, Signal::KILL);
                         Fault::WorkerKilled
@@ -249,6 +294,27 @@ impl Plan {
         }
         (server, broker)
     }
+}
+
+/// With a clock that can be set, and a disk that can fail. Its workers have neither.
+fn start(site: Site) -> Server {
+    let library = site.path("faults.so");
+    if !library.exists() {
+        let compiler = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(Site::fixture("faults.c"))
+            .status();
+        assert!(compiler.expect("there is a compiler").success());
+    }
+    let files = [library, site.path(CLOCK), site.path(DISK)];
+    let files = files.map(|file| file.to_str().expect("a text").to_owned());
+    let names = ["LD_PRELOAD", "CLOCK_OFF", "STORE_FAULT"];
+    let environment: Vec<_> = names
+        .into_iter()
+        .zip(files.iter().map(|it| &**it))
+        .collect();
+    Server::start_with_environment(site, &["serve"], &environment)
 }
 
 /// The state that the threads of a run share.
@@ -322,25 +388,103 @@ impl Run {
         Pid::from_raw(i32::try_from(pid).ok()?)
     }
 
+    /// The pushes of a schedule: its IDs say when each run was due.
+    fn scheduled(&self, ran: &[Event]) -> Vec<Event> {
+        let begin = self.begin.duration_since(SystemTime::UNIX_EPOCH);
+        let begin = begin.unwrap_or_default();
+        let mut due = BTreeMap::new();
+        for event in ran {
+            if let Event::Began { id, payload, .. } = event
+                && let Some(at) = id
+                    .strip_prefix(SCHEDULE)
+                    .and_then(|at| at.strip_prefix('-'))
+                && let Ok(at) = at.parse()
+            {
+                due.insert(id, (Duration::from_millis(at), payload));
+            }
+        }
+        let push = |(id, (at, payload)): (&String, (Duration, &String))| {
+            let job = Job {
+                id: id.clone(),
+                pipeline: "p".to_owned(),
+                payload: payload.clone(),
+                ..Job::default()
+            };
+            let sent = at.saturating_sub(begin + LONGEST_JUMP);
+            let answered = at.saturating_sub(begin) + LONGEST_JUMP;
+            Event::Push(job, Span { sent, answered }, Pushed::Unknown)
+        };
+        due.into_iter().map(push).collect()
+    }
+
+    /// Until the store works again, as a push shows.
+    fn break_disk(&self, site: &Site, random: &mut Random) {
+        let error = ERRORS_OF_DISKS[usize::from(random.below(2) == 0)];
+        site.replace(DISK, &error.raw_os_error().to_string());
+        thread::sleep(Duration::from_millis(100 + random.below(900)));
+        site.replace(DISK, "0");
+        let mut client = Client::new(&self.address);
+        let (mark, mut number) = (random.next(), 0);
+        wait_for("the store to work again", || {
+            number += 1;
+            let id = format!("disk-{mark}-{number}");
+            let message = json!({
+                "job": "work", "id": id, "payload": base64(b"0"), "options": {"pipeline": "p"},
+            });
+            let job = Job {
+                id: id.clone(),
+                pipeline: "p".to_owned(),
+                payload: "0".to_owned(),
+                ..Job::default()
+            };
+            let sent = self.now();
+            let said = client.call("jobs.Push", &json!({"job": message}));
+            let pushed = outcome(&said, &id);
+            let is_kept = pushed == Pushed::Kept;
+            self.note(Event::Push(job, self.since(sent), pushed));
+            is_kept.then_some(())
+        });
+    }
+
+    fn declare(&self, client: &mut Client) {
+        let sent = self.now();
+        let pipeline = json!({"name": "passing", "driver": "embedded"});
+        // It may be there.
+        _ = client.call("jobs.Declare", &json!({"pipeline": pipeline}));
+        _ = client.call("jobs.Resume", &json!({"pipelines": ["passing"]}));
+        self.note(Event::Declared("passing".to_owned(), self.since(sent)));
+    }
+
     /// Waits for all jobs, and notes what there is then.
-    fn come_to_rest(&self) {
+    fn come_to_rest(&self, declares: bool) {
         let mut client = Client::new(&self.address);
         let resumed = client.call("jobs.Resume", &json!({"pipelines": ["p"]}));
         resumed.expect("the server is there").expect("there is `p`");
+        if declares {
+            self.declare(&mut client);
+        }
         let (since, mut none_since) = (Instant::now(), Instant::now());
         // Jobs in memory are in no pipeline while they move to another process.
         let left = loop {
             let rows = client.call("jobs.Overview", &json!({}));
             let rows = rows.expect("the server is there").expect("it says");
-            let row = rows["pipelines"].as_array().and_then(|rows| rows.first());
-            let count = |key: &str| row.and_then(|row| row[key].as_u64()).unwrap_or(0);
+            let rows = rows["pipelines"].as_array().cloned().unwrap_or_default();
+            let count = |row: &Value, key: &str| row[key].as_u64().unwrap_or(0);
             let batches = client.call("jobs.Batches", &json!({}));
             let batches = batches.expect("the server is there").expect("it says");
             let has_batches = batches["batches"]
                 .as_array()
                 .is_some_and(|it| !it.is_empty());
-            let left = count("ready") + count("delayed") + count("reserved");
-            if left > 0 || has_batches && since.elapsed() < FOR_LAST_JOBS {
+            let left: BTreeMap<String, u64> = rows
+                .iter()
+                .map(|row| {
+                    let name = row["pipeline"].as_str().unwrap_or_default().to_owned();
+                    let keys = ["ready", "delayed", "reserved"];
+                    (name, keys.iter().map(|key| count(row, key)).sum())
+                })
+                .collect();
+            let is_left = left.values().any(|count| *count > 0);
+            if is_left || has_batches && since.elapsed() < FOR_LAST_JOBS {
                 none_since = Instant::now();
             }
             if none_since.elapsed() > ON_ITS_WAY || since.elapsed() > PATIENCE {
@@ -349,19 +493,19 @@ impl Run {
             thread::sleep(Duration::from_millis(50));
         };
         // The last handler's line is there before its end is noted.
-        let letters = client.call("jobs.DeadLetters", &json!({"pipeline": "p"}));
-        let letters = letters.expect("the server is there").unwrap_or_default();
-        assert!(
-            letters["more"].as_u64().unwrap_or(0) == 0,
-            "too many dead letters are listed"
-        );
-        let letters = letters["letters"].as_array().cloned().unwrap_or_default();
-        let ids = letters.iter().filter_map(|letter| letter["id"].as_str());
-        let dead: BTreeSet<String> = ids.map(ToOwned::to_owned).collect();
-        self.note(Event::Rest {
-            left: BTreeMap::from([("p".to_owned(), left)]),
-            dead,
-        });
+        let mut dead = BTreeSet::new();
+        for pipeline in PIPELINES {
+            let letters = client.call("jobs.DeadLetters", &json!({"pipeline": pipeline}));
+            let letters = letters.expect("the server is there").unwrap_or_default();
+            assert!(
+                letters["more"].as_u64().unwrap_or(0) == 0,
+                "too many dead letters are listed"
+            );
+            let letters = letters["letters"].as_array().cloned().unwrap_or_default();
+            let ids = letters.iter().filter_map(|letter| letter["id"].as_str());
+            dead.extend(ids.map(ToOwned::to_owned));
+        }
+        self.note(Event::Rest { left, dead });
     }
 }
 
@@ -371,26 +515,31 @@ fn produce(run: &Run, producer: usize, mut random: Random) {
     while run.goes_on() {
         number += 1;
         let id = format!("{producer}-{number}");
-        if random.below(25) == 0 {
-            push_batch(run, &mut client, &id, &mut random);
-        } else {
-            push(run, &mut client, &id, &mut random);
+        match random.below(100) {
+            0..4 => push_batch(run, &mut client, &id, &mut random),
+            4 => push(run, &mut client, &id, "slow", &mut random),
+            5..8 => push(run, &mut client, &id, "passing", &mut random),
+            _ => push(run, &mut client, &id, "p", &mut random),
         }
         thread::sleep(Duration::from_millis(random.below(15)));
     }
 }
 
-fn any_job(id: &str, random: &mut Random) -> (Job, Value) {
+fn any_job(id: &str, pipeline: &str, random: &mut Random) -> (Job, Value) {
     let mut job = Job {
         id: id.to_owned(),
-        pipeline: "p".to_owned(),
+        pipeline: pipeline.to_owned(),
         payload: random.below(12).to_string(),
         priority: i64::try_from(random.below(3)).unwrap_or(0) + 1,
         delay: Duration::from_secs(u64::from(random.below(10) == 0)),
         ..Job::default()
     };
     let mut headers = json!({});
-    if random.below(6) == 0 {
+    if random.below(20) == 0 {
+        headers["pronghorn-expires"] = json!({"value": [EXPIRES.as_secs().to_string()]});
+        job.expires = Some(EXPIRES);
+    }
+    if pipeline == "p" && random.below(6) == 0 {
         let key = format!("key-{}", random.below(5));
         headers["pronghorn-unique"] = json!({"value": [key]});
         job.key = Some(key);
@@ -406,7 +555,7 @@ fn any_job(id: &str, random: &mut Random) -> (Job, Value) {
         "payload": base64(job.payload.as_bytes()),
         "headers": headers,
         "options": {
-            "pipeline": "p",
+            "pipeline": pipeline,
             "priority": job.priority,
             "delay": job.delay.as_secs(),
         },
@@ -414,8 +563,8 @@ fn any_job(id: &str, random: &mut Random) -> (Job, Value) {
     (job, message)
 }
 
-fn push(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
-    let (job, message) = any_job(id, random);
+fn push(run: &Run, client: &mut Client, id: &str, pipeline: &str, random: &mut Random) {
+    let (job, message) = any_job(id, pipeline, random);
     let sent = run.now();
     let said = client.call("jobs.Push", &json!({"job": message}));
     let span = run.since(sent);
@@ -432,7 +581,7 @@ fn push(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
 fn push_batch(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
     let mut jobs = Vec::new();
     for part in 0..=random.below(4) {
-        let (mut job, message) = any_job(&format!("{id}-{part}"), random);
+        let (mut job, message) = any_job(&format!("{id}-{part}"), "p", random);
         job.batch = Some(id.to_owned());
         jobs.push((job, message));
     }
@@ -465,17 +614,18 @@ fn outcome(said: &io::Result<Result<Value, String>>, id: &str) -> Pushed {
         },
         // An error of a broker's pipeline, or of a disk, does not say whether the job is kept.
         Ok(Err(why)) if why.contains("takes pipelines of the drivers") => Pushed::Refused,
+        Ok(Err(why)) if why.contains("no such pipeline") => Pushed::Refused,
         Ok(Err(_)) | Err(_) => Pushed::Unknown,
     }
 }
 
-fn operate(run: &Run, is_ours: bool, mut random: Random) {
+fn operate(run: &Run, plan: Plan, mut random: Random) {
     let mut client = Client::new(&run.address);
     let of_pipeline = json!({"pipelines": ["p"]});
     while run.goes_on() {
         thread::sleep(Duration::from_millis(random.below(1500)));
         let sent = run.now();
-        match random.below(10) {
+        match random.below(13) {
             0..3 => {
                 let paused = client.call("jobs.Pause", &of_pipeline);
                 if matches!(paused, Ok(Ok(_))) {
@@ -487,7 +637,14 @@ fn operate(run: &Run, is_ours: bool, mut random: Random) {
                 _ = client.call("jobs.Resume", &of_pipeline);
                 run.note(Event::Resumed("p".to_owned(), run.since(sent)));
             }
-            3 if is_ours => {
+            10 if plan.declares() => run.declare(&mut client),
+            11 | 12 if plan.declares() => {
+                let passing = json!({"pipelines": ["passing"]});
+                if matches!(client.call("jobs.Destroy", &passing), Ok(Ok(_))) {
+                    run.note(Event::Destroyed("passing".to_owned(), run.since(sent)));
+                }
+            }
+            3 if plan.place != QueueDriver::Redis => {
                 let cleared = client.call("jobs.Clear", &json!({"pipeline": "p"}));
                 let span = run.since(sent);
                 let removed = cleared.ok().and_then(Result::ok);

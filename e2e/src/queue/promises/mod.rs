@@ -70,6 +70,10 @@ pub enum Event {
     },
     Paused(String, Span),
     Resumed(String, Span),
+    /// A pipeline is taken away, and its jobs stay in the store.
+    Destroyed(String, Span),
+    /// It is there again, and consumes.
+    Declared(String, Span),
     /// This many jobs of a pipeline were taken away. None: there was no answer, so perhaps any.
     Cleared(String, Span, Option<u64>),
     /// A job was cancelled: before it began, as the answer says, or perhaps while it ran.
@@ -111,7 +115,19 @@ pub enum Fault {
     BrokerKilled,
     /// The disk took no writes.
     Disk,
+    /// The server's clock was set, by [`LONGEST_JUMP`] at most.
+    ClockSet,
 }
+
+impl Fault {
+    /// Whether it ends what runs, or keeps an end from being noted.
+    const fn breaks_off(self) -> bool {
+        !matches!(self, Self::Handover | Self::ClockSet)
+    }
+}
+
+/// The server's clock is never further from the time of a history.
+pub const LONGEST_JUMP: Duration = Duration::from_secs(3);
 
 /// By which rules a pipeline works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +140,8 @@ pub struct Rules {
     pub is_ours: bool,
     /// Jobs that are with workers at a time, and so begin in no order of their own.
     pub at_a_time: usize,
+    /// So many jobs may begin in such a time.
+    pub rate: Option<(usize, Duration)>,
 }
 
 /// Something between an answer and what follows from it: a job may be on its way to a worker.
@@ -140,8 +158,11 @@ pub enum Promise {
     Attempts,
     DeadLetters,
     NotEarly,
+    Expires,
     Order,
+    Rate,
     Pause,
+    Destroy,
     Clear,
     Cancel,
     Unique,
@@ -151,7 +172,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::NoLoss,
         Self::NoGhost,
         Self::AsPushed,
@@ -160,8 +181,11 @@ impl Promise {
         Self::Attempts,
         Self::DeadLetters,
         Self::NotEarly,
+        Self::Expires,
         Self::Order,
+        Self::Rate,
         Self::Pause,
+        Self::Destroy,
         Self::Clear,
         Self::Cancel,
         Self::Unique,
@@ -181,8 +205,11 @@ impl Promise {
             Self::Attempts => "attempts",
             Self::DeadLetters => "dead-letters",
             Self::NotEarly => "not-early",
+            Self::Expires => "expires",
             Self::Order => "order",
+            Self::Rate => "rate",
             Self::Pause => "pause",
+            Self::Destroy => "destroy",
             Self::Clear => "clear",
             Self::Cancel => "cancel",
             Self::Unique => "unique",
@@ -224,6 +251,8 @@ struct Seen<'h> {
     cleared: Vec<(&'h str, Span, Option<u64>)>,
     paused: Vec<(&'h str, Span)>,
     resumed: Vec<(&'h str, Span)>,
+    destroyed: Vec<(&'h str, Span)>,
+    declared: Vec<(&'h str, Span)>,
     rest: Option<(&'h BTreeMap<String, u64>, &'h BTreeSet<String>)>,
     broken: Vec<Broken>,
 }
@@ -237,6 +266,8 @@ pub fn broken(history: &[Event], rules: &dyn Fn(&str) -> Rules) -> Vec<Broken> {
         cleared: Vec::new(),
         paused: Vec::new(),
         resumed: Vec::new(),
+        destroyed: Vec::new(),
+        declared: Vec::new(),
         rest: None,
         broken: Vec::new(),
     };
@@ -251,6 +282,7 @@ pub fn broken(history: &[Event], rules: &dyn Fn(&str) -> Rules) -> Vec<Broken> {
         seen.of_job(id, life);
     }
     seen.order(&lives);
+    seen.rate(&lives);
     seen.unique(&lives);
     seen.batches(&lives);
     seen.rest(&lives);
@@ -297,6 +329,8 @@ impl<'h> Seen<'h> {
             }
             Event::Paused(pipeline, span) => self.paused.push((pipeline, *span)),
             Event::Resumed(pipeline, span) => self.resumed.push((pipeline, *span)),
+            Event::Destroyed(pipeline, span) => self.destroyed.push((pipeline, *span)),
+            Event::Declared(pipeline, span) => self.declared.push((pipeline, *span)),
             Event::Cleared(pipeline, span, count) => self.cleared.push((pipeline, *span, *count)),
             Event::Cancelled(id, span, when) => {
                 self.lives.entry(id).or_default().cancelled = Some((*span, *when));
@@ -314,8 +348,23 @@ impl<'h> Seen<'h> {
     /// its end was not noted.
     fn broke_off(&self, from: Time, until: Time) -> bool {
         self.faults.iter().any(|(fault, span)| {
-            *fault != Fault::Handover && span.sent <= until && span.answered + ON_ITS_WAY >= from
+            fault.breaks_off() && span.sent <= until && span.answered + ON_ITS_WAY >= from
         })
+    }
+
+    /// Whether one of these faults fell into this time.
+    fn had(&self, faults: &[Fault], from: Time, until: Time) -> bool {
+        self.faults.iter().any(|(fault, span)| {
+            faults.contains(fault) && span.sent <= until && span.answered >= from
+        })
+    }
+
+    /// Whether another process has read the times of jobs by a clock that was set.
+    fn has_misread_times(&self, rules: &Rules, from: Time, until: Time) -> bool {
+        const PROCESSES: [Fault; 2] = [Fault::Handover, Fault::ServerKilled];
+        // Wherever it stands now, it may have been set before.
+        self.had(&[Fault::ClockSet], Time::ZERO, until)
+            && (!rules.is_ours || self.had(&PROCESSES, from, until))
     }
 
     fn of_job(&mut self, id: &str, life: &Life<'h>) {
@@ -341,15 +390,43 @@ impl<'h> Seen<'h> {
             }
             // The last of a batch waits for the others, and then for its delay.
             let early = (pushed.sent + job.delay).saturating_sub(run.began);
-            if !early.is_zero() {
+            let is_misread = self.has_misread_times(&rules, pushed.sent, run.began);
+            let explained = if is_misread {
+                2 * LONGEST_JUMP
+            } else {
+                Duration::ZERO
+            };
+            if early > explained {
                 self.breaks(Promise::NotEarly, format!("{id} began {early:?} too early"));
             }
-            if run.attempt == 0 || run.attempt > rules.attempts {
-                let (attempt, most) = (run.attempt, rules.attempts);
+            // It waits in its pipeline for the time when it can be a dead letter.
+            let has_no_letter = self.had(&[Fault::Disk], pushed.sent, run.began);
+            let most = if has_no_letter {
+                u32::MAX
+            } else {
+                rules.attempts
+            };
+            if run.attempt == 0 || run.attempt > most {
+                let attempt = run.attempt;
                 self.breaks(
                     Promise::Attempts,
                     format!("{id}: attempt {attempt} of {most}"),
                 );
+            }
+            let at_most = job
+                .expires
+                .map(|expires| pushed.answered + expires + ON_ITS_WAY);
+            let is_set = self.had(&[Fault::ClockSet], Time::ZERO, run.began);
+            if let Some(late) = at_most.and_then(|at| run.began.checked_sub(at))
+                && !(is_set && late <= 2 * LONGEST_JUMP)
+            {
+                self.breaks(Promise::Expires, format!("{id} began {late:?} too late"));
+            }
+            let gone = halted_at(&self.destroyed, &self.declared, &job.pipeline, run.began);
+            if let Some(since) = gone.filter(|since| !self.handed_over(*since, run.began)) {
+                let late = run.began.saturating_sub(since);
+                let how = format!("{id} began {late:?} after its pipeline was destroyed");
+                self.breaks(Promise::Destroy, how);
             }
             let paused = self.paused_at(&job.pipeline, run.began);
             if let Some(since) = paused.filter(|_| !self.broke_off(run.began, run.began)) {
@@ -408,19 +485,35 @@ impl<'h> Seen<'h> {
 
     /// Since when a pipeline has been paused so long at this time that nothing is on its way.
     fn paused_at(&self, pipeline: &str, at: Time) -> Option<Time> {
-        let paused = self.paused.iter().filter(|(of, _)| *of == pipeline);
-        let last = paused
-            .map(|(_, span)| span.answered)
-            .filter(|since| *since <= at);
-        let since = last.max()?;
-        let resumed = self.resumed.iter().filter(|(of, _)| *of == pipeline);
-        let mut resumed = resumed.map(|(_, span)| (span.sent, span.answered));
-        // One that is asked for while another is may come first.
-        let is_resumed = resumed.any(|(sent, answered)| answered >= since && sent <= at)
-            // A process that starts consumes what its configuration says.
-            || self.handed_over(since, at)
-            || self.broke_off(since, at);
-        (!is_resumed && since + ON_ITS_WAY < at).then_some(since)
+        let since = halted_at(&self.paused, &self.resumed, pipeline, at)?;
+        // A process that starts consumes what its configuration says.
+        let begins_anew = self.handed_over(since, at) || self.broke_off(since, at);
+        (!begins_anew).then_some(since)
+    }
+
+    /// In no time of the length of a rate do more jobs begin than it allows, but for those on their
+    /// way. Each process counts for itself.
+    fn rate(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
+        let mut begins: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
+        for run in lives.values().flat_map(|life| &life.runs) {
+            begins.entry(run.pipeline).or_default().push(run.began);
+        }
+        for (pipeline, mut begins) in begins {
+            let Some((jobs, per)) = (self.rules)(pipeline).rate else {
+                continue;
+            };
+            begins.sort_unstable();
+            for window in begins.windows(jobs + 1) {
+                let (first, last) = (window[0], window[jobs]);
+                let took = last.saturating_sub(first);
+                let is_too_short = took + ON_ITS_WAY < per;
+                let anew = [Fault::Handover, Fault::ServerKilled];
+                if is_too_short && !self.had(&anew, first.saturating_sub(per), last) {
+                    let how = format!("{} jobs of {pipeline} began in {took:?}", jobs + 1);
+                    self.breaks(Promise::Rate, how);
+                }
+            }
+        }
     }
 
     /// The jobs of one pipeline and priority that could run at once. A pipeline whose jobs run side
@@ -461,10 +554,7 @@ impl<'h> Seen<'h> {
     }
 
     fn handed_over(&self, from: Time, until: Time) -> bool {
-        let mut handovers = self.faults.iter();
-        handovers.any(|(fault, span)| {
-            *fault == Fault::Handover && span.sent <= until && span.answered >= from
-        })
+        self.had(&[Fault::Handover], from, until)
     }
 
     /// Whether a job was there for certain: pushed before, and not at its end.
@@ -711,6 +801,25 @@ impl<'h> Seen<'h> {
             }
         }
     }
+}
+
+/// Since when a pipeline gives out no jobs at this time, if for so long that none is on its way.
+fn halted_at(
+    halts: &[(&str, Span)],
+    starts: &[(&str, Span)],
+    pipeline: &str,
+    at: Time,
+) -> Option<Time> {
+    let halts = halts.iter().filter(|(of, _)| *of == pipeline);
+    let last = halts
+        .map(|(_, span)| span.answered)
+        .filter(|since| *since <= at);
+    let since = last.max()?;
+    let starts = starts.iter().filter(|(of, _)| *of == pipeline);
+    let mut starts = starts.map(|(_, span)| (span.sent, span.answered));
+    // One that is asked for while another is may come first.
+    let is_started = starts.any(|(sent, answered)| answered >= since && sent <= at);
+    (!is_started && since + ON_ITS_WAY < at).then_some(since)
 }
 
 #[cfg(test)]

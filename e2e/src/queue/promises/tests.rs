@@ -7,6 +7,7 @@ const KEPT: Rules = Rules {
     is_kept: true,
     is_ours: true,
     at_a_time: 1,
+    rate: None,
 };
 
 fn at(seconds: u64) -> Time {
@@ -235,6 +236,60 @@ fn what_comes_too_early_or_out_of_order_is_found() {
 }
 
 #[test]
+fn what_a_clock_that_was_set_explains_is_no_fault() {
+    let later = Job {
+        delay: at(5),
+        ..job("a")
+    };
+    let early = [
+        push(later, 1),
+        began("a", 1, 5),
+        ended("a", 1, 6, Outcome::Done),
+    ];
+    let set = [fault(Fault::ClockSet, 2)];
+    breaks(Promise::NotEarly, &[&early, &set]);
+    breaks_nothing(&[&early, &set, &[fault(Fault::Handover, 3)]]);
+    let short = Job {
+        expires: Some(at(2)),
+        ..job("a")
+    };
+    let late = [
+        push(short, 1),
+        began("a", 1, 6),
+        ended("a", 1, 7, Outcome::Done),
+    ];
+    breaks(Promise::Expires, &[&late]);
+    breaks_nothing(&[&late, &set]);
+    breaks(
+        Promise::Once,
+        &[
+            &[push(job("a"), 1), began("a", 1, 2), began("a", 1, 3)],
+            &set,
+        ],
+    );
+}
+
+#[test]
+fn more_than_a_rate_allows_is_found() {
+    let history = [1, 2, 3, 4].map(|seconds| {
+        let id = seconds.to_string();
+        let end = ended(&id, 1, seconds, Outcome::Done);
+        [push(job(&id), 0), began(&id, 1, seconds), end]
+    });
+    let of = |jobs, seconds| {
+        let rules = Rules {
+            at_a_time: 9,
+            rate: Some((jobs, at(seconds))),
+            ..KEPT
+        };
+        broken(&history.concat(), &|_| rules)
+    };
+    assert_eq!(of(3, 4), []);
+    let found = of(3, 5);
+    assert_eq!(found[0].promise, Promise::Rate, "{found:?}");
+}
+
+#[test]
 fn what_runs_although_it_was_told_not_to_is_found() {
     let paused = Event::Paused("p".to_owned(), span(2));
     let resumed = Event::Resumed("p".to_owned(), span(4));
@@ -245,6 +300,10 @@ fn what_runs_although_it_was_told_not_to_is_found() {
     ];
     breaks(Promise::Pause, &[&ran, std::slice::from_ref(&paused)]);
     breaks_nothing(&[&ran, &[paused, resumed]]);
+    let destroyed = Event::Destroyed("p".to_owned(), span(2));
+    let declared = Event::Declared("p".to_owned(), span(4));
+    breaks(Promise::Destroy, &[&ran, std::slice::from_ref(&destroyed)]);
+    breaks_nothing(&[&ran, &[destroyed, declared]]);
     let cleared = Event::Cleared("p".to_owned(), span(2), Some(1));
     breaks(Promise::Clear, &[&ran, &[cleared, rest(0, &[])]]);
     let cancelled = |when| [Event::Cancelled("a".to_owned(), span(2), when)];
