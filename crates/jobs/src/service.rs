@@ -70,7 +70,8 @@ struct Jobs {
     /// Pushes jobs by the clock and ends those that expire, once this process is responsible.
     clock: JoinSet<()>,
     tracer: Tracer,
-    /// They begin when this process is responsible, on threads of their pools.
+    /// They begin when this process is responsible, on threads of their pools; and who ends expired
+    /// jobs.
     consumers: JoinSet<()>,
     /// Nothing more is taken.
     end: CancellationToken,
@@ -387,7 +388,9 @@ impl Running for Jobs {
         if !self.schedules.is_empty() {
             self.clock.spawn(self.schedules.clone().work());
         }
-        self.clock.spawn(self.pipelines.clone().end_expired());
+        // A handover ends what tells the time at once, and waits for this.
+        let end_expired = self.pipelines.clone().end_expired(self.end.clone());
+        self.consumers.spawn(end_expired);
         self.clock.spawn(self.pipelines.clone().tend_batches());
         Ok(())
     }

@@ -9,6 +9,7 @@ use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Delivery, Settlement};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::{Pipeline, Pipelines};
 use crate::results::Dropped;
@@ -17,13 +18,19 @@ use crate::results::Dropped;
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Pipelines {
-    /// For as long as it is polled. While no job expires, it has nothing to do.
-    pub(crate) async fn end_expired(self) {
+    /// Until `end`; then those that were taken have come to their end. Dropped, it leaves them
+    /// where nobody gives them out. While no job expires, it has nothing to do.
+    pub(crate) async fn end_expired(self, end: CancellationToken) {
         loop {
-            if self.next_expiry().is_none() {
-                self.0.admission.expiring().await;
+            let time_comes = async {
+                if self.next_expiry().is_none() {
+                    self.0.admission.expiring().await;
+                }
+                sleep(LOOK).await;
+            };
+            if end.run_until_cancelled(time_comes).await.is_none() {
+                return;
             }
-            sleep(LOOK).await;
             let now = now_ms();
             if self.next_expiry().is_some_and(|at| at <= now) {
                 for pipeline in self.0.registry.all() {

@@ -101,8 +101,8 @@ impl Pipelines {
         }
     }
 
-    /// Its pipeline has forgotten it, so nobody but this tells its batch: until then, also while the
-    /// disk takes no writes.
+    /// Its pipeline has forgotten it, so nobody but this tells its batch: until then, also while
+    /// the disk takes no writes.
     async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped, until: Instant) {
         let (id, of) = (&job.id, &pipeline.name);
         let extras = JobOptions::of(&job.headers);

@@ -645,7 +645,7 @@ async fn an_expired_job_ends_also_in_a_paused_pipeline() {
         scene.declare("p", driver).await;
         scene.pipelines.dispatch().pause("p").unwrap();
         let mut ending = JoinSet::new();
-        ending.spawn(scene.pipelines.clone().end_expired());
+        ending.spawn(scene.pipelines.clone().end_expired(scene.end.clone()));
         let unique = |id: &str, expires: &str| Job {
             headers: [("expires", expires), ("unique", "k"), ("result", "keep")]
                 .map(|(name, value)| (format!("pronghorn-{name}"), vec![value.to_owned()]))
