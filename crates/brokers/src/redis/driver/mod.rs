@@ -175,13 +175,13 @@ impl RedisLink {
         self.ask(&command).await
     }
 
-    /// Jobs that this server has from now on, and none of which it has had before.
+    /// Jobs that are out to this server from now on.
     async fn taken(&self, command: &Cmd) -> Result<Vec<(Job, String)>, BrokerError> {
         let taken: Vec<(String, Vec<u8>)> = self.ask(command).await?;
         let jobs = taken
             .into_iter()
             .map(|(number, job)| (decode_job(&job), number));
-        Ok(self.new_ones(jobs.collect()))
+        Ok(jobs.collect())
     }
 
     /// `FETCH` or `CLAIM`, without what follows.
@@ -195,7 +195,12 @@ impl RedisLink {
     async fn claim(&self, most: usize) -> Result<Vec<(Job, String)>, BrokerError> {
         let mut command = self.bring(scripts::CLAIM, most);
         command.arg(millis(self.claim_after));
-        self.taken(&command).await
+        // This server's own jobs are among them when Redis was away for long. One that is settled
+        // before the answer is here is not out any more then, and must not run again.
+        let had = lock(&self.out).clone();
+        let mut jobs = self.taken(&command).await?;
+        jobs.retain(|(_, number)| !had.contains(number));
+        Ok(self.new_ones(jobs))
     }
 
     /// Waits for one job: a reply has room for no more of any length, and scripts can't wait.
@@ -250,6 +255,7 @@ impl Link for RedisLink {
             *claimed = Some(Instant::now());
         }
         let jobs = self.taken(&self.bring(scripts::FETCH, most)).await?;
+        let jobs = self.new_ones(jobs);
         if jobs.is_empty() {
             return self.wait().await;
         }

@@ -10,12 +10,15 @@ use pronghorn_testkit::{Certificates, Engine, wait_for};
 use super::*;
 use crate::testing::{Restart, client_tls, free_port, says, survives_a_restart};
 
+/// A Redis that is killed has on its disk what it has answered.
+const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
+
 fn start() -> Engine {
     start_with(&[])
 }
 
 fn start_with(more: &[&str]) -> Engine {
-    Engine::redis(&[&["--appendonly", "yes"], more].concat())
+    Engine::redis(&[&DURABLE[..], more].concat())
 }
 
 fn at(redis: RedisSettings, queue: &str) -> RedisPipeline {
@@ -207,7 +210,7 @@ impl Restart for OneOf {
 
 #[tokio::test]
 async fn a_cluster_loses_no_job_with_a_node() {
-    let nodes = Engine::redis_cluster(&["--appendonly", "yes"]);
+    let nodes = Engine::redis_cluster(&DURABLE);
     let settings = several(&nodes, None);
     let slot = nodes[0].redis_cli(&["cluster", "keyslot", "pronghorn:{q}"]);
     let which = slot.parse::<usize>().expect("a number") / 5461;
