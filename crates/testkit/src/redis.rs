@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Engine, wait_for};
+use crate::{Engine, free_address, wait_for};
 
 impl Engine {
     /// The nodes of a cluster that is up. Each of them has a third of the slots.
@@ -11,17 +11,28 @@ impl Engine {
     ///
     /// When Redis is not installed, or the cluster does not come up.
     pub fn redis_cluster(more: &[&str]) -> [Self; 3] {
-        let arguments = [&["--cluster-enabled", "yes"], more].concat();
-        let nodes = [(); 3].map(|()| Self::redis(&arguments));
+        let nodes = [(); 3].map(|()| {
+            // Without it, that is a port which is not looked at: the node's own and 10,000.
+            let bus = free_address().port().to_string();
+            let mode = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+            (Self::redis(&[&mode, more].concat()), bus)
+        });
         let slots = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
-        let [first, ..] = &nodes;
-        let first = first.port().to_string();
-        for (node, (from, to)) in nodes.iter().zip(slots) {
+        let [(first, bus), ..] = &nodes;
+        let meet = [
+            "cluster",
+            "meet",
+            "127.0.0.1",
+            &first.port().to_string(),
+            bus,
+        ];
+        for ((node, _), (from, to)) in nodes.iter().zip(slots) {
             wait_for("a node to have its slots", || {
                 (node.redis_cli(&["cluster", "addslotsrange", from, to]) == "OK").then_some(())
             });
-            node.redis_cli(&["cluster", "meet", "127.0.0.1", &first]);
+            node.redis_cli(&meet);
         }
+        let nodes = nodes.map(|(node, _)| node);
         for node in &nodes {
             wait_for("the cluster to come up", || {
                 let info = node.redis_cli(&["cluster", "info"]);
