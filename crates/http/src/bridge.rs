@@ -409,7 +409,7 @@ impl PoolHandler {
             return bad;
         }
         let user = self.worker_user.clone();
-        match file::open(path.clone(), Arc::default(), user).await {
+        match file::open(path.clone(), Arc::default(), user, |_, _| true).await {
             Ok(file) => Asked::by(&request.head).answer(head.status, head.headers, &path, file),
             Err(why) => {
                 let text = format!("the file `{}` can't be sent: {why}", path.display());

@@ -2,12 +2,15 @@
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_process::file::{open_folder, open_name};
 use pronghorn_process::{Credentials, own_files};
 use pronghorn_serve::OpenFile;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open as open_path, openat};
 
 /// Why a file of the server itself is not sent.
 pub(crate) const OWN: &str = "it is the server's own: its configuration, a log, a key or its data";
@@ -43,52 +46,50 @@ impl Identity {
     }
 }
 
-/// Opens a file off the I/O thread. It must lie in one of the folders, if there are any.
+/// Whether a file may be named: by its path below the directory for such files that it lies in, if
+/// there are any, and by its whole path, both without links.
+pub(crate) type MayBeNamed = fn(Option<&Path>, &Path) -> bool;
+
+/// Opens a file off the I/O thread. It must lie in one of the directories, if there are any.
 ///
 /// The server may run as root and its workers not: an application that lets itself be talked into
 /// naming a file must not give away more than it could read. So with `user` the file, and each
-/// folder above it, must be open to that user.
+/// directory above it, must be open to that user.
 pub(crate) async fn open(
     path: PathBuf,
-    folders: Arc<[PathBuf]>,
+    directories: Arc<[PathBuf]>,
     user: Option<Arc<Credentials>>,
+    may_be_named: MayBeNamed,
 ) -> Result<(OpenFile, Identity), String> {
-    let opened = tokio::task::spawn_blocking(move || open_now(&path, &folders, user.as_deref()));
+    let open = move || open_now(&path, &directories, user.as_deref(), may_be_named);
+    let opened = tokio::task::spawn_blocking(open);
     opened.await.map_err(|error| error.to_string())?
 }
 
 fn open_now(
     path: &Path,
-    folders: &[PathBuf],
+    directories: &[PathBuf],
     user: Option<&Credentials>,
+    may_be_named: MayBeNamed,
 ) -> Result<(OpenFile, Identity), String> {
     if !path.is_absolute() {
         return Err("its path is not absolute".into());
     }
     let text = |error: io::Error| error.to_string();
     let path = path.canonicalize().map_err(text)?;
-    let lies_in = |folder: &PathBuf| folder.canonicalize().is_ok_and(|f| path.starts_with(f));
-    if !folders.is_empty() && !folders.iter().any(lies_in) {
-        return Err("it lies outside of the folders for such files".into());
+    let below = |directory: &PathBuf| {
+        let directory = directory.canonicalize().ok()?;
+        path.strip_prefix(directory).ok()
+    };
+    let below = directories.iter().find_map(below);
+    if !directories.is_empty() && below.is_none() {
+        return Err("it lies outside of the directories for such files".into());
     }
-    // Not to be held up by a pipe that nobody writes to.
-    let options =
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
-    let file = rustix::fs::open(&path, options, rustix::fs::Mode::empty());
-    let file = File::from(file.map_err(|error| error.to_string())?);
+    if !may_be_named(below, &path) {
+        return Err(HIDDEN.into());
+    }
+    let file = open_by_names(&path, user)?;
     let metadata = file.metadata().map_err(text)?;
-    if !metadata.is_file() {
-        return Err("it is no file".into());
-    }
-    if let Some(user) = user {
-        let folders = path.ancestors().skip(1);
-        let open_folders = folders.map(|folder| {
-            std::fs::metadata(folder).is_ok_and(|metadata| allows(user, &metadata, 0o1))
-        });
-        if !allows(user, &metadata, 0o4) || !open_folders.into_iter().all(|open| open) {
-            return Err("the workers' user may not read it".into());
-        }
-    }
     let identity = Identity::of(&metadata);
     if identity.is_own(&file) {
         return Err(OWN.into());
@@ -96,19 +97,57 @@ fn open_now(
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
-/// Whether the mode gives `user` this right: 4 to read, 1 to go through a folder.
-fn allows(user: &Credentials, metadata: &Metadata, right: u32) -> bool {
-    if user.uid() == 0 {
+/// Opens a file by a path without links, name by name. Each thing on the way is judged by its
+/// descriptor, and the file before it is opened for reading: so nobody who may rename something
+/// there can put another thing in its place meanwhile, and no pipe or device is opened.
+fn open_by_names(path: &Path, user: Option<&Credentials>) -> Result<File, String> {
+    let text = |error: io::Error| error.to_string();
+    let look = |at: &OwnedFd| fstat(at).map_err(|error| error.to_string());
+    let is_open = |stat: &Stat, right| user.is_none_or(|user| allows(user, stat, right));
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(NO_FILE.into());
+    };
+    let mut directory = open_folder(Path::new("/")).map_err(text)?;
+    for name in parent.components().skip(1) {
+        if !is_open(&look(&directory)?, 0o1) {
+            return Err(CLOSED.into());
+        }
+        directory = open_name(&directory, name.as_ref(), true).map_err(text)?;
+    }
+    let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found =
+        openat(&directory, name, place, Mode::empty()).map_err(|error| error.to_string())?;
+    let stat = look(&found)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(NO_FILE.into());
+    }
+    if !is_open(&look(&directory)?, 0o1) || !is_open(&stat, 0o4) {
+        return Err(CLOSED.into());
+    }
+    // By this name it is the same file, whatever lies at its path by now.
+    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let file = open_path(same, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    Ok(File::from(file.map_err(|error| error.to_string())?))
+}
+
+/// Why a link is not followed.
+pub(crate) const HIDDEN: &str = "it is a link to a hidden file or a PHP source";
+const NO_FILE: &str = "it is no file";
+const CLOSED: &str = "the workers' user may not read it";
+
+/// Whether the mode gives `user` this right: 4 to read, 1 to go through a directory.
+fn allows(user: &Credentials, stat: &Stat, right: u32) -> bool {
+    if user.is_root() {
         return true;
     }
-    let mode = metadata.mode();
-    if metadata.uid() == user.uid() {
-        mode & (right << 6) != 0
-    } else if user.is_in_group(metadata.gid()) {
-        mode & (right << 3) != 0
+    let shift = if stat.st_uid == user.uid() {
+        6
+    } else if user.is_in_group(stat.st_gid) {
+        3
     } else {
-        mode & right != 0
-    }
+        0
+    };
+    stat.st_mode & (right << shift) != 0
 }
 
 /// The type by the name's ending.
@@ -126,6 +165,30 @@ mod tests {
 
     use super::*;
 
+    fn open_any(
+        path: &Path,
+        folders: &[PathBuf],
+        user: Option<&Credentials>,
+    ) -> Result<(OpenFile, Identity), String> {
+        open_now(path, folders, user, |_, _| true)
+    }
+
+    /// A link stands where a directory stood when its path was looked at.
+    #[test]
+    fn a_path_is_followed_through_no_link() {
+        let directory = Directory::new();
+        std::fs::create_dir(directory.join("closed")).unwrap();
+        std::fs::write(directory.join("closed/f"), "secret").unwrap();
+        std::os::unix::fs::symlink("closed", directory.join("link")).unwrap();
+        std::os::unix::fs::symlink("closed/f", directory.join("name")).unwrap();
+        assert!(open_by_names(&directory.join("closed/f"), None).is_ok());
+        assert!(open_by_names(&directory.join("link/f"), None).is_err());
+        assert_eq!(
+            open_by_names(&directory.join("name"), None).unwrap_err(),
+            NO_FILE
+        );
+    }
+
     #[test]
     fn only_what_the_user_could_read_is_opened() {
         let nobody = Credentials::look_up("nobody", None).unwrap();
@@ -137,22 +200,22 @@ mod tests {
         };
         mode(&directory, 0o755);
         mode(&file, 0o644);
-        assert_eq!(open_now(&file, &[], Some(&nobody)).unwrap().0.size(), 5);
+        assert_eq!(open_any(&file, &[], Some(&nobody)).unwrap().0.size(), 5);
         mode(&file, 0o640);
         assert_eq!(
-            open_now(&file, &[], Some(&nobody)).unwrap_err(),
+            open_any(&file, &[], Some(&nobody)).unwrap_err(),
             "the workers' user may not read it"
         );
-        assert!(open_now(&file, &[], None).is_ok());
-        assert!(open_now(&file, &[directory.to_path_buf()], None).is_ok());
+        assert!(open_any(&file, &[], None).is_ok());
+        assert!(open_any(&file, &[directory.to_path_buf()], None).is_ok());
         assert_eq!(
-            open_now(&file, &["/usr".into()], None).unwrap_err(),
-            "it lies outside of the folders for such files"
+            open_any(&file, &["/usr".into()], None).unwrap_err(),
+            "it lies outside of the directories for such files"
         );
         mode(&file, 0o644);
         mode(&directory, 0o700);
         assert!(
-            open_now(&file, &[], Some(&nobody)).is_err(),
+            open_any(&file, &[], Some(&nobody)).is_err(),
             "its directory is closed"
         );
     }
@@ -160,15 +223,15 @@ mod tests {
     #[test]
     fn what_is_no_file_is_named() {
         assert_eq!(
-            open_now(Path::new("relative"), &[], None).unwrap_err(),
+            open_any(Path::new("relative"), &[], None).unwrap_err(),
             "its path is not absolute"
         );
         assert_eq!(
-            open_now(Path::new("/tmp"), &[], None).unwrap_err(),
+            open_any(Path::new("/tmp"), &[], None).unwrap_err(),
             "it is no file"
         );
         assert!(
-            open_now(Path::new("/nope"), &[], None)
+            open_any(Path::new("/nope"), &[], None)
                 .unwrap_err()
                 .contains("No such file")
         );

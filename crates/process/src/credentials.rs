@@ -62,6 +62,18 @@ impl Credentials {
         Self::look_up(&nix::unistd::geteuid().to_string(), None).ok()
     }
 
+    /// The kernel's user for who is unknown: it may do what everybody may.
+    pub fn nobody() -> Self {
+        const OVERFLOW: u32 = 65534;
+        Self {
+            uid: OVERFLOW,
+            gid: OVERFLOW,
+            groups: Vec::new(),
+            name: "nobody".to_owned(),
+            home: PathBuf::from("/"),
+        }
+    }
+
     /// The user's name, as the system knows it.
     pub fn name(&self) -> &str {
         &self.name

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
-use pronghorn_testkit::{Connection, Server, Site, free_address, wait_for};
+use pronghorn_testkit::{Connection, Server, Site, free_address, php_command, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::php_fpm;
@@ -573,6 +573,44 @@ fn a_peer_that_hangs_costs_its_deadline_and_one_that_breaks_off_cuts_the_reply()
     );
     server.logged(&["in the middle of its answer"]);
     server.stop();
+}
+
+/// The server runs as root here, and does not know who answers: it sends what everybody may read.
+#[test]
+fn scripts_at_an_address_get_no_file_of_root_by_its_name() {
+    let address = free_address();
+    let site = at(&[address]);
+    let config = site.read(".rr.yaml");
+    site.write(
+        ".rr.yaml",
+        &config.replace("  pool:", "  middleware: [sendfile]\n  pool:"),
+    );
+    let site = site
+        .file(
+            "public/send.php",
+            "<?php header('X-Sendfile: ' . realpath('../' . $_GET['name']));",
+        )
+        .file("open.txt", "for all")
+        .file("closed.txt", "of root");
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(site.path("closed.txt"), mode(0o600)).unwrap();
+    std::fs::set_permissions(site.folder(), mode(0o755)).unwrap();
+    let mut php = php_command("php-cgi")
+        .args(["-b", &address.to_string()])
+        .env("PHP_FCGI_MAX_REQUESTS", "0")
+        .spawn()
+        .expect("php-cgi is installed (scripts/need tests)");
+    wait_for("php-cgi to listen", || {
+        TcpStream::connect(address).ok().map(drop)
+    });
+    let server = Server::start(site);
+    let open = server.get("/send.php?name=open.txt");
+    assert_eq!((open.status, &*open.text()), (200, "for all"));
+    assert_eq!(server.get("/send.php?name=closed.txt").status, 404);
+    server.logged(&["closed.txt", "the workers' user may not read it"]);
+    server.stop();
+    php.kill().unwrap();
+    php.wait().unwrap();
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn of_php_fpm_a_failure_is_one_record() {
 }
 
 /// Messages of each kind, and a line of the application's own.
-const SAYS: &str = r#"<?php
+const SAYS: &str = r"<?php
 match ($_GET['do'] ?? '') {
     'warn' => print($said_warn),
     'notice' => trigger_error('said_notice'),
@@ -145,7 +145,7 @@ match ($_GET['do'] ?? '') {
     'late' => register_shutdown_function(fn () => trigger_error('said_late', E_USER_WARNING)),
 };
 echo 'x';
-"#;
+";
 
 #[test]
 fn a_record_of_what_is_said_names_its_request_in_all_modes() {

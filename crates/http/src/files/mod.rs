@@ -17,6 +17,7 @@ mod trusted;
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -36,7 +37,7 @@ pub(crate) use conditions::Tags;
 pub(crate) use reply::Asked;
 
 use crate::coding::choose;
-use crate::file::{Identity, OWN};
+use crate::file::{HIDDEN, Identity, OWN};
 use entry::Entry;
 use path::Named;
 use reply::reply;
@@ -224,6 +225,13 @@ pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identi
     if !metadata.is_file() {
         return Err("it is no file".into());
     }
+    // The path that was opened, whatever it was reached by.
+    let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let opened = opened.map_err(|error| error.to_string())?;
+    let root = folder.canonicalize().map_err(|error| error.to_string())?;
+    if !is_public(opened.strip_prefix(root).ok(), &opened) {
+        return Err(HIDDEN.into());
+    }
     let identity = Identity::of(&metadata);
     if identity.is_own(&file) {
         return Err(OWN.into());
@@ -248,6 +256,15 @@ pub(crate) fn may_be_named(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let climbs = path.components().any(|part| part == Component::ParentDir);
     !climbs && !name.starts_with(b".") && !path::is_php(name)
+}
+
+/// Whether nothing below a directory is hidden, and the file is no PHP source. Above the directory
+/// there may be whatever names; without one, the file's own name is judged.
+pub(crate) fn is_public(below: Option<&Path>, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    let mut names = below.unwrap_or_else(|| Path::new(name)).components();
+    let is_hidden = |name: Component<'_>| name.as_os_str().as_bytes().starts_with(b".");
+    !names.any(is_hidden) && !path::is_php(name.as_bytes())
 }
 
 fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {

@@ -467,3 +467,37 @@ async fn what_may_not_be_read_is_not_there() {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o0)).unwrap();
     assert!(site.files(|_| {}).get("/a.css").await.is_none());
 }
+
+#[test]
+fn an_application_names_no_hidden_file_by_a_link() {
+    let directory = Directory::new();
+    std::fs::create_dir_all(directory.join("root/.git")).unwrap();
+    for name in ["x.php", ".hid", ".git/config", "a.txt"] {
+        std::fs::write(directory.join("root").join(name), "x").unwrap();
+    }
+    let root = directory.join("root");
+    for (link, target) in [
+        ("source.txt", "x.php"),
+        ("hidden.txt", ".hid"),
+        ("git", ".git"),
+        ("b.txt", "a.txt"),
+    ] {
+        symlink(target, root.join(link)).unwrap();
+    }
+    let below = |name: &str| open_named(&root, Path::new(name)).is_ok();
+    let by_path = |name: &str, with_root: bool| {
+        let path = root.join(name).canonicalize().unwrap();
+        is_public(path.strip_prefix(&root).ok().filter(|_| with_root), &path)
+    };
+    for (name, is_sent) in [
+        ("a.txt", true),
+        ("b.txt", true),
+        ("source.txt", false),
+        ("hidden.txt", false),
+        ("git/config", false),
+    ] {
+        assert_eq!(below(name), is_sent, "{name}");
+        assert_eq!(by_path(name, true), is_sent, "{name}");
+    }
+    assert!(!by_path("source.txt", false) && !by_path("hidden.txt", false));
+}

@@ -15,7 +15,7 @@ use pronghorn_wire::Fields;
 
 use super::parts::Parts;
 use crate::file::{self, Identity};
-use crate::files::{Asked, below_prefix, may_be_named, open_named};
+use crate::files::{Asked, below_prefix, is_public, may_be_named, open_named};
 
 /// Records in a second, of files that are not sent.
 const MOST_RECORDS: u32 = 10;
@@ -139,7 +139,7 @@ impl Sendfile {
             let why = "its path has `..` in it, its name begins with a dot, or it is a PHP source";
             return Err(NotSent(403, why.to_owned()));
         }
-        let opened = file::open(path.clone(), self.roots.clone(), user).await;
+        let opened = file::open(path.clone(), self.roots.clone(), user, is_public).await;
         opened
             .map(|file| (path, file))
             .map_err(|why| NotSent(404, why))

@@ -585,9 +585,14 @@ impl HttpResources {
         let scripts = sites.get(&(name.to_owned(), mount(route))).cloned();
         let in_development = self.changes.is_some();
         let spools = self.spools_of(name);
+        // A script at an address has a user whom this server does not know: it must not get root's
+        // rights by naming a file.
+        let is_foreign = !pool.workers.addresses().is_empty();
+        let unknown = (is_foreign && Credentials::may_change()).then(Credentials::nobody);
+        let worker_user = spools.user.clone().or(unknown).map(Arc::new);
         let development = Arc::new(Development {
             editor: settings.development.editor.clone(),
-            worker_user: spools.user.clone().map(Arc::new),
+            worker_user: worker_user.clone(),
         });
         let shows_errors = in_development || pool.workers.is_debug();
         let handler = PoolHandler {
@@ -624,7 +629,7 @@ impl HttpResources {
                 .map(SlowLog::new)
                 .map(Arc::new),
             retry: pool.retry,
-            worker_user: spools.user.clone().map(Arc::new),
+            worker_user,
             scripts,
             local_redirects: local_redirects.clone(),
         };

@@ -79,7 +79,7 @@ const OTHERWISE: [(&str, u16, u16, &str); 16] = [
 
 const TWICE: &str = "nginx before 1.23 tells PHP of the last field alone";
 /// The same for what scripts see, by the beginnings of its ways.
-const DIFFERS: [(&str, &[&str], &str); 7] = [
+const DIFFERS: [(&str, &[&str], &str); 6] = [
     (
         "two fields of cookies",
         &[
@@ -94,11 +94,6 @@ const DIFFERS: [(&str, &[&str], &str); 7] = [
     (
         "field Accept: */*",
         &[".headers.Accept", ".server.HTTP_ACCEPT"],
-        TWICE,
-    ),
-    (
-        "raw two types",
-        &[".headers.Content-Type", ".server.HTTP_CONTENT_TYPE"],
         TWICE,
     ),
     (
@@ -967,10 +962,6 @@ fn raw() -> Vec<Case> {
             b"Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0",
         ),
         with("an unknown coding", b"Transfer-Encoding: gzip"),
-        with(
-            "two types",
-            b"Content-Type: text/plain\r\nContent-Type: text/html",
-        ),
         with(
             "a chunk that is none",
             b"Transfer-Encoding: chunked\r\n\r\nxx",
