@@ -497,13 +497,17 @@ fn a_child_that_a_script_leaves_behind_answers_nobody() {
             if ($n > 2 && str_starts_with((string) @readlink($f), "socket:")) { $s = fopen("php://fd/$n", "w");
                 $b = "Content-Type: text/plain\r\nSet-Cookie: forged=1\r\n\r\nforged";
                 foreach ([1, 2, 3] as $id) { $r = fn ($t, $b) => pack("CCnnCC", 1, $t, $id, strlen($b), 0, 0) . $b;
-                    @fwrite($s, $r(6, $b) . $r(3, str_repeat("\0", 8))); } } }';
+                    @fwrite($s, $r(6, $b) . $r(3, str_repeat("\0", 8))); } } } touch("forged");';
         exec('php -r ' . escapeshellarg($code) . ' >/dev/null 2>&1 &');
         echo 'begun';"#;
+    // It is under way until the child has written, however long PHP takes to start.
+    const VICTIM: &str = "<?php
+        for ($i = 0; $i < 400 && !file_exists('forged'); ++$i) { usleep(50000); clearstatcache(); }
+        echo 'private';";
     for by in ["", ", fastcgi: {php_fpm: FPM}"] {
         let site = site(by)
             .file("public/child.php", CHILD)
-            .file("public/victim.php", "<?php usleep(500000); echo 'private';");
+            .file("public/victim.php", VICTIM);
         site.change_config("num_workers: 2", "num_workers: 1");
         let server = Server::start(site);
         assert_eq!(server.get("/child.php").text(), "begun");
