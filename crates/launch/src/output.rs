@@ -2,13 +2,12 @@
 //! words.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_pool::{CallDetails, Extent, Payload, PhpMessage, Quote, Speaker};
+use pronghorn_pool::{CallDetails, Extent, PhpMessage, Quote, Speaker};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -30,17 +29,6 @@ const AFTER_THE_END: Duration = Duration::from_millis(100);
 pub(crate) struct Output {
     state: Arc<Mutex<State>>,
     is_stdout: bool,
-    /// The one call of the process.
-    call: Option<OfCall>,
-}
-
-#[derive(Clone)]
-struct OfCall(Arc<dyn Payload>);
-
-impl fmt::Debug for OfCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.describe())
-    }
 }
 
 #[derive(Debug)]
@@ -71,23 +59,14 @@ impl Output {
         Self {
             state: Arc::new(Mutex::new(state)),
             is_stdout: false,
-            call: None,
-        }
-    }
-
-    /// For a process that was started for this call alone.
-    pub(crate) fn of_call(self, call: Arc<dyn Payload>) -> Self {
-        Self {
-            call: Some(OfCall(call)),
-            ..self
         }
     }
 
     /// For what comes over stdout.
     pub(crate) fn of_stdout(&self) -> Self {
         Self {
+            state: self.state.clone(),
             is_stdout: true,
-            ..self.clone()
         }
     }
 
@@ -117,8 +96,7 @@ impl Output {
 
     /// A line, or all lines of a message of PHP.
     pub(crate) fn text(&self, text: &str) {
-        let call = self.call.as_ref().and_then(|call| call.0.details());
-        self.text_of(text, call.as_deref());
+        self.text_of(text, None);
     }
 
     /// What was said of a call, at once.

@@ -2,12 +2,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use pronghorn_pool::Payload;
 use pronghorn_process::{Child, Exit, Process, Signal};
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
@@ -39,13 +37,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(
-        child: Child,
-        input: Bytes,
-        pool: &str,
-        call: Arc<dyn Payload>,
-    ) -> io::Result<Self> {
-        let log = Log::new(pool, child.process.pid()).of_call(call);
+    pub(super) fn new(child: Child, input: Bytes, pool: &str) -> io::Result<Self> {
+        let log = Log::new(pool, child.process.pid());
         log.up();
         let stdin = match child.stdin {
             Some(stdin) => Some((pipe::Sender::from_owned_fd(stdin)?, input)),
