@@ -2,12 +2,12 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pronghorn_process::file::{open_folder, open_name};
+use pronghorn_process::file::{name_of_open, open_folder, open_parent};
 use pronghorn_process::{Credentials, own_files};
 use pronghorn_serve::OpenFile;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open as open_path, openat};
@@ -101,33 +101,27 @@ fn open_now(
 /// descriptor, and the file before it is opened for reading: so nobody who may rename something
 /// there can put another thing in its place meanwhile, and no pipe or device is opened.
 fn open_by_names(path: &Path, user: Option<&Credentials>) -> Result<File, String> {
-    let text = |error: io::Error| error.to_string();
-    let look = |at: &OwnedFd| fstat(at).map_err(|error| error.to_string());
-    let is_open = |stat: &Stat, right| user.is_none_or(|user| allows(user, stat, right));
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(NO_FILE.into());
+    let check = |stat: &Stat, right| match user {
+        Some(user) if !allows(user, stat, right) => Err(io::Error::other(CLOSED)),
+        _ => Ok(()),
     };
-    let mut directory = open_folder(Path::new("/")).map_err(text)?;
-    for name in parent.components().skip(1) {
-        if !is_open(&look(&directory)?, 0o1) {
-            return Err(CLOSED.into());
+    let open = || {
+        let no_file = || io::Error::other(NO_FILE);
+        let path = path.strip_prefix("/").map_err(io::Error::other)?;
+        let name = path.file_name().ok_or_else(no_file)?;
+        let look = |directory: &OwnedFd| check(&fstat(directory)?, 0o1);
+        let directory = open_parent(open_folder(Path::new("/"))?, path, look)?;
+        let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = openat(&directory, name, place, Mode::empty())?;
+        let stat = fstat(&found)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(no_file());
         }
-        directory = open_name(&directory, name.as_ref(), true).map_err(text)?;
-    }
-    let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found =
-        openat(&directory, name, place, Mode::empty()).map_err(|error| error.to_string())?;
-    let stat = look(&found)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(NO_FILE.into());
-    }
-    if !is_open(&look(&directory)?, 0o1) || !is_open(&stat, 0o4) {
-        return Err(CLOSED.into());
-    }
-    // By this name it is the same file, whatever lies at its path by now.
-    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let file = open_path(same, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    Ok(File::from(file.map_err(|error| error.to_string())?))
+        check(&stat, 0o4)?;
+        let read = OFlags::RDONLY | OFlags::CLOEXEC;
+        Ok(open_path(name_of_open(&found), read, Mode::empty())?.into())
+    };
+    open().map_err(|error: io::Error| error.to_string())
 }
 
 /// Why a link is not followed.

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -116,6 +116,35 @@ pub fn open_name(folder: &OwnedFd, name: &Path, is_folder: bool) -> io::Result<O
     };
     let flags = kind | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?)
+}
+
+/// Opens the directory that a path without links lies in, name by name: nobody who renames
+/// something on the way can lead elsewhere. `look` judges each directory before a name in it is
+/// used.
+///
+/// # Errors
+///
+/// When one can't be opened, or `look` refuses it; `NotFound` for a path that has more than names.
+pub fn open_parent(
+    directory: OwnedFd,
+    path: &Path,
+    look: impl Fn(&OwnedFd) -> io::Result<()>,
+) -> io::Result<OwnedFd> {
+    let mut here = directory;
+    for name in path.parent().into_iter().flat_map(Path::components) {
+        let Component::Normal(name) = name else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        look(&here)?;
+        here = open_name(&here, Path::new(name), true)?;
+    }
+    look(&here)?;
+    Ok(here)
+}
+
+/// A name by which what is open can be opened and changed again, whatever lies at its path by now.
+pub fn name_of_open(open: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
 /// Has the kernel send a stretch of a file to a socket. Returns how much of it; 0 when the file

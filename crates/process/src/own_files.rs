@@ -6,11 +6,12 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::file::name_of_open;
 
 /// Which they are.
 #[derive(Debug, Default)]
@@ -52,7 +53,7 @@ pub fn has(file: &File, (device, inode): (u64, u64)) -> bool {
         return true;
     }
     // Without /proc, what is there counts by its identity alone.
-    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let path = std::fs::read_link(name_of_open(file));
     path.is_ok_and(|path| {
         is_configuration(&path)
             || own.paths.iter().any(|own| is_or_goes_with(&path, own))

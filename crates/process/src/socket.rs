@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,6 +19,7 @@ use rustix::net::{
 use thiserror::Error;
 
 use crate::Credentials;
+use crate::file::name_of_open;
 
 /// A pause after a failed accept: out of descriptors, most likely, and trying again at once would
 /// only spin.
@@ -294,8 +295,7 @@ fn give(path: &Path, access: Access) -> io::Result<()> {
         rustix::fs::chownat(&file, "", uid, gid, AtFlags::EMPTY_PATH)?;
     }
     // What is open by its path alone can be changed by this name.
-    let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::fs::set_permissions(itself, std::fs::Permissions::from_mode(mode))
+    std::fs::set_permissions(name_of_open(&file), std::fs::Permissions::from_mode(mode))
 }
 
 /// A server that was killed leaves its socket behind. One that lives answers.

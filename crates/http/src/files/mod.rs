@@ -17,14 +17,13 @@ mod trusted;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_h1::RequestHead;
-use pronghorn_process::file::{Patience, open_below, open_folder};
+use pronghorn_process::file::{Patience, name_of_open, open_below, open_folder};
 use pronghorn_serve::{Body, OpenFile, Request, Response, wanted};
 use tokio::time::Instant;
 
@@ -226,7 +225,7 @@ pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identi
         return Err("it is no file".into());
     }
     // The path that was opened, whatever it was reached by.
-    let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let opened = std::fs::read_link(name_of_open(&file));
     let opened = opened.map_err(|error| error.to_string())?;
     let root = folder.canonicalize().map_err(|error| error.to_string())?;
     if !is_public(opened.strip_prefix(root).ok(), &opened) {
@@ -253,9 +252,8 @@ pub(crate) fn below_prefix(target: &[u8], prefix: &str) -> Option<PathBuf> {
 
 /// Whether an application may name a file so: nothing hidden, no PHP source, and nowhere up.
 pub(crate) fn may_be_named(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_bytes();
     let climbs = path.components().any(|part| part == Component::ParentDir);
-    !climbs && !name.starts_with(b".") && !path::is_php(name)
+    !climbs && is_public(None, path)
 }
 
 /// Whether nothing below a directory is hidden, and the file is no PHP source. Above the directory

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_cgi::path::WELL_KNOWN;
-use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name};
+use pronghorn_process::file::{Links, Patience, open_below, open_folder, open_name, open_parent};
 use pronghorn_wire::Fields;
 use rustix::io::Errno;
 use tokio::time::Instant;
@@ -490,18 +490,9 @@ impl Root {
                 return Ok(file.into());
             }
         };
-        let mut names = real.components().peekable();
-        let mut parent = None;
-        while let Some(Component::Normal(name)) = names.next() {
-            let is_last = names.peek().is_none();
-            let here = parent.as_ref().unwrap_or(folder);
-            let opened = open_name(here, Path::new(name), !is_last)?;
-            if is_last {
-                return Ok(opened.into());
-            }
-            parent = Some(opened);
-        }
-        Err(io::ErrorKind::NotFound.into())
+        let name = real.file_name().ok_or(io::ErrorKind::NotFound)?;
+        let parent = open_parent(folder.try_clone()?, &real, |_| Ok(()))?;
+        Ok(open_name(&parent, Path::new(name), false)?.into())
     }
 
     fn tell_of_old(&self, path: &[u8]) {
