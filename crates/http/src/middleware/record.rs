@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Sent, Unhandled};
-use pronghorn_wire::Fields;
 
 use super::parts::Parts;
 use crate::record::{self, Reached};
@@ -54,14 +53,14 @@ fn kept(request: &Request, details: bool) -> Request {
         request.head.without_fields()
     };
     Request {
-        head: Box::new(head),
-        peer: request.peer.clone(),
-        attributes: Fields::new(),
         id: request.id.clone(),
-        accepted: request.accepted,
-        accepted_us: request.accepted_us,
-        redirects: request.redirects,
         trace: request.trace.clone(),
+        ..Request::new(
+            Box::new(head),
+            request.peer.clone(),
+            request.accepted,
+            request.accepted_us,
+        )
     }
 }
 
