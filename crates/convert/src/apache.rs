@@ -823,7 +823,7 @@ fn of_site(
     true
 }
 
-/// How answers are sent and logged. Whether the directive is about that.
+/// Translates a directive about how answers are sent and logged. False: it is about something else.
 fn of_answers(name: &str, directive: &Directive, site: &Site, draft: &mut Draft) -> bool {
     let first = directive.argument(0);
     match name {

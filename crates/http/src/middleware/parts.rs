@@ -17,7 +17,7 @@ pub struct Parts<'a> {
     pub settings: &'a HttpSettings,
     /// Relative paths begin here.
     pub folder: &'a Path,
-    /// Where requests without TLS are sent, if there is a listener with it.
+    /// The port to which requests without TLS are sent, if there is a listener with TLS.
     pub https_port: Option<u16>,
     /// Of clients, for requests that come through proxies.
     pub addresses: &'a Arc<Addresses>,

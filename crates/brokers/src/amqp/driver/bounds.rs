@@ -1,4 +1,4 @@
-//! A bound for what a broker sends, kept where its bytes come in: the client behind it has none,
+//! A bound for what a broker sends, kept where its bytes come in: the client has none,
 //! neither for a message nor for messages that nobody has taken yet.
 //!
 //! Follows the framing, and looks at no value but a message's length.
@@ -72,12 +72,12 @@ impl Untaken {
 /// The frames of a connection, as far as they have come.
 pub(super) struct Frames {
     untaken: Untaken,
-    /// The head of a frame, and what is looked at of the bytes behind it.
+    /// The head of a frame, and what is looked at of the bytes after it.
     start: [u8; HEAD + CONTENT_START],
-    /// How many bytes of `start` are there, and how many there will be.
+    /// `start` has so many bytes so far, and will have so many.
     here: usize,
     expected: usize,
-    /// How many bytes of the frame come behind those, its end included.
+    /// The frame has so many bytes after those, its end included.
     left: usize,
 }
 

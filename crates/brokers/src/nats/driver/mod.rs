@@ -46,7 +46,7 @@ const NO_LIMIT: i64 = -1;
 const DELAYED_ACK_WAIT: Duration = Duration::from_secs(10);
 /// A delayed job that can't be moved now is tried again.
 const MOVE_AGAIN: Duration = Duration::from_secs(1);
-/// How often it is looked whether the connection stands, and what has come over it.
+/// The time between two looks at the connection: whether it stands, and what has come over it.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// NATS itself takes no message of more than 64 MB; there are its subject and its headers as well.
 /// The client has no bound: it collects whatever is announced.

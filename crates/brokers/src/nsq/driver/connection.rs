@@ -172,7 +172,7 @@ impl Reader {
 /// The room of a frame: as many permits as it has bytes.
 pub(super) type Room = OwnedSemaphorePermit;
 
-/// How a frame begins. Its length is one that is taken.
+/// The beginning of a frame, whose length was checked.
 struct FrameHead {
     kind: u32,
     length: u32,

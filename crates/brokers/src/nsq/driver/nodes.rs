@@ -53,11 +53,11 @@ pub(super) struct Arrived {
     _room: Room,
 }
 
-/// Where messages of all nodes wait for who takes them. Clones are the same one.
+/// The messages of all nodes, which wait to be taken. Clones are the same one.
 #[derive(Clone)]
 pub(super) struct Arrivals {
     messages: Sender<Arrived>,
-    /// How many bytes more may wait.
+    /// A permit for each byte that may still wait.
     room: Arc<Semaphore>,
 }
 
