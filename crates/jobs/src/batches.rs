@@ -8,7 +8,7 @@
 //! A job that was not kept, as another one has its key, has that one's end: its entry names the
 //! other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub(crate) enum Stage {
 }
 
 /// A job of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) batch: String,
     pub(crate) job: String,
@@ -381,9 +381,16 @@ impl Batches {
         Ok(read.into_iter().map(|(_, part)| part).collect())
     }
 
-    /// It has no followers any more.
-    pub(crate) fn forget_followers(&self, job: &str) {
-        lock(&self.0.followers).by_job.remove(job);
+    /// These followers of a job have ended. Others may have come meanwhile, and stay.
+    pub(crate) fn forget_followers(&self, job: &str, ended: &[Part]) {
+        let ended: HashSet<_> = ended.iter().collect();
+        let mut followers = lock(&self.0.followers);
+        if let Some(parts) = followers.by_job.get_mut(job) {
+            parts.retain(|part| !ended.contains(part));
+            if parts.is_empty() {
+                followers.by_job.remove(job);
+            }
+        }
     }
 
     /// The followers of one job, or all, each with the ID of the job that it follows.
@@ -725,8 +732,18 @@ mod tests {
         batches.load().await.unwrap();
         assert_eq!(followers().await, expected);
         assert!(batches.followers("othe").await.unwrap().is_empty());
-        batches.forget_followers("other");
+        // One comes while the others are told.
+        batches
+            .keep("b", &last(), names(1), Duration::ZERO)
+            .await
+            .unwrap();
+        let late = part("b", "job-0");
+        batches.follow(&late, "other").await.unwrap();
+        batches.forget_followers("other", expected);
+        assert_eq!(followers().await, std::slice::from_ref(&late));
+        batches.forget_followers("other", std::slice::from_ref(&late));
         assert!(followers().await.is_empty());
+        assert!(batches.ended(&late, true).await.unwrap().is_some());
         let over = batches.ended(&duplicate, true).await.unwrap().unwrap();
         assert_eq!(over.job.headers["batch-failed"], ["1"]);
         let left = |transaction: &mut Transaction<'_>| {

@@ -407,13 +407,9 @@ impl Unsettled {
                 let failed = end.has_failed();
                 self.pipelines
                     .ended(pipeline, job, &self.extras, end.into());
-                // One may have come meanwhile that has its end.
-                if self.extras.can_be_followed
-                    && let Err(error) = self.pipelines.tell_followers(&job.id, failed).await
-                {
-                    let (id, pipeline) = (&job.id, &pipeline.name);
-                    tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
-                }
+                self.pipelines
+                    .tell_late_followers(pipeline, job, &self.extras, failed)
+                    .await;
             }
             None if self.extras.can_expire() => self.pipelines.admission().can_expire(),
             None => {}

@@ -7,7 +7,7 @@ use pronghorn_queue::Job;
 use pronghorn_queue::options::{self, JobOptions};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Duplicates, PipelineError, Pipelines};
+use super::{Duplicates, Pipeline, PipelineError, Pipelines};
 use crate::batches::{BatchError, Last, Part, Stage, Summary};
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
@@ -95,11 +95,29 @@ impl Pipelines {
     }
 
     pub(crate) async fn tell_followers(&self, job: &str, failed: bool) -> Result<(), BatchError> {
-        for part in self.0.batches.followers(job).await? {
-            self.end_in_batch(&part, failed).await?;
+        let parts = self.0.batches.followers(job).await?;
+        for part in &parts {
+            self.end_in_batch(part, failed).await?;
         }
-        self.0.batches.forget_followers(job);
+        self.0.batches.forget_followers(job, &parts);
         Ok(())
+    }
+
+    /// A job has ended, and its key is free. Tells those batches that came to have its end after
+    /// the others were told, when nobody could know yet that it has ended.
+    pub(crate) async fn tell_late_followers(
+        &self,
+        pipeline: &Pipeline,
+        job: &Job,
+        extras: &JobOptions,
+        failed: bool,
+    ) {
+        if extras.can_be_followed
+            && let Err(error) = self.tell_followers(&job.id, failed).await
+        {
+            let (id, pipeline) = (&job.id, &pipeline.name);
+            tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
+        }
     }
 
     async fn end_in_batch(&self, part: &Part, failed: bool) -> Result<(), BatchError> {

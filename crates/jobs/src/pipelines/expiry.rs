@@ -77,7 +77,8 @@ impl Pipelines {
         }
         let settled = pipeline.driver.settle(ticket, Settlement::Ack).await;
         if settled.is_ok() {
-            self.dropped(pipeline, &job, &extras, Dropped::Expired);
+            self.dropped(pipeline, &job, &extras, Dropped::Expired)
+                .await;
         } else {
             _ = pipeline.driver.settle(ticket, Settlement::Release).await;
         }

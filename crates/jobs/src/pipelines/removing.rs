@@ -115,11 +115,11 @@ impl Pipelines {
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline = of, "a job was removed, and its batch can't be told: {error}");
         }
-        self.dropped(pipeline, job, &extras, why);
+        self.dropped(pipeline, job, &extras, why).await;
     }
 
     /// A job that no worker had does not run any more.
-    pub(super) fn dropped(
+    pub(super) async fn dropped(
         &self,
         pipeline: &Pipeline,
         job: &Job,
@@ -132,5 +132,6 @@ impl Pipelines {
         tracing::debug!(target: "jobs", id, job = name, pipeline = of, "{said} before its turn");
         pipeline.metrics.came_to(outcome);
         self.ended(pipeline, job, extras, why.into());
+        self.tell_late_followers(pipeline, job, extras, true).await;
     }
 }
