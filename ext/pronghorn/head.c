@@ -57,7 +57,7 @@ int head_send(sapi_headers_struct *headers)
 		if (!head_split(field, &name_length, &value, &length) || is_called(field->header, name_length, "Status")) {
 			continue;
 		}
-		bool *had = is_called(field->header, name_length, "Content-Type") ? &had_type
+		bool *had = is_called(field->header, name_length, HEAD_TYPE) ? &had_type
 			: is_called(field->header, name_length, "Date") ? &had_date : NULL;
 		if (had != NULL) {
 			/* Of these there is one, and an empty one is none. */
@@ -67,6 +67,9 @@ int head_send(sapi_headers_struct *headers)
 			*had = true;
 		}
 		reply_add_field(field->header, name_length, value, length);
+	}
+	if (!had_type) {
+		reply_add_field(ZEND_STRL(HEAD_TYPE), "", 0);
 	}
 	reply_set_status(status == 0 ? 200 : status);
 	return SAPI_HEADER_SENT_SUCCESSFULLY;

@@ -5,10 +5,12 @@
 #include "php.h"
 #include "SAPI.h"
 
+#define HEAD_TYPE "Content-Type"
+
 /* A field's name and value. False: it has no colon. */
 bool head_split(const sapi_header_struct *field, size_t *name_length, const char **value, size_t *length);
 
-/* What PHP calls when it sends headers. */
+/* What PHP calls when it sends headers. An empty type says that it has none. */
 int head_send(sapi_headers_struct *headers);
 
 #endif

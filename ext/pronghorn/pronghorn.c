@@ -451,11 +451,14 @@ static bool send_reply(native_envelope envelope, zend_array *headers, zend_strin
 		if (!more) {
 			requests_finish();
 		}
-		requests_call_back_for_head();
+		/* The server names the type of a file. */
+		const bool is_file = (envelope.flags & NATIVE_BODY_FILE) != 0;
+		requests_call_back_for_head(!is_file);
 		if (!more) {
 			whole = with_end(&envelope, body);
 		}
-		headers = requests_head(&envelope.small, headers, whole == NULL);
+		const bool has_body = more || whole != NULL || ZSTR_LEN(body) > 0;
+		headers = requests_head(&envelope.small, headers, whole == NULL, has_body && !is_file);
 	}
 	if (!more) {
 		end_deadline(&envelope);

@@ -831,6 +831,7 @@ static void add_header(zend_array *into, zend_array *returned, const sapi_header
 		return;
 	}
 	const bool is_cookie = name_length == 10 && strncasecmp(field->header, "Set-Cookie", 10) == 0;
+	const bool is_type = name_length == sizeof HEAD_TYPE - 1 && strncasecmp(field->header, ZEND_STRL(HEAD_TYPE)) == 0;
 	if (!is_cookie && has_field(returned, field->header, name_length)) {
 		return;
 	}
@@ -845,6 +846,8 @@ static void add_header(zend_array *into, zend_array *returned, const sapi_header
 		zval list;
 		array_init(&list);
 		there = zend_hash_str_update(into, field->header, name_length, &list);
+	} else if (is_type) {
+		return; /* there is one, as in head_send() */
 	} else {
 		convert_to_array(there);
 		SEPARATE_ARRAY(there);
@@ -893,37 +896,68 @@ static void forget_head_callback(void)
 #endif
 }
 
-void requests_call_back_for_head(void)
+void requests_call_back_for_head(bool has_type)
 {
 	if (EXPECTED(!has_head_callback())) {
 		return;
 	}
-	/* The server has a default type of its own, and a file that it sends has its. */
-	SG(sapi_headers).send_default_content_type = 0;
+	if (!has_type) {
+		SG(sapi_headers).send_default_content_type = 0;
+	}
 	sapi_send_headers();
 	tell_exception();
 }
 
-zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length)
+/* Whether PHP adds the type that the server adds where a reply has none. */
+static bool has_default_type(void)
+{
+	const char *type = SG(default_mimetype), *charset = SG(default_charset);
+	return SG(sapi_headers).send_default_content_type && (type == NULL || strcmp(type, SAPI_DEFAULT_MIMETYPE) == 0)
+		&& (charset == NULL || strcmp(charset, SAPI_DEFAULT_CHARSET) == 0);
+}
+
+/* PHP's own default, where nothing else has named one: of what it has is none, an empty one says
+ * so. */
+static void add_type(zend_array *into)
+{
+	if (has_field(into, ZEND_STRL(HEAD_TYPE))) {
+		return;
+	}
+	zval value;
+	if (SG(sapi_headers).send_default_content_type) {
+		char *type = sapi_get_default_content_type();
+		ZVAL_STRING(&value, type);
+		efree(type);
+	} else {
+		ZVAL_EMPTY_STRING(&value);
+	}
+	zend_hash_str_add_new(into, ZEND_STRL(HEAD_TYPE), &value);
+}
+
+zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length, bool has_type)
 {
 	sapi_headers_struct *of_php = &SG(sapi_headers);
 	if (*status == 200 && of_php->http_response_code >= 200) {
 		*status = (uint16_t) of_php->http_response_code;
 	}
 	SG(headers_sent) = 1;
-	if (EXPECTED(zend_llist_count(&of_php->headers) == 0 && has_length)) {
+	const bool is_empty = *status == 204 || *status == 304;
+	const bool needs_type = has_type && !is_empty && UNEXPECTED(!has_default_type());
+	if (EXPECTED(zend_llist_count(&of_php->headers) == 0 && has_length && !needs_type)) {
 		GC_TRY_ADDREF(headers);
 		return headers;
 	}
 	zend_array *all = has_length ? zend_array_dup(headers) : without_length(headers);
 	zend_llist_position at;
-	const bool is_empty = *status == 204 || *status == 304;
 	for (sapi_header_struct *field = zend_llist_get_first_ex(&of_php->headers, &at); field != NULL;
 		field = zend_llist_get_next_ex(&of_php->headers, &at)) {
 		/* PHP adds its default type to whatever is printed; what has no content has none. */
-		if (!is_empty || strncasecmp(field->header, "Content-Type:", sizeof "Content-Type:" - 1) != 0) {
+		if (!is_empty || strncasecmp(field->header, ZEND_STRL(HEAD_TYPE ":")) != 0) {
 			add_header(all, headers, field);
 		}
+	}
+	if (needs_type) {
+		add_type(all);
 	}
 	return all;
 }

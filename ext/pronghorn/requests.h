@@ -36,12 +36,12 @@ void requests_begin(zend_object *request, zend_object *body);
 void requests_finish(void);
 
 /* Calls what waits for the head of a reply (header_register_callback()), before requests_head().
- * What it prints is of the call. */
-void requests_call_back_for_head(void);
+ * What it prints is of the call. `has_type`: PHP has a default type for it. */
+void requests_call_back_for_head(bool has_type);
 
 /* Status and headers of a reply with what PHP was told of them. The caller releases the headers.
- * `has_length`: the length that they name is that of the body. */
-zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length);
+ * `has_length`: the length that they name is that of the body. `has_type`: as above. */
+zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length, bool has_type);
 
 /* What PHP's output is, is the reply: ends it. False: it had ended. */
 bool requests_reply(uint8_t flags);

@@ -377,14 +377,19 @@ impl PoolHandler {
             ReplyBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
             ReplyBody::Whole(_) | ReplyBody::File(_) => Body::Empty,
         };
-        // A script's PHP has a default of its own, which may be none. What has no content has no
-        // type: a cache would take it over into what it has (RFC 9111, section 3.2).
-        if self.scripts.is_none()
-            && !matches!(head.status, 204 | 304)
-            && !matches!(body, Body::Empty)
-            && head.headers.get("content-type").is_none()
-        {
-            head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
+        // A script's PHP has a default of its own, which may be none. An empty type of a kept
+        // worker says that it has none. What has no content has no type: a cache would take it over
+        // into what it has (RFC 9111, section 3.2).
+        let of_php = self.scripts.is_some();
+        let has_content = !matches!(head.status, 204 | 304) && !matches!(body, Body::Empty);
+        match head.headers.get("content-type") {
+            Some([]) => {
+                head.headers.remove("content-type");
+            }
+            None if !of_php && has_content => {
+                head.headers.push("Content-Type", DEFAULT_CONTENT_TYPE);
+            }
+            _ => {}
         }
         Response {
             status: head.status,

@@ -51,6 +51,7 @@ mod memory;
 mod middleware;
 mod migration;
 mod misbehaviour;
+mod modes;
 mod nginx;
 mod otel;
 mod own_files;

@@ -70,9 +70,9 @@ second | chunk 0
 reply 302 [Location: /login]
 reply 200 [X-A: 1] echoed
 error 0
-reply 200 [X-B: 2] [X-C: 3] called back printed
-reply 200 [X-C: 3] first | chunk 0 second | chunk 0
-reply 200 served
+reply 200 [X-B: 2] [Content-type: text/html; charset=UTF-8] [X-C: 3] called back printed
+reply 200 [Content-type: text/html; charset=UTF-8] [X-C: 3] first | chunk 0 second | chunk 0
+reply 200 [Content-type: text/html; charset=UTF-8] served
 Warning: Uncaught Exception: of the callback in %s:%d
 Stack trace:
 %a
