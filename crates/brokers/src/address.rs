@@ -13,6 +13,7 @@ impl BrokerAddress {
         Self(url)
     }
 
+    #[cfg(any(feature = "amqp", feature = "nats"))]
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

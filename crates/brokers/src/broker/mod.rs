@@ -22,7 +22,6 @@ mod state;
 #[cfg(feature = "tls")]
 pub(super) mod tls;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -222,13 +221,6 @@ fn advised(why: String) -> String {
         return format!("{why}; name who signed its certificate in `tls.root_ca`");
     }
     why
-}
-
-/// A file of the settings.
-pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, BrokerError> {
-    std::fs::read(path).map_err(|error| {
-        BrokerError::Refused(format!("`{}` can't be read: {error}", path.display()))
-    })
 }
 
 /// Why a broker did not do something.

@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 
+use crate::broker::BrokerError;
 use crate::broker::http::{Client, HttpRequest};
-use crate::broker::{BrokerError, read_file};
 
 const FILE: &str = "GOOGLE_APPLICATION_CREDENTIALS";
 /// The audience of a token.
@@ -69,7 +69,10 @@ impl Source {
         }
         let new = match std::env::var_os(FILE).filter(|path| !path.is_empty()) {
             Some(path) => {
-                let json = read_file(Path::new(&path))?;
+                let json = std::fs::read(&path).map_err(|error| {
+                    let path = Path::new(&path).display();
+                    BrokerError::Refused(format!("`{path}` can't be read: {error}"))
+                })?;
                 (sign(&json, now)?, now + GOOD_FOR)
             }
             None => of_machine(now).await?,
