@@ -32,7 +32,7 @@ tuned: ## Build the binary for production, target/tuned/pronghorn: compiled by a
 	scripts/build-extension
 	scripts/build-tuned
 
-run: ## Build in three minutes, and serve examples/hello on 127.0.0.1:8080
+run: ## Build in three to four minutes, and serve examples/hello on 127.0.0.1:8080
 	@scripts/need build php extension
 	@scripts/build-quick $(FEATURES)
 	$(TARGET)/quick/pronghorn serve -c examples/hello/pronghorn.yaml
