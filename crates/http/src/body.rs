@@ -14,7 +14,9 @@ use pronghorn_form::multipart::{Event, Kind, Parser, Part};
 use pronghorn_form::{
     Boundary, ContentType, Entry, Form, Limits as FormLimits, UploadError, tree, urlencoded,
 };
-use pronghorn_pool::{Body as CallBody, BodyStream, Spool, SpoolError, SpoolFile, Unencodable};
+use pronghorn_pool::{
+    Body as CallBody, BodyStream, Spool, SpoolClient, SpoolError, SpoolFile, Unencodable,
+};
 use pronghorn_serve::{BodyError, Charge, Exchange, Request, UNCOUNTED};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
@@ -219,6 +221,8 @@ pub(crate) fn check_announced(request: &Request, settings: &BodySettings) -> Res
     Ok(())
 }
 
+type Client = Option<Arc<dyn SpoolClient>>;
+
 /// The pieces of a body, no more than may be.
 struct Source<'a> {
     exchange: &'a mut dyn Exchange,
@@ -234,6 +238,11 @@ impl Source<'_> {
             self.held = self.exchange.charge();
         }
         self.held.set(bytes);
+    }
+
+    /// Who is asked to go when bodies take too much of the disk.
+    fn client(&self) -> Client {
+        self.exchange.charge().client()
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, NotTaken> {
@@ -286,7 +295,7 @@ async fn spooled_body(
     begun: BytesMut,
     settings: &BodySettings,
 ) -> Result<RequestBody, NotTaken> {
-    let mut file = SpoolWriter::create(&settings.spool, "body").await?;
+    let mut file = SpoolWriter::create(&settings.spool, "body", source.client()).await?;
     file.write(&begun).await?;
     drop(begun);
     source.holds(0);
@@ -333,7 +342,9 @@ async fn form_body(
         let mut input = &piece[..];
         while let Some(event) = parser.next(&mut input).map_err(malformed)? {
             match event {
-                Event::PartBegin(part) => open = Some(Open::begin(part, settings).await?),
+                Event::PartBegin(part) => {
+                    open = Some(Open::begin(part, settings, source.client()).await?);
+                }
                 Event::Data(data) => match &mut open {
                     Some(Open::Field(_, value)) => {
                         value.extend_from_slice(data);
@@ -368,14 +379,14 @@ enum Open {
 }
 
 impl Open {
-    async fn begin(part: Part, settings: &BodySettings) -> Result<Self, NotTaken> {
+    async fn begin(part: Part, settings: &BodySettings, client: Client) -> Result<Self, NotTaken> {
         Ok(match part.kind() {
             Kind::Field => Self::Field(part, Vec::new()),
             Kind::EmptyInput => Self::Dropped(part, UploadError::NoFile),
             Kind::File if !settings.takes(&part) => Self::Dropped(part, UploadError::Extension),
             Kind::File => Self::File(
                 part,
-                SpoolWriter::create(&settings.uploads, "upload").await?,
+                SpoolWriter::create(&settings.uploads, "upload", client).await?,
             ),
         })
     }
@@ -416,9 +427,16 @@ struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    async fn create(spool: &Arc<Spool>, what: &'static str) -> Result<Self, NotTaken> {
+    async fn create(
+        spool: &Arc<Spool>,
+        what: &'static str,
+        client: Client,
+    ) -> Result<Self, NotTaken> {
         let spool = spool.clone();
-        let file = on_file_thread(move || spool.named(what)).await??;
+        let mut file = on_file_thread(move || spool.named(what)).await??;
+        if let Some(client) = client {
+            file.hold_for(client);
+        }
         Ok(Self {
             file: Some(file),
             buffer: Vec::new(),

@@ -195,6 +195,12 @@ impl PoolHandler {
         {
             return Box::pin(self.follow(&call.request, target, exchange)).await;
         }
+        if let Ok(Ok(reply)) = &outcome
+            && let ReplyBody::Pieces { pieces, .. } = &reply.body
+            && let Some(client) = exchange.charge().client()
+        {
+            pieces.hold_for(client);
+        }
         let mut response = match outcome {
             Ok(Ok(reply)) if matches!(reply.body, ReplyBody::File(_)) => {
                 Box::pin(self.send_file(&call.request, reply)).await

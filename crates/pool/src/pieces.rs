@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 
 use crate::content::Content;
-use crate::spool::SpoolFile;
+use crate::spool::{SpoolClient, SpoolFile};
 
 /// Bytes that may wait in all.
 const ROOM: u32 = 1 << 20;
@@ -37,13 +37,17 @@ pub enum Piece {
 
 /// The pieces of a body, as they come. Dropping it tells the worker that nobody reads.
 #[derive(Debug)]
-pub struct Pieces(mpsc::Receiver<Entry>);
+pub struct Pieces {
+    queue: mpsc::Receiver<Entry>,
+    client: Arc<OnceLock<Arc<dyn SpoolClient>>>,
+}
 
 /// Where they are put.
 #[derive(Debug)]
 pub struct PieceSender {
     queue: mpsc::Sender<Entry>,
     room: Arc<Semaphore>,
+    client: Arc<OnceLock<Arc<dyn SpoolClient>>>,
 }
 
 /// A piece, and the room that it takes until it is taken.
@@ -76,7 +80,17 @@ impl Lead {
 pub fn pieces() -> (PieceSender, Pieces) {
     let (queue, taken) = mpsc::channel(PLACES);
     let room = Arc::new(Semaphore::new(ROOM as usize));
-    (PieceSender { queue, room }, Pieces(taken))
+    let client = Arc::new(OnceLock::new());
+    let pieces = Pieces {
+        queue: taken,
+        client: client.clone(),
+    };
+    let sender = PieceSender {
+        queue,
+        room,
+        client,
+    };
+    (sender, pieces)
 }
 
 impl Pieces {
@@ -87,8 +101,13 @@ impl Pieces {
 
     /// As [`next`](Self::next), for whoever waits for something else as well.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
-        let entry = self.0.poll_recv(cx);
+        let entry = self.queue.poll_recv(cx);
         entry.map(|entry| entry.map(|entry| entry.piece))
+    }
+
+    /// Files of this reply are held for this client.
+    pub fn hold_for(&self, client: Arc<dyn SpoolClient>) {
+        _ = self.client.set(client); // there is one client
     }
 }
 
@@ -140,6 +159,16 @@ impl PieceSender {
     /// Whether nobody reads any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.queue.is_closed()
+    }
+
+    /// Whose files these pieces become, once that is known.
+    pub(crate) fn client(&self) -> Option<&Arc<dyn SpoolClient>> {
+        self.client.get()
+    }
+
+    /// Breaks the reply off: what was put can still be taken, and nothing is put any more.
+    pub(crate) fn break_off(&mut self) {
+        self.queue = mpsc::channel(1).0;
     }
 
     /// Waits until nobody reads any more.

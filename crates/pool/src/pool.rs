@@ -731,6 +731,11 @@ impl SlotHandle {
         self.next(now, PrefetchLimits::default()).next
     }
 
+    /// Whether calls wait for a worker of this pool.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.shared.lock().core.waiting() > 0
+    }
+
     /// Calls that the worker was given and has not begun, or none: it gets none ahead until the one
     /// at hand is done.
     pub fn give_back(&self, calls: Vec<Call>) {

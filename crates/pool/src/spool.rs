@@ -1,16 +1,22 @@
 //! Bodies that are too long for memory, in files.
 //!
 //! All spool files together may take at most half of what was free on their file system at the
-//! start. Files are made and written by blocking calls: keep them off the I/O threads.
+//! start, and those that are held for clients three quarters of that: beyond it the client goes
+//! that holds the most. Files are made and written by blocking calls: keep them off the I/O
+//! threads.
 
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{Debug, Display};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pronghorn_base::{LogThrottle, heaviest, lock};
 use pronghorn_process::Credentials;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
@@ -40,6 +46,28 @@ struct Share {
     device: u64,
     used: AtomicU64,
     limit: u64,
+    /// Of files that are held for clients.
+    held: Mutex<BTreeMap<u64, Held>>,
+    next: AtomicU64,
+}
+
+/// A client that makes the server keep files.
+pub trait SpoolClient: Debug + Display + Send + Sync {
+    /// Clients of one network count as one. `None` where many share one, as behind a proxy.
+    fn network(&self) -> Option<IpAddr>;
+
+    /// Ends its connection, and with that its files.
+    fn close(&self);
+
+    /// Whether it was told to end.
+    fn is_closing(&self) -> bool;
+}
+
+/// What a client holds by one file.
+#[derive(Debug)]
+struct Held {
+    client: Arc<dyn SpoolClient>,
+    bytes: u64,
 }
 
 /// Why a body cannot be spooled.
@@ -48,6 +76,12 @@ pub enum SpoolError {
     /// The load's: too many long bodies at once.
     #[error("spool files take {used} bytes already, half of what was free at the start is {limit}")]
     Full { used: u64, limit: u64 },
+    /// The load's: no client holds more than this one, and there is no room for all.
+    #[error(
+        "no client holds more in spool files than this one, and those of all clients take {used} \
+         bytes of {most}"
+    )]
+    Heaviest { used: u64, most: u64 },
     /// The machine's: no space, no permission.
     #[error("cannot write to the spool folder `{}`", .folder.display())]
     Io { folder: PathBuf, source: io::Error },
@@ -57,7 +91,7 @@ impl SpoolError {
     /// For a record.
     pub fn with_cause(&self) -> String {
         match self {
-            Self::Full { .. } => self.to_string(),
+            Self::Full { .. } | Self::Heaviest { .. } => self.to_string(),
             Self::Io { source, .. } => format!("{self}: {source}"),
         }
     }
@@ -90,6 +124,8 @@ impl Spool {
                 device,
                 used: AtomicU64::new(0),
                 limit: free.f_bavail.saturating_mul(free.f_frsize) / 2,
+                held: Mutex::default(),
+                next: AtomicU64::new(1),
             })
         };
         let mut shares = others.iter().map(|other| &other.share);
@@ -135,6 +171,7 @@ impl Spool {
                 file: file.into(),
                 path: None,
                 len: 0,
+                held: None,
             }),
             // Not every file system knows nameless files.
             Err(
@@ -179,6 +216,7 @@ impl Spool {
                         file,
                         path: Some(path),
                         len: 0,
+                        held: None,
                     };
                     file.hand_to_owner()?;
                     return Ok(file);
@@ -213,6 +251,71 @@ impl Share {
 
     fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Makes room for so much more of a file: closes the clients that hold the most, until what
+    /// the others hold fits.
+    ///
+    /// # Errors
+    ///
+    /// When the file's own client is the next one: it gets an answer.
+    fn make_room(&self, file: u64, bytes: u64) -> Result<(), SpoolError> {
+        let mut held = lock(&self.held);
+        let most = self.limit / 4 * 3;
+        let used: u64 = held.values().map(|held| held.bytes).sum();
+        if used.saturating_add(bytes) > most {
+            let own = held.get(&file).map(|held| held.client.clone());
+            let mut staying = by_client(held.values());
+            let mut stay: u64 = staying.iter().map(|(_, bytes)| bytes).sum();
+            while stay.saturating_add(bytes) > most {
+                let weights = staying.iter().map(|(one, bytes)| (one.network(), *bytes));
+                let (client, bytes) = match heaviest(weights).map(|at| staying.remove(at)) {
+                    Some((client, _)) if own.as_ref().is_none_or(|own| is_same(own, &client)) => {
+                        return Err(SpoolError::Heaviest { used, most });
+                    }
+                    None => return Err(SpoolError::Heaviest { used, most }),
+                    Some(heaviest) => heaviest,
+                };
+                stay -= bytes;
+                tell_closed(&client, bytes, most);
+                client.close();
+            }
+        }
+        if let Some(held) = held.get_mut(&file) {
+            held.bytes += bytes;
+        }
+        Ok(())
+    }
+}
+
+/// What each client holds that was not told to end, in the order of their first files.
+fn by_client<'a>(held: impl Iterator<Item = &'a Held>) -> Vec<(Arc<dyn SpoolClient>, u64)> {
+    let mut places = HashMap::new();
+    let mut clients: Vec<(Arc<dyn SpoolClient>, u64)> = Vec::new();
+    for Held { client, bytes } in held.filter(|held| !held.client.is_closing()) {
+        let at = *places
+            .entry(Arc::as_ptr(client).cast::<()>())
+            .or_insert(clients.len());
+        match clients.get_mut(at) {
+            Some((_, all)) => *all += bytes,
+            None => clients.push((client.clone(), *bytes)),
+        }
+    }
+    clients
+}
+
+fn is_same(one: &Arc<dyn SpoolClient>, other: &Arc<dyn SpoolClient>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+fn tell_closed(client: &Arc<dyn SpoolClient>, bytes: u64, limit: u64) {
+    static CLOSED: LogThrottle = LogThrottle::new();
+    if let Some(connections) = CLOSED.should_log() {
+        let remote_address = client.to_string();
+        tracing::warn!(
+            target: "server", connections, remote_address, bytes, limit,
+            "connections closed: clients hold too much in spool files, and these hold the most"
+        );
     }
 }
 
@@ -266,13 +369,34 @@ pub struct SpoolFile {
     file: File,
     path: Option<PathBuf>,
     len: u64,
+    /// Its number among those of clients.
+    held: Option<u64>,
 }
 
 impl SpoolFile {
+    /// Counts it for a client, from now on.
+    pub fn hold_for(&mut self, client: Arc<dyn SpoolClient>) {
+        let share = &self.spool.share;
+        let id = *self
+            .held
+            .get_or_insert_with(|| share.next.fetch_add(1, Ordering::Relaxed));
+        let bytes = self.len;
+        lock(&share.held).insert(id, Held { client, bytes });
+    }
+
+    /// Whether a client holds it.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Appends. Blocks on the disk.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), SpoolError> {
-        self.spool.share.reserve(bytes.len() as u64)?;
-        self.len += bytes.len() as u64;
+        let more = bytes.len() as u64;
+        if let Some(held) = self.held {
+            self.spool.share.make_room(held, more)?;
+        }
+        self.spool.share.reserve(more)?;
+        self.len += more;
         io::Write::write_all(&mut self.file, bytes).map_err(|source| self.spool.failed(source))
     }
 
@@ -315,7 +439,11 @@ impl SpoolFile {
 impl Drop for SpoolFile {
     fn drop(&mut self) {
         self.unlink();
-        self.spool.share.give_back(self.len);
+        let share = &self.spool.share;
+        if let Some(held) = self.held {
+            lock(&share.held).remove(&held);
+        }
+        share.give_back(self.len);
     }
 }
 
@@ -392,6 +520,76 @@ mod tests {
         file.file().rewind().unwrap();
         file.file().read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello world");
+    }
+
+    #[derive(Debug, Default)]
+    struct Client {
+        network: Option<IpAddr>,
+        closed: AtomicU64,
+    }
+
+    impl Client {
+        fn of(network: &str) -> Arc<Self> {
+            Arc::new(Self {
+                network: Some(network.parse().unwrap()),
+                ..Self::default()
+            })
+        }
+    }
+
+    impl Display for Client {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("test")
+        }
+    }
+
+    impl SpoolClient for Client {
+        fn network(&self) -> Option<IpAddr> {
+            self.network
+        }
+
+        fn close(&self) {
+            self.closed.store(1, Ordering::Relaxed);
+        }
+
+        fn is_closing(&self) -> bool {
+            self.closed.load(Ordering::Relaxed) > 0
+        }
+    }
+
+    fn file_of(spool: &Arc<Spool>, client: &Arc<Client>, bytes: usize) -> SpoolFile {
+        let mut file = spool.unnamed().unwrap();
+        file.hold_for(client.clone());
+        file.append(&vec![0; bytes]).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_client_that_holds_the_most_goes_before_the_disk_is_full() {
+        let spool = spool(400); // of which clients get 300
+        let (crowd, other, proxy) = (
+            [0, 1].map(|_| Client::of("192.0.2.1")),
+            Client::of("192.0.2.2"),
+            Arc::new(Client::default()),
+        );
+        let _files = [
+            file_of(&spool, &crowd[0], 60),
+            file_of(&spool, &crowd[1], 30),
+            file_of(&spool, &crowd[1], 40), // a second one of the same client
+            file_of(&spool, &other, 100),
+        ];
+        let mut small = file_of(&spool, &proxy, 70);
+        let is_closed = || [&crowd[0], &crowd[1], &other, &proxy].map(|it| it.is_closing());
+        assert_eq!(is_closed(), [false; 4]);
+        small.append(&[0; 10]).unwrap();
+        assert_eq!(is_closed(), [false, true, false, false]);
+        small.append(&[0; 40]).unwrap(); // what is closing counts no more
+        let refused = small.append(&[0; 80]).unwrap_err();
+        assert!(
+            matches!(refused, SpoolError::Heaviest { most: 300, .. }),
+            "{refused}"
+        );
+        assert_eq!(is_closed(), [false, true, false, false]);
     }
 
     #[test]

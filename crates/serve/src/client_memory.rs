@@ -9,13 +9,14 @@
 //!
 //! Knows no protocol. What is counted is an estimate from above, made where it is taken.
 
-use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use pronghorn_base::{Cut, LogThrottle, lock};
+use pronghorn_base::{Cut, LogThrottle, heaviest, lock};
 use pronghorn_metrics::{Counter, Registry};
+use pronghorn_pool::SpoolClient;
 
 use crate::peer_address::{Household, PeerAddress};
 
@@ -164,7 +165,8 @@ impl ClientMemory {
             .held()
             .saturating_sub(leaving.saturating_add(self.most));
         while over > 0 {
-            let Some(at) = heaviest(&staying) else {
+            let holders = staying.iter().map(|it| (it.household, it.held() as u64));
+            let Some(at) = heaviest(holders) else {
                 return;
             };
             let account = staying.remove(at);
@@ -187,29 +189,6 @@ impl ClientMemory {
             );
         }
     }
-}
-
-/// Who is to go: see the top.
-fn heaviest(accounts: &[Arc<Account>]) -> Option<usize> {
-    let mut households: HashMap<Household, usize> = HashMap::new();
-    for account in accounts {
-        if let Some(household) = account.household {
-            *households.entry(household).or_default() += account.held();
-        }
-    }
-    let weight = |account: &Account| {
-        let own = account.held();
-        let of_address = account.household.and_then(|own| households.get(&own));
-        (of_address.copied().unwrap_or(own), own)
-    };
-    let mut found = None;
-    for (at, account) in accounts.iter().enumerate() {
-        let weight = weight(account);
-        if found.is_none_or(|(heaviest, _)| weight > heaviest) {
-            found = Some((weight, at));
-        }
-    }
-    found.map(|(_, at)| at)
 }
 
 impl Account {
@@ -264,6 +243,20 @@ impl Account {
     }
 }
 
+impl SpoolClient for Account {
+    fn network(&self) -> Option<IpAddr> {
+        self.household.map(Household::network)
+    }
+
+    fn close(&self) {
+        self.cut.cut();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.cut.is_cut()
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         let kept = self.kept.iter().map(|bytes| bytes.load(Ordering::Relaxed));
@@ -283,6 +276,12 @@ impl Charge {
             account.give_back(self.bytes - bytes);
         }
         self.bytes = bytes;
+    }
+
+    /// Who holds it, for files that are kept for the same client.
+    pub fn client(&self) -> Option<Arc<dyn SpoolClient>> {
+        let account = self.account.clone()?;
+        Some(account)
     }
 
     /// Whether nothing is counted here, and never will be.
@@ -315,6 +314,18 @@ impl fmt::Debug for ClientMemory {
     }
 }
 
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Account").field(&self.address).finish()
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}
+
 impl fmt::Debug for Charge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Charge").field(&self.bytes).finish()
@@ -323,7 +334,6 @@ impl fmt::Debug for Charge {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
     use std::task::{Context, Waker};
 
     use pronghorn_base::{Place, Standings};

@@ -646,15 +646,19 @@ fn a_folder_that_may_not_be_written_comes_with_what_to_type() {
     ]);
 }
 
-/// A filesystem of a few kilobytes, gone with its owner.
+/// A small filesystem, gone with its owner.
 pub(crate) struct Disk(std::path::PathBuf);
 
 impl Disk {
     /// None for users who may not mount one.
     pub(crate) fn mounted(at: std::path::PathBuf) -> Option<Self> {
+        Self::sized(at, "4k")
+    }
+
+    pub(crate) fn sized(at: std::path::PathBuf, size: &str) -> Option<Self> {
         std::fs::create_dir_all(&at).expect("the site is ours");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=4k", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
             .arg(&at)
             .output()
             .expect("mount is there");

@@ -5,6 +5,8 @@ use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
 use pronghorn_testkit::{Connection, Server, Site, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
+use crate::first_minute::Disk;
+
 /// `make soak` sends ten times as much.
 const UPLOAD: usize = 200 << 20;
 /// What an idle connection may cost, in KB.
@@ -159,4 +161,47 @@ fn an_upload_larger_than_memory_passes_through_little() {
         });
         server.stop();
     }
+}
+
+#[test]
+fn bodies_that_do_not_come_to_an_end_leave_the_disk_to_others() {
+    const GREEDY: usize = 5 << 20;
+    let site = Site::new();
+    // Half of it is for all files, three quarters of that for those of clients: 6 MB.
+    let Some(_disk) = Disk::sized(site.path("disk"), "16m") else {
+        return;
+    };
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\nhttp: {{address: 127.0.0.1:0, spool_dir: disk}}\n",
+        Site::fixture("bodies.php").display()
+    );
+    let server = Server::start(site.config(&config));
+    let mut greedy = server.connect();
+    greedy.send("POST /whole HTTP/1.1\r\nHost: test\r\nContent-Length: 99999999\r\n\r\n");
+    greedy.send(vec![b'x'; GREEDY]);
+    wait_for("the body in its file", || {
+        let files = std::fs::read_dir(server.site().path("disk"))
+            .ok()?
+            .flatten();
+        let bytes: u64 = files
+            .filter_map(|file| Some(file.metadata().ok()?.len()))
+            .sum();
+        (bytes + (1 << 19) > GREEDY as u64).then_some(())
+    });
+    let mut other = server.connect();
+    for _ in 0..3 {
+        other.send("POST /whole HTTP/1.1\r\nHost: test\r\nContent-Length: 4000000\r\n\r\n");
+        other.send(vec![b'y'; 4_000_000]);
+        let response = other.response();
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert!(response.text().starts_with("4000000 "));
+    }
+    assert!(greedy.is_closed(), "the client that held the most");
+    // Alone it gets an answer.
+    let mut alone = server.connect();
+    alone.send("POST /whole HTTP/1.1\r\nHost: test\r\nContent-Length: 7000000\r\n\r\n");
+    alone.send(vec![b'z'; 7_000_000]);
+    assert_eq!(alone.response().status, 503);
+    let log = server.stop().stderr;
+    assert!(log.contains("these hold the most"), "{log}");
 }

@@ -384,7 +384,7 @@ impl CgiRunner {
             return Ok(());
         };
         tokio::select! {
-            () = outlet.send(bytes, lead) => Ok(()),
+            () = outlet.send(bytes, lead, &self.slot_handle) => Ok(()),
             _ = poll_fn(|cx| self.inbox.poll_ended(cx, self.under_way.as_ref())) => Err(Parting::Kill),
         }
     }

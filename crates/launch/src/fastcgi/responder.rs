@@ -628,15 +628,8 @@ impl Responder {
             Some(bytes)
         };
         let Some(bytes) = left else { return Ok(()) };
-        let taken = async {
-            if outlet.spilled().is_some() {
-                outlet.drained().await;
-                outlet.pass_file();
-            }
-            outlet.send(bytes, Lead::Long).await;
-        };
         tokio::select! {
-            () = taken => Ok(()),
+            () = outlet.send(bytes, Lead::Long, &self.slot_handle) => Ok(()),
             exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }

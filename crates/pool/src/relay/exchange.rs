@@ -824,7 +824,7 @@ impl Relay {
             return Ok(());
         };
         tokio::select! {
-            () = outlet.send(bytes, lead) => Ok(()),
+            () = outlet.send(bytes, lead, &self.slot_handle) => Ok(()),
             exit = poll_fn(|cx| self.poll_ended(cx)) => Err(Over::Ended(exit)),
         }
     }

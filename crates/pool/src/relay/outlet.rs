@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_wire::Head;
+use tokio::time::{Instant, sleep_until};
 
 use crate::call::{Call, ReplyBody};
 use crate::content::Content;
@@ -14,6 +15,12 @@ use crate::pieces::{Lead, Piece, PieceSender, pieces};
 use crate::pool::SlotHandle;
 use crate::spool::{Spool, SpoolError, SpoolFile};
 use crate::stamps::Stamps;
+
+/// Bytes per second that a client takes on average, or it is given up while others wait for the
+/// worker that waits for it.
+const LEAST_RATE: u64 = 32 << 10;
+/// A client may be as slow as it likes for so long in all.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// The call whose reply is passed on in pieces.
 #[derive(Debug)]
@@ -41,6 +48,10 @@ pub struct Outlet {
     /// Once there is a file, everything that follows goes there.
     spilled: Option<SpoolFile>,
     may_spill: bool,
+    /// Bytes that were handed over.
+    handed: u64,
+    /// How long the worker has waited for the client.
+    waited: Duration,
 }
 
 impl Outlet {
@@ -62,6 +73,8 @@ impl Outlet {
             spool,
             spilled: None,
             may_spill: true,
+            handed: 0,
+            waited: Duration::ZERO,
         }
     }
 
@@ -76,14 +89,19 @@ impl Outlet {
     }
 
     /// Hands a piece over if there is room, and gives it back if not.
-    pub fn try_send(&self, bytes: Content, lead: Lead) -> Option<Content> {
+    pub fn try_send(&mut self, bytes: Content, lead: Lead) -> Option<Content> {
         if self.is_closed() {
             return None;
         }
         if self.spilled.is_some() {
             return Some(bytes);
         }
-        self.pieces.try_put(bytes, lead).err()
+        let len = bytes.len() as u64;
+        let left = self.pieces.try_put(bytes, lead).err();
+        if left.is_none() {
+            self.handed += len;
+        }
+        left
     }
 
     /// As [`try_send`](Self::try_send), but what a worker leaves that has ended goes to a file if
@@ -96,9 +114,48 @@ impl Outlet {
         }
     }
 
-    /// Waits for room.
-    pub async fn send(&self, bytes: Content, lead: Lead) {
+    /// Waits until the client has taken what is in its way, a file too, while the worker waits.
+    /// The reply is broken off when the client is slow and others wait for a worker.
+    pub async fn send(&mut self, bytes: Content, lead: Lead, slot_handle: &SlotHandle) {
+        let since = Instant::now();
+        let earned = Duration::from_secs(self.handed / LEAST_RATE);
+        let mut next = since + (GRACE + earned).saturating_sub(self.waited);
+        let is_too_slow = async {
+            loop {
+                sleep_until(next).await;
+                if slot_handle.others_wait() {
+                    return;
+                }
+                next += Duration::from_secs(1);
+            }
+        };
+        tokio::select! {
+            () = self.send_in_turn(bytes, lead) => self.waited += since.elapsed(),
+            () = is_too_slow => self.break_off(),
+        }
+    }
+
+    async fn send_in_turn(&mut self, bytes: Content, lead: Lead) {
+        if self.spilled.is_some() {
+            self.drained().await;
+            self.pass_file();
+        }
+        self.handed += bytes.len() as u64;
         self.pieces.put_in_time(bytes, lead).await;
+    }
+
+    fn break_off(&mut self) {
+        static BROKEN_OFF: LogThrottle = LogThrottle::new();
+        if let Some(replies) = BROKEN_OFF.should_log() {
+            tracing::warn!(
+                target: "server", replies,
+                "replies broken off: their clients take less than 32 KB per second, and requests \
+                 wait for the workers that wait for them"
+            );
+        }
+        self.spilled = None;
+        self.may_spill = false;
+        self.pieces.break_off();
     }
 
     /// How much is in the file; `None` when there is none.
@@ -115,6 +172,7 @@ impl Outlet {
     /// [`drained`](Self::drained).
     pub fn pass_file(&mut self) {
         if let Some(file) = self.spilled.take() {
+            self.handed += file.len();
             self.pieces.put_last(Piece::Spooled(file));
         }
     }
@@ -126,6 +184,7 @@ impl Outlet {
             return Some(bytes);
         }
         let (spool, file) = (self.spool.clone(), self.spilled.take());
+        let client = self.pieces.client().cloned();
         let bytes = Bytes::from(bytes);
         let piece = bytes.clone();
         let append = move || {
@@ -133,6 +192,9 @@ impl Outlet {
                 Some(file) => file,
                 None => spool.unnamed().map_err(|error| (None, error))?,
             };
+            if let Some(client) = client.filter(|_| !file.is_held()) {
+                file.hold_for(client);
+            }
             match file.append(&piece) {
                 Ok(()) => Ok(file),
                 Err(error) => Err((Some(file), error)),

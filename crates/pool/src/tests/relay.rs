@@ -1056,6 +1056,45 @@ async fn a_stream_arrives_piece_by_piece_and_a_slow_client_slows_the_worker_down
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_slow_client_keeps_its_worker_from_nobody() {
+    for (pause, is_too_slow) in [(1, false), (3, true)] {
+        let mut stage = Stage::native().await;
+        let (mut pending, call) = stage.running("/").await;
+        let begin = native(0x81, 0, 200, call, &[0; 4], b"", Stream::MORE);
+        stage.worker.send(&begin).await;
+        let (mut pieces, _) = pieces(reply(&mut pending).await.unwrap());
+        tokio::runtime::Handle::current().spawn(async move {
+            // 40 KB in as many seconds.
+            while let Some(Piece::Bytes(_)) = pieces.next().await {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+            }
+        });
+        let chunk = native(0x82, 0, 0, call, b"", &vec![b'c'; 40_000], Stream::MORE);
+        let send = |mut stage: Stage, times: usize| {
+            let chunk = chunk.clone();
+            async move {
+                for _ in 0..times {
+                    if stage.worker.stream.write_all(&chunk).await.is_err() {
+                        break;
+                    }
+                }
+                stage
+            }
+        };
+        let mut stage = send(stage, 100).await;
+        assert_eq!(
+            stage.pool.stats().waiting(),
+            0,
+            "nobody waits: it may be slow"
+        );
+        let _waiting = stage.call(TestPayload::new("/waits"));
+        stage = send(stage, 100).await;
+        let told = tokio::time::timeout(Duration::from_secs(1), stage.worker.frame()).await;
+        assert_eq!(told.is_ok_and(|frame| frame.is_cancel()), is_too_slow);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_end_of_a_stream_can_be_told_from_its_breaking_off() {
     let mut stage = Stage::native().await;
     let (mut pending, call) = stage.running("/").await;

@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use pronghorn_h1 as h1;
 use pronghorn_process::file::{send_before_more, send_file};
-use tokio::time::Instant;
 
 use super::{Gone, Http1, JOINED_BODY};
 use crate::message::Body;
@@ -113,10 +112,12 @@ impl Http1 {
         &mut self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Result<io::Result<usize>, Gone> {
-        let mut until: Option<Instant> = None;
         poll_fn(|cx| match self.stream.poll_write_by(cx, &mut write) {
-            Poll::Ready(written) => Poll::Ready(Ok(written)),
-            Poll::Pending => self.poll_untaken(cx, &mut until).map(|()| Err(Gone)),
+            Poll::Ready(written) => {
+                self.took();
+                Poll::Ready(Ok(written))
+            }
+            Poll::Pending => self.poll_untaken(cx).map(|()| Err(Gone)),
         })
         .await
     }

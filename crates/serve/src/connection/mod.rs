@@ -82,6 +82,10 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
+    /// How long the client has taken nothing of this response, in all.
+    untaken: Duration,
+    /// Since when it takes nothing.
+    stalled: Option<Instant>,
     /// Whether the client has closed its sending side, and when its last request was complete.
     half_closed: bool,
     /// Whether reading came to an end, and to no error.
@@ -163,6 +167,8 @@ impl Http1 {
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
+            untaken: Duration::ZERO,
+            stalled: None,
             half_closed: false,
             has_ended: false,
             accepted: Duration::ZERO,
@@ -575,6 +581,7 @@ impl Http1 {
         now: Instant,
     ) -> Result<(), Gone> {
         self.body_sent = 0;
+        self.untaken = Duration::ZERO;
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
@@ -727,7 +734,6 @@ impl Http1 {
         mut body: impl Buf,
         mut after: &'static [u8],
     ) -> Result<(), Gone> {
-        let mut until = None;
         poll_fn(|cx| {
             while self.written < self.out.len() || body.has_remaining() || !after.is_empty() {
                 let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.written..]);
@@ -742,20 +748,23 @@ impl Http1 {
                 match written {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Gone)),
                     Poll::Ready(Ok(taken)) => {
-                        until = None;
+                        self.took();
                         let of_body = self.wrote(taken, body.remaining(), &mut after);
                         body.advance(of_body);
                     }
                     Poll::Pending => {
                         let left = self.out.len() - self.written + body.remaining();
                         self.keeps(ClientBytes::Output, left);
-                        return self.poll_untaken(cx, &mut until).map(|()| Err(Gone));
+                        return self.poll_untaken(cx).map(|()| Err(Gone));
                     }
                 }
             }
             match Pin::new(&mut self.stream).poll_flush(cx) {
-                Poll::Ready(flushed) => Poll::Ready(flushed.map_err(Gone::from)),
-                Poll::Pending => self.poll_untaken(cx, &mut until).map(|()| Err(Gone)),
+                Poll::Ready(flushed) => {
+                    self.took();
+                    Poll::Ready(flushed.map_err(Gone::from))
+                }
+                Poll::Pending => self.poll_untaken(cx).map(|()| Err(Gone)),
             }
         })
         .await?;
@@ -782,10 +791,14 @@ impl Http1 {
     }
 
     /// Ready when the client has taken nothing for too long, or has had all the time that there is
-    /// for a response. `until` is set with the first question after it has taken something.
-    fn poll_untaken(&mut self, cx: &mut Context<'_>, until: &mut Option<Instant>) -> Poll<()> {
+    /// for a response.
+    fn poll_untaken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limits = &self.entered.service().limits;
-        let pause = *until.get_or_insert_with(|| Instant::now() + limits.send_pause);
+        // A byte now and then does not keep a connection.
+        let earned = Duration::from_secs(self.body_sent / h1::BODY_RATE);
+        let left = (limits.send_pause + earned).saturating_sub(self.untaken);
+        let since = *self.stalled.get_or_insert_with(Instant::now);
+        let pause = since + limits.send_pause.min(left);
         let place = self.entered.place();
         let until = limits.whole_response.map_or(pause, |whole| {
             let asked = self.opened + self.accepted;
@@ -796,6 +809,13 @@ impl Http1 {
             return Poll::Ready(());
         }
         self.timer.poll(cx, Some(until))
+    }
+
+    /// The client has taken something.
+    fn took(&mut self) {
+        if let Some(since) = self.stalled.take() {
+            self.untaken += since.elapsed();
+        }
     }
 
     /// The last answer on a connection whose request could not be read.

@@ -12,7 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pronghorn_base::{LogThrottle, Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Parts, Refusal, RequestHead, Version};
-use pronghorn_pool::{Spool, SpoolError, SpoolFile};
+use pronghorn_pool::{Spool, SpoolClient, SpoolError, SpoolFile};
 use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
@@ -298,7 +298,8 @@ impl Stream {
                         let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
                         let counted = signs.spill(bytes.len() as u64, spool.usage());
                         drop(spilled.replace(counted.ok_or_else(tell_of_full)?));
-                        reader.go_on_with(spill(spool.clone(), bytes).await?);
+                        let client = shared.charge().client();
+                        reader.go_on_with(spill(spool.clone(), bytes, client).await?);
                         continue;
                     }
                     let _counted = held.map(|held| (held, shared.charged(bytes.len())));
@@ -380,9 +381,16 @@ impl Stream {
 }
 
 /// Puts a reply into a file, from which no more is read than the client has room for.
-async fn spill(spool: Arc<Spool>, bytes: Bytes) -> Result<SpoolFile, Cut> {
+async fn spill(
+    spool: Arc<Spool>,
+    bytes: Bytes,
+    client: Option<Arc<dyn SpoolClient>>,
+) -> Result<SpoolFile, Cut> {
     let write = move || {
         let mut file = spool.unnamed()?;
+        if let Some(client) = client {
+            file.hold_for(client);
+        }
         file.append(&bytes)?;
         Ok::<_, SpoolError>(file)
     };
