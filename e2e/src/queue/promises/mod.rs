@@ -722,7 +722,13 @@ impl<'h> Seen<'h> {
             if is_over || lost_with_the_server(&job.pipeline, &self.faults) {
                 continue;
             }
-            if failed.count() > 0 && last >= rules.attempts {
+            let latest = life.runs.iter().max_by_key(|run| run.began);
+            // While the disk takes no dead letter, it waits in its pipeline, and can be cleared.
+            let waits = latest.is_some_and(|run| {
+                let ended = run.ended.map_or(run.began, |(at, _)| at);
+                self.had(&[Fault::Disk], run.began, ended + ON_ITS_WAY)
+            });
+            if failed.count() > 0 && last >= rules.attempts && !waits {
                 let how = format!("{id} has failed {last} times, and is no dead letter");
                 broken.push((Promise::DeadLetters, how));
             } else {
@@ -781,7 +787,10 @@ impl<'h> Seen<'h> {
     /// A job that was there before and has not run when the answer came does not run afterwards.
     fn cleared(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
         for (pipeline, span, count) in self.cleared.clone() {
-            if count.is_none() || !(self.rules)(pipeline).is_ours {
+            let rules = (self.rules)(pipeline);
+            // Jobs in memory are in no pipeline while they move to another process.
+            let move_on = !rules.is_kept && self.handed_over(span.sent, span.answered);
+            if count.is_none() || !rules.is_ours || move_on {
                 continue;
             }
             for (id, life) in lives {

@@ -202,6 +202,12 @@ fn attempts_that_begin_anew_are_found() {
     ];
     breaks(Promise::DeadLetters, &[&first, &all, &[rest(0, &[])]]);
     breaks_nothing(&[&first, &all, &[rest(0, &["a"])]]);
+    // It waits until the disk takes dead letters, and is cleared.
+    let cleared = Event::Cleared("p".to_owned(), span(8), Some(1));
+    let no_letter = [fault(Fault::Disk, 7), cleared, rest(0, &[])];
+    breaks_nothing(&[&first, &all, &no_letter]);
+    let lost = [fault(Fault::Disk, 7), rest(0, &[])];
+    breaks(Promise::NoLoss, &[&first, &all, &lost]);
 }
 
 #[test]
@@ -305,7 +311,16 @@ fn what_runs_although_it_was_told_not_to_is_found() {
     breaks(Promise::Destroy, &[&ran, std::slice::from_ref(&destroyed)]);
     breaks_nothing(&[&ran, &[destroyed, declared]]);
     let cleared = Event::Cleared("p".to_owned(), span(2), Some(1));
-    breaks(Promise::Clear, &[&ran, &[cleared, rest(0, &[])]]);
+    let end = [fault(Fault::Handover, 2), cleared, rest(0, &[])];
+    breaks(Promise::Clear, &[&ran, &end]);
+    let in_memory = Rules {
+        is_kept: false,
+        ..KEPT
+    };
+    let moved = [&ran[..], &end].concat();
+    assert_eq!(broken(&moved, &|_| in_memory), []);
+    let without = [&ran[..], &end[1..]].concat();
+    assert_eq!(broken(&without, &|_| in_memory).len(), 1);
     let cancelled = |when| [Event::Cancelled("a".to_owned(), span(2), when)];
     breaks(Promise::Cancel, &[&ran, &cancelled(Cancel::BeforeItBegan)]);
     breaks_nothing(&[&ran, &cancelled(Cancel::Sometime)]);
