@@ -8,7 +8,7 @@
 //! A job that was not kept, as another one has its key, has that one's end: its entry names the
 //! other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -355,15 +355,18 @@ impl Batches {
         self.0.store.left_alone().await;
     }
 
-    /// Reads which jobs have the end of others. It makes no store where there is none.
-    pub(crate) async fn load(&self) -> Result<(), BatchError> {
-        let read = self.read_followers(None).await?;
+    /// Reads which jobs have the end of others. It makes no store where there is none. Returns the
+    /// others of which this process did not know that.
+    pub(crate) async fn load(&self) -> Result<BTreeSet<String>, BatchError> {
+        let mut read = self.read_followers(None).await?;
         let mut followers = lock(&self.0.followers);
+        read.retain(|(other, part)| !followers.has(other, part));
+        let news = read.iter().map(|(other, _)| other.clone()).collect();
         for (other, part) in read {
             followers.add(other, part);
         }
         followers.is_whole = true;
-        Ok(())
+        Ok(news)
     }
 
     /// The jobs that have the end of this one. Each is one until it has [ended](Self::ended).
@@ -420,6 +423,11 @@ impl Batches {
 }
 
 impl Followers {
+    fn has(&self, other: &str, part: &Part) -> bool {
+        let parts = self.by_job.get(other);
+        parts.is_some_and(|parts| parts.contains(part))
+    }
+
     fn add(&mut self, other: String, part: Part) {
         let parts = self.by_job.entry(other).or_default();
         if !parts.contains(&part) {

@@ -125,9 +125,13 @@ impl Keys {
         !is_lent && !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
     }
 
-    /// The keys of jobs that workers of the process before have now.
-    pub(crate) fn lend(&self, keys: HashMap<String, String>) {
-        lock(&self.0).lent = keys;
+    /// The keys of jobs that workers of the process before have now, with the IDs of the jobs.
+    /// Returns those that they had, and have not any more.
+    pub(crate) fn lend(&self, keys: HashMap<String, String>) -> HashMap<String, String> {
+        let mut state = lock(&self.0);
+        let mut before = std::mem::replace(&mut state.lent, keys);
+        before.retain(|key, id| state.lent.get(key) != Some(id));
+        before
     }
 
     /// The ID of the job that has a key.

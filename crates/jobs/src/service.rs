@@ -271,6 +271,8 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
 
 /// Nobody pushes any more, or somewhere else.
 async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward>) {
+    // One that clears a pipeline tells batches of each job. Else their last jobs never come.
+    _ = timeout(MOVING, pipelines.calls_end()).await;
     if successor.is_none() {
         pipelines.registry().say_what_is_lost().await;
     }
@@ -313,7 +315,7 @@ async fn open_at_last(pipelines: Pipelines, settings: JobsSettings, store: LazyS
     }
     pipelines.registry().warn_of_left_behind().await;
     if let Ok(store) = opened {
-        pipelines.registry().follow_lent_keys(&store).await;
+        pipelines.follow_lent_keys(&store).await;
     }
 }
 
@@ -388,10 +390,11 @@ impl Running for Jobs {
         if !self.schedules.is_empty() {
             self.clock.spawn(self.schedules.clone().work());
         }
-        // A handover ends what tells the time at once, and waits for this.
+        // A handover ends what tells the time at once, and waits for these.
         let end_expired = self.pipelines.clone().end_expired(self.end.clone());
         self.consumers.spawn(end_expired);
-        self.clock.spawn(self.pipelines.clone().tend_batches());
+        let tend_batches = self.pipelines.clone().tend_batches(self.end.clone());
+        self.consumers.spawn(tend_batches);
         Ok(())
     }
 
@@ -470,4 +473,28 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
         return Stopped::Clean;
     }
     Stopped::CutOff(format!("{reserved} jobs, {killed} workers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_metrics::Registry;
+    use pronghorn_testkit::Directory;
+
+    use super::*;
+    use crate::settings::tests::brokers;
+
+    #[tokio::test]
+    async fn an_end_waits_for_calls_that_are_under_way() {
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.join("state"), 1 << 20);
+        let (patience, metrics) = (Duration::from_mins(1), Metrics::new(&Registry::default()));
+        let pools = ["default"].into_iter();
+        let pipelines = Pipelines::new(store.clone(), patience, metrics, pools, brokers());
+        let call = pipelines.call().await;
+        let left = leave(pipelines.clone(), store, None);
+        tokio::pin!(left);
+        assert!(timeout(Duration::ZERO, &mut left).await.is_err());
+        drop(call);
+        left.await;
+    }
 }

@@ -408,7 +408,7 @@ impl Unsettled {
                 self.pipelines
                     .ended(pipeline, job, &self.extras, end.into());
                 self.pipelines
-                    .tell_late_followers(pipeline, job, &self.extras, failed)
+                    .tell_late_followers(patience(), pipeline, job, &self.extras, failed)
                     .await;
             }
             None if self.extras.can_expire() => self.pipelines.admission().can_expire(),
@@ -434,28 +434,17 @@ impl Unsettled {
             }
         }
         if let Some(end) = end {
-            self.tell_batches(end.has_failed()).await;
+            self.pipelines
+                .tell_batches_by(patience(), pipeline, job, &self.extras, end.has_failed())
+                .await;
         }
         true
     }
+}
 
-    /// The end of a job stands, whatever becomes of its batch: a store that does not answer is
-    /// asked again, and then the batch is left to its own end.
-    async fn tell_batches(&self, failed: bool) {
-        let Self { job, extras, .. } = self;
-        for tries in 1.. {
-            let told = self.pipelines.tell_batches(job, extras, failed).await;
-            let Err(error) = told else {
-                return;
-            };
-            if tries == TRIES_OF_OURS {
-                let (id, pipeline) = (&job.id, &self.pipeline.name);
-                tracing::error!(target: "jobs", id, pipeline, "the job has ended, and its batch can't be told: {error}");
-                return;
-            }
-            sleep(SETTLE_AGAIN).await;
-        }
-    }
+/// Until when the store is asked to take the end of a job that has run.
+fn patience() -> Instant {
+    Instant::now() + SETTLE_AGAIN * TRIES_OF_OURS
 }
 
 /// When, for a record: to the millisecond, and what takes long to the second.

@@ -104,6 +104,7 @@ async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, F
     const OPERATION: &str = "rpc_push:\n\tjobs_plugin_push: ";
     let jobs = jobs?;
     pushing.expect(OPERATION, names(&jobs))?;
+    let _call = pushing.pipelines.call().await;
     let pushed = pushing.pipelines.admission().push(jobs).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
     Ok(Kept { duplicates })
@@ -113,6 +114,7 @@ async fn batch(pushing: Pushing, request: BatchRequest) -> Result<Kept, Failure>
     const OPERATION: &str = "rpc_batch: ";
     let (jobs, last) = request.jobs()?;
     pushing.expect(OPERATION, names(&jobs).chain([&*last.pipeline]))?;
+    let _call = pushing.pipelines.call().await;
     let pushed = pushing.pipelines.push_batch(jobs, last).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
     Ok(Kept { duplicates })

@@ -89,6 +89,7 @@ struct CancelledJobs {
 impl Outcome for CancelledJobs {}
 
 async fn cancel(pipelines: Pipelines, named: Named) -> Result<CancelledJobs, Failure> {
+    let _call = pipelines.call().await;
     let mut all = CancelledJobs::default();
     for id in named.ids {
         let why = match pipelines.cancel(&id).await {
@@ -128,6 +129,7 @@ struct Cleared {
 impl Outcome for Cleared {}
 
 async fn clear(pipelines: Pipelines, of: OfPipeline) -> Result<Cleared, Failure> {
+    let _call = pipelines.call().await;
     let removed = pipelines.clear(&of.pipeline).await;
     let removed = removed.map_err(|error| Failure::new(with_causes(&error)))?;
     Ok(Cleared { removed })
@@ -249,20 +251,20 @@ async fn recent(pipelines: Pipelines, behind: Behind) -> Result<Endings, Failure
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Export {
-    pub(super) pipeline: String,
-    pub(super) after: Option<Binary>,
+struct Export {
+    pipeline: String,
+    after: Option<Binary>,
 }
 
 impl Argument for Export {}
 
 #[derive(Serialize)]
-pub(super) struct Exported {
+struct Exported {
     /// As `jobs.PushBatch` takes them.
-    pub(super) jobs: Vec<ExportedJob>,
+    jobs: Vec<ExportedJob>,
     /// What gives the next ones as `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) next: Option<Binary>,
+    next: Option<Binary>,
 }
 
 impl Outcome for Exported {}
@@ -298,15 +300,6 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl ExportedJob {
-    pub(super) fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// Whether it had one.
-    pub(super) fn forget_key(&mut self) -> bool {
-        options::forget_key(&mut self.headers)
-    }
-
     pub(super) fn of(job: Job, pipeline: &str) -> Self {
         Self {
             job: job.name,
@@ -326,7 +319,7 @@ impl ExportedJob {
     }
 }
 
-pub(super) async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
+async fn export(pipelines: Pipelines, asked: Export) -> Result<Exported, Failure> {
     let after = asked.after.map(|Binary(bytes)| bytes.to_vec());
     let part = pipelines.registry().list(&asked.pipeline, after).await;
     let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
@@ -547,6 +540,7 @@ impl Shown {
 /// Pushes dead letters again, as if they had not run. A crash in between may leave one in both
 /// places.
 async fn retry(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let _call = pipelines.call().await;
     let ids = ids(&pipelines, named).await?;
     let retry = |pipelines, id: String| async move { retry_one(&pipelines, &id).await };
     Ok(each_of(&pipelines, ids, retry).await)
@@ -598,6 +592,7 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
 }
 
 async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
+    let _call = pipelines.call().await;
     let ids = ids(&pipelines, named).await?;
     let discard = |pipelines: Pipelines, id: String| async move {
         match pipelines.dead().discard(&id, None).await {

@@ -6,6 +6,7 @@ use pronghorn_base::{now_ms, with_causes};
 use pronghorn_queue::Job;
 use pronghorn_queue::options::{self, JobOptions};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
 use crate::batches::{BatchError, Last, Part, Stage, Summary};
@@ -16,6 +17,8 @@ use crate::results::{Dropped, Ended};
 const TRY_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
 /// How long a pipeline is waited for that is not there: PHP may declare it, after a restart too.
 const UNTIL_DECLARED: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 60_000 });
+/// How often the store is asked again that has not taken the end of a job.
+const TELL_AGAIN: Duration = Duration::from_millis(200);
 /// How often it is looked for batches that are too old.
 const LOOK: Duration = Duration::from_hours(1);
 
@@ -94,6 +97,20 @@ impl Pipelines {
         Ok(())
     }
 
+    /// The same while the store does not answer, until this time: the end of the job stands,
+    /// whatever becomes of its batch.
+    pub(crate) async fn tell_batches_by(
+        &self,
+        until: Instant,
+        pipeline: &Pipeline,
+        job: &Job,
+        extras: &JobOptions,
+        failed: bool,
+    ) {
+        let tell = || self.tell_batches(job, extras, failed);
+        told_by(until, &pipeline.name, &job.id, tell).await;
+    }
+
     pub(crate) async fn tell_followers(&self, job: &str, failed: bool) -> Result<(), BatchError> {
         let parts = self.0.batches.followers(job).await?;
         for part in &parts {
@@ -107,16 +124,15 @@ impl Pipelines {
     /// the others were told, when nobody could know yet that it has ended.
     pub(crate) async fn tell_late_followers(
         &self,
+        until: Instant,
         pipeline: &Pipeline,
         job: &Job,
         extras: &JobOptions,
         failed: bool,
     ) {
-        if extras.can_be_followed
-            && let Err(error) = self.tell_followers(&job.id, failed).await
-        {
-            let (id, pipeline) = (&job.id, &pipeline.name);
-            tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
+        if extras.can_be_followed {
+            let tell = || self.tell_followers(&job.id, failed);
+            told_by(until, &pipeline.name, &job.id, tell).await;
         }
     }
 
@@ -226,10 +242,10 @@ impl Pipelines {
         }
     }
 
-    /// For as long as it is polled: pushes last jobs that had to wait, also since before this
-    /// server was started, and gives up batches that are too old. The process before sees to its
-    /// own ones as long as it is there.
-    pub(crate) async fn tend_batches(self) {
+    /// Pushes last jobs that had to wait, also since before this server was started, and gives up
+    /// batches that are too old. The process before sees to its own ones as long as it is there.
+    /// Until `end`: the batch that is in hand then is brought to its end.
+    pub(crate) async fn tend_batches(self, end: CancellationToken) {
         let mut look_at = Instant::now();
         let is_alone = self.0.batches.left_alone();
         tokio::pin!(is_alone);
@@ -243,6 +259,9 @@ impl Pipelines {
                 look_at = Instant::now() + if looked.is_ok() { LOOK } else { TRY_AGAIN };
             }
             for (id, stage) in self.0.batches.take_waiting() {
+                if end.is_cancelled() {
+                    return; // the others are the next process' then
+                }
                 self.go_on(&id, stage).await;
             }
             let pause = async {
@@ -252,6 +271,7 @@ impl Pipelines {
                 sleep(TRY_AGAIN).await;
             };
             tokio::select! {
+                () = end.cancelled() => return,
                 () = pause => {}
                 () = &mut is_alone, if !was_alone => was_alone = true,
                 () = sleep_until(look_at), if was_alone => {}
@@ -270,8 +290,10 @@ impl Pipelines {
         }
     }
 
-    async fn look_at_batches(&self) -> Result<(), BatchError> {
-        self.0.batches.load().await?;
+    pub(super) async fn look_at_batches(&self) -> Result<(), BatchError> {
+        for job in self.0.batches.load().await? {
+            self.tell_if_gone(&job).await?;
+        }
         let now = now_ms();
         let mut after = None;
         loop {
@@ -298,5 +320,21 @@ impl Pipelines {
                 return Ok(());
             }
         }
+    }
+}
+
+async fn told_by<F: Future<Output = Result<(), BatchError>>>(
+    until: Instant,
+    pipeline: &str,
+    id: &str,
+    tell: impl Fn() -> F,
+) {
+    while let Err(error) = tell().await {
+        if Instant::now() >= until {
+            let error = with_causes(&error);
+            tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
+            return;
+        }
+        sleep(TELL_AGAIN).await;
     }
 }

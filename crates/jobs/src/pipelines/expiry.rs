@@ -8,7 +8,7 @@ use std::time::Duration;
 use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Delivery, Settlement};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Pipeline, Pipelines};
@@ -77,7 +77,8 @@ impl Pipelines {
         }
         let settled = pipeline.driver.settle(ticket, Settlement::Ack).await;
         if settled.is_ok() {
-            self.dropped(pipeline, &job, &extras, Dropped::Expired)
+            let until = Instant::now() + self.0.registry.patience();
+            self.dropped(until, pipeline, &job, &extras, Dropped::Expired)
                 .await;
         } else {
             _ = pipeline.driver.settle(ticket, Settlement::Release).await;

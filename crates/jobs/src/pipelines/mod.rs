@@ -13,6 +13,7 @@ mod batched;
 mod dispatch;
 mod error;
 mod expiry;
+mod lent;
 mod pipeline;
 mod pools;
 mod registry;
@@ -30,6 +31,7 @@ use pronghorn_plugin_api::QueueReport;
 use pronghorn_queue::Job;
 use pronghorn_queue::options::JobOptions;
 use pronghorn_store::LazyStore;
+use tokio::sync::{RwLock, RwLockReadGuard};
 use tokio::time::timeout;
 
 use self::pools::ConsumerPools;
@@ -62,6 +64,8 @@ struct Shared {
     batches: Batches,
     recent: Recent,
     metrics: Metrics,
+    /// Read by calls that are under way.
+    calls: RwLock<()>,
 }
 
 impl Pipelines {
@@ -97,7 +101,18 @@ impl Pipelines {
             batches: Batches::new(store),
             recent: Recent::default(),
             metrics,
+            calls: RwLock::default(),
         }))
+    }
+
+    /// Somebody's call is under way until this is dropped. It may push, and needs the store.
+    pub(crate) async fn call(&self) -> RwLockReadGuard<'_, ()> {
+        self.0.calls.read().await
+    }
+
+    /// Returns when all calls that have begun are over.
+    pub(crate) async fn calls_end(&self) {
+        drop(self.0.calls.write().await);
     }
 
     /// Which there are.

@@ -1,17 +1,11 @@
 //! Jobs that are taken away before a worker has them, and those that are told to end.
 
-use std::time::Duration;
-
-use pronghorn_base::with_causes;
 use pronghorn_queue::Job;
 use pronghorn_queue::options::JobOptions;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::{Pipeline, PipelineError, Pipelines};
 use crate::results::Dropped;
-
-/// How often a batch is told of a job that was removed, while the store does not answer.
-const TELL_AGAIN: Duration = Duration::from_millis(200);
 
 /// What was found of an ID that is cancelled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,23 +98,16 @@ impl Pipelines {
     /// Its pipeline has forgotten it, so nobody but this tells its batch: until then, also while
     /// the disk takes no writes.
     async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped, until: Instant) {
-        let (id, of) = (&job.id, &pipeline.name);
         let extras = JobOptions::of(&job.headers);
-        let mut told = self.tell_batches(job, &extras, true).await;
-        while told.is_err() && Instant::now() < until {
-            sleep(TELL_AGAIN).await;
-            told = self.tell_batches(job, &extras, true).await;
-        }
-        if let Err(error) = told {
-            let error = with_causes(&error);
-            tracing::error!(target: "jobs", id, pipeline = of, "a job was removed, and its batch can't be told: {error}");
-        }
-        self.dropped(pipeline, job, &extras, why).await;
+        self.tell_batches_by(until, pipeline, job, &extras, true)
+            .await;
+        self.dropped(until, pipeline, job, &extras, why).await;
     }
 
     /// A job that no worker had does not run any more.
     pub(super) async fn dropped(
         &self,
+        until: Instant,
         pipeline: &Pipeline,
         job: &Job,
         extras: &JobOptions,
@@ -132,6 +119,7 @@ impl Pipelines {
         tracing::debug!(target: "jobs", id, job = name, pipeline = of, "{said} before its turn");
         pipeline.metrics.came_to(outcome);
         self.ended(pipeline, job, extras, why.into());
-        self.tell_late_followers(pipeline, job, extras, true).await;
+        self.tell_late_followers(until, pipeline, job, extras, true)
+            .await;
     }
 }

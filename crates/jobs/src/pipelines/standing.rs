@@ -30,7 +30,7 @@ pub(crate) enum Standing {
 }
 
 /// What came of looking for a job in a pipeline.
-enum Search {
+pub(super) enum Search {
     Found(Box<Listed>),
     NotThere,
     /// The pipeline does not show all of its jobs, or has too many.
@@ -97,7 +97,7 @@ impl Pipelines {
     }
 
     /// Looks at the first jobs of a pipeline, up to `most`.
-    async fn look_for(&self, pipeline: &Pipeline, id: &str, most: usize) -> Search {
+    pub(super) async fn look_for(&self, pipeline: &Pipeline, id: &str, most: usize) -> Search {
         if !pipeline.is_ours() {
             return Search::Open;
         }

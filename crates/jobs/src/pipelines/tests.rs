@@ -1,10 +1,14 @@
 //! Pipelines of every driver in this build, whose brokers are nowhere.
 
+use std::collections::HashMap;
+
 use pronghorn_metrics::Registry;
 use pronghorn_testkit::Directory;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::batches::Last;
+use crate::batches::{Last, Part};
 use crate::settings::tests::brokers_of;
 
 const LIMIT: u64 = 1 << 20;
@@ -39,43 +43,65 @@ async fn a_pipeline_that_asks_for_the_store_says_so() {
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
 }
 
-/// Jobs of batches have its end while one that is cancelled has told the others, and has its key.
-#[tokio::test]
-async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
-    let directory = Directory::new();
-    let store = LazyStore::new(directory.join("state"), LIMIT);
-    let metrics = Metrics::new(&Registry::default());
-    let brokers = brokers_of("{version: '3'}");
-    let pools = ["default"].into_iter();
-    let pipelines = Pipelines::new(
-        store,
-        Duration::from_secs(60),
-        metrics,
-        pools,
-        brokers.clone(),
-    );
-    let map = [("name", "p"), ("driver", "memory")];
-    let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let map = map.into();
-    let (name, settings) = PipelineSettings::declared(&map, &brokers).unwrap();
-    pipelines.declare(name, &settings).await.unwrap();
-    let job = |id: &str, has_key: bool| Job {
+/// With a pipeline in memory that gives out nothing, and a store.
+struct Scene {
+    pipelines: Pipelines,
+    _directory: Directory,
+}
+
+fn job(id: &str, has_key: bool) -> Job {
+    let key = || ("pronghorn-unique".to_owned(), vec!["k".to_owned()]);
+    Job {
         id: id.to_owned(),
-        headers: has_key
-            .then(|| ("pronghorn-unique".to_owned(), vec!["k".to_owned()]))
-            .into_iter()
-            .collect(),
+        headers: has_key.then(key).into_iter().collect(),
         ..Job::default()
-    };
-    let batch = async |last: &str, part: &str| {
+    }
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.join("state"), LIMIT);
+        let (patience, metrics) = (Duration::from_secs(60), Metrics::new(&Registry::default()));
+        let (brokers, pools) = (brokers_of("{version: '3'}"), ["default"].into_iter());
+        let pipelines = Pipelines::new(store, patience, metrics, pools, brokers.clone());
+        let map = [("name", "p"), ("driver", "memory")];
+        let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let map = map.into();
+        let (name, settings) = PipelineSettings::declared(&map, &brokers).unwrap();
+        pipelines.declare(name, &settings).await.unwrap();
+        Self {
+            pipelines,
+            _directory: directory,
+        }
+    }
+
+    async fn push_batch(&self, last: &str, part: Job) -> Duplicates {
         let last = Last {
             pipeline: "p".to_owned(),
             job: job(last, false),
         };
-        let jobs = vec![("p".to_owned(), job(part, true))];
-        let duplicates = pipelines.push_batch(jobs, last).await.unwrap();
-        assert_eq!(duplicates[part], "other");
-    };
+        let jobs = vec![("p".to_owned(), part)];
+        self.pipelines.push_batch(jobs, last).await.unwrap()
+    }
+
+    /// A batch with a part that has the end of another job.
+    async fn push_follower(&self, last: &str, other: &str) {
+        let duplicates = self.push_batch(last, job("part", true)).await;
+        assert_eq!(duplicates["part"], other);
+    }
+
+    async fn ids(&self) -> Vec<String> {
+        let pipeline = self.pipelines.registry().get("p").unwrap();
+        let jobs = pipeline.driver.list(None).await.unwrap().jobs;
+        jobs.into_iter().map(|it| it.job.id).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
+    let scene = Scene::new().await;
+    let pipelines = &scene.pipelines;
     let other = vec![("p".to_owned(), job("other", true))];
     pipelines.admission().push(other).await.unwrap();
     let pipeline = pipelines.registry().get("p").unwrap();
@@ -83,10 +109,69 @@ async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
     let other = &removed.jobs[0];
     let extras = JobOptions::of(&other.headers);
     pipelines.tell_batches(other, &extras, true).await.unwrap();
-    batch("last", "part").await;
-    let why = Dropped::Cancelled;
-    pipelines.dropped(&pipeline, other, &extras, why).await;
-    let left = pipeline.driver.list(None).await.unwrap().jobs;
-    let left: Vec<_> = left.iter().map(|it| &*it.job.id).collect();
-    assert_eq!(left, ["last"]);
+    scene.push_follower("last", "other").await;
+    let (until, why) = (Instant::now(), Dropped::Cancelled);
+    let dropped = pipelines.dropped(until, &pipeline, other, &extras, why);
+    dropped.await;
+    assert_eq!(scene.ids().await, ["last"]);
+}
+
+#[tokio::test]
+async fn a_batch_has_the_end_of_a_job_that_ended_in_the_process_before() {
+    let scene = Scene::new().await;
+    let lent = HashMap::from([("k".to_owned(), "other".to_owned())]);
+    scene.pipelines.lend_keys(lent).await;
+    scene.push_follower("last", "other").await;
+    assert!(scene.ids().await.is_empty());
+    scene.pipelines.lend_keys(HashMap::new()).await;
+    assert_eq!(scene.ids().await, ["last"]);
+}
+
+/// It is written after the job has ended, by a process that does not know of that.
+#[tokio::test]
+async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {
+    for is_gone in [true, false] {
+        let scene = Scene::new().await;
+        let batches = &scene.pipelines.0.batches;
+        scene.push_batch("last", job("part", false)).await;
+        let pipeline = scene.pipelines.registry().get("p").unwrap();
+        pipeline.driver.remove(Some("part"), None).await.unwrap();
+        let (batch, part) = ("last".to_owned(), "part".to_owned());
+        let part = Part { batch, job: part };
+        batches.follow(&part, "other").await.unwrap();
+        batches.forget_followers("other", &[part]);
+        if !is_gone {
+            pipeline
+                .driver
+                .push(vec![job("other", true)])
+                .await
+                .unwrap();
+        }
+        scene.pipelines.look_at_batches().await.unwrap();
+        let expected = if is_gone { "last" } else { "other" };
+        assert_eq!(scene.ids().await, [expected]);
+    }
+}
+
+/// The next process would push it once more.
+#[tokio::test]
+async fn a_stop_waits_until_a_batch_is_forgotten_whose_last_job_is_pushed() {
+    let scene = Scene::new().await;
+    let batches = &scene.pipelines.0.batches;
+    scene.push_batch("last", job("part", false)).await;
+    let (batch, part) = ("last".to_owned(), "part".to_owned());
+    let part = Part { batch, job: part };
+    assert!(batches.ended(&part, false).await.unwrap().is_some());
+    batches.put_off("last", Instant::now());
+    let end = CancellationToken::new();
+    let tending = scene.pipelines.clone().tend_batches(end.clone());
+    tokio::pin!(tending);
+    while !scene.ids().await.contains(&"last".to_owned()) {
+        // Step by step, as far as it comes each time.
+        _ = timeout(Duration::ZERO, &mut tending).await;
+    }
+    end.cancel();
+    tending.await;
+    let (left, _) = scene.pipelines.list_batches(1).await.unwrap();
+    assert_eq!(left, []);
 }

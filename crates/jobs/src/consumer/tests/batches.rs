@@ -16,7 +16,12 @@ impl Batch {
     async fn new() -> Self {
         let scene = Scene::new(2, &["p", "q"]).await;
         let mut tending = JoinSet::new();
-        tending.spawn(scene.pipelines.clone().tend_batches());
+        tending.spawn(
+            scene
+                .pipelines
+                .clone()
+                .tend_batches(CancellationToken::new()),
+        );
         Self {
             scene,
             _tending: tending,

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use pronghorn_base::now_ms;
 use pronghorn_queue::{Embedded, options};
-use pronghorn_store::Store;
 
 use super::Registry;
 use crate::pipelines::error::PipelineError;
@@ -33,20 +32,15 @@ impl Registry {
         Ok(lent)
     }
 
-    /// Follows the keys of jobs that the process before brings to their end, until it is gone.
-    pub(crate) async fn follow_lent_keys(&self, store: &Store) {
-        let mut others = store.others();
-        loop {
-            let are_there = others.borrow_and_update().are_there;
-            let mut lent = HashMap::new();
-            for pipeline in self.0.stored.all().await {
-                // The store says at the next change all that it does not say now.
-                lent.extend(self.restore_keys(&pipeline).await.unwrap_or_default());
-            }
-            self.0.keys.lend(lent);
-            if !are_there || others.changed().await.is_err() {
-                return;
-            }
+    /// The keys of jobs that workers of the process before have, with the IDs of the jobs. Those
+    /// that were put back have theirs here.
+    pub(in crate::pipelines) async fn lent_keys(
+        &self,
+    ) -> Result<HashMap<String, String>, PipelineError> {
+        let mut lent = HashMap::new();
+        for pipeline in self.0.stored.all().await {
+            lent.extend(self.restore_keys(&pipeline).await?);
         }
+        Ok(lent)
     }
 }

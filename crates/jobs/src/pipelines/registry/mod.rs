@@ -189,6 +189,11 @@ impl Registry {
         timeout(self.0.patience, open).await.map_err(late)?
     }
 
+    /// Whether there are pipelines that have to wait for the process before.
+    pub(super) fn waits(&self) -> bool {
+        !lock(&self.0.state).opening.is_empty()
+    }
+
     pub(super) fn is_opening(&self, name: &str) -> bool {
         let state = lock(&self.0.state);
         state.opening.iter().any(|opening| opening == name)

@@ -1,0 +1,74 @@
+//! Jobs that the process before brings to their end: their keys, and batches that wait for them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use pronghorn_base::with_causes;
+use pronghorn_store::Store;
+use tokio::time::sleep;
+
+use super::Pipelines;
+use super::standing::Search;
+use crate::batches::BatchError;
+
+/// How often a store is asked again that does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Pipelines {
+    /// Follows these keys until the process before is gone.
+    pub(crate) async fn follow_lent_keys(&self, store: &Store) {
+        let mut others = store.others();
+        loop {
+            let are_there = others.borrow_and_update().are_there;
+            // Without an answer the keys count that were there before.
+            let Ok(lent) = self.0.registry.lent_keys().await else {
+                sleep(ASK_AGAIN).await;
+                continue;
+            };
+            self.lend_keys(lent).await;
+            if !are_there || others.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// A batch may have come to have the end of such a job when it had ended there, and its key was
+    /// not free here: nobody else tells it.
+    pub(super) async fn lend_keys(&self, lent: HashMap<String, String>) {
+        for (key, id) in self.0.keys.lend(lent) {
+            if self.0.keys.has_ended(&key, &id)
+                && let Err(error) = self.tell_followers(&id, false).await
+            {
+                let error = with_causes(&error);
+                tracing::error!(target: "jobs", id, "the job has ended in the process before, and a batch that waits for it can't be told: {error}");
+            }
+        }
+    }
+
+    /// A batch that came in the process before has the end of this job, which may have ended here
+    /// before that was written. Nobody else tells the batch then.
+    pub(super) async fn tell_if_gone(&self, job: &str) -> Result<(), BatchError> {
+        if !self.is_gone(job).await {
+            return Ok(());
+        }
+        let failed = matches!(self.dead().read(job).await, Ok(Some(_)));
+        self.tell_followers(job, failed).await
+    }
+
+    /// Whether no pipeline has a job. False where that is not certain.
+    async fn is_gone(&self, job: &str) -> bool {
+        let registry = &self.0.registry;
+        let left_behind = registry.left_behind().await;
+        if registry.waits() || !left_behind.is_ok_and(|it| it.is_empty()) {
+            return false;
+        }
+        for pipeline in registry.all() {
+            // Between two parts of a list it may change its place.
+            let found = self.look_for(&pipeline, job, 1).await;
+            if !matches!(found, Search::NotThere) {
+                return false;
+            }
+        }
+        self.keys().running(job).is_none()
+    }
+}
