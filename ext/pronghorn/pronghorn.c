@@ -750,7 +750,11 @@ static enum call_outcome call_front(callback *handler, zend_object *exchange, zv
 	if (Z_TYPE_P(value) != IS_OBJECT) {
 		php_output_end_all();
 		/* Of an output callback. */
-		if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
+		if (EG(exception) != NULL && !is_ended()) {
+			if (zend_is_unwind_exit(EG(exception))) {
+				reply_empty(500); /* a fatal error, behind the head */
+				return EXITED;
+			}
 			ZVAL_OBJ_COPY(value, EG(exception));
 			zend_clear_exception();
 		}

@@ -786,6 +786,10 @@ static size_t write_output(const char *text, size_t length)
 	if (call.request == NULL || reply_has_ended()) {
 		return printed_write(text, length);
 	}
+	if (UNEXPECTED(EG(exception) != NULL) && zend_is_unwind_exit(EG(exception))) {
+		/* An output callback has not come to its end, and PHP gives what it was to change. */
+		return length;
+	}
 	if (!reply_write(text, length)) {
 		PG(connection_status) = PHP_CONNECTION_ABORTED;
 		if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !call.is_finished) {

@@ -46,6 +46,8 @@ const INDEX: &str = r#"<?php
             echo 'before'; set_time_limit(1); while (true) {}
         case '/callback-fatal': ob_start(fn () => eval('function twice() {} function twice() {}')); echo 'lost'; break;
         case '/callback-buffers': ob_start(fn () => ob_start()); echo 'lost'; break;
+        case '/callback-memory': ini_set('memory_limit', '16M'); ob_start(fn () => str_repeat('x', 1 << 26)); ob_start(); echo str_repeat('lost', 50000); break;
+        case '/callback-exit': ob_start(function () { exit; }); echo 'lost'; break;
         case '/callback-throws': ob_start(fn () => throw new LogicException('of a callback')); echo 'lost'; break;
         case '/endless':
             register_shutdown_function(function () { file_put_contents('php://stderr', 'left: ' . connection_aborted() . "\n"); });
@@ -218,10 +220,15 @@ fn a_fatal_error_ends_the_worker_and_its_own_page_is_the_reply() {
 #[test]
 fn an_output_callback_that_fails_is_answered_500() {
     let server = Server::start(site(""));
+    let worker = server.workers();
+    let ended = server.get("/callback-exit");
+    assert_eq!((ended.status, ended.text().as_str()), (200, ""));
+    assert_eq!(server.workers(), worker);
     for (path, error) in [
         ("/callback-fatal", "Cannot redeclare"),
         ("/callback-buffers", "Cannot use output buffering"),
         ("/callback-throws", "of a callback"),
+        ("/callback-memory", "Allowed memory size"),
     ] {
         let reply = server.get(path);
         assert_eq!(reply.status, 500, "{path}");
