@@ -23,6 +23,8 @@
 #include "ext/random/php_random.h"
 #endif
 
+#include "title.h"
+
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
 ZEND_TSRMLS_CACHE_EXTERN()
 #endif
@@ -186,8 +188,8 @@ static void restore_settings(void)
 /* ---- Functions that change more than one value ---- */
 
 enum {
-	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, MB_SEARCH_INIT,
-	MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, CHANGES
+	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, TITLE,
+	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, CHANGES
 };
 static struct {
 	const char *function;
@@ -206,6 +208,7 @@ static struct {
 	[NO_WRAPPER] = {.function = "stream_wrapper_unregister"},
 	[ALARM] = {.function = "pcntl_alarm"},
 	[MYSQLI_REPORT] = {.function = "mysqli_report"},
+	[TITLE] = {.function = "cli_set_process_title"},
 	[MB_SEARCH_INIT] = {.function = "mb_ereg_search_init"},
 	[MB_SEARCH] = {.function = "mb_ereg_search"},
 	[MB_SEARCH_POS] = {.function = "mb_ereg_search_pos"},
@@ -214,7 +217,7 @@ static struct {
 };
 
 /* What held before the first call of these functions in a call. */
-static zval assert_callback, text_domain, async_signals;
+static zval assert_callback, text_domain, async_signals, title;
 
 /* What the boot gave to libxml_set_streams_context(), and what held before the call, of
  * libxml_disable_entity_loader(): PHP tells neither. */
@@ -241,6 +244,11 @@ static void call_silently(size_t change, uint32_t count, zval *arguments, zval *
 /* What a function is about to change, where only it tells. */
 static void look_before(size_t change)
 {
+	if (change == TITLE) {
+		title_keep();
+		call("cli_get_process_title", &title, 0, NULL);
+		return;
+	}
 	zval *into = change == ASSERT_OPTIONS ? &assert_callback : change == TEXT_DOMAIN ? &text_domain : &async_signals;
 	zval argument;
 	if (change != ASSERT_OPTIONS && change != TEXT_DOMAIN && change != ASYNC_SIGNALS) {
@@ -403,6 +411,16 @@ static void restore_search(void)
 	zval_ptr_dtor(&arguments[1]);
 }
 
+/* PHP has none until one was set: the command line stood there. */
+static void restore_title(void)
+{
+	const bool is_first = Z_TYPE(title) == IS_STRING && Z_STRLEN(title) == 0;
+	put_back(TITLE, &title);
+	if (is_first) {
+		title_put_back();
+	}
+}
+
 static void restore_changes(void)
 {
 	zval result;
@@ -434,6 +452,9 @@ static void restore_changes(void)
 		if (call("mysqli_report", &result, 1, &level)) {
 			zval_ptr_dtor(&result);
 		}
+	}
+	if (changes[TITLE].happened) {
+		restore_title();
 	}
 	bool has_searched = false;
 	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
@@ -741,6 +762,17 @@ void reset_run_shutdown_functions(void)
 
 /* ---- All of it ---- */
 
+static void watch_changes(void)
+{
+	for (size_t i = 0; i < CHANGES; i++) {
+		zend_function *function = changes[i].called != NULL ? NULL : find_function(changes[i].function);
+		if (function != NULL) {
+			changes[i].called = function->internal_function.handler;
+			function->internal_function.handler = ZEND_FN(pronghorn_change);
+		}
+	}
+}
+
 void reset_startup(void)
 {
 	for (size_t i = 0; i < SETTINGS; i++) {
@@ -751,13 +783,7 @@ void reset_startup(void)
 			function->internal_function.handler = ZEND_FN(pronghorn_set);
 		}
 	}
-	for (size_t i = 0; i < CHANGES; i++) {
-		zend_function *function = find_function(changes[i].function);
-		if (function != NULL) {
-			changes[i].called = function->internal_function.handler;
-			function->internal_function.handler = ZEND_FN(pronghorn_change);
-		}
-	}
+	watch_changes();
 }
 
 static void forget_errors(void)
@@ -792,6 +818,8 @@ void reset_keep(void)
 		keep_setting(&settings[i]);
 	}
 	EG(error_reporting) = reporting;
+	/* Those of the command line come behind the modules. */
+	watch_changes();
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;
 	}
@@ -857,7 +885,7 @@ void reset_let_go(void)
 		zval_ptr_dtor(&settings[i].value);
 		ZVAL_UNDEF(&settings[i].value);
 	}
-	zval *const looked_at[] = {&assert_callback, &text_domain, &async_signals};
+	zval *const looked_at[] = {&assert_callback, &text_domain, &async_signals, &title};
 	for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at; i++) {
 		zval_ptr_dtor(looked_at[i]);
 		ZVAL_UNDEF(looked_at[i]);

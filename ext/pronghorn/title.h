@@ -5,4 +5,8 @@
 /* As far as there is room where the command line stood, which nothing may read any more. */
 void title_set(const char *title);
 
+/* Keeps what is shown now, once for a process; shows that again, if it was kept. */
+void title_keep(void);
+void title_put_back(void);
+
 #endif
