@@ -1,7 +1,7 @@
 //! The keys of pools whose scripts run by FastCGI.
 
 use pronghorn_config::{Command, Listen, Table};
-use pronghorn_launch::Ini;
+use pronghorn_launch::{Ini, IniSetting};
 
 use super::{KeptSettings, Mode, SiteSettings};
 
@@ -139,6 +139,15 @@ impl FastCgiSettings {
                 message,
                 "put it into the php.ini of what runs there, and remove it here",
             );
+        }
+        let ours = |it: &IniSetting| {
+            it.name.eq_ignore_ascii_case("session.save_handler") && it.value == "pronghorn"
+        };
+        if !no_ini && self.ini.written.iter().any(ours) {
+            let message = "has `session.save_handler: pronghorn`, and php-cgi and php-fpm have no such handler: \
+                           no session would start";
+            let hint = "`mode: classic` has it; or name another handler, `files` for instance";
+            t.error("ini", message, hint);
         }
         if no_memory && self.kept.max_worker_memory.is_some() {
             let message = "has a `max_worker_memory`, and what processes of php-fpm or at an \
