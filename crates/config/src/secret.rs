@@ -203,21 +203,74 @@ pub(crate) fn masked(value: &str, secret: bool) -> String {
     }
 }
 
-/// The words of a command as they may be shown: also without what follows an option with a secret's
-/// name.
+/// The words of a command as they may be shown: also without what options take that is secret.
 pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<String> {
-    let mut follows = false;
+    let mut taken = Taken::Nothing;
     let words = words.into_iter().map(|word| {
-        let secret = follows && !is_key_file(word);
-        follows = is_secret_option(word);
-        masked(word, secret)
+        let shown = taken.masked(word).or_else(|| masked_option(word));
+        taken = Taken::by(word);
+        shown.unwrap_or_else(|| masked(word, false))
     });
     words.collect()
 }
 
-/// `--password`, `-token`: its value is the next word.
-fn is_secret_option(word: &str) -> bool {
-    word.starts_with('-') && !word.contains('=') && is_secret(word)
+/// The next word behind an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// Nothing that is secret.
+    Nothing,
+    /// `--password`, `-token`, `-p`.
+    Secret,
+    /// A user and a password: `-u` and `--user` of curl and others.
+    Login,
+}
+
+impl Taken {
+    fn by(option: &str) -> Self {
+        match option {
+            "-p" => Self::Secret,
+            "-u" | "-U" | "--user" | "--proxy-user" => Self::Login,
+            _ if option.starts_with('-') && !option.contains('=') && is_secret(option) => {
+                Self::Secret
+            }
+            _ => Self::Nothing,
+        }
+    }
+
+    /// The next word, if it must not be shown as it is.
+    fn masked(self, word: &str) -> Option<String> {
+        let plain = word.trim_matches(is_quote);
+        match self {
+            Self::Secret if !plain.is_empty() && !is_key_file(plain) => Some(MASK.to_owned()),
+            Self::Login => masked_login(word),
+            Self::Nothing | Self::Secret => None,
+        }
+    }
+}
+
+/// `user:***`. None where there is no password.
+fn masked_login(login: &str) -> Option<String> {
+    let (user, password) = login.split_once(':')?;
+    (!password.is_empty()).then(|| format!("{user}:{MASK}"))
+}
+
+/// An option that has its value in the same word: `--password=SECRET`, `-pSECRET` of mysql,
+/// `-uuser:SECRET` and `--user=user:SECRET` of curl.
+fn masked_option(word: &str) -> Option<String> {
+    if let Some((option, value)) = word.split_once('=').filter(|_| word.starts_with("--"))
+        && is_secret(option)
+        && !is_key_file(value)
+    {
+        return (!value.is_empty()).then(|| format!("{option}={MASK}"));
+    }
+    if let Some(secret) = word.strip_prefix("-p") {
+        return (!secret.is_empty()).then(|| format!("-p{MASK}"));
+    }
+    let option = ["--user=", "--proxy-user=", "-u", "-U"]
+        .into_iter()
+        .find(|option| word.starts_with(option))?;
+    let login = masked_login(word.strip_prefix(option)?)?;
+    Some(format!("{option}{login}"))
 }
 
 pub(crate) fn masked_shown(shown: Shown, secret: bool) -> Shown {
@@ -248,27 +301,87 @@ fn ends_part(c: char) -> bool {
 /// `mysql://user:***@host/db`, `mysql:host=db;password=***`, `worker.php --token *** -d x=y`.
 fn without_passwords(value: &str) -> String {
     // Most values are short words.
-    if !value.contains(['=', '@', ' ']) {
+    if !value.contains(['=', '@', ' ']) && !value.starts_with('-') {
         return value.to_owned();
     }
     let mut shown = String::with_capacity(value.len());
     let mut rest = value;
-    let mut follows = false;
+    let mut taken = Taken::Nothing;
     while !rest.is_empty() {
-        let end = part_end(rest);
-        let (part, after) = rest.split_at(end);
-        let separator = after.len() - after.trim_start_matches(ends_part).len();
-        let (separator, after) = after.split_at(separator);
-        if follows && !part.is_empty() && !is_key_file(part) {
-            shown.push_str(MASK);
-        } else {
-            shown.push_str(&without_password(part));
+        if taken != Taken::Nothing {
+            let (word, after) = rest.split_at(word_end(rest));
+            let masked = taken.masked(word);
+            shown.push_str(&masked.unwrap_or_else(|| without_password(word)));
+            (taken, rest) = (Taken::Nothing, after);
+            continue;
         }
-        follows = is_secret_option(part) && separator.trim().is_empty();
+        // An option's value may be in quotes, and hold whatever else separates parts.
+        let word = word_end(rest);
+        let has_value = rest
+            .get(..word)
+            .is_some_and(|it| masked_option(it).is_some());
+        let end = if has_value { word } else { part_end(rest) };
+        let (part, after) = rest.split_at(end);
+        shown.push_str(&without_password(part));
+        let quoted = if names_secret(part) {
+            quoted_end(after)
+        } else {
+            0
+        };
+        if quoted > 0 {
+            shown.push_str(MASK);
+        }
+        let after = after.get(quoted..).unwrap_or_default();
+        let separator = after.len() - after.trim_start_matches(ends_part).len();
+        let spaces = after.len() - after.trim_start().len();
+        taken = Taken::by(part);
+        let next = if taken == Taken::Nothing || spaces == 0 {
+            taken = Taken::Nothing;
+            separator
+        } else {
+            spaces
+        };
+        let (separator, after) = after.split_at(next);
         shown.push_str(separator);
         rest = after;
     }
     shown
+}
+
+const fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'')
+}
+
+/// The end of a word of a shell, with quotes and the spaces in them. Another quote is of who quotes
+/// the command.
+fn word_end(text: &str) -> usize {
+    let mut at = 0;
+    while let Some(rest) = text.get(at..)
+        && let Some(c) = rest.chars().next()
+        && !c.is_whitespace()
+    {
+        match (is_quote(c), quoted_end(rest)) {
+            (true, 0) => break,
+            (true, end) => at += end,
+            (false, _) => at += c.len_utf8(),
+        }
+    }
+    at
+}
+
+/// The length of what is in quotes at the start, with them; 0: there is nothing.
+fn quoted_end(text: &str) -> usize {
+    let Some(quote) = text.chars().next().filter(|c| is_quote(*c)) else {
+        return 0;
+    };
+    let inside = text.get(1..).unwrap_or_default();
+    inside.find(quote).map_or(0, |end| end + 2)
+}
+
+/// `password=`, with its value still to come.
+fn names_secret(part: &str) -> bool {
+    let name = part.strip_suffix('=').unwrap_or_default();
+    is_secret(name.rsplit(':').next().unwrap_or(name))
 }
 
 /// A password in a URL may hold what separates parts elsewhere, all but spaces and quotes.
@@ -277,7 +390,7 @@ fn part_end(text: &str) -> usize {
     let word = text.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\''));
     let word = text.get(..word.unwrap_or(text.len())).unwrap_or(text);
     let Some(scheme) = word.find("://") else {
-        return end;
+        return login_end(word).unwrap_or(end);
     };
     // Of several URLs in a list, the first.
     let authority = scheme + 3;
@@ -298,6 +411,17 @@ fn part_end(text: &str) -> usize {
     }
 }
 
+/// The end of `user:SECRET@host:1`, whatever is in the secret.
+fn login_end(word: &str) -> Option<usize> {
+    let at = word.rfind('@')?;
+    let host = word.get(at + 1..)?;
+    let end = host.find(ends_part).unwrap_or(host.len());
+    let user = word.get(..at)?.split_once(':')?.0;
+    let name = user.split_once('=').map_or("", |(name, _)| name);
+    let is_login = !user.contains(ends_part) && !is_secret(name) && is_host(host.get(..end));
+    is_login.then_some(at + 1 + end)
+}
+
 /// Whether it is a host, with or without a port.
 fn is_host(text: Option<&str>) -> bool {
     let Some(text) = text else { return false };
@@ -307,10 +431,18 @@ fn is_host(text: Option<&str>) -> bool {
     host.chars().all(plain) && port.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// A user alone is a key there, as in the DSN of Sentry.
+fn is_http(scheme: &str) -> bool {
+    scheme.ends_with("http") || scheme.ends_with("https")
+}
+
 /// Of a part between separators.
 fn without_password(part: &str) -> String {
     if looks_secret(part) {
         return MASK.to_owned();
+    }
+    if let Some(shown) = masked_option(part) {
+        return shown;
     }
     let in_url = part.split_once("://").and_then(|(scheme, rest)| {
         let (user_info, host) = rest.rsplit_once('@')?;
@@ -319,8 +451,13 @@ fn without_password(part: &str) -> String {
             return None; // it stands in a path
         }
         match user_info.split_once(':') {
+            Some((user, _)) if is_http(scheme) && user.len() >= TOKEN => {
+                Some(format!("{scheme}://{MASK}:{MASK}@{host}"))
+            }
             Some((user, _)) => Some(format!("{scheme}://{user}:{MASK}@{host}")),
-            None if user_info.len() >= TOKEN => Some(format!("{scheme}://{MASK}@{host}")),
+            None if user_info.len() >= TOKEN || is_http(scheme) => {
+                Some(format!("{scheme}://{MASK}@{host}"))
+            }
             None => None,
         }
     });
@@ -336,11 +473,23 @@ fn without_password(part: &str) -> String {
             {
                 format!("{name}={MASK}")
             } else {
-                part.to_owned()
+                without_login(part)
             }
         }
-        _ => part.to_owned(),
+        _ => without_login(part),
     }
+}
+
+/// `user:***@host:1`
+fn without_login(part: &str) -> String {
+    if !part.contains("://")
+        && let Some((login, host)) = part.rsplit_once('@')
+        && is_host(Some(host.split('/').next().unwrap_or(host)))
+        && let Some(login) = masked_login(login)
+    {
+        return format!("{login}@{host}");
+    }
+    part.to_owned()
 }
 
 #[cfg(test)]
@@ -383,6 +532,44 @@ mod tests {
         fn no_value_of_a_secret_parameter_is_left(before: String, name in "[a-z%0-9]{0,4}", value in "[A-Z]{8,12}") {
             let text = format!("/?{}&{name}token={value}", before.replace(['&', '='], ""));
             prop_assert!(!RequestMask::default().target(&text).contains(&value));
+        }
+    }
+
+    /// Where a secret may stand, in place of the `S`, in a command or a value.
+    const PLACES: [&str; 17] = [
+        "mysql -p S",
+        "mysqldump -pS db",
+        "sshpass -p 'S' ssh host",
+        "mysql -p'S'",
+        "curl -u user:S https://host",
+        "curl -u 'user:S' https://host",
+        "curl -uuser:S https://host",
+        "curl --user user:S",
+        "curl --proxy-user=user:S",
+        "php worker.php --token S -v",
+        "php worker.php --token=S -v",
+        "sh -c 'mysql -pS' x",
+        "API_KEY='S' php",
+        "redis://user:S@host:1/0",
+        "user:S@host:1",
+        ":S@host",
+        "https://S@sentry.io/1",
+    ];
+
+    proptest! {
+        #[test]
+        fn no_secret_is_left(
+            before in "([a-z./ -]{0,12} )?",
+            secret in "[A-Z0-9][A-Z0-9!%*+_.:;,&-]{6,20}[A-Z0-9]",
+            after in "( [a-z./ =-]{0,12})?",
+            place in 0..PLACES.len(),
+        ) {
+            let value = format!("{before}{}{after}", PLACES[place].replacen('S', &secret, 1));
+            let shown = masked(&value, false);
+            prop_assert!(!shown.contains(&secret), "{value}: {shown}");
+            let words = value.split(' ').filter(|word| !word.is_empty());
+            let shown = masked_words(words).join(" ");
+            prop_assert!(!shown.contains(&secret), "{value}: {shown}");
         }
     }
 
@@ -486,6 +673,26 @@ mod tests {
             ),
             ("a=b c=d", "a=b c=d"),
             ("me@example.com", "me@example.com"),
+            ("u:hush@h:1", "u:***@h:1"),
+            (":hu,sh@h:1", ":***@h:1"),
+            ("url=u:hush@h", "url=u:***@h"),
+            ("password=a:b@h", "password=***"),
+            ("image:1@sha256:abc", "image:1@sha256:abc"),
+            ("https://key@sentry.io/1", "https://***@sentry.io/1"),
+            (
+                "https://0123456789abcdef:hush@sentry.io/1",
+                "https://***:***@sentry.io/1",
+            ),
+            (
+                "sshpass -p hush ssh git@host",
+                "sshpass -p *** ssh git@host",
+            ),
+            ("mysqldump -pHu;sh db", "mysqldump -p*** db"),
+            ("curl -u me:hush -s url", "curl -u me:*** -s url"),
+            ("curl -u 'me:hu sh' -s", "curl -u 'me:*** -s"),
+            ("curl --user=me:hush -u me", "curl --user=me:*** -u me"),
+            ("sh -c 'x --token hush'", "sh -c 'x --token ***'"),
+            ("API_KEY='hu sh' php", "API_KEY=*** php"),
             ("sk_live_abc", "***"),
             ("x --id=ghp_abc", "x --id=***"),
             ("eyJhbGci.eyJzdWIi.sig-nature_", "***"),
@@ -498,6 +705,28 @@ mod tests {
         assert_eq!(
             masked_words(["php", "--token", "hush", "--key", "a.pem", "x"]),
             ["php", "--token", "***", "--key", "a.pem", "x"]
+        );
+        assert_eq!(
+            masked_words([
+                "mysql",
+                "-phu sh",
+                "-p",
+                "hu sh",
+                "--token=a b",
+                "-u",
+                "me:a b",
+                "-p"
+            ]),
+            [
+                "mysql",
+                "-p***",
+                "-p",
+                "***",
+                "--token=***",
+                "-u",
+                "me:***",
+                "-p"
+            ]
         );
         assert_eq!(masked("hush", true), "***");
         assert_eq!(masked("", true), "");

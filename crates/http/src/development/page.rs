@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use pronghorn_config::RequestMask;
 use pronghorn_h1::reason;
 use pronghorn_serve::{Body, Request, Response, wanted};
 
@@ -11,13 +12,6 @@ use super::source::{Excerpt, excerpt};
 
 /// Frames of the application whose lines are shown.
 const WITH_SOURCE: usize = 10;
-/// Fields whose values are secrets: pages are shown around.
-const SECRET: [&str; 4] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-];
 
 /// What a page says of the request.
 #[derive(Debug)]
@@ -30,21 +24,16 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn by(request: &Request) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        // Pages are shown around.
+        let mask = RequestMask::default();
         let fields = request.head.fields().iter().map(|(name, value)| {
             let name = text(name);
-            let is_secret = SECRET
-                .iter()
-                .any(|secret| name.eq_ignore_ascii_case(secret));
-            let value = if is_secret {
-                "***".to_owned()
-            } else {
-                text(value)
-            };
+            let value = mask.header(&name, &text(value));
             (name, value)
         });
         Self {
             wants_html: wanted(request.head.fields(), "text/html") > 0,
-            line: format!("{} {}", request.head.method(), request.target()),
+            line: format!("{} {}", request.head.method(), request.shown_target()),
             fields: fields.collect(),
         }
     }
