@@ -1218,6 +1218,9 @@ void requests_reset_after(zend_fcall_info *function, zend_fcall_info_cache *cach
 	function->retval = &result;
 	zend_call_function(function, cache);
 	zval_ptr_dtor(&result);
+	if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+		return; /* a fatal error, or the end of a forked child: the process ends */
+	}
 	tell_exception();
 	reset_run_shutdown_functions();
 	tell_exception();

@@ -219,3 +219,36 @@ fn a_controller_of_laravel_leaves_what_the_table_says() {
     prove("Laravel package", &server);
     server.stop();
 }
+
+/// Its worker runs jobs alone. A request waits for each of them.
+#[test]
+fn a_job_leaves_what_the_table_says() {
+    extension();
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let fixture = Site::fixture("left.php").display().to_string();
+    let asks = format!(
+        "<?php require '{repository}/php/jobs/autoload.php'; require '{repository}/php/worker/autoload.php';
+        Pronghorn\\serve(function (Pronghorn\\Request $request) {{
+            static $queue = null;
+            $queue ??= Pronghorn\\Jobs\\Queue::connect(pipeline: 'left');
+            return $queue->await($queue->push($request->path, '', new Pronghorn\\Jobs\\Options(result: true, attempts: 1)));
+        }});"
+    );
+    let runs = format!(
+        "<?php require '{fixture}'; require '{repository}/php/worker/autoload.php';
+        (new Pronghorn\\Worker())->onJob(fn (Pronghorn\\Job $job) => Left\\answer($job->name))->run();"
+    );
+    let ini = "session.save_path: sessions, date.timezone: UTC";
+    let site = Site::new()
+        .file("asks.php", &asks)
+        .file("jobs.php", &runs)
+        .file("sessions/.keep", "")
+        .config(&format!(
+            "version: '3'\nhttp:\n  address: '127.0.0.1:0'\n  pool: {{num_workers: 1, command: php asks.php}}\n\
+             jobs:\n  pool: {{num_workers: 1, command: php jobs.php, ini: {{{ini}}}}}\n  \
+             pipelines: {{left: {{driver: memory}}}}\n  consume: [left]\n"
+        ));
+    let server = Server::start(site);
+    prove("job", &server);
+    server.stop();
+}

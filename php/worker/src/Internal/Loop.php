@@ -167,6 +167,15 @@ final class Loop
         $handler = $exchange->handler = $handlers[$exchange->kind()->value] ?? null;
         $this->expectKind($exchange, $handler !== null);
         Exchange::$current = $exchange;
+        if ($this->survivesExit && $this->leftovers !== null && $exchange instanceof JobExchange) {
+            $this->resetAfter(fn () => $this->serveBy($handler, $exchange));
+        } else {
+            $this->serveBy($handler, $exchange);
+        }
+    }
+
+    private function serveBy(Handler $handler, Exchange $exchange): void
+    {
         $this->beginRequest($exchange);
         $place = null;
         if ($this->survivesExit) {
@@ -175,6 +184,22 @@ final class Loop
             $this->answer($exchange, $handler);
         }
         $this->end($exchange, $place);
+    }
+
+    /** What this changes in PHP is changed back, as after a request. */
+    private function resetAfter(\Closure $work): void
+    {
+        $thrown = null;
+        \Pronghorn\Internal\reset_after(static function () use ($work, &$thrown): void {
+            try {
+                $work();
+            } catch (\Throwable $thrown) {
+                // Goes on behind the reset.
+            }
+        });
+        if ($thrown !== null) {
+            throw $thrown;
+        }
     }
 
     private function beginRequest(Exchange $exchange): void
@@ -246,6 +271,7 @@ final class Loop
                     ? \Pronghorn\Internal\until_exit($this->defer(...), $exchange)
                     : $this->defer($exchange);
             } catch (\Throwable $thrown) {
+                // Goes on behind the reset.
                 // The deadline, between two of them.
                 $this->tellFailed($exchange, $thrown);
             }
@@ -288,6 +314,7 @@ final class Loop
                 // The next ones may clean up: an `exit` ends this one only.
                 $this->survivesExit ? \Pronghorn\Internal\until_exit($work) : $work();
             } catch (\Throwable $thrown) {
+                // Goes on behind the reset.
                 $this->tellFailed($exchange, $thrown);
             }
         }
