@@ -301,7 +301,8 @@ final class Cache implements CacheInterface
 
             return (float) ($now->add($ttl)->getTimestamp() - $now->getTimestamp());
         }
-        if ($ttl !== null && !\is_int($ttl) && ($this->strict || !\is_float($ttl))) {
+        $isNumber = \is_int($ttl) || (!$this->strict && \is_float($ttl) && !\is_nan($ttl));
+        if ($ttl !== null && !$isNumber) {
             throw new InvalidKey('A time to live is seconds, a DateInterval or null.');
         }
 

@@ -117,6 +117,9 @@ final class Rpc implements Store
 
     private static function milliseconds(?float $ttl): int
     {
+        if ($ttl !== null && \is_nan($ttl)) {
+            throw new \ValueError('A time to live must be a number of seconds, and NAN is none');
+        }
         // What is longer than a million years has no end.
         return $ttl === null || $ttl >= 3e13 ? 0 : \max(1, (int) \ceil($ttl * 1000));
     }

@@ -9,7 +9,10 @@ use Pronghorn\Cache\Cache;
 use Pronghorn\Cache\Internal\Computing;
 use Pronghorn\Cache\InvalidKey;
 use Pronghorn\Cache\Pool;
+use Pronghorn\Cache\Rpc;
+use Pronghorn\Cache\Store;
 use Pronghorn\Cache\Tests\Support\ArrayStore;
+use Pronghorn\Rpc as Connection;
 
 final class CacheTest extends TestCase
 {
@@ -68,6 +71,29 @@ final class CacheTest extends TestCase
         yield 'another type' => [static fn (Cache $cache) => $cache->get(5)];
         yield 'no list' => [static fn (Cache $cache) => $cache->getMultiple('a')];
         yield 'no time' => [static fn (Cache $cache) => $cache->set('a', 1, 'soon')];
+        yield 'no number' => [static fn (Cache $cache) => $cache->set('a', 1, NAN)];
+        yield 'no number of several' => [static fn (Cache $cache) => $cache->setMultiple(['a' => 1], NAN)];
+    }
+
+    /** @dataProvider writes */
+    public function testNoNumberIsNoTimeToLive(callable $write): void
+    {
+        // Nobody answers: it is refused before anything is sent.
+        $listener = stream_socket_server('tcp://127.0.0.1:0');
+        $rpc = Connection::connect('tcp://' . stream_socket_get_name($listener, false), 1);
+        $store = new Rpc($rpc, 'fast');
+        $this->expectException(\ValueError::class);
+        $this->expectExceptionMessage('NAN');
+        $write($store);
+    }
+
+    /** @return iterable<string, array{callable}> */
+    public static function writes(): iterable
+    {
+        yield 'set' => [static fn (Store $store) => $store->set('a', 1, NAN)];
+        yield 'add' => [static fn (Store $store) => $store->add('a', 1, NAN)];
+        yield 'increment' => [static fn (Store $store) => $store->increment('a', 1, NAN)];
+        yield 'compareAndSwap' => [static fn (Store $store) => $store->compareAndSwap('a', 1, 2, NAN)];
     }
 
     public function testAValueIsComputedOnceWhileItIsFresh(): void
