@@ -14,9 +14,15 @@
 
 ring_t channel;
 
+/* Of a message for the log. The server's records have no longer ones. */
+#define LONGEST_MESSAGE (256u << 10)
+
 static channel_interrupted *on_interruption;
 
-static bool has_call;
+/* The number of the call that was begun; 0: the server knows that this worker is free. */
+static uint32_t begun;
+/* Part of a message is out. */
+static bool is_within;
 
 /* A forked child would speak in its parent's name. */
 static void in_child(void)
@@ -111,7 +117,10 @@ bool channel_put(const char *bytes, size_t length)
 {
 	while (length > 0) {
 		size_t piece = MIN(length, RING_UP / 4);
-		if (!wait_for(ring_wait_for_room, piece, true)) {
+		is_within = true;
+		const bool has_room = wait_for(ring_wait_for_room, piece, true);
+		is_within = false;
+		if (!has_room) {
 			return false;
 		}
 		memcpy(ring_room(&channel), bytes, piece);
@@ -150,14 +159,14 @@ unsigned char *channel_begin(const native_envelope *envelope, size_t context, si
 	return native_write_head(at, envelope, context, body, more);
 }
 
-bool channel_has_call(void)
+uint32_t channel_call(void)
 {
-	return has_call;
+	return begun;
 }
 
-void channel_begun(void)
+void channel_begun(uint32_t call)
 {
-	has_call = true;
+	begun = call;
 }
 
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more)
@@ -170,9 +179,9 @@ bool channel_end(const native_envelope *envelope, const unsigned char *at, const
 		head += length;
 	}
 	if (ends_reply(envelope->kind, more)) {
-		has_call = (envelope->flags & NATIVE_BUSY) != 0;
+		begun = envelope->flags & NATIVE_BUSY ? envelope->call : 0;
 	} else if (envelope->kind == NATIVE_FREE) {
-		has_call = false;
+		begun = 0;
 	}
 	ring_put(&channel, head, urgency_of(envelope->kind, at_once && !more));
 	return at_once || channel_put(body, length);
@@ -182,4 +191,16 @@ bool channel_send(native_envelope envelope)
 {
 	unsigned char *at = channel_begin(&envelope, 0, 0, false);
 	return at != NULL && channel_end(&envelope, at, NULL, 0, false);
+}
+
+bool channel_log(uint32_t call, const char *message)
+{
+	const native_envelope envelope = {.kind = NATIVE_MESSAGE, .flags = NATIVE_IGNORABLE, .call = call};
+	const size_t length = MIN(strlen(message), LONGEST_MESSAGE);
+	unsigned char *at = channel.map == NULL || is_within ? NULL : channel_begin(&envelope, length, 0, false);
+	if (at == NULL) {
+		return false;
+	}
+	memcpy(at, message, length);
+	return channel_end(&envelope, at + length, NULL, 0, false);
 }

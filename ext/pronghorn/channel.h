@@ -47,13 +47,17 @@ bool channel_put(const char *bytes, size_t length);
 unsigned char *channel_begin(const native_envelope *envelope, size_t context, size_t body, bool more);
 bool channel_end(const native_envelope *envelope, const unsigned char *at, const char *body, size_t length, bool more);
 
-/* Whether a call was begun and the server has not been told that this worker is free again. */
-bool channel_has_call(void);
+/* The number of the call that was begun; 0: the server has been told that this worker is free again. */
+uint32_t channel_call(void);
 
 /* A call was begun. */
-void channel_begun(void);
+void channel_begun(uint32_t call);
 
 /* Sends a message that is an envelope and nothing else. */
 bool channel_send(native_envelope envelope);
+
+/* Sends what PHP says of errors during this call. False also where a part of another message is
+ * out: a signal's handler has said it. */
+bool channel_log(uint32_t call, const char *message);
 
 #endif

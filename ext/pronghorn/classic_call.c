@@ -17,8 +17,6 @@
 
 /* Milliseconds after which a worker that waits looks whether the server still lives. */
 #define LOOK_AFTER 5000
-/* Of a message for the log. The server's records have no longer ones. */
-#define LONGEST_MESSAGE (256u << 10)
 /* The first frame of the server has some 30 bytes. */
 #define GREETING 256
 
@@ -204,16 +202,7 @@ bool call_end(bool busy)
 
 bool call_log(const call_t *of, const char *message)
 {
-	const native_envelope envelope = {
-		.kind = NATIVE_MESSAGE, .flags = NATIVE_IGNORABLE, .call = of->number,
-	};
-	size_t length = MIN(strlen(message), LONGEST_MESSAGE);
-	unsigned char *at = channel.map == NULL ? NULL : channel_begin(&envelope, length, 0, false);
-	if (at == NULL) {
-		return false;
-	}
-	memcpy(at, message, length);
-	return channel_end(&envelope, at + length, NULL, 0, false);
+	return channel_log(of->number, message);
 }
 
 void call_free(void)

@@ -13,5 +13,5 @@ if test "$PHP_PRONGHORN" != "no"; then
   if test -f "$srcdir/visits.c"; then
     PRONGHORN_VISITS=visits.c
   fi
-  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c cache.c cache_segment.c sessions.c session_close.c asked.c remote.c channel.c chunks.c native.c ring.c exit.c leftovers.c deadline.c spent.c stack.c opcache.c properties.c statics.c classic.c classic_call.c classic_ini.c title.c zygote.c held.c booted.c leaks.c reply.c head.c printed.c requests.c reset.c $PRONGHORN_VISITS], [$ext_shared],, [$PRONGHORN_CFLAGS])
+  PHP_NEW_EXTENSION([pronghorn], [pronghorn.c cache.c cache_segment.c sessions.c session_close.c asked.c remote.c channel.c chunks.c native.c ring.c exit.c leftovers.c deadline.c spent.c stack.c opcache.c properties.c statics.c classic.c classic_call.c classic_ini.c title.c zygote.c held.c booted.c leaks.c messages.c reply.c head.c printed.c requests.c reset.c $PRONGHORN_VISITS], [$ext_shared],, [$PRONGHORN_CFLAGS])
 fi

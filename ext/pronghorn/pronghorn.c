@@ -22,6 +22,7 @@
 #include "exit.h"
 #include "leaks.h"
 #include "leftovers.h"
+#include "messages.h"
 #include "opcache.h"
 #include "pending.h"
 #include "printed.h"
@@ -103,6 +104,12 @@ static unsigned kind_of_exchange(const zend_object *exchange)
 static bool has_channel(void)
 {
 	return channel.map != NULL && exchange_templates[HTTP] != NULL;
+}
+
+/* Of whatever kind; 0: there is none, or another thread asks. */
+static uint32_t call_under_way(void)
+{
+	return has_channel() && pthread_equal(owner, pthread_self()) ? channel_call() : 0;
 }
 
 static bool is_attached(void)
@@ -223,7 +230,7 @@ static bool begin(zval *into, const native_envelope *envelope)
 		return true;
 	}
 	if (ring_claim(&channel, call)) {
-		channel_begun();
+		channel_begun(call);
 		deadline_begins(call);
 		spent_begins(call, (envelope->flags & NATIVE_TIMED) != 0);
 		return true;
@@ -351,6 +358,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_attach)
 	leftovers_watch();
 	chunks_keep((unsigned) look_after);
 	owner = pthread_self();
+	messages_take_over(call_under_way);
 	exchange_templates[HTTP] = Z_OBJ_P(http);
 	exchange_templates[RAW] = Z_OBJ_P(raw);
 	for (unsigned kind = 0; kind < KINDS; kind++) {
@@ -1029,7 +1037,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_ask)
 	if (!is_attached()) {
 		RETURN_THROWS();
 	}
-	if (!channel_has_call()) {
+	if (channel_call() == 0) {
 		RETURN_FALSE;
 	}
 	const native_envelope envelope = {.kind = NATIVE_ASK, .call = (uint32_t) number};
@@ -1426,6 +1434,7 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		chunks_let_go();
 	}
 	requests_give_back();
+	messages_give_back();
 	printed_give_back();
 	if (kept_output != NULL) {
 		OBJ_RELEASE(kept_output);

@@ -735,6 +735,7 @@ impl Observer for HttpCall {
         Some(Box::new(CallDetails {
             method: head.method().to_owned(),
             target: self.request.target(),
+            shown_target: self.request.shown_target(),
             protocol: self.request.protocol().name().to_owned(),
             remote_address: peer.address.to_string(),
             request_id: record::known_id(&self.request).map(Into::into),

@@ -1,13 +1,13 @@
 //! What a worker prints: the boot transcript first, then log records, line by line, and its last
 //! words.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_pool::{CallDetails, Extent, PhpMessage, Quote, Speaker};
+use pronghorn_pool::{CallDetails, Extent, LastWords, Payload, PhpMessage, Quote, Speaker};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -16,8 +16,6 @@ use tokio::task::JoinSet;
 const TRANSCRIPT: usize = 64 << 10;
 /// A longer line becomes several records.
 const LONGEST_LINE: usize = 64 << 10;
-/// Lines that a crash report shows.
-const LAST_WORDS: usize = 20;
 /// How long the rest of a message of PHP is waited for: it writes all of it at once.
 const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
 /// How long the output of a process is waited for after its end. All it wrote is there already;
@@ -29,6 +27,17 @@ const AFTER_THE_END: Duration = Duration::from_millis(100);
 pub(crate) struct Output {
     state: Arc<Mutex<State>>,
     is_stdout: bool,
+    /// The one call of the process.
+    call: Option<OfCall>,
+}
+
+#[derive(Clone)]
+struct OfCall(Arc<dyn Payload>);
+
+impl fmt::Debug for OfCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.describe())
+    }
 }
 
 #[derive(Debug)]
@@ -37,7 +46,7 @@ struct State {
     pid: u32,
     /// `None` once the worker is up.
     transcript: Option<String>,
-    last_words: VecDeque<String>,
+    last_words: LastWords,
     reports_fatals: bool,
     /// How stdout is told, where a worker may print what is meant for a client.
     stdout: Quote,
@@ -51,7 +60,7 @@ impl Output {
             pool: pool.to_owned(),
             pid,
             transcript: Some(String::new()),
-            last_words: VecDeque::with_capacity(LAST_WORDS),
+            last_words: LastWords::default(),
             reports_fatals: false,
             stdout: Quote::All,
             left_out: 0,
@@ -59,14 +68,23 @@ impl Output {
         Self {
             state: Arc::new(Mutex::new(state)),
             is_stdout: false,
+            call: None,
+        }
+    }
+
+    /// For a process that was started for this call alone.
+    pub(crate) fn of_call(self, call: Arc<dyn Payload>) -> Self {
+        Self {
+            call: Some(OfCall(call)),
+            ..self
         }
     }
 
     /// For what comes over stdout.
     pub(crate) fn of_stdout(&self) -> Self {
         Self {
-            state: self.state.clone(),
             is_stdout: true,
+            ..self.clone()
         }
     }
 
@@ -96,7 +114,8 @@ impl Output {
 
     /// A line, or all lines of a message of PHP.
     pub(crate) fn text(&self, text: &str) {
-        self.text_of(text, None);
+        let call = self.call.as_ref().and_then(|call| call.0.details());
+        self.text_of(text, call.as_deref());
     }
 
     /// What was said of a call, at once.
@@ -129,12 +148,7 @@ impl Output {
             state.left_out += text.len() + 1;
             return;
         }
-        for line in text.lines() {
-            if state.last_words.len() == LAST_WORDS {
-                state.last_words.pop_front();
-            }
-            state.last_words.push_back(line.to_owned());
-        }
+        state.last_words.say(text);
         state.log(text, call);
     }
 
@@ -159,8 +173,8 @@ impl Output {
         self.lock().transcript.clone().unwrap_or_default()
     }
 
-    pub(crate) fn last_words(&self) -> Vec<String> {
-        self.lock().last_words.iter().cloned().collect()
+    pub(crate) fn last_words(&self) -> LastWords {
+        self.lock().last_words.clone()
     }
 }
 

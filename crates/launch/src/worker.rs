@@ -77,7 +77,7 @@ impl Watched for RunningWorker {
     }
 
     fn last_words(&self) -> Vec<String> {
-        self.output.last_words()
+        self.output.last_words().lines()
     }
 
     fn peak_memory(&self) -> Option<u64> {

@@ -65,6 +65,8 @@ pub struct CallDetails {
     pub method: String,
     /// Path and query.
     pub target: String,
+    /// The same as it may stand in a record.
+    pub shown_target: String,
     pub protocol: String,
     pub remote_address: String,
     pub request_id: Option<String>,

@@ -232,14 +232,20 @@ macro_rules! record {
         let (speaker, call): (&Speaker<'_>, Option<&CallDetails>) = ($speaker, $call);
         let PhpMessage { text, class, file, line, trace, .. } = $message;
         let Speaker { pool, pid } = speaker;
-        let method = call.map(|call| call.method.as_str());
-        let target = call.map(|call| call.target.as_str());
-        let request_id = call.and_then(|call| call.request_id.as_deref());
+        let (method, target, request_id) = origin(call);
         tracing::$level!(
             target: "server", class, file, line, method, URI = target, request_id, pool, pid,
             trace, "{text}"
         );
     }};
+}
+
+/// The method, the target and the ID of a request, as a record has them.
+fn origin(call: Option<&CallDetails>) -> (Option<&str>, Option<&str>, Option<&str>) {
+    let method = call.map(|call| call.method.as_str());
+    let target = call.map(|call| call.shown_target.as_str());
+    let request_id = call.and_then(|call| call.request_id.as_deref());
+    (method, target, request_id)
 }
 
 /// Who says something.
@@ -255,7 +261,10 @@ impl Speaker<'_> {
     pub fn log<'a>(&self, text: &'a str, call: Option<&CallDetails>) -> Option<PhpMessage<'a>> {
         let Some(message) = PhpMessage::parse(text) else {
             let Self { pool, pid } = self;
-            tracing::info!(name: WORKER_OUTPUT, target: "server", pool, pid, "{text}");
+            let (method, target, request_id) = origin(call);
+            tracing::info!(
+                name: WORKER_OUTPUT, target: "server", method, URI = target, request_id, pool, pid, "{text}"
+            );
             return None;
         };
         match message.severity {

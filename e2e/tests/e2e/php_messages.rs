@@ -3,6 +3,7 @@
 use pronghorn_testkit::{Server, Site};
 use serde_json::Value;
 
+use crate::modes::{self, MODES};
 use crate::php_fpm::program;
 use crate::ring::extension;
 
@@ -132,4 +133,53 @@ fn of_php_fpm_a_failure_is_one_record() {
         ));
     let records = failing(Server::start(site));
     check(&records, "public/index.php", 2);
+}
+
+/// Messages of each kind, and a line of the application's own.
+const SAYS: &str = r"<?php
+match ($_GET['do'] ?? '') {
+    'warn' => print($said_warn),
+    'notice' => trigger_error('said_notice'),
+    'deprecated' => trigger_error('said_deprecated', E_USER_DEPRECATED),
+    'log' => error_log('said_log'),
+    'late' => register_shutdown_function(fn () => trigger_error('said_late', E_USER_WARNING)),
+};
+echo 'x';
+";
+
+#[test]
+fn a_record_of_what_is_said_names_its_request_in_all_modes() {
+    for mode in MODES {
+        let server = Server::start(modes::site(mode, SAYS, ""));
+        let kinds = ["warn", "notice", "deprecated", "log", "late"];
+        for kind in kinds {
+            let mut client = server.connect();
+            let target = format!("/?do={kind}&token=hush");
+            client.request("GET", &target, &format!("X-Request-Id: of-{kind}\r\n"));
+            assert_eq!(client.response().status, 200, "{} {kind}", mode.name);
+        }
+        let log = server.stop().stderr;
+        let records = records(&log);
+        for kind in kinds {
+            let text = format!("said_{kind}");
+            let said: Vec<_> = records
+                .iter()
+                .filter(|record| record["msg"].to_string().contains(&text))
+                // php-fpm tells it to its own log, too.
+                .filter(|record| !record["msg"].to_string().contains("NOTICE: PHP message"))
+                .collect();
+            assert_eq!(said.len(), 1, "{} {kind}: {log}", mode.name);
+            let of = (&said[0]["method"], &said[0]["URI"], &said[0]["request_id"]);
+            let target = format!("/?do={kind}&token=***");
+            let expected = ("GET".into(), target.into(), format!("of-{kind}").into());
+            assert_eq!(
+                of,
+                (&expected.0, &expected.1, &expected.2),
+                "{} {kind}: {}",
+                mode.name,
+                said[0]
+            );
+        }
+        assert!(!log.contains("hush"), "{}: {log}", mode.name);
+    }
 }

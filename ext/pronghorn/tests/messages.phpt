@@ -1,5 +1,5 @@
 --TEST--
-A message for stderr is not in the page, also where html_errors is on
+A message for stderr goes to the server and not into the page, also where html_errors is on
 --EXTENSIONS--
 pronghorn
 --SKIPIF--
@@ -22,8 +22,7 @@ $show(function (Request $request) { ini_set('display_errors', '1'); echo $undefi
 $show(fn (Request $request) => ini_get('html_errors') . ini_get('display_errors'));
 ?>
 --EXPECTF--
-Warning: Undefined variable $undefined in %smessages.php on line %d
-reply 200 page
+message 0 PHP Warning:  Undefined variable $undefined in %smessages.php on line %d | reply 200 page
 reply 200 <br />
 <b>Warning</b>:  Undefined variable $undefined in <b>%smessages.php</b> on line <b>%d</b><br />
 asked for

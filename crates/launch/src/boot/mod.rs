@@ -223,6 +223,7 @@ impl CommandLauncher {
             spool: self.spec.spool.clone(),
             quote: self.quote,
             methods: self.spec.methods.clone(),
+            last_words: worker.output.last_words(),
         };
         let home = home.runtime.clone();
         let calls = self.spec.warmup.calls().await;

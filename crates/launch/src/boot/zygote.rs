@@ -493,7 +493,7 @@ impl Owner {
         match over {
             Over::Ended(exit) => {
                 zygote.readers.finish().await;
-                let stderr = zygote.output.last_words().join("\n");
+                let stderr = zygote.output.last_words().lines().join("\n");
                 tracing::error!(
                     target: "server", pool, pid, stderr,
                     "the zygote has ended with {exit}: its workers continue, and the next worker \

@@ -186,8 +186,11 @@ impl CgiRunner {
         })
         .await;
         match child {
-            Some(Ok(child)) => Running::new(child, input, self.slot_handle.pool())
-                .map_err(|error| not_started(format!("its pipes can't be watched: {error}"))),
+            Some(Ok(child)) => {
+                let (pool, payload) = (self.slot_handle.pool(), call.payload.clone());
+                Running::new(child, input, pool, payload)
+                    .map_err(|error| not_started(format!("its pipes can't be watched: {error}")))
+            }
             Some(Err(error)) => {
                 let why = cannot_start(&file, &error);
                 self.slot_handle.tell_failure(|left_out| tracing::error!(

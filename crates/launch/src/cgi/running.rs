@@ -2,10 +2,12 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use pronghorn_pool::Payload;
 use pronghorn_process::{Child, Exit, Process, Signal};
 use tokio::io::AsyncWrite;
 use tokio::net::unix::pipe;
@@ -37,8 +39,13 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(child: Child, input: Bytes, pool: &str) -> io::Result<Self> {
-        let log = Log::new(pool, child.process.pid());
+    pub(super) fn new(
+        child: Child,
+        input: Bytes,
+        pool: &str,
+        call: Arc<dyn Payload>,
+    ) -> io::Result<Self> {
+        let log = Log::new(pool, child.process.pid()).of_call(call);
         log.up();
         let stdin = match child.stdin {
             Some(stdin) => Some((pipe::Sender::from_owned_fd(stdin)?, input)),
@@ -77,7 +84,7 @@ impl Running {
 
     /// The end of its stderr.
     pub(super) fn last_words(&self) -> String {
-        self.log.last_words().join("\n")
+        self.log.last_words().lines().join("\n")
     }
 
     /// Signals it, and what it started in its process group, until it is [reaped](Self::reaped).

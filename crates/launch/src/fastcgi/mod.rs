@@ -460,7 +460,7 @@ impl Watched for LineStandIn {
     fn last_words(&self) -> Vec<String> {
         let master = self.master.as_ref();
         master
-            .map(|master| master.output.last_words())
+            .map(|master| master.output.last_words().lines())
             .unwrap_or_default()
     }
 

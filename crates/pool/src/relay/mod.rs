@@ -27,6 +27,7 @@ use tokio_util::io::poll_read_buf;
 use crate::body::{BodyStream, StreamPiece};
 use crate::call::{Body, Call, CallError, Dispatch, Encoding, Unencodable, WorkerFault};
 use crate::core::Next;
+use crate::last_words::LastWords;
 use crate::pool::{Lifetime, Report, SlotHandle};
 use crate::quote::Quote;
 use crate::roster::UnderWay;
@@ -83,6 +84,8 @@ pub struct Settings {
     pub quote: Quote,
     /// Who answers what the worker asks; nobody where workers are not told that they may.
     pub methods: Option<Arc<dyn MethodCaller>>,
+    /// Where messages of PHP belong as well, which its stderr does not have.
+    pub last_words: LastWords,
 }
 
 pub struct Relay {
@@ -240,6 +243,7 @@ impl Relay {
                 self.reclaim();
             }
             Aside::PhpMessage(text) => {
+                self.settings.last_words.say(&text);
                 self.slot_handle.log_message(self.under_way.as_ref(), &text);
             }
             Aside::Log(entry) => {

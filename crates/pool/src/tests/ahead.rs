@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::TestPayload;
 use crate::call::{Answer, CallError, Pending, ReplyBody, Terms, WorkerFault};
 use crate::core::SlotState;
+use crate::last_words::LastWords;
 use crate::pool::{Options, Order, Pool, Report, Transport};
 use crate::quote::Quote;
 use crate::relay::channel::{Channel, Detached};
@@ -193,6 +194,7 @@ impl Worker {
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
             quote: Quote::All,
             methods: None,
+            last_words: LastWords::default(),
         };
         let (channel, inbox_of) = (channel.unwrap(), inbox.clone());
         let relay = Relay::new(

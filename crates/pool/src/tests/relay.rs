@@ -26,6 +26,7 @@ use crate::call::{
 use crate::content::Content;
 use crate::core::SlotState;
 use crate::fence::Fence;
+use crate::last_words::LastWords;
 use crate::observer::Observer;
 use crate::pieces::{Piece, Pieces};
 use crate::pool::{Options, Order, Pool, Report, Transport};
@@ -214,6 +215,7 @@ impl Stage {
             spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
             quote: Quote::All,
             methods: Some(Arc::new(Answers)),
+            last_words: LastWords::default(),
         };
         let relay = Relay::new(
             Channel::Unix(ours),
@@ -1601,6 +1603,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
         quote: Quote::All,
         methods: None,
+        last_words: LastWords::default(),
     };
     let call = |name: &&'static str| -> Arc<dyn WarmupCall> { TestPayload::new(name) };
     let calls = names.iter().map(call).collect();
