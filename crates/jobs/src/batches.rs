@@ -246,6 +246,16 @@ impl Batches {
         self.0.news.notify_one();
     }
 
+    /// The jobs of a batch have ended, and nobody may be at it. Whoever is, at this moment, stays
+    /// the only one: its last job is pushed once.
+    pub(crate) fn adopt(&self, id: &str) {
+        let since = Instant::now();
+        let mut over = lock(&self.0.over);
+        over.entry(id.to_owned()).or_insert(Stage::Waits { since });
+        drop(over);
+        self.0.news.notify_one();
+    }
+
     /// Takes in hand those that wait.
     pub(crate) fn take_waiting(&self) -> Vec<(String, Stage)> {
         let mut over = lock(&self.0.over);

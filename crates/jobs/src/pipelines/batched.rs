@@ -19,6 +19,9 @@ const TRY_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_
 const UNTIL_DECLARED: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 60_000 });
 /// How often the store is asked again that has not taken the end of a job.
 const TELL_AGAIN: Duration = Duration::from_millis(200);
+/// How long it is tried to forget a batch whose last job is pushed. Else it is pushed once more, by
+/// the next process: at a handover the store may not answer for a moment.
+const FORGETTING: Duration = Duration::from_secs(5);
 /// How often it is looked for batches that are too old.
 const LOOK: Duration = Duration::from_hours(1);
 
@@ -205,9 +208,14 @@ impl Pipelines {
         }
     }
 
-    async fn forget_batch(&self, batch: &str) {
-        if let Err(error) = self.0.batches.forget(batch).await {
-            tracing::warn!(target: "jobs", id = batch, "a batch is done and can't be forgotten now: {error}");
+    pub(super) async fn forget_batch(&self, batch: &str) {
+        let until = Instant::now() + FORGETTING;
+        while let Err(error) = self.0.batches.forget(batch).await {
+            if Instant::now() >= until {
+                tracing::warn!(target: "jobs", id = batch, "a batch is done and can't be forgotten now: {error}");
+                return;
+            }
+            sleep(TELL_AGAIN).await;
         }
     }
 
@@ -304,7 +312,7 @@ impl Pipelines {
                 }
                 if batch.is_over {
                     // The server ended before it could be pushed.
-                    self.0.batches.put_off(&batch.id, Instant::now());
+                    self.0.batches.adopt(&batch.id);
                 } else if batch.until <= now
                     && let Some(last) = self.0.batches.last(&batch.id).await?
                 {

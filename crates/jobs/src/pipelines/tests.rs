@@ -43,9 +43,10 @@ async fn a_pipeline_that_asks_for_the_store_says_so() {
     assert!(seen.contains(&true) && seen.contains(&false), "{seen:?}");
 }
 
-/// With a pipeline in memory that gives out nothing, and a store.
+/// With a pipeline that gives out nothing, and a store.
 struct Scene {
     pipelines: Pipelines,
+    store: LazyStore,
     _directory: Directory,
 }
 
@@ -60,18 +61,23 @@ fn job(id: &str, has_key: bool) -> Job {
 
 impl Scene {
     async fn new() -> Self {
+        Self::with("memory").await
+    }
+
+    async fn with(driver: &str) -> Self {
         let directory = Directory::new();
         let store = LazyStore::new(directory.join("state"), LIMIT);
         let (patience, metrics) = (Duration::from_secs(60), Metrics::new(&Registry::default()));
         let (brokers, pools) = (brokers_of("{version: '3'}"), ["default"].into_iter());
-        let pipelines = Pipelines::new(store, patience, metrics, pools, brokers.clone());
-        let map = [("name", "p"), ("driver", "memory")];
+        let pipelines = Pipelines::new(store.clone(), patience, metrics, pools, brokers.clone());
+        let map = [("name", "p"), ("driver", driver)];
         let map = map.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let map = map.into();
         let (name, settings) = PipelineSettings::declared(&map, &brokers).unwrap();
         pipelines.declare(name, &settings).await.unwrap();
         Self {
             pipelines,
+            store,
             _directory: directory,
         }
     }
@@ -153,10 +159,36 @@ async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {
     }
 }
 
+#[tokio::test]
+async fn it_is_tried_for_seconds_to_forget_a_batch() {
+    let scene = Scene::new().await;
+    scene.push_batch("last", job("part", false)).await;
+    scene.store.close().await;
+    tokio::time::pause();
+    let since = Instant::now();
+    scene.pipelines.forget_batch("last").await;
+    assert!(since.elapsed() >= Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_batch_that_somebody_is_at_is_not_adopted() {
+    let scene = Scene::new().await;
+    let batches = &scene.pipelines.0.batches;
+    scene.push_batch("last", job("part", false)).await;
+    let (batch, part) = ("last".to_owned(), "part".to_owned());
+    let part = Part { batch, job: part };
+    assert!(batches.ended(&part, false).await.unwrap().is_some());
+    batches.adopt("last");
+    assert!(!batches.has_waiting());
+    batches.forget("last").await.unwrap();
+    batches.adopt("last");
+    assert!(batches.has_waiting());
+}
+
 /// The next process would push it once more.
 #[tokio::test]
 async fn a_stop_waits_until_a_batch_is_forgotten_whose_last_job_is_pushed() {
-    let scene = Scene::new().await;
+    let scene = Scene::with("embedded").await;
     let batches = &scene.pipelines.0.batches;
     scene.push_batch("last", job("part", false)).await;
     let (batch, part) = ("last".to_owned(), "part".to_owned());
