@@ -46,8 +46,8 @@ struct Share {
     device: u64,
     used: AtomicU64,
     limit: u64,
-    /// Of files that are held for clients.
-    held: Mutex<BTreeMap<u64, Held>>,
+    /// Files that are held for clients.
+    held: Mutex<BTreeMap<u64, HeldFile>>,
     next: AtomicU64,
 }
 
@@ -63,9 +63,9 @@ pub trait SpoolClient: Debug + Display + Send + Sync {
     fn is_closing(&self) -> bool;
 }
 
-/// What a client holds by one file.
+/// A file that is held for a client.
 #[derive(Debug)]
-struct Held {
+struct HeldFile {
     client: Arc<dyn SpoolClient>,
     bytes: u64,
 }
@@ -288,11 +288,11 @@ impl Share {
     }
 }
 
-/// What each client holds that was not told to end, in the order of their first files.
-fn by_client<'a>(held: impl Iterator<Item = &'a Held>) -> Vec<(Arc<dyn SpoolClient>, u64)> {
+/// The bytes of each client that was not told to end, in the order of their first files.
+fn by_client<'a>(held: impl Iterator<Item = &'a HeldFile>) -> Vec<(Arc<dyn SpoolClient>, u64)> {
     let mut places = HashMap::new();
     let mut clients: Vec<(Arc<dyn SpoolClient>, u64)> = Vec::new();
-    for Held { client, bytes } in held.filter(|held| !held.client.is_closing()) {
+    for HeldFile { client, bytes } in held.filter(|held| !held.client.is_closing()) {
         let at = *places
             .entry(Arc::as_ptr(client).cast::<()>())
             .or_insert(clients.len());
@@ -381,7 +381,7 @@ impl SpoolFile {
             .held
             .get_or_insert_with(|| share.next.fetch_add(1, Ordering::Relaxed));
         let bytes = self.len;
-        lock(&share.held).insert(id, Held { client, bytes });
+        lock(&share.held).insert(id, HeldFile { client, bytes });
     }
 
     /// Whether a client holds it.
