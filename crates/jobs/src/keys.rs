@@ -1,7 +1,7 @@
 //! Jobs that are known by a key or by their ID while they are there: unique ones, cancelled ones,
 //! and those that run. In memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -40,7 +40,15 @@ struct State {
     lent: HashMap<String, String>,
     cancelled: HashMap<String, Instant>,
     running: HashMap<String, Running>,
+    /// How many look through the store for jobs whose keys they give back.
+    restoring: usize,
+    /// Jobs that have let go of their keys since the first of these began.
+    let_go: HashSet<String>,
 }
+
+/// Gives jobs that wait in the store their keys again. One that begins or ends meanwhile has none.
+#[derive(Debug)]
+pub(crate) struct Restoring(Keys);
 
 /// A job that a worker has.
 #[derive(Debug)]
@@ -88,33 +96,13 @@ impl Keys {
     ///
     /// When another job has it, or too many keys are held.
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
-        let now = Instant::now();
-        let mut state = lock(&self.0);
-        if let Some(other) = state.lent.get(&unique.key).filter(|other| *other != id) {
-            return Err(NotTaken::By(other.clone()));
-        }
-        state.forget_ended(now);
-        if let Some(held) = state.unique.get(&*unique.key) {
-            if !held.is_left(now_ms, &state.running) {
-                return Err(NotTaken::By(held.id.clone()));
-            }
-            state.remove(&unique.key, |_| true);
-        }
-        if state.unique.len() >= MOST {
-            return Err(NotTaken::Full);
-        }
-        let held = Held {
-            id: id.to_owned(),
-            until: now + unique.period.unwrap_or(LONGEST),
-            is_period: unique.period.is_some(),
-            is_done: false,
-            while_queued: unique.while_queued,
-            expires_at: unique.expires_at,
-        };
-        let key: Arc<str> = unique.key.as_str().into();
-        state.ends.insert((held.until, key.clone()));
-        state.unique.insert(key, held);
-        Ok(())
+        lock(&self.0).take(unique, id, now_ms)
+    }
+
+    /// For who is about to look through the store.
+    pub(crate) fn restoring(&self) -> Restoring {
+        lock(&self.0).restoring += 1;
+        Restoring(self.clone())
     }
 
     /// Whether a job that had a key is not to end any more: it has, or nobody knows of it.
@@ -148,14 +136,18 @@ impl Keys {
 
     /// A job with this key is given to a worker.
     pub(crate) fn begun(&self, key: &str, id: &str) {
-        lock(&self.0).remove(key, |held| {
-            held.id == id && held.while_queued && !held.is_period
-        });
+        let mut state = lock(&self.0);
+        let is_its = |held: &Held| held.id == id && held.while_queued && !held.is_period;
+        if state.unique.get(key).is_some_and(is_its) {
+            state.let_go(id);
+            state.remove(key, is_its);
+        }
     }
 
     /// A job with this key has ended for good.
     pub(crate) fn ended(&self, key: &str, id: &str) {
         let mut state = lock(&self.0);
+        state.let_go(id);
         state.remove(key, |held| held.id == id && !held.is_period);
         if let Some(held) = state.unique.get_mut(key).filter(|held| held.id == id) {
             held.is_done = true;
@@ -250,7 +242,62 @@ impl Held {
     }
 }
 
+impl Restoring {
+    /// The key is this job's, unless another one has it.
+    pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) {
+        let mut state = lock(&self.0.0);
+        if !state.let_go.contains(id) {
+            _ = state.take(unique, id, now_ms); // a job that was pushed by then has it
+        }
+    }
+}
+
+impl Drop for Restoring {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.0);
+        state.restoring -= 1;
+        if state.restoring == 0 {
+            state.let_go = HashSet::new();
+        }
+    }
+}
+
 impl State {
+    fn take(&mut self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
+        let now = Instant::now();
+        if let Some(other) = self.lent.get(&unique.key).filter(|other| *other != id) {
+            return Err(NotTaken::By(other.clone()));
+        }
+        self.forget_ended(now);
+        if let Some(held) = self.unique.get(&*unique.key) {
+            if !held.is_left(now_ms, &self.running) {
+                return Err(NotTaken::By(held.id.clone()));
+            }
+            self.remove(&unique.key, |_| true);
+        }
+        if self.unique.len() >= MOST {
+            return Err(NotTaken::Full);
+        }
+        let held = Held {
+            id: id.to_owned(),
+            until: now + unique.period.unwrap_or(LONGEST),
+            is_period: unique.period.is_some(),
+            is_done: false,
+            while_queued: unique.while_queued,
+            expires_at: unique.expires_at,
+        };
+        let key: Arc<str> = unique.key.as_str().into();
+        self.ends.insert((held.until, key.clone()));
+        self.unique.insert(key, held);
+        Ok(())
+    }
+
+    fn let_go(&mut self, id: &str) {
+        if self.restoring > 0 {
+            self.let_go.insert(id.to_owned());
+        }
+    }
+
     fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) {
         if self.unique.get(key).is_some_and(which)
             && let Some((key, held)) = self.unique.remove_entry(key)
@@ -330,6 +377,31 @@ mod tests {
         assert_eq!(keys.take(&until_done, "d", 0), Ok(()));
         keys.give_back("k", "d");
         assert_eq!(keys.take(&until_done, "e", 0), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_ends_while_keys_are_restored_does_not_get_its_own_again() {
+        let keys = Keys::default();
+        let (until_done, queued) = (unique(None, false), unique(None, true));
+        for (unique, id) in [(&until_done, "a"), (&queued, "b")] {
+            assert_eq!(keys.take(unique, id, 0), Ok(()));
+            let restoring = keys.restoring();
+            keys.begun("k", id);
+            if id == "a" {
+                keys.ended("k", id);
+            }
+            restoring.take(unique, id, 0);
+            assert_eq!(keys.holder("k"), None, "{id}");
+            restoring.take(unique, "c", 0);
+            assert_eq!(keys.holder("k").as_deref(), Some("c"));
+            keys.ended("k", "c");
+        }
+        keys.restoring().take(&until_done, "a", 0);
+        assert_eq!(
+            keys.holder("k").as_deref(),
+            Some("a"),
+            "it was pushed again"
+        );
     }
 
     #[tokio::test(start_paused = true)]

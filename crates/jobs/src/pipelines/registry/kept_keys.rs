@@ -18,13 +18,13 @@ impl Registry {
     ) -> Result<HashMap<String, String>, PipelineError> {
         let now = now_ms();
         let mut lent = HashMap::new();
+        let restoring = self.0.keys.restoring();
         for job in pipeline.unique_jobs().await? {
             let Some(unique) = options::kept_key(&job.headers, job.since, now) else {
                 continue;
             };
             if !job.is_lent {
-                // One that is taken is this job's, or that of one which was pushed by then.
-                _ = self.0.keys.take(&unique, &job.id, now);
+                restoring.take(&unique, &job.id, now);
             } else if !unique.while_queued {
                 lent.insert(unique.key, job.id);
             }
