@@ -25,7 +25,7 @@ use pronghorn_workers::{
     Watch, Watching, WorkerUsers, default_io_threads, run_on_init,
 };
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
@@ -88,6 +88,8 @@ pub struct Server {
     pub(crate) successor: Option<Forward>,
     /// Calls of the process before.
     answering: JoinSet<io::Result<()>>,
+    /// Ends the answers to the process before.
+    answers: CancellationToken,
     handed_over: bool,
     control: Control,
     pub(crate) source: Option<Source>,
@@ -178,6 +180,7 @@ impl Server {
             at_end: AtEnd::default(),
             successor: None,
             answering: JoinSet::new(),
+            answers: CancellationToken::new(),
             handed_over: false,
             control: plan.control.clone(),
             source,
@@ -350,7 +353,7 @@ impl Server {
         }
         // Answered when it has something to ask, which is after this one has taken over.
         for calls in self.sockets.take(CALLS) {
-            let stopping = self.shutdown.child_token();
+            let stopping = self.answers.clone();
             let answer = answer_predecessor(calls.into(), context.rpc.clone(), stopping);
             self.answering.spawn_on(answer, self.rpc.runtime());
         }
@@ -573,7 +576,11 @@ impl Server {
         if let Some(successor) = self.successor.take() {
             let at_end = at_end.carry_out(Some(successor));
             tokio::join!(self.stop_services(deadline), at_end);
+            // The process before may still have work, and hands on through here what is left.
+            let before = async { while self.answering.join_next().await.is_some() {} };
+            _ = timeout_at(deadline, before).await; // then it is cut off
         } else {
+            self.answers.cancel();
             self.stop_services(deadline).await;
             at_end.carry_out(None).await;
         }

@@ -480,14 +480,19 @@ impl Server {
             "process {old} failed:\n{}",
             self.log()
         );
-        let new = marked(&self.mark, self.site.folder())
-            .into_iter()
-            .find(|pid| {
-                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                line.split(|byte| *byte == 0).any(|word| word == b"serve")
-            });
+        let new = self.serving().into_iter().next();
         let new = new.unwrap_or_else(|| panic!("no process serves:\n{}", self.log()));
         self.successor = Some(pid_of(new));
+    }
+
+    /// The numbers of all processes of this server, also of those that finish what they have.
+    pub fn serving(&self) -> Vec<u32> {
+        let mut pids = marked(&self.mark, self.site.folder());
+        pids.retain(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).any(|word| word == b"serve")
+        });
+        pids
     }
 
     fn wait_for_process(&mut self) -> ExitStatus {

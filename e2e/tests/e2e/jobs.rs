@@ -9,7 +9,7 @@ use pronghorn_testkit::{
     Connection, Engine, Server, Site, free_address, php_command, time, wait_for,
 };
 use pronghorn_wire::frame::Flags;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::control::Rpc;
@@ -1197,6 +1197,34 @@ fn jobs_in_memory_go_on_in_the_process_that_takes_over() {
     let ran = wait_until_ran(&server, 21);
     assert_eq!(ran.lines().count(), 21, "each once: {ran}");
     server.logged(&["jobs in memory go on in the next process", r#""jobs":"#]);
+    server.stop();
+}
+
+/// The first process has a job that goes back into its memory once the third one serves.
+#[test]
+fn jobs_in_memory_go_on_past_two_upgrades_in_a_row() {
+    const TAKEN_OVER: &str = "upgrade: this process has taken over";
+    let (mut server, mut rpc) = start(1);
+    let long = push_request("mail", "long", "slowly-again", 0).replace("OA==", "NjAwMA=="); // 6 s
+    assert_eq!(rpc.call("jobs.Push", &long), "{}");
+    wait_until_ran(&server, 1);
+    server.ask_for_upgrade();
+    server.logged(&[TAKEN_OVER]);
+    let second = server.serving().into_iter();
+    let second = second.filter(|pid| *pid != server.pid()).max();
+    let second = second.expect("it serves");
+    let pid = Pid::from_raw(second.cast_signed()).expect("a number");
+    kill_process(pid, Signal::USR2).expect("it is there");
+    wait_for("the third process", || {
+        (server.log().matches(TAKEN_OVER).count() == 2).then_some(())
+    });
+    assert_eq!(ran(&server).lines().count(), 1, "the first one is at work");
+    server.follow_upgrade();
+    if server.pid() == second {
+        server.follow_upgrade();
+    }
+    let ran = wait_until_ran(&server, 2);
+    assert_eq!(ran.lines().count(), 2, "{ran}");
     server.stop();
 }
 
