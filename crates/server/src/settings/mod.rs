@@ -161,6 +161,7 @@ impl Settings {
         }
         check_addresses(t, &services);
         check_borders(t, &services);
+        check_users(t, &services, &server);
         for kind in kinds.iter().filter(|kind| !kind.is_there()) {
             _ = kind.read(t); // it says so, and there is nothing to start
         }
@@ -225,6 +226,41 @@ fn check_borders(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>)
             "remove the section if nothing but workers calls: they need none for their own \
              connection",
         );
+    }
+}
+
+/// A pool with a user of its own is meant to be kept apart, and by default reaches what all reach.
+fn check_users(
+    t: &mut Table<'_>,
+    services: &[(&'static str, Box<dyn Service>)],
+    server: &ServerSettings,
+) {
+    let has = |section: &str| services.iter().any(|(name, _)| *name == section);
+    for (name, service) in services {
+        for pool in service.pools() {
+            let common = &pool.settings.common;
+            let is_kept_apart = common.user.is_some() && common.user != server.user;
+            let may_push = common.methods.as_ref().is_none_or(|methods| {
+                methods
+                    .iter()
+                    .any(|it| it == "jobs" || it.starts_with("jobs.Push"))
+            });
+            let (key, what) = if !is_kept_apart || !pool.settings.addresses().is_empty() {
+                continue;
+            } else if has("jobs") && common.pipelines.is_none() && may_push {
+                ("pipelines", "push into all pipelines")
+            } else if has("kv") && common.storages.is_none() {
+                ("storages", "use all storages of `kv`")
+            } else {
+                continue;
+            };
+            let section = &pool.section;
+            t.warn(
+                name,
+                &format!("has a pool with a user of its own whose workers may {what}: `{section}`"),
+                &format!("name those that are for them in `{section}.{key}`; `[]` for none"),
+            );
+        }
     }
 }
 
