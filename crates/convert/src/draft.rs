@@ -42,12 +42,25 @@ pub(super) struct Draft {
     /// A site of the file has TLS.
     pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,
+    /// Redirects to TLS, until it is known whether a site has any.
+    to_tls: Vec<ToTls>,
     /// What limited who gets what, and is not in the configuration.
     pub(super) limits: Vec<String>,
     /// What else has no counterpart, or was not understood.
     pub(super) left_out: Vec<String>,
     /// What is the server's own way, and should be known.
     pub(super) notes: Vec<String>,
+}
+
+/// A redirect of a host to itself with TLS.
+#[derive(Debug)]
+struct ToTls {
+    /// Its place and what is written there.
+    shown: String,
+    /// Where it is asked without TLS.
+    address: Option<String>,
+    /// Files for certificates stand beside it.
+    has_files: bool,
 }
 
 /// A site: a root with the names that lead to it.
@@ -517,6 +530,24 @@ impl Draft {
         }
     }
 
+    /// A redirect of a site's hosts to themselves with TLS.
+    pub(super) fn lead_to_tls(&mut self, redirect: &Directive, site: &Site, has_files: bool) {
+        let plain = site.listens.first().filter(|(_, is_tls)| !is_tls);
+        self.to_tls.push(ToTls {
+            shown: format!("{}: `{}`", self.place(redirect.line), redirect.shown()),
+            address: plain.map(|(address, _)| address.clone()),
+            has_files,
+        });
+    }
+
+    /// A redirect of a host to itself, at another address or without TLS.
+    pub(super) fn leave_out_loop(&mut self, redirect: &Directive) {
+        let (place, shown) = (self.place(redirect.line), redirect.shown());
+        self.left_out.push(format!(
+            "{place}: `{shown}`: all sites answer at all addresses here, so it would lead to itself"
+        ));
+    }
+
     /// A variable of scripts' environment; false where another site has another value.
     pub(super) fn variable(&mut self, name: &str, value: &str) -> bool {
         let value = Value::from(without_variables(value));
@@ -632,9 +663,12 @@ impl Draft {
         paths
     }
 
-    pub(super) fn serve_files(&mut self, folder: Tree) {
+    pub(super) fn serve_files(&mut self, files: Tree) {
         self.uses("static");
-        self.section("static").push("serve", Value::Map(folder));
+        let (settings, files) = (self.section("static"), Value::Map(files));
+        if !matches!(settings.get("serve"), Some(Value::List(all)) if all.contains(&files)) {
+            settings.push("serve", files);
+        }
     }
 
     /// The whole, with pools and routes for its sites.
@@ -651,6 +685,7 @@ impl Draft {
             ));
         }
         self.merge_sites();
+        self.redirect_to_tls();
         self.addresses();
         self.certificates();
         self.guard_static();
@@ -788,6 +823,8 @@ impl Draft {
     fn merge_sites(&mut self) {
         let mut first: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
         let mut sites: Vec<Site> = Vec::new();
+        // A server that has scripts and files keeps its names.
+        self.sites.sort_by_key(|site| site.root.is_none());
         for mut site in std::mem::take(&mut self.sites) {
             let known = if site.names.is_empty() {
                 sites.iter().position(|it| it.names.is_empty())
@@ -827,6 +864,32 @@ impl Draft {
             }
         }
         self.sites = sites;
+    }
+
+    /// Leads all hosts to TLS, if a site has it: else a redirect would lead to itself.
+    fn redirect_to_tls(&mut self) {
+        let has_tls = self.sites.iter().any(|site| {
+            site.certificate != (None, None) || site.listens.iter().any(|(_, is_tls)| *is_tls)
+        });
+        for redirect in std::mem::take(&mut self.to_tls) {
+            if !has_tls {
+                let shown = redirect.shown;
+                self.left_out.push(format!(
+                    "{shown}: no site has TLS, so it would lead to itself; with a \
+                     certificate in `http.ssl`, `redirect: true` leads there"
+                ));
+                continue;
+            }
+            self.section("ssl").set("redirect", true);
+            if let Some(address) = redirect.address
+                && self.http().get("address").is_none()
+            {
+                self.http().set("address", address);
+            }
+            if redirect.has_files {
+                self.note("files below `/.well-known` are sent with TLS, to which clients are led");
+            }
+        }
     }
 
     /// All sites answer at all addresses here.

@@ -209,14 +209,28 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         }
     }
     if let Some(redirect) = redirect_of_all(server)
-        && leads_elsewhere(redirect, &site, is_tls(server), draft, around)
+        && let Some(goal) = goal_of(redirect, &site, is_tls(server))
     {
-        if redirect_is_locations(server) {
-            files_beside_redirect(server, &site, draft);
-        }
+        let has_files =
+            redirect_is_locations(server) && files_beside_redirect(server, &site, draft);
         // Nothing else of it is ever asked.
         server.done_whole();
-        listen_only(&site, draft);
+        match goal {
+            Goal::Tls => draft.lead_to_tls(redirect, &site, has_files),
+            Goal::Itself => draft.leave_out_loop(redirect),
+            Goal::Other(place, status) => {
+                for name in &site.names {
+                    lead_host(name, &place, &status, draft);
+                }
+                if has_files {
+                    draft.note(
+                        "`/.well-known` of a host that is redirected is redirected as well; its \
+                         files are sent for the other hosts",
+                    );
+                }
+                listen_only(&site, draft);
+            }
+        }
         return None;
     }
     let answers = server.has("return");
@@ -302,8 +316,9 @@ fn redirect_is_locations(server: &Directive) -> bool {
 }
 
 /// Files that are sent without TLS, for certificates above all: clients that ask for one follow the
-/// redirect.
-fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) {
+/// redirect. Whether there are any.
+fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) -> bool {
+    let mut has_files = false;
     for it in server.inside.iter().filter(|it| it.name == "location") {
         let path = it.arguments.last().map_or("", String::as_str);
         let folder = it.find("alias").or_else(|| it.find("root"));
@@ -313,9 +328,10 @@ fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) {
         {
             let folder = folder.argument(0).trim_end_matches('/');
             files(it, path, Some(folder), site, draft);
-            draft.note("files below `/.well-known` are sent with TLS, to which clients are led");
+            has_files = true;
         }
     }
+    has_files
 }
 
 /// An `if` of a server. The host that it leads to TLS is returned.
@@ -353,10 +369,10 @@ fn on_condition(
         ["$host" | "$http_host", "=", host] if is_redirect && is_host(host) => {
             let place = place?.replace("$host", host).replace("$server_name", host);
             if place == format!("https://{host}") {
-                if is_tls || !around.has_tls {
+                if is_tls {
                     return None;
                 }
-                draft.section("ssl").set("redirect", true);
+                draft.lead_to_tls(returns, site, false);
                 directive.done_whole();
                 return Some(host.to_owned());
             }
@@ -608,35 +624,34 @@ fn status(text: &str) -> Option<Value> {
     is_redirect.then(|| Value::Bare(text.to_owned()))
 }
 
-/// `return 301 https://…`: to TLS, or to another host.
-fn leads_elsewhere(
-    redirect: &Directive,
-    site: &Site,
-    is_tls: bool,
-    draft: &mut Draft,
-    around: &Around,
-) -> bool {
-    let Some(place) = redirect.argument(1).strip_suffix("$request_uri") else {
-        return false;
+/// Where a server leads all its requests.
+enum Goal {
+    /// The same host, with TLS.
+    Tls,
+    /// The same host as it is here, where each site answers at all addresses.
+    Itself,
+    /// Another host, with a status.
+    Other(String, Value),
+}
+
+/// The goal of `return 301 https://…`; None where ours cannot lead there.
+fn goal_of(redirect: &Directive, site: &Site, is_tls: bool) -> Option<Goal> {
+    let place = redirect.argument(1).strip_suffix("$request_uri")?;
+    let (scheme, authority) = place.split_once("://")?;
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
     };
-    let host = place.strip_prefix("https://");
-    let is_same = host.is_some_and(|host| {
-        host == "$host" || host == "$server_name" || site.names.iter().any(|name| name == host)
-    });
-    if is_same && !is_tls && around.has_tls {
-        draft.section("ssl").set("redirect", true);
-        return true;
+    let status = status(redirect.argument(0))?;
+    if host == "$host" || host == "$server_name" || site.names.iter().any(|name| name == host) {
+        return Some(match scheme {
+            "https" if !is_tls => Goal::Tls,
+            _ => Goal::Itself,
+        });
     }
-    let Some(status) = status(redirect.argument(0)) else {
-        return false;
-    };
-    if place.contains(['$', '{', '}']) || site.names.is_empty() {
-        return false;
-    }
-    for name in &site.names {
-        lead_host(name, place, &status, draft);
-    }
-    true
+    let is_fixed = !place.contains(['$', '{', '}']) && !site.names.is_empty();
+    is_fixed.then(|| Goal::Other(place.to_owned(), status))
 }
 
 /// What may stand in a server as well as around it. Who translates one says so by `done`.

@@ -548,6 +548,117 @@ fn what_certbot_writes_and_redirects_of_a_location_lead_to_tls() {
     }
 }
 
+/// The same host at other ports, and no TLS: a proxy has it.
+#[test]
+fn a_redirect_to_tls_that_no_site_has_is_told_and_leaves_the_site_open() {
+    let site = "server { listen 8080; server_name a.x www.a.x; root /srv/a;\n\
+                location / { try_files $uri /index.php; }\n\
+                location ~ \\.php$ { fastcgi_pass a; } }\n";
+    let head = "server { listen 80; server_name a.x www.a.x;";
+    let to_tls = "return 301 https://$host$request_uri;";
+    let acme = "location /.well-known/acme-challenge/ { root /srv/le; }";
+    for plain in [
+        format!("{head} location / {{ {to_tls} }} {acme} }}\n"),
+        format!("{head} {to_tls} }}\n"),
+        format!("server {{ listen 80 default_server; server_name _; {to_tls} }}\n"),
+        format!("{head} return 302 https://a.x$request_uri; }}\n"),
+        format!("{head} return 301 http://$host:8080$request_uri; }}\n"),
+        format!(
+            "{head} if ($host = a.x) {{ {to_tls} }} if ($host = www.a.x) {{ {to_tls} }} return 404; }}\n"
+        ),
+        format!(
+            "server {{ listen 80; server_name a.x; {to_tls} }}\nserver {{ listen 80; server_name www.a.x; {to_tls} }}\n"
+        ),
+    ] {
+        for text in [format!("{plain}{site}"), format!("{site}{plain}")] {
+            let made = converted("nginx.conf", &text);
+            let Converted {
+                yaml,
+                limits,
+                left_out,
+                notes,
+                ..
+            } = &made;
+            assert!(yaml.contains("address: \":8080\""), "{text}\n{yaml}");
+            assert!(yaml.contains("root: /srv/a\n"), "{text}\n{yaml}");
+            for wrong in ["redirect", "rewrite", "refuse: 404}", "ssl"] {
+                assert!(!yaml.contains(wrong), "{text}\n{yaml}");
+            }
+            assert!(
+                limits.is_empty() && notes.is_empty(),
+                "{limits:?} {notes:?}"
+            );
+            let all = left_out.join("\n");
+            assert!(all.contains("would lead to itself"), "{text}\n{all}");
+            assert_eq!(
+                yaml.contains("root: /srv/le/"),
+                plain.contains("/srv/le"),
+                "{yaml}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_redirect_to_tls_holds_with_the_site_of_another_file() {
+    let directory = Directory::new();
+    let files = [
+        (
+            "plain.conf",
+            "server { listen 80; server_name a.x; return 301 https://$host:8443$request_uri; }",
+        ),
+        (
+            "site.conf",
+            "server { listen 8443 ssl; server_name a.x; root /srv/a; ssl_certificate /c; ssl_certificate_key /k; }",
+        ),
+    ];
+    let files = files.map(|(name, text)| {
+        std::fs::write(directory.join(name), text).unwrap();
+        directory.join(name)
+    });
+    let Converted { yaml, left_out, .. } = convert(&files).unwrap();
+    assert!(left_out.is_empty(), "{left_out:?}");
+    for part in ["address: \":80\"", "address: \":8443\"", "redirect: true"] {
+        assert!(yaml.contains(part), "{part}\n{yaml}");
+    }
+}
+
+#[test]
+fn files_for_certificates_are_said_to_be_where_they_are() {
+    let plain = "server { listen 80; server_name old.x; location / { return 301 https://a.x$request_uri; }\n\
+                 location /.well-known/acme-challenge/ { root /srv/le; } }\n\
+                 server { listen 80; server_name a.x; root /srv/a; }\n";
+    let notes = converted("nginx.conf", plain).notes.join("\n");
+    assert!(notes.contains("redirected as well"), "{notes}");
+    assert!(!notes.contains("with TLS"), "{notes}");
+}
+
+#[test]
+fn of_servers_with_one_name_the_one_with_a_root_is_the_site() {
+    let rootless = "server { listen 80; server_name a.x; location /in { deny all; } }\n";
+    let site = "server { listen 8080; server_name a.x; root /srv/a; }\n";
+    for text in [format!("{rootless}{site}"), format!("{site}{rootless}")] {
+        let yaml = converted("nginx.conf", &text).yaml;
+        for part in ["root: /srv/a", "address: \":8080\"", "refuse: 403"] {
+            assert!(yaml.contains(part), "{part}\n{yaml}");
+        }
+    }
+}
+
+#[test]
+fn groups_of_a_rewrite_are_written_as_ours() {
+    let nginx = nginx_site("rewrite ^/p/([0-9]+)/(.*)$ /product.php?id=$1&name=$2 last;");
+    let apache = "DocumentRoot /srv/a\nRewriteEngine On\n\
+                  RewriteRule ^p/([0-9]+)/(.*)$ /product.php?id=$1&name=$2 [L]\n";
+    for (file, text) in [("nginx.conf", &*nginx), ("site.conf", apache)] {
+        let (yaml, _) = made(file, text);
+        assert!(
+            yaml.contains("to: \"/product.php?id={1}&name={2}\""),
+            "{yaml}"
+        );
+    }
+}
+
 #[test]
 fn an_inner_site_is_not_opened() {
     let text = "server { listen 127.0.0.1:8081; server_name admin.x; root /srv/admin; }\n\
