@@ -434,6 +434,15 @@ fn a_schedule_pushes_jobs_and_is_seen_run_and_paused() {
                   never: {cron: '0 0 30 2 *', job: ping, pipeline: mail, time_zone: Europe/Berlin}\n";
     let site = site_with(&Site::fixture("jobs.php"), "num_workers: 1", more);
     let server = Server::start(site);
+    server.logged(&["the schedule is never due", "\"schedule\":\"never\""]);
+    let checked = Server::run_beside(server.site(), &["check"]);
+    let said = "`jobs.schedules.never.cron` is never due: no date fits `0 0 30 2 * Europe/Berlin`";
+    assert!(checked.stdout.contains(said), "{}", checked.stdout);
+    assert!(
+        !checked.stdout.contains("schedules.tick"),
+        "{}",
+        checked.stdout
+    );
     let ran = wait_until_ran(&server, 2);
     assert!(
         ran.contains(r#""name":"ping","pipeline":"kept""#) && ran.contains(" tock"),

@@ -435,6 +435,8 @@ mod tests {
     fn a_port_alone_is_on_loopback() {
         assert_eq!(with_host("8000"), "127.0.0.1:8000");
         assert_eq!(with_host(":8000"), ":8000");
+        // Whoever reads it says that this is no port.
+        assert_eq!(with_host("99999"), "99999");
     }
 
     #[test]

@@ -337,6 +337,11 @@ mod tests {
             let said = read::<Address>(&format!("\"{text}\"")).expect_err(text);
             assert!(said.contains(hint), "{text}: {said}");
         }
+        let said = read::<Listen>("\"99999\"").expect_err("no port");
+        assert!(
+            said.contains("a port is a number from 0 to 65535, written `:8080`"),
+            "{said}"
+        );
     }
 
     #[test]

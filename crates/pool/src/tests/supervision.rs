@@ -48,6 +48,8 @@ struct Fakes {
     interrupts: Arc<Mutex<Vec<u32>>>,
     /// Whether a worker that is asked to end does.
     obeys: Mutex<bool>,
+    /// How long the kernel takes to end a worker that is killed.
+    dying: Mutex<Duration>,
 }
 
 impl Fakes {
@@ -60,6 +62,7 @@ impl Fakes {
             signals: Arc::default(),
             interrupts: Arc::default(),
             obeys: Mutex::new(true),
+            dying: Mutex::default(),
         })
     }
 }
@@ -85,6 +88,7 @@ impl Launcher for Fakes {
                 end: end.clone(),
                 signals: self.signals.clone(),
                 interrupts: self.interrupts.clone(),
+                dying: *self.dying.lock().unwrap(),
             };
             let manner = *self.manner.lock().unwrap();
             let obeys = *self.obeys.lock().unwrap();
@@ -103,6 +107,7 @@ struct FakeProcess {
     end: watch::Sender<Option<Exit>>,
     signals: Arc<Mutex<Vec<Signal>>>,
     interrupts: Arc<Mutex<Vec<u32>>>,
+    dying: Duration,
 }
 
 impl Watched for FakeProcess {
@@ -117,7 +122,11 @@ impl Watched for FakeProcess {
     fn signal(&self, signal: Signal) {
         self.signals.lock().unwrap().push(signal);
         if signal == Signal::Kill {
-            self.end.send_replace(Some(Exit::Signal(9)));
+            let (end, dying) = (self.end.clone(), self.dying);
+            tokio::spawn(async move {
+                sleep(dying).await;
+                end.send_replace(Some(Exit::Signal(9)));
+            });
         }
     }
 
@@ -688,6 +697,20 @@ async fn the_stop_has_an_end_of_its_own() {
     let killed = stop.await;
     assert_eq!((killed, start.elapsed().as_secs()), (2, 5));
     assert!(body(&mut busy).await.is_err());
+}
+
+/// A worker with gigabytes to give back ends late, and a worker that hangs in the kernel never.
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_workers_that_it_has_killed_but_not_for_ever() {
+    for (dying, lasts) in [(7, 5 + 7), (1000, 5 + 8)] {
+        let fakes = Fakes::new(Manner::Slow(seconds(1000)));
+        *fakes.dying.lock().unwrap() = seconds(dying);
+        let (pool, supervised) = started(&fakes, 1, 10).await;
+        let _busy = call(&pool, TestPayload::new("/"));
+        let start = Instant::now();
+        let killed = supervised.stop(seconds(5)).await;
+        assert_eq!((killed, start.elapsed().as_secs()), (1, lasts));
+    }
 }
 
 #[tokio::test(start_paused = true)]
