@@ -101,7 +101,7 @@ pub(crate) fn site(mode: Mode, script: &str, ini: &str) -> Site {
 }
 
 /// What a script can do about the type of its reply.
-const TYPES: [(&str, &str); 10] = [
+const TYPES: [(&str, &str); 12] = [
     ("nothing", ""),
     ("no default", "ini_set('default_mimetype', '');"),
     (
@@ -130,6 +130,8 @@ const TYPES: [(&str, &str); 10] = [
         "header('Content-Type: text/a'); header('Content-Type: text/b', false);",
     ),
     ("no content", "http_response_code(204);"),
+    ("not modified", "http_response_code(304);"),
+    ("empty", "header('Content-Type:');"),
 ];
 
 #[test]
