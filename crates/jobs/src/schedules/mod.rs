@@ -174,15 +174,17 @@ impl Schedules {
             let mut state = lock(&self.0.state);
             for (name, settings) in &self.0.settings {
                 let it = state.entry(name.clone()).or_default();
-                // It may be from a clock that was ahead.
-                let last = it.record.last_due.unwrap_or(now).min(now);
+                // It may be from a clock that was ahead: by little, its moments do not come again.
+                let latest = now + pronghorn_base::millis(SET_BACK);
+                let last = it.record.last_due.filter(|last| *last <= latest);
+                let last = last.unwrap_or(now);
                 let wanted = match settings.catch_up {
                     CatchUp::None => 0,
                     CatchUp::One => 1,
                     CatchUp::All => MOST_CAUGHT_UP,
                 };
-                let all = settings.moments.missed(last, now, wanted);
-                it.set_next(settings, now);
+                let all = settings.moments.missed(last.min(now), now, wanted);
+                it.set_next(settings, now.max(last));
                 if all.runs > 0 && !it.record.paused {
                     missed.push((name.clone(), settings.catch_up, all));
                 }

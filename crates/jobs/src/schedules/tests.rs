@@ -323,6 +323,49 @@ async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
     );
 }
 
+/// A store with the record of the schedule.
+async fn kept(record: &Record) -> Directory {
+    let directory = Directory::new();
+    let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
+    let value = record.encode();
+    let open = store.get().await.unwrap();
+    let write = move |transaction: &mut Transaction<'_>| transaction.put(TREE, b"s", &value);
+    open.carry_out(0, write, |outcome| outcome)
+        .await
+        .unwrap()
+        .unwrap();
+    store.close().await;
+    directory
+}
+
+#[tokio::test]
+async fn a_process_whose_clock_was_set_back_does_not_repeat_what_the_one_before_began() {
+    const MINUTE: u64 = 60_000;
+    let now = now_ms() / MINUTE * MINUTE;
+    for (ahead, next) in [(0, 1), (5, 6), (60, 1)] {
+        let record = Record {
+            last_due: Some(now + ahead * MINUTE),
+            pattern: "every 1m".to_owned(),
+            ..Record::default()
+        };
+        let of = settings(Duration::from_mins(1), Overlap::Allow, CatchUp::One);
+        let scene = Scene::new(kept(&record).await, of).await;
+        let found = loop {
+            let next = lock(&scene.schedules.0.state)
+                .get("s")
+                .and_then(|it| it.next);
+            if let Some(next) = next {
+                break next;
+            }
+            sleep(Duration::from_millis(5)).await;
+        };
+        // The minute may end meanwhile.
+        let late = found - (now + next * MINUTE);
+        assert!(late == 0 || late == MINUTE && ahead != 5, "{ahead}: {late}");
+        scene.close().await;
+    }
+}
+
 #[tokio::test]
 async fn what_was_missed_is_made_up_for_as_the_settings_say() {
     let (same, other) = ("every 1h", "every 2h");
@@ -335,8 +378,6 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
         (other, CatchUp::All, 0),
     ] {
         let of = settings(Duration::from_hours(1), Overlap::Allow, catch_up);
-        let directory = Directory::new();
-        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let hour = 3_600_000;
         let last = now_ms() / hour * hour - 3 * hour;
         let record = Record {
@@ -344,15 +385,7 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
             pattern: pattern.to_owned(),
             ..Record::default()
         };
-        let value = record.encode();
-        let open = store.get().await.unwrap();
-        let write = move |transaction: &mut Transaction<'_>| transaction.put(TREE, b"s", &value);
-        open.carry_out(0, write, |outcome| outcome)
-            .await
-            .unwrap()
-            .unwrap();
-        store.close().await;
-        let scene = Scene::new(directory, of).await;
+        let scene = Scene::new(kept(&record).await, of).await;
         for number in 0..made_up {
             let work = scene.next().await;
             let due = last + (4 - made_up + number) * hour;
