@@ -123,7 +123,7 @@ impl Watched for FakeProcess {
         self.signals.lock().unwrap().push(signal);
         if signal == Signal::Kill {
             let (end, dying) = (self.end.clone(), self.dying);
-            tokio::spawn(async move {
+            tokio::runtime::Handle::current().spawn(async move {
                 sleep(dying).await;
                 end.send_replace(Some(Exit::Signal(9)));
             });
