@@ -17,7 +17,7 @@ use pronghorn_form::{
 use pronghorn_pool::{
     Body as CallBody, BodyStream, Spool, SpoolClient, SpoolError, SpoolFile, Unencodable,
 };
-use pronghorn_serve::{BodyError, Charge, Exchange, Request, UNCOUNTED};
+use pronghorn_serve::{BodyError, Charge, Exchange, PeerAddress, Request, UNCOUNTED};
 use pronghorn_wire::Form as ForeignForm;
 use pronghorn_wire::native::BodyKind;
 
@@ -172,6 +172,8 @@ pub(crate) async fn collect(
         most: settings.max_size,
         read: 0,
         held: Charge::default(),
+        address: request.peer.address,
+        client: None,
     };
     let body = match form_kind(request, settings)? {
         ContentType::Multipart(boundary) => {
@@ -229,6 +231,8 @@ struct Source<'a> {
     most: u64,
     read: u64,
     held: Charge,
+    address: PeerAddress,
+    client: Client,
 }
 
 impl Source<'_> {
@@ -241,8 +245,11 @@ impl Source<'_> {
     }
 
     /// Who is asked to go when bodies take too much of the disk.
-    fn client(&self) -> Client {
-        self.exchange.charge().client()
+    fn client(&mut self) -> Client {
+        if self.client.is_none() {
+            self.client = self.exchange.charge().client(self.address);
+        }
+        self.client.clone()
     }
 
     async fn next(&mut self) -> Result<Option<Bytes>, NotTaken> {
@@ -295,7 +302,8 @@ async fn spooled_body(
     begun: BytesMut,
     settings: &BodySettings,
 ) -> Result<RequestBody, NotTaken> {
-    let mut file = SpoolWriter::create(&settings.spool, "body", source.client()).await?;
+    let client = source.client();
+    let mut file = SpoolWriter::create(&settings.spool, "body", client).await?;
     file.write(&begun).await?;
     drop(begun);
     source.holds(0);
@@ -343,7 +351,8 @@ async fn form_body(
         while let Some(event) = parser.next(&mut input).map_err(malformed)? {
             match event {
                 Event::PartBegin(part) => {
-                    open = Some(Open::begin(part, settings, source.client()).await?);
+                    let client = source.client();
+                    open = Some(Open::begin(part, settings, client).await?);
                 }
                 Event::Data(data) => match &mut open {
                     Some(Open::Field(_, value)) => {

@@ -197,7 +197,7 @@ impl PoolHandler {
         }
         if let Ok(Ok(reply)) = &outcome
             && let ReplyBody::Pieces { pieces, .. } = &reply.body
-            && let Some(client) = exchange.charge().client()
+            && let Some(client) = exchange.charge().client(call.request.peer.address)
         {
             pieces.hold_for(client);
         }

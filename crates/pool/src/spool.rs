@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Debug, Display};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -395,9 +395,34 @@ impl SpoolFile {
         if let Some(held) = self.held {
             self.spool.share.make_room(held, more)?;
         }
-        self.spool.share.reserve(more)?;
-        self.len += more;
-        io::Write::write_all(&mut self.file, bytes).map_err(|source| self.spool.failed(source))
+        let taken = self.spool.share.reserve(more);
+        let written = taken.and_then(|()| {
+            let written = io::Write::write_all(&mut self.file, bytes);
+            written.map_err(|source| {
+                self.spool.share.give_back(more);
+                self.cut_to_len();
+                self.spool.failed(source)
+            })
+        });
+        match written {
+            Ok(()) => self.len += more,
+            Err(_) => self.let_go(more),
+        }
+        written
+    }
+
+    /// Takes back the part of a write that has failed: it is not read.
+    fn cut_to_len(&self) {
+        _ = self.file.set_len(self.len); // what follows is not read
+        _ = (&self.file).seek(io::SeekFrom::Start(self.len));
+    }
+
+    /// Takes back bytes that were to be held for the client.
+    fn let_go(&self, bytes: u64) {
+        let mut held = lock(&self.spool.share.held);
+        if let Some(held) = self.held.and_then(|id| held.get_mut(&id)) {
+            held.bytes -= bytes;
+        }
     }
 
     pub fn len(&self) -> u64 {

@@ -257,6 +257,33 @@ impl SpoolClient for Account {
     }
 }
 
+/// A client whom a trusted proxy tells of. With it ends the proxy's connection.
+#[derive(Debug)]
+struct BehindProxy {
+    account: Arc<Account>,
+    network: IpAddr,
+}
+
+impl fmt::Display for BehindProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} behind {}", self.network, self.account)
+    }
+}
+
+impl SpoolClient for BehindProxy {
+    fn network(&self) -> Option<IpAddr> {
+        Some(self.network)
+    }
+
+    fn close(&self) {
+        self.account.close();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.account.is_closing()
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         let kept = self.kept.iter().map(|bytes| bytes.load(Ordering::Relaxed));
@@ -278,10 +305,17 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Who holds it, for files that are kept for the same client.
-    pub fn client(&self) -> Option<Arc<dyn SpoolClient>> {
+    /// Who holds it, for files that are kept for the same client. Of one that a proxy tells of, its
+    /// own address counts.
+    pub fn client(&self, address: PeerAddress) -> Option<Arc<dyn SpoolClient>> {
         let account = self.account.clone()?;
-        Some(account)
+        match address {
+            PeerAddress::Told(ip) => {
+                let network = Household::of(ip).network();
+                Some(Arc::new(BehindProxy { account, network }))
+            }
+            PeerAddress::Ip(_) | PeerAddress::Unix => Some(account),
+        }
     }
 
     /// Whether nothing is counted here, and never will be.

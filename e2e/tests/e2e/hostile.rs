@@ -164,6 +164,68 @@ fn an_upload_larger_than_memory_passes_through_little() {
 }
 
 #[test]
+fn a_reply_that_finds_no_room_on_the_disk_waits_and_is_whole() {
+    const REPLY: usize = 12 << 20;
+    let site = Site::new();
+    let Some(_disk) = Disk::sized(site.path("disk"), "16m") else {
+        return;
+    };
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\nhttp: {{address: 127.0.0.1:0, spool_dir: disk}}\n",
+        Site::fixture("app.php").display()
+    );
+    let server = Server::start(site.config(&config));
+    std::fs::write(server.site().path("disk/filler"), vec![0; 13 << 20]).expect("it has room");
+    let mut slow = server.connect();
+    slow.send("GET /large?kb=12288 HTTP/1.1\r\nHost: test\r\n\r\n");
+    wait_for("the disk to be full", || {
+        server
+            .log()
+            .contains("must wait for a slow client")
+            .then_some(())
+    });
+    assert_eq!(slow.response().text().len(), REPLY);
+    server.stop();
+}
+
+/// A worker is busy, and what waits for it is told to end: it does not wait on.
+#[test]
+fn clients_who_hold_too_much_are_closed_while_their_requests_wait() {
+    let site = Site::new().file(
+        "worker.php",
+        &Site::sdk_worker("if ($request->path === '/sleep') { sleep(5); } return 'x';"),
+    );
+    let config = "version: '3'\nserver: {command: php worker.php}\nhttp:\n  address: 127.0.0.1:0\n  \
+                  client_memory: 16MB\n  pool: {num_workers: 1}\n";
+    let server = Server::start(site.config(config));
+    let mut busy = server.connect();
+    busy.send("GET /sleep HTTP/1.1\r\nHost: test\r\n\r\n");
+    let field = "a".repeat(3_000_000);
+    let body =
+        format!("--b\r\nContent-Disposition: form-data; name=\"f\"\r\n\r\n{field}\r\n--b--\r\n");
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: test\r\nContent-Type: multipart/form-data; boundary=b\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut waiting: Vec<Connection> = Vec::new();
+    for _ in 0..12 {
+        let mut connection = server.connect();
+        connection.send(&head);
+        connection.send(&body);
+        waiting.push(connection);
+    }
+    wait_for("connections to be closed", || {
+        server
+            .log()
+            .contains("clients hold more memory")
+            .then_some(())
+    });
+    assert!(waiting[0].is_closed(), "while the worker sleeps");
+    server.stop();
+}
+
+#[test]
 fn bodies_that_do_not_come_to_an_end_leave_the_disk_to_others() {
     const GREEDY: usize = 5 << 20;
     let site = Site::new();

@@ -19,8 +19,8 @@ use crate::stamps::Stamps;
 /// Bytes per second that a client takes on average, or it is given up while others wait for the
 /// worker that waits for it.
 const LEAST_RATE: u64 = 32 << 10;
-/// A client may be as slow as it likes for so long in all.
-const GRACE: Duration = Duration::from_secs(30);
+/// A client may be as slow as it likes for so long in all. Requests wait for 30 s by default.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// The call whose reply is passed on in pieces.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub struct Outlet {
     may_spill: bool,
     /// Bytes that were handed over.
     handed: u64,
+    /// The part of it that was handed over before the worker first waited.
+    on_its_way: Option<u64>,
     /// How long the worker has waited for the client.
     waited: Duration,
 }
@@ -74,6 +76,7 @@ impl Outlet {
             spilled: None,
             may_spill: true,
             handed: 0,
+            on_its_way: None,
             waited: Duration::ZERO,
         }
     }
@@ -118,7 +121,9 @@ impl Outlet {
     /// The reply is broken off when the client is slow and others wait for a worker.
     pub async fn send(&mut self, bytes: Content, lead: Lead, slot_handle: &SlotHandle) {
         let since = Instant::now();
-        let earned = Duration::from_secs(self.handed / LEAST_RATE);
+        // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
+        let on_its_way = *self.on_its_way.get_or_insert(self.handed);
+        let earned = Duration::from_secs((self.handed - on_its_way) / LEAST_RATE);
         let mut next = since + (GRACE + earned).saturating_sub(self.waited);
         let is_too_slow = async {
             loop {

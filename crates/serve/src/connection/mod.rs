@@ -955,6 +955,10 @@ impl Exchange for Http1 {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.entered.place().poll_evicted(cx).is_ready() {
+            self.is_gone = true;
+            return Poll::Ready(());
+        }
         loop {
             if self.half_closed || self.input.len() >= SENT_AHEAD {
                 // It can be read later; until then its end goes unnoticed.

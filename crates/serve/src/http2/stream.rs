@@ -298,7 +298,7 @@ impl Stream {
                         let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
                         let counted = signs.spill(bytes.len() as u64, spool.usage());
                         drop(spilled.replace(counted.ok_or_else(tell_of_full)?));
-                        let client = shared.charge().client();
+                        let client = shared.charge().client(shared.peer.address);
                         reader.go_on_with(spill(spool.clone(), bytes, client).await?);
                         continue;
                     }
