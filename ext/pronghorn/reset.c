@@ -818,7 +818,7 @@ void reset_keep(void)
 		keep_setting(&settings[i]);
 	}
 	EG(error_reporting) = reporting;
-	/* Those of the command line come behind the modules. */
+	/* Functions of the command line come after the modules. */
 	watch_changes();
 	for (size_t i = 0; i < CHANGES; i++) {
 		changes[i].happened = false;

@@ -1,4 +1,4 @@
-//! Who lets go when together they hold too much.
+//! The choice of who lets go where many hold too much together.
 
 use std::collections::HashMap;
 use std::hash::Hash;

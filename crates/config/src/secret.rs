@@ -214,7 +214,7 @@ pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<
     words.collect()
 }
 
-/// The next word behind an option.
+/// The kind of word that comes after an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     /// Nothing that is secret.
@@ -535,7 +535,7 @@ mod tests {
         }
     }
 
-    /// Where a secret may stand, in place of the `S`, in a command or a value.
+    /// Commands and values with a secret in them, the `S`.
     const PLACES: [&str; 17] = [
         "mysql -p S",
         "mysqldump -pS db",

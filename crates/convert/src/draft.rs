@@ -57,7 +57,7 @@ pub(super) struct Draft {
 struct ToTls {
     /// Its place and what is written there.
     shown: String,
-    /// Where it is asked without TLS.
+    /// The address at which it is asked without TLS.
     address: Option<String>,
     /// Files for certificates stand beside it.
     has_files: bool,

@@ -624,7 +624,7 @@ fn status(text: &str) -> Option<Value> {
     is_redirect.then(|| Value::Bare(text.to_owned()))
 }
 
-/// Where a server leads all its requests.
+/// The place to which a server leads all its requests.
 enum Goal {
     /// The same host, with TLS.
     Tls,

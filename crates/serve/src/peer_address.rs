@@ -58,6 +58,7 @@ impl Household {
             IpAddr::V4(ip) => ip.into(),
         })
     }
+
     /// The address, or the first one of its network.
     pub(crate) fn network(self) -> IpAddr {
         self.0

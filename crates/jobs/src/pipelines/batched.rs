@@ -17,10 +17,10 @@ use crate::results::{Dropped, Ended};
 const TRY_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 5_000 });
 /// How long a pipeline is waited for that is not there: PHP may declare it, after a restart too.
 const UNTIL_DECLARED: Duration = Duration::from_millis(if cfg!(test) { 200 } else { 60_000 });
-/// How often the store is asked again that has not taken the end of a job.
+/// The pause before a store that has not taken the end of a job is asked again.
 const TELL_AGAIN: Duration = Duration::from_millis(200);
-/// How long it is tried to forget a batch whose last job is pushed. Else it is pushed once more, by
-/// the next process: at a handover the store may not answer for a moment.
+/// The time for forgetting a batch whose last job is pushed: at a handover the store may not answer
+/// for a moment, and the next process pushes what is not forgotten once more.
 const FORGETTING: Duration = Duration::from_secs(5);
 /// How often it is looked for batches that are too old.
 const LOOK: Duration = Duration::from_hours(1);

@@ -194,7 +194,7 @@ final class Loop
             try {
                 $work();
             } catch (\Throwable $thrown) {
-                // Goes on behind the reset.
+                // It goes on after the reset.
             }
         });
         if ($thrown !== null) {
@@ -271,7 +271,6 @@ final class Loop
                     ? \Pronghorn\Internal\until_exit($this->defer(...), $exchange)
                     : $this->defer($exchange);
             } catch (\Throwable $thrown) {
-                // Goes on behind the reset.
                 // The deadline, between two of them.
                 $this->tellFailed($exchange, $thrown);
             }
@@ -314,7 +313,6 @@ final class Loop
                 // The next ones may clean up: an `exit` ends this one only.
                 $this->survivesExit ? \Pronghorn\Internal\until_exit($work) : $work();
             } catch (\Throwable $thrown) {
-                // Goes on behind the reset.
                 $this->tellFailed($exchange, $thrown);
             }
         }
