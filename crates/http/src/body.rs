@@ -244,7 +244,7 @@ impl Source<'_> {
         self.held.set(bytes);
     }
 
-    /// Who is asked to go when bodies take too much of the disk.
+    /// The client that goes when its bodies take too much of the disk.
     fn client(&mut self) -> Client {
         if self.client.is_none() {
             self.client = self.exchange.charge().client(self.address);
@@ -443,9 +443,7 @@ impl SpoolWriter {
     ) -> Result<Self, NotTaken> {
         let spool = spool.clone();
         let mut file = on_file_thread(move || spool.named(what)).await??;
-        if let Some(client) = client {
-            file.hold_for(client);
-        }
+        file.hold_for(client);
         Ok(Self {
             file: Some(file),
             buffer: Vec::new(),

@@ -40,7 +40,7 @@ struct State {
     lent: HashMap<String, String>,
     cancelled: HashMap<String, Instant>,
     running: HashMap<String, Running>,
-    /// How many look through the store for jobs whose keys they give back.
+    /// Looks through the store that are under way, for jobs whose keys are given back.
     restoring: usize,
     /// Jobs that have let go of their keys since the first of these began.
     let_go: HashSet<String>,
@@ -138,9 +138,8 @@ impl Keys {
     pub(crate) fn begun(&self, key: &str, id: &str) {
         let mut state = lock(&self.0);
         let is_its = |held: &Held| held.id == id && held.while_queued && !held.is_period;
-        if state.unique.get(key).is_some_and(is_its) {
+        if state.remove(key, is_its) {
             state.let_go(id);
-            state.remove(key, is_its);
         }
     }
 
@@ -298,12 +297,14 @@ impl State {
         }
     }
 
-    fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) {
+    /// Whether there was one.
+    fn remove(&mut self, key: &str, which: impl Fn(&Held) -> bool) -> bool {
         if self.unique.get(key).is_some_and(which)
             && let Some((key, held)) = self.unique.remove_entry(key)
         {
-            self.ends.remove(&(held.until, key));
+            return self.ends.remove(&(held.until, key));
         }
+        false
     }
 
     /// Each key once: what a push has to do does not grow with their number.

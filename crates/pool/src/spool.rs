@@ -269,12 +269,13 @@ impl Share {
             let mut stay: u64 = staying.iter().map(|(_, bytes)| bytes).sum();
             while stay.saturating_add(bytes) > most {
                 let weights = staying.iter().map(|(one, bytes)| (one.network(), *bytes));
-                let (client, bytes) = match heaviest(weights).map(|at| staying.remove(at)) {
-                    Some((client, _)) if own.as_ref().is_none_or(|own| is_same(own, &client)) => {
-                        return Err(SpoolError::Heaviest { used, most });
-                    }
-                    None => return Err(SpoolError::Heaviest { used, most }),
-                    Some(heaviest) => heaviest,
+                let next = heaviest(weights).map(|at| staying.remove(at));
+                let next = next.filter(|(one, _)| {
+                    let own = own.as_ref();
+                    own.is_some_and(|own| !Arc::ptr_eq(own, one))
+                });
+                let Some((client, bytes)) = next else {
+                    return Err(SpoolError::Heaviest { used, most });
                 };
                 stay -= bytes;
                 tell_closed(&client, bytes, most);
@@ -302,10 +303,6 @@ fn by_client<'a>(held: impl Iterator<Item = &'a HeldFile>) -> Vec<(Arc<dyn Spool
         }
     }
     clients
-}
-
-fn is_same(one: &Arc<dyn SpoolClient>, other: &Arc<dyn SpoolClient>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 fn tell_closed(client: &Arc<dyn SpoolClient>, bytes: u64, limit: u64) {
@@ -374,19 +371,16 @@ pub struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// Counts it for a client, from now on.
-    pub fn hold_for(&mut self, client: Arc<dyn SpoolClient>) {
+    /// Counts it for a client from now on, if there is one. The first one stays.
+    pub fn hold_for(&mut self, client: Option<Arc<dyn SpoolClient>>) {
+        let Some(client) = client.filter(|_| self.held.is_none()) else {
+            return;
+        };
         let share = &self.spool.share;
-        let id = *self
-            .held
-            .get_or_insert_with(|| share.next.fetch_add(1, Ordering::Relaxed));
+        let id = share.next.fetch_add(1, Ordering::Relaxed);
         let bytes = self.len;
         lock(&share.held).insert(id, HeldFile { client, bytes });
-    }
-
-    /// Whether a client holds it.
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.held = Some(id);
     }
 
     /// Appends. Blocks on the disk.
@@ -584,7 +578,7 @@ mod tests {
 
     fn file_of(spool: &Arc<Spool>, client: &Arc<Client>, bytes: usize) -> SpoolFile {
         let mut file = spool.unnamed().unwrap();
-        file.hold_for(client.clone());
+        file.hold_for(Some(client.clone()));
         file.append(&vec![0; bytes]).unwrap();
         file
     }

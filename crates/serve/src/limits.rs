@@ -6,6 +6,10 @@ use std::time::Duration;
 /// sends.
 pub const SEND_PAUSE: Duration = Duration::from_secs(60);
 
+/// Bytes of a reply that a client must take in a second, on average, of the time that the reply
+/// waits for it: as of a body that it sends.
+const SEND_RATE: u64 = pronghorn_h1::BODY_RATE;
+
 /// Bytes that clients may make the server hold. A thousand uploads or a hundred compressed replies
 /// at a time fit; beside what workers take it is little.
 pub const CLIENT_MEMORY: usize = 256 << 20;
@@ -32,6 +36,17 @@ pub struct Limits {
     pub memory: usize,
     /// The limits that HTTP/1.1 does not have.
     pub http2: Http2Limits,
+}
+
+impl Limits {
+    /// The time for which a client may go on to take nothing of a response: it has taken `sent`
+    /// bytes, and has taken nothing for `waited` in all. A byte now and then does not keep a
+    /// connection.
+    pub(crate) fn untaken(&self, sent: u64, waited: Duration) -> Duration {
+        let earned = Duration::from_secs(sent / SEND_RATE);
+        let left = (self.send_pause + earned).saturating_sub(waited);
+        self.send_pause.min(left)
+    }
 }
 
 impl Default for Limits {

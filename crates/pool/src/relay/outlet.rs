@@ -197,9 +197,7 @@ impl Outlet {
                 Some(file) => file,
                 None => spool.unnamed().map_err(|error| (None, error))?,
             };
-            if let Some(client) = client.filter(|_| !file.is_held()) {
-                file.hold_for(client);
-            }
+            file.hold_for(client);
             match file.append(&piece) {
                 Ok(()) => Ok(file),
                 Err(error) => Err((Some(file), error)),

@@ -794,11 +794,8 @@ impl Http1 {
     /// for a response.
     fn poll_untaken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limits = &self.entered.service().limits;
-        // A byte now and then does not keep a connection.
-        let earned = Duration::from_secs(self.body_sent / h1::BODY_RATE);
-        let left = (limits.send_pause + earned).saturating_sub(self.untaken);
         let since = *self.stalled.get_or_insert_with(Instant::now);
-        let pause = since + limits.send_pause.min(left);
+        let pause = since + limits.untaken(self.body_sent, self.untaken);
         let place = self.entered.place();
         let until = limits.whole_response.map_or(pause, |whole| {
             let asked = self.opened + self.accepted;

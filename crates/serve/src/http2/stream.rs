@@ -26,10 +26,6 @@ use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
 use crate::source::Read;
 
-/// Bytes of a reply that a client must take in a second, on average, of the time that the reply
-/// waits for it: as of a body that it sends.
-const SEND_RATE: u64 = h1::BODY_RATE;
-
 /// A request and the way back to its client.
 struct Stream {
     running: Running,
@@ -355,10 +351,8 @@ impl Stream {
         out.reserve_capacity(wanted);
         if out.capacity() == 0 {
             let since = Instant::now();
-            let pause = self.running.0.entered.service().limits.send_pause;
-            // A byte now and then does not keep a stream.
-            let earned = Duration::from_secs(self.sent / SEND_RATE);
-            let until = since + pause.min((pause + earned).saturating_sub(self.waited));
+            let limits = &self.running.0.entered.service().limits;
+            let until = since + limits.untaken(self.sent, self.waited);
             let waited = poll_fn(|cx| match out.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(0))) | Poll::Pending => {
                     self.timer.poll(cx, Some(until)).map(|()| Err(Cut))
@@ -388,9 +382,7 @@ async fn spill(
 ) -> Result<SpoolFile, Cut> {
     let write = move || {
         let mut file = spool.unnamed()?;
-        if let Some(client) = client {
-            file.hold_for(client);
-        }
+        file.hold_for(client);
         file.append(&bytes)?;
         Ok::<_, SpoolError>(file)
     };
