@@ -1,9 +1,8 @@
 //! The handler that asks PHP: a request becomes a call, its reply a response.
 
 use std::future::poll_fn;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_cgi::Variables;
 use pronghorn_pool::{
-    Answer, Body as CallBody, CallDetails, CallError, Content, Encoding, Look, Observer, Origin,
-    Payload, Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
+    Answer, Body as CallBody, CallDetails, CallError, Content, Encoding, Identity, Look, Observer,
+    Origin, Payload, Pending, Pool, Reply, ReplyBody, Stamps, Taker, Terms, Unencodable, streamed,
 };
 use pronghorn_process::Credentials;
 use pronghorn_serve::{
@@ -33,6 +32,7 @@ use crate::error;
 use crate::feeder::Feeder;
 use crate::file;
 use crate::files::Asked;
+use crate::identity::identity;
 use crate::local_redirects::LocalRedirects;
 use crate::pool_metrics::PoolMetrics;
 use crate::record::{self, request_id};
@@ -780,17 +780,8 @@ impl Observer for HttpCall {
         !matches!(self.body, RequestBody::Stream(_))
     }
 
-    /// Method, host, target, cookies and body. Of a body in files their lengths: reading them would
-    /// block this thread.
-    fn identity(&self) -> Option<u64> {
-        /// Its keys are drawn at the start, so that nobody can make requests that look the same.
-        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        let mut hasher = KEYS.build_hasher();
-        let head = &self.request.head;
-        (head.method(), head.authority(), self.request.target()).hash(&mut hasher);
-        head.fields().get("cookie").hash(&mut hasher);
-        self.body.identify(&mut hasher);
-        Some(hasher.finish())
+    fn identity(&self) -> Option<Identity> {
+        Some(identity(&self.request, &self.body))
     }
 }
 

@@ -18,6 +18,7 @@ mod feeder;
 mod file;
 pub mod files;
 mod fileserver;
+mod identity;
 mod local_redirects;
 pub mod middleware;
 mod phases;

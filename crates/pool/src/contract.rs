@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::call::{Call, Payload};
 use crate::incident::{CallDetails, Progress};
+use crate::poison::Identity;
 
 /// How a worker is reached, by whatever means it is connected.
 pub trait Transport: Send + Sync {
@@ -103,7 +104,7 @@ pub enum Report {
         /// Who made the call tells of it.
         is_told: bool,
         /// Of the request.
-        identity: Option<u64>,
+        identity: Option<Identity>,
         details: Option<Box<CallDetails>>,
     },
     /// The transport has left the pool.

@@ -59,6 +59,7 @@ pub use last_words::LastWords;
 pub use observer::{Look, Observer, Origin, Taker};
 pub use php_message::{Extent, PhpMessage, Speaker, WORKER_OUTPUT};
 pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
+pub use poison::Identity;
 pub use pool::{NotExtended, Options, Pool};
 pub use pronghorn_ring::Loan;
 pub use quote::Quote;

@@ -9,6 +9,7 @@ use pronghorn_wire::native::{Spent, Thrown};
 use tokio::time::Instant;
 
 use crate::incident::CallDetails;
+use crate::poison::Identity;
 use crate::stamps::Stamps;
 
 /// Who has made a call is told of its way, and asked by the pool about what only it knows.
@@ -82,9 +83,9 @@ pub trait Observer: Send + Sync + 'static {
         false
     }
 
-    /// The same number for the same request, another one for any other. Only asked for after a
-    /// worker has died. `None` when requests can't be told apart.
-    fn identity(&self) -> Option<u64> {
+    /// By what the same request is known again. Only asked for after a worker has died. `None` when
+    /// requests can't be told apart.
+    fn identity(&self) -> Option<Identity> {
         None
     }
 }

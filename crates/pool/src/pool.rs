@@ -24,7 +24,7 @@ use crate::incident::{Incident, IncidentKind, Incidents};
 use crate::log;
 use crate::observer::{Observer, Taker};
 use crate::php_message::Speaker;
-use crate::poison::Poison;
+use crate::poison::{Identity, Poison, Shut};
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
 use crate::roster::{self, Roster, WorkerInfo};
@@ -460,14 +460,26 @@ impl Pool {
 
     /// A worker died with this request, by itself. Noted on a thread that serves requests, as all
     /// they share.
-    pub(crate) fn died_of(&self, request: u64, what: String) {
+    pub(crate) fn died_of(&self, identity: Identity, request: String) {
         let shared = self.shared.clone();
         self.shared.home.spawn(async move {
-            if shared.poison.died(request, Instant::now()) {
-                tracing::error!(
-                    target: "server", pool = shared.name, request = what,
+            let pool = &*shared.name;
+            match shared.poison.died(identity, Instant::now()) {
+                None => {}
+                Some(Shut::Request) => tracing::error!(
+                    target: "server", pool, request,
                     "two workers died of this request: it is refused for 30 s"
-                );
+                ),
+                Some(Shut::PageForOne) => tracing::error!(
+                    target: "server", pool, request,
+                    "six workers died of requests of one client that differ only in their headers: \
+                     such ones are refused to this client, but for one in 5 s, until one is answered"
+                ),
+                Some(Shut::PageForAll) => tracing::error!(
+                    target: "server", pool, request,
+                    "workers died of requests of three clients that differ only in their headers: \
+                     such ones are refused, but for one in 5 s, until one is answered"
+                ),
             }
         });
     }
@@ -567,7 +579,7 @@ impl Shared {
 
     fn is_poison(&self, call: &Call, now: Instant) -> bool {
         let identity = call.payload.identity();
-        let refuses = identity.is_some_and(|request| self.poison.refuses(request, now));
+        let refuses = identity.is_some_and(|identity| self.poison.refuses(identity, now));
         if refuses {
             self.stats.count(Counter::Poisoned);
         }
@@ -804,9 +816,9 @@ impl SlotHandle {
     /// A worker lived through a call.
     pub fn lived_through(&self, payload: &dyn Observer) {
         if self.shared.poison.is_known()
-            && let Some(request) = payload.identity()
+            && let Some(identity) = payload.identity()
         {
-            self.shared.poison.answered(request);
+            self.shared.poison.answered(identity);
         }
     }
 

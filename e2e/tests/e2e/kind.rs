@@ -24,8 +24,8 @@ impl Kind {
         }
     }
 
-    /// What stands in it for a handler with this body, to which `$request` has `path` and
-    /// `query()`.
+    /// What stands in it for a handler with this body, to which `$request` has `path`,
+    /// `query()` and `header()`.
     pub(crate) fn code(self, handler: &str) -> String {
         match self {
             Self::Worker => Site::sdk_worker(handler),
@@ -35,6 +35,10 @@ impl Kind {
                 $request = new class {{
                     public string $path;
                     public function query(): array {{ return $_GET; }}
+                    public function header(string $name): ?string {{
+                        $name = strtr(strtoupper($name), '-', '_');
+                        return $_SERVER['HTTP_' . $name] ?? null;
+                    }}
                 }};
                 $request->path = strtok($_SERVER['REQUEST_URI'], '?');
                 echo (static function (object $request): string {{

@@ -9,6 +9,7 @@ use pronghorn_testkit::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::kind::{KINDS, Kind};
+use crate::secure::curl;
 
 /// One pool with these keys, and the workers whose handler has this body.
 fn site(handler: &str, pool: &str) -> Site {
@@ -218,6 +219,86 @@ fn a_request_of_which_two_workers_died_ends_no_third() {
         for _ in 0..5 {
             assert_eq!(server.get("/deadly").status, 500);
             assert_eq!(server.get("/").status, 200);
+        }
+        assert_eq!(server.workers(), survivors);
+        server.stop();
+    }
+}
+
+/// Ends its worker when asked to by a header, and one page of it always does.
+const DEADLY: &str = "
+    if ($request->header('User-Agent') === 'deadly' || $request->path === '/deadly') {
+        posix_kill(getmypid(), 9);
+    }
+    return 'fine';";
+
+fn deadly_site(kind: Kind, http: &str) -> Site {
+    let site = site_of(kind, DEADLY, "num_workers: 2");
+    let config = site.read(".rr.yaml");
+    site.config(&config.replace("http: {", &format!("http: {{{http}, ")))
+}
+
+fn status_of(server: &Server, target: &str, headers: &str) -> u16 {
+    let mut connection = server.connect();
+    connection.request("GET", target, headers);
+    connection.response().status
+}
+
+#[test]
+fn a_client_that_ends_workers_by_a_header_shuts_the_page_for_nobody_else() {
+    const HTTP2: [&str; 5] = [
+        "--http2-prior-knowledge",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+    ];
+    for kind in KINDS {
+        let server = Server::start(deadly_site(kind, "http2: {h2c: true}"));
+        let url = format!("http://{}/", server.address());
+        let by_http2 = |agent| curl(&server, &[&HTTP2[..], &["-A", agent, &url]].concat());
+        let noticed = |deaths| {
+            wait_for("the deaths to be noticed", || {
+                let said = server
+                    .log()
+                    .matches("two workers died of this request")
+                    .count();
+                (said == deaths).then_some(())
+            });
+        };
+        let deadly = "User-Agent: deadly\r\nX-Request-Id: ";
+        assert_eq!(status_of(&server, "/", &format!("{deadly}1\r\n")), 502);
+        noticed(1);
+        // The same, with the number that a proxy gave to it this time.
+        assert_eq!(status_of(&server, "/", &format!("{deadly}2\r\n")), 500);
+        for innocent in ["", "User-Agent: other\r\n", "Cookie: a=b\r\n"] {
+            assert_eq!(status_of(&server, "/", innocent), 200);
+        }
+        assert_eq!(by_http2("deadly"), "502");
+        noticed(2);
+        assert_eq!(by_http2("deadly"), "500");
+        assert_eq!(by_http2("other"), "200");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_page_that_ends_workers_for_all_clients_is_shut_by_the_third_client() {
+    for kind in KINDS {
+        let server = Server::start(deadly_site(kind, "trusted_subnets: [127.0.0.0/8]"));
+        let ask = |target: &str, client: u8| {
+            let told = format!("X-Real-Ip: 192.0.2.{client}\r\nUser-Agent: browser {client}\r\n");
+            status_of(&server, target, &told)
+        };
+        assert_eq!([1, 2, 3].map(|client| ask("/deadly", client)), [502; 3]);
+        server.logged(&["workers died of requests of three clients", "GET /deadly"]);
+        let survivors = wait_for("the workers to be replaced", || {
+            let now = server.workers();
+            (now.len() == 2 && server.log().matches("worker died").count() == 6).then_some(now)
+        });
+        for client in 4..=10 {
+            assert_eq!(ask("/deadly", client), 500);
+            assert_eq!(ask("/", client), 200);
         }
         assert_eq!(server.workers(), survivors);
         server.stop();
