@@ -12,6 +12,7 @@ mod boot;
 mod cgi;
 mod error;
 mod fastcgi;
+mod measured;
 mod output;
 mod php;
 mod program;

@@ -158,35 +158,40 @@ pub fn lost_in_stream(
 }
 
 /// By when the next piece of a reply has to be there. Each has the whole time of a call, as with
-/// RoadRunner: a stream may go on for hours.
+/// RoadRunner: a stream may go on for hours. Nothing but a piece gives time: a worker that only
+/// writes to its log makes no progress.
 #[derive(Debug)]
 pub struct PieceDeadline {
     limit: Option<Duration>,
+    due: Option<Instant>,
     granted: Option<Instant>,
     /// Of a reply that nobody reads.
     given_up: Option<Instant>,
 }
 
 impl PieceDeadline {
-    pub const fn new(limit: Option<Duration>) -> Self {
+    pub fn new(limit: Option<Duration>) -> Self {
         Self {
             limit,
+            due: limit.map(|limit| Instant::now() + limit),
             granted: None,
             given_up: None,
         }
     }
 
-    /// Of the piece that is waited for from now on.
-    pub fn next(&self) -> Option<Instant> {
-        self.given_up.or_else(|| {
-            let usual = Instant::now() + self.limit?;
-            Some(self.granted.map_or(usual, |granted| usual.max(granted)))
-        })
+    /// The moment when it has to be there.
+    pub fn get(&self) -> Option<Instant> {
+        self.given_up.or_else(|| self.due.max(self.granted))
+    }
+
+    /// A piece has been handed on: the next one has the whole time.
+    pub fn renew(&mut self) {
+        self.due = self.limit.map(|limit| Instant::now() + limit);
     }
 
     /// The worker, or somebody else, asks for so much time from now on.
     pub fn extend(&mut self, slot_handle: &SlotHandle, time: Duration) {
-        self.granted = slot_handle.later(self.next(), time);
+        self.granted = slot_handle.later(self.get(), time);
     }
 
     /// Nobody reads any more: all of it has to come in so much time from now on. False when that
@@ -201,5 +206,28 @@ impl PieceDeadline {
 
     pub const fn is_given_up(&self) -> bool {
         self.given_up.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_but_a_piece_gives_time() {
+        const LIMIT: Duration = Duration::from_secs(10);
+        let began = Instant::now();
+        let mut deadline = PieceDeadline::new(Some(LIMIT));
+        advance(LIMIT / 2).await;
+        assert_eq!(deadline.get(), Some(began + LIMIT));
+        deadline.renew();
+        assert_eq!(deadline.get(), Some(began + LIMIT + LIMIT / 2));
+        assert!(deadline.give_up(Duration::from_secs(1)));
+        advance(LIMIT / 2).await;
+        deadline.renew();
+        assert!(deadline.get() < Some(Instant::now()), "nobody reads it");
+        assert_eq!(PieceDeadline::new(None).get(), None);
     }
 }

@@ -3,11 +3,13 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use pronghorn_testkit::{Connection, Server, Site, free_address, php_command, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::php_fpm;
+use crate::secure::{curl, run_curl};
 
 /// A site of these scripts, in two processes. What is left of them is found by their environment.
 /// `FPM` in the settings of the pool is this machine's php-fpm.
@@ -393,10 +395,12 @@ fn forged(id: [u8; 2]) -> Vec<u8> {
 }
 
 fn whole([high, low]: [u8; 2], output: &str) -> Vec<u8> {
-    let len = u8::try_from(output.len()).expect("it is short");
+    let [longer, long] = u16::try_from(output.len())
+        .expect("it is short")
+        .to_be_bytes();
     let end = [1, 3, high, low, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     [
-        &[1, 6, high, low, 0, len, 0, 0],
+        &[1, 6, high, low, longer, long, 0, 0],
         output.as_bytes(),
         &end[..],
     ]
@@ -458,7 +462,7 @@ fn what_a_peer_sends_for_one_client_reaches_no_other() {
                 };
                 _ = stream.write_all(now);
                 if !later.is_empty() {
-                    std::thread::park_timeout(std::time::Duration::from_millis(50));
+                    std::thread::park_timeout(Duration::from_millis(50));
                     _ = stream.write_all(later);
                 }
             }
@@ -481,7 +485,7 @@ fn what_a_peer_sends_for_one_client_reaches_no_other() {
             let next = server.get("/mine.php");
             let got = (next.status, next.text(), next.header("set-cookie"));
             assert_eq!(got, (200, "/mine".to_owned(), None), "after {name}");
-            std::thread::park_timeout(std::time::Duration::from_millis(30));
+            std::thread::park_timeout(Duration::from_millis(30));
         }
     }
     server.logged(&["behind the end of one", "/twice.php"]);
@@ -563,7 +567,7 @@ fn a_peer_that_hangs_costs_its_deadline_and_one_that_breaks_off_cuts_the_reply()
         let begun = b"\x01\x06\x00\x01\x00\x1b\x00\x00Content-type: text/a\r\n\r\nhel";
         answer(&mut stream, begun);
         // Long enough for the beginning to be passed on.
-        _ = stream.set_read_timeout(Some(std::time::Duration::from_millis(200)));
+        _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
         _ = stream.read(&mut [0; 4096]);
     });
     let server = Server::start(at(&[breaks_off]));
@@ -576,6 +580,123 @@ fn a_peer_that_hangs_costs_its_deadline_and_one_that_breaks_off_cuts_the_reply()
         "it looks whole"
     );
     server.logged(&["in the middle of its answer"]);
+    server.stop();
+}
+
+/// A server before one that answers each request with this output.
+fn before(output: &'static str) -> Server {
+    let address = peer(move |mut stream| answer(&mut stream, &whole([0, 1], output)));
+    let site = at(&[address]);
+    let http = "http:\n  http2: {h2c: true}\n  middleware: [gzip]\n";
+    site.change_config("http:\n", http);
+    Server::start(site)
+}
+
+#[test]
+fn an_answer_that_is_shorter_than_it_said_does_not_look_whole() {
+    const HTTP2: &str = "--http2-prior-knowledge";
+    let server = before("Content-Type: text/plain\r\nContent-Length: 10\r\n\r\nhello");
+    let url = format!("http://{}/index.php", server.address());
+    let cut = server.get("/index.php");
+    assert_eq!(
+        (cut.status, cut.text().as_str(), cut.complete),
+        (200, "hello", false)
+    );
+    server.logged(&["ended after 5 of the 10 bytes that its Content-Length announced"]);
+    assert!(!run_curl(&server, &[HTTP2, &url]).status.success());
+    for gzip in [&[][..], &[HTTP2]] {
+        let ran = run_curl(&server, &[&["--compressed", &url], gzip].concat());
+        assert!(!ran.status.success(), "{gzip:?}");
+    }
+    server.stop();
+    // A script says to HEAD what it leaves out.
+    let server = before("Content-Type: text/plain\r\nContent-Length: 10\r\n\r\n");
+    let url = format!("http://{}/index.php", server.address());
+    let mut client = server.connect();
+    for _ in 0..2 {
+        client.request("HEAD", "/index.php", "");
+        let head = client.head_response();
+        assert_eq!(
+            (head.status, head.header("content-length")),
+            (200, Some("10"))
+        );
+    }
+    assert!(curl(&server, &[HTTP2, "--head", &url]).contains("content-length: 10"));
+    server.stop();
+    let server = before("Status: 304\r\nContent-Length: 10\r\n\r\n");
+    let mut client = server.connect();
+    assert_eq!([(); 2].map(|()| client.get("/index.php").status), [304; 2]);
+    server.stop();
+}
+
+#[test]
+fn an_answer_in_pieces_that_is_shorter_than_it_said_does_not_look_whole() {
+    let short = peer(|mut stream| {
+        let Some(([high, low], _)) = request(&mut stream) else {
+            return;
+        };
+        let head = "Content-Type: text/plain\r\nContent-Length: 400000\r\n\r\n";
+        let all = format!("{head}{}", "x".repeat(350_000));
+        for piece in all.as_bytes().chunks(50_000) {
+            let [long, longer] = u16::try_from(piece.len()).expect("it fits").to_be_bytes();
+            _ = stream.write_all(&[&[1, 6, high, low, long, longer, 0, 0], piece].concat());
+        }
+        _ = stream.write_all(&[1, 3, high, low, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    });
+    let server = Server::start(at(&[short]));
+    let cut = server.get("/index.php");
+    assert_eq!(
+        (cut.status, cut.body.len(), cut.complete),
+        (200, 350_000, false)
+    );
+    server.logged(&["ended after 350000 of the 400000 bytes"]);
+    server.stop();
+}
+
+#[test]
+fn how_an_answer_is_sent_is_not_for_the_script_to_say() {
+    const CHUNKS: &str = "5\r\nhello\r\n0\r\n\r\n";
+    let server = before(
+        "Content-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
+    let mut client = server.connect();
+    for _ in 0..2 {
+        let response = client.get("/index.php");
+        assert_eq!(response.header("transfer-encoding"), None);
+        assert_eq!(response.text(), CHUNKS);
+    }
+    server.stop();
+    let server = before("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello");
+    assert_eq!(server.get("/index.php").status, 502);
+    server.logged(&["it announces two lengths, `Content-Length: 5` and `Content-Length: 6`"]);
+    server.stop();
+}
+
+#[test]
+fn messages_to_the_operator_give_a_script_no_time() {
+    let complains = peer(|mut stream| {
+        let Some(([high, low], _)) = request(&mut stream) else {
+            return;
+        };
+        let begun = b"Content-type: text/a\r\n\r\nhel";
+        _ = stream.write_all(&[&[1, 6, high, low, 0, 27, 0, 0], &begun[..]].concat());
+        for _ in 0..50 {
+            std::thread::park_timeout(Duration::from_millis(100));
+            let message = [&[1, 7, high, low, 0, 5, 0, 0], &b"still"[..]].concat();
+            if stream.write_all(&message).is_err() {
+                break;
+            }
+        }
+    });
+    let server = Server::start(at(&[complains]));
+    let since = Instant::now();
+    assert!(!server.get("/index.php").complete);
+    assert!(
+        since.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        since.elapsed()
+    );
+    server.logged(&["deadline passed: the client was cut off"]);
     server.stop();
 }
 

@@ -18,6 +18,8 @@ pub struct Head {
     pub kind: Kind,
     /// Status and fields; those that are for the server alone are gone.
     pub reply: ReplyHead,
+    /// The length of the body, as far as it is announced by a number.
+    pub length: Option<u64>,
     /// The first line that was left out because it is no field, escaped.
     pub left_out: Option<String>,
 }
@@ -69,6 +71,9 @@ pub enum BadReply {
     /// Not three digits, or outside of 200 to 599: a 1xx ends no request.
     #[error("its `Status: {0}` is none: three digits are, from 200 to 599, and a reason if any")]
     Status(String),
+    /// Whoever reads the reply would take the one or the other.
+    #[error("it announces two lengths, `Content-Length: {0}` and `Content-Length: {1}`")]
+    Lengths(u64, u64),
     /// Longer than [`HEAD`], or with more than [`FIELDS`] fields.
     #[error("its header is longer than {HEAD} bytes or has more than {FIELDS} fields")]
     TooLong,
@@ -145,7 +150,7 @@ impl Head {
         let mut headers = Fields::over(head.clone(), 8);
         let mut left_out = None;
         let (mut status, mut fields, mut start) = (None, 0_usize, 0_usize);
-        let (mut has_type, mut has_date) = (false, false);
+        let (mut has_type, mut has_date, mut length) = (false, false, None);
         for (number, line) in (1..).zip(head.split(|&byte| byte == b'\n')) {
             let begin = start;
             start = start.saturating_add(line.len()).saturating_add(1);
@@ -169,6 +174,18 @@ impl Head {
                 }
                 continue;
             }
+            if name.len() == 14 && name.eq_ignore_ascii_case(b"content-length") {
+                let is_news = length.is_none();
+                length = one_length(length, value)?;
+                if !is_news || length.is_none() {
+                    continue;
+                }
+            }
+            // How the reply is sent is the server's business (RFC 3875, section 6.3.4). The body is
+            // sent as it was printed, as nginx and Apache do.
+            if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
+                continue;
+            }
             let had = match name.len() {
                 12 if name.eq_ignore_ascii_case(b"content-type") => Some(&mut has_type),
                 4 if name.eq_ignore_ascii_case(b"date") => Some(&mut has_date),
@@ -188,6 +205,7 @@ impl Head {
         }
         let mut head = Self {
             left_out,
+            length,
             ..Self::of(status, headers)
         };
         if matches!(head.reply.status, 204 | 304) {
@@ -219,6 +237,7 @@ impl Head {
                 headers,
             },
             kind,
+            length: None,
             left_out: None,
         }
     }
@@ -271,6 +290,17 @@ fn field(line: &[u8], number: usize) -> Result<(&[u8], &[u8]), BadReply> {
         return Err(bad());
     }
     Ok((name, value))
+}
+
+/// The length that a reply has by its fields so far and by one more, which counts only if it is a
+/// number.
+fn one_length(known: Option<u64>, value: &[u8]) -> Result<Option<u64>, BadReply> {
+    let is_plain = value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| is_plain);
+    match (known, text.and_then(|text| text.parse().ok())) {
+        (Some(known), Some(length)) if length != known => Err(BadReply::Lengths(known, length)),
+        (known, length) => Ok(known.or(length)),
+    }
 }
 
 fn status_of(value: &[u8]) -> Result<u16, BadReply> {

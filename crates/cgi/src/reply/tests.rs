@@ -75,6 +75,31 @@ fn a_type_and_a_date_are_there_once_or_not_at_all() {
 }
 
 #[test]
+fn a_reply_has_one_length_and_no_transfer_coding() {
+    let names = |text: &str| {
+        let head = parse(format!("Content-Type: a/b\n{text}\n\n").as_bytes())?;
+        let all = fields(&head).into_iter().skip(1);
+        let all: Vec<String> = all.map(|(n, v)| format!("{n}={v}")).collect();
+        Ok((head.length, all.join(" ")))
+    };
+    let is = |length, text: &str| Ok((length, text.to_owned()));
+    assert_eq!(names("Content-Length: 5"), is(Some(5), "Content-Length=5"));
+    let twice = "content-length: 5\nX: y\nContent-Length: 5";
+    assert_eq!(names(twice), is(Some(5), "content-length=5 X=y"));
+    assert_eq!(
+        names("Content-Length: 5\nContent-Length: 6"),
+        Err(BadReply::Lengths(5, 6))
+    );
+    for none in ["", "-1", "+5", "5, 5", "0x5", "99999999999999999999"] {
+        assert_eq!(names(&format!("Content-Length: {none}")), is(None, ""));
+        let behind = format!("Content-Length: {none}\nContent-Length: 7");
+        assert_eq!(names(&behind), is(Some(7), "Content-Length=7"));
+    }
+    let coded = "Transfer-Encoding: chunked\nContent-Length: 5\ntransfer-encoding: gzip";
+    assert_eq!(names(coded), is(Some(5), "Content-Length=5"));
+}
+
+#[test]
 fn a_location_without_a_status_is_a_redirect() {
     let kind = |text: &str| {
         let head = parse(format!("{text}\n\n").as_bytes()).unwrap();

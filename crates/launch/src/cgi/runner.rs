@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::running::{Output, Running};
 use super::start::{Program, cannot_start, stdin_of};
+use crate::measured::{Measured, TooShort};
 use pronghorn_pool::Counter;
 use pronghorn_pool::Lead;
 use pronghorn_pool::Spool;
@@ -241,9 +242,10 @@ impl CgiRunner {
         };
         match head {
             Ok(head) => {
+                let measured = Measured::of(&head);
                 let head = Head::from(head);
                 if !matches!(head, Head::LocalRedirect(_)) {
-                    return self.document(call, head, running).await;
+                    return self.document(call, head, measured, running).await;
                 }
                 call.deliver(head, ReplyBody::Whole(Bytes::new().into()));
                 Parting::Finish(self.limit_from_now())
@@ -300,7 +302,13 @@ impl CgiRunner {
         .await;
     }
 
-    async fn document(&mut self, mut call: Call, head: Head, running: &mut Running) -> Parting {
+    async fn document(
+        &mut self,
+        mut call: Call,
+        head: Head,
+        mut measured: Measured,
+        running: &mut Running,
+    ) -> Parting {
         while running.received.len() < WHOLE {
             match running.try_more() {
                 Output::More => {}
@@ -312,17 +320,34 @@ impl CgiRunner {
                         call.fail(WorkerFault::Died(running.exit().unwrap_or(Exit::Signal(9))));
                         return Parting::Terminate;
                     }
-                    call.stamps.complete = Some(Instant::now());
                     self.tell_spent(running);
-                    let body = ReplyBody::Whole(running.received.split().freeze().into());
-                    call.deliver(head, body);
+                    measured.add(running.received.len());
+                    let body = running.received.split().freeze().into();
+                    if let Err(too_short) = measured.check(call.payload.as_ref()) {
+                        self.tell_of(&too_short, &request, running);
+                        let mut outlet = Outlet::begin(call, head, None, self.spool.clone());
+                        _ = outlet.try_send(body, Lead::Long); // there is room for the first
+                        return Parting::Finish(self.limit_from_now());
+                    }
+                    call.stamps.complete = Some(Instant::now());
+                    call.deliver(head, ReplyBody::Whole(body));
                     return Parting::Finish(self.limit_from_now());
                 }
             }
         }
         let streamed = Streamed::of(&call, &self.slot_handle);
         let mut outlet = Outlet::begin(call, head, None, self.spool.clone());
-        self.pass_on(&mut outlet, &streamed, running).await
+        self.pass_on(&mut outlet, &streamed, measured, running)
+            .await
+    }
+
+    fn tell_of(&self, too_short: &TooShort, request: &str, running: &Running) {
+        self.slot_handle.tell_failure(|left_out| {
+            tracing::error!(
+                target: "server", pool = self.slot_handle.pool(), pid = running.pid(), request,
+                left_out, "{too_short}"
+            );
+        });
     }
 
     /// What the call was spent on: its program has done nothing else.
@@ -340,17 +365,20 @@ impl CgiRunner {
         &mut self,
         outlet: &mut Outlet,
         streamed: &Streamed,
+        mut measured: Measured,
         running: &mut Running,
     ) -> Parting {
         let mut deadline = PieceDeadline::new(streamed.limit);
         loop {
             if !running.received.is_empty() {
                 let piece = running.received.split().freeze();
+                measured.add(piece.len());
                 if let Err(parting) = self.hand_out(outlet, piece, running).await {
                     return parting;
                 }
+                deadline.renew();
             }
-            match self.event_or_closed(running, outlet, deadline.next()).await {
+            match self.event_or_closed(running, outlet, deadline.get()).await {
                 Event::Output => {}
                 Event::Complete => {
                     self.until_the_end(running).await;
@@ -358,7 +386,11 @@ impl CgiRunner {
                         return Parting::Terminate; // without its end the client's connection is cut
                     }
                     self.tell_spent(running);
-                    outlet.end();
+                    let payload = self.under_way.as_ref().map(|call| &call.payload);
+                    match payload.map_or(Ok(()), |payload| measured.check(payload.as_ref())) {
+                        Ok(()) => outlet.end(),
+                        Err(too_short) => self.tell_of(&too_short, &streamed.request, running),
+                    }
                     return Parting::Finish(self.limit_from_now());
                 }
                 Event::Withdrawn => return Parting::Terminate,

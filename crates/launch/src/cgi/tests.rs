@@ -332,6 +332,32 @@ async fn what_is_no_answer_is_the_programs_fault() {
         .await
         .unwrap();
     assert_eq!(read(cut.body).await, None);
+    assert!(
+        why("echo Content-Length: 1; echo Content-Length: 2; echo; echo ab")
+            .await
+            .contains("two lengths, `Content-Length: 1` and `Content-Length: 2`")
+    );
+    scripts.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_shorter_than_it_said_breaks_off() {
+    let scripts = Scripts::start("short", SOON).await;
+    let body = async |length: u8, text: &str| {
+        let text = format!("echo Content-Length: {length}; echo; {text}");
+        read(scripts.run(&text, Body::Empty).await.unwrap().body).await
+    };
+    let whole = Some("hello".to_owned());
+    assert_eq!(body(5, "printf hello").await, whole);
+    assert_eq!(body(4, "printf hello").await, whole);
+    assert_eq!(body(6, "printf hello").await, None);
+    assert_eq!(body(6, "true").await, None);
+    let in_pieces = "printf hel; sleep 0.1; printf lo";
+    assert_eq!(body(5, in_pieces).await, whole);
+    assert_eq!(body(6, in_pieces).await, None);
+    let status = "echo Content-Length: 5; echo Status: 304; echo";
+    let reply = scripts.run(status, Body::Empty).await.unwrap();
+    assert_eq!(read(reply.body).await, Some(String::new()));
     scripts.stop().await;
 }
 

@@ -22,6 +22,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::addresses::Addresses;
 use super::request::{NotWritten, Outgoing};
+use crate::measured::{Measured, TooShort};
 use crate::output::Output;
 use pronghorn_pool::Counter;
 use pronghorn_pool::Lead;
@@ -494,7 +495,8 @@ impl Responder {
         ));
         call.fail(WorkerFault::Garbage(bad.to_string()));
         let mut outlet = Outlet::closed_from_the_start(self.settings.spool.clone());
-        self.pass_on(&mut outlet, streamed).await
+        self.pass_on(&mut outlet, streamed, Measured::of_none())
+            .await
     }
 
     /// The head of a reply is here: hands it over, and what follows it.
@@ -508,13 +510,16 @@ impl Responder {
                  `{line}`"
             );
         }
+        let mut measured = Measured::of(&head);
         let reply = head.for_client();
-        let mut body = vec![first];
+        measured.add(first.len());
         let mut length = 0;
+        let mut body = vec![first];
         let ended = loop {
             match self.item_now().await {
                 Some(Ok(Item::Output(more))) => {
                     length += more.len();
+                    measured.add(more.len());
                     body.push(more);
                 }
                 Some(Ok(Item::Errors(text))) => self.complain(&text),
@@ -532,7 +537,12 @@ impl Responder {
             [whole] => std::mem::take(whole),
             pieces => pieces.concat().into(),
         };
-        if ended {
+        let too_short = if ended {
+            measured.check(call.payload.as_ref()).err()
+        } else {
+            None
+        };
+        if ended && too_short.is_none() {
             let now = Instant::now();
             call.stamps.complete = Some(now);
             call.deliver(reply, ReplyBody::Whole(body.into()));
@@ -542,13 +552,30 @@ impl Responder {
         let spool = self.settings.spool.clone();
         let mut outlet = Outlet::begin(call, reply, None, spool);
         _ = outlet.try_send(body.into(), Lead::Long); // there is room for the first
-        self.pass_on(&mut outlet, streamed).await
+        if let Some(too_short) = too_short {
+            self.tell_of(&too_short, &streamed.request);
+            return self.done(); // without its end the client's connection is cut
+        }
+        self.pass_on(&mut outlet, streamed, measured).await
+    }
+
+    fn tell_of(&self, too_short: &TooShort, request: &str) {
+        self.slot_handle.tell_failure(|left_out| {
+            tracing::error!(
+                target: "server", pool = self.slot_handle.pool(), request, left_out, "{too_short}"
+            );
+        });
     }
 
     /// Passes the body of a reply on until it ends.
-    async fn pass_on(&mut self, outlet: &mut Outlet, streamed: Streamed) -> Served {
+    async fn pass_on(
+        &mut self,
+        outlet: &mut Outlet,
+        streamed: Streamed,
+        measured: Measured,
+    ) -> Served {
         let request = streamed.request.clone();
-        match self.pass_pieces(outlet, streamed.limit).await {
+        match self.pass_pieces(outlet, &streamed, measured).await {
             Ok(()) => self.done(),
             Err(Over::Overdue) => self.unusable(Trouble::Overdue {
                 request,
@@ -582,9 +609,10 @@ impl Responder {
     async fn pass_pieces(
         &mut self,
         outlet: &mut Outlet,
-        limit: Option<Duration>,
+        Streamed { request, limit, .. }: &Streamed,
+        mut measured: Measured,
     ) -> Result<(), Over> {
-        let mut deadline = PieceDeadline::new(limit);
+        let mut deadline = PieceDeadline::new(*limit);
         loop {
             if outlet.is_closed() && self.dial.is_some() {
                 self.disconnect();
@@ -596,17 +624,25 @@ impl Responder {
             let spilled = outlet.spilled().is_some();
             let event = tokio::select! {
                 biased;
-                event = self.event_until(None, deadline.next()) => event,
+                event = self.event_until(None, deadline.get()) => event,
                 () = outlet.drained(), if spilled => {
                     outlet.pass_file();
                     continue;
                 }
             };
             match event {
-                Event::Item(Item::Output(bytes)) => self.hand_out(outlet, bytes).await?,
+                Event::Item(Item::Output(bytes)) => {
+                    measured.add(bytes.len());
+                    self.hand_out(outlet, bytes).await?;
+                    deadline.renew();
+                }
                 Event::Item(Item::Errors(text)) => self.complain(&text),
                 Event::Item(Item::End(_)) => {
-                    outlet.end();
+                    let payload = self.under_way.as_ref().map(|call| &call.payload);
+                    match payload.map_or(Ok(()), |payload| measured.check(payload.as_ref())) {
+                        Ok(()) => outlet.end(),
+                        Err(too_short) => self.tell_of(&too_short, request),
+                    }
                     return Ok(());
                 }
                 Event::Withdrawn => {} // only waited for with a call at hand

@@ -732,9 +732,12 @@ impl Relay {
         let mut inside = first.is_none();
         let mut next = first;
         loop {
-            if let Some(bytes) = next.take().filter(|bytes| !bytes.is_empty()) {
+            if let Some(bytes) = next.take() {
                 let is_lent = bytes.is_lent();
-                self.hand_out(outlet, bytes, !said.more).await?;
+                if !bytes.is_empty() {
+                    self.hand_out(outlet, bytes, !said.more).await?;
+                }
+                deadline.renew();
                 if is_lent {
                     yield_to_ready_tasks().await;
                 }
@@ -747,7 +750,7 @@ impl Relay {
             if outlet.is_closed() && deadline.give_up(self.settings.stream_timeout) {
                 self.say_cancel().await;
             }
-            let item = match self.event_until(None, None, deadline.next()).await {
+            let item = match self.event_until(None, None, deadline.get()).await {
                 Event::Item(Item::Piece { bytes, last }) => {
                     inside = !last;
                     next = Some(bytes);
