@@ -17,6 +17,7 @@ mod buffers;
 mod client_memory;
 mod connection;
 mod date;
+mod end_watch;
 mod endpoint;
 mod exchange;
 mod http2;

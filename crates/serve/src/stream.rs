@@ -45,6 +45,15 @@ impl Stream {
         }
     }
 
+    /// The descriptor, for who asks the kernel about the connection.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(stream) => stream.get_ref().0.as_fd(),
+        }
+    }
+
     /// Whether the client must be told before the end that nothing was cut off.
     pub(crate) fn owes_goodbye(&self) -> bool {
         matches!(self, Self::Tls(_))

@@ -208,6 +208,61 @@ fn a_client_that_closes_its_sending_side_is_answered_by_who_can_not_be_told_that
     }
 }
 
+/// More than the server reads before it answers, and less than the kernel takes beside that.
+fn ahead(path: &str) -> String {
+    let pad = "x".repeat(8000);
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nX-Pad: {pad}\r\n\r\n").repeat(12)
+}
+
+#[test]
+fn a_client_that_leaves_is_noticed_behind_what_it_sent_ahead() {
+    let server = Server::start(site("mode: classic, php: 'PHP'"));
+    let sent = [
+        "GET /plain.php?by=left HTTP/1.1\r\nHost: x\r\n\r\n",
+        &ahead("/plain.php?by=ahead"),
+    ];
+    let mut slow = server.connect();
+    slow.request("GET", "/slow.php?ms=2500", "");
+    wait_for("the worker to be busy", || {
+        let workers = server.steer(&["workers"]).stdout;
+        workers.contains("/slow.php").then_some(())
+    });
+    let mut stream = TcpStream::connect(server.address()).expect("it accepts");
+    stream
+        .write_all(sent.concat().as_bytes())
+        .expect("the kernel takes it");
+    std::thread::park_timeout(Duration::from_millis(100));
+    drop(stream);
+    wait_for("the client to be noticed", || {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("by=left"));
+        lines
+            .into_iter()
+            .any(|line| line.contains("\"status\":499"))
+            .then_some(())
+    });
+    assert!(
+        !server.log().contains("/slow.php"),
+        "not before the worker was free"
+    );
+    assert_eq!(slow.response().text(), "slow");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_only_ends_sending_gets_all_that_it_asked_for_ahead() {
+    let server = Server::start(site("mode: classic, php: 'PHP'"));
+    let mut connection = server.connect();
+    connection.send("GET /slow.php HTTP/1.1\r\nHost: x\r\n\r\n");
+    connection.send(ahead("/plain.php?by=ahead"));
+    std::thread::park_timeout(Duration::from_millis(50));
+    connection.finish_sending();
+    let said = String::from_utf8(connection.rest()).unwrap();
+    assert_eq!(said.matches("HTTP/1.1 200 OK").count(), 13);
+    assert!(!server.log().contains("\"status\":499"));
+    server.stop();
+}
+
 #[test]
 fn those_who_come_and_go_leave_room_in_the_queue() {
     let server = Server::start(site("mode: classic, php: 'PHP', max_queue_size: 8"));

@@ -22,6 +22,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::client_memory::{Charge, ClientBytes};
 use crate::date::epoch_us;
+use crate::end_watch::EndWatch;
 use crate::exchange::{BodyError, Exchange};
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
@@ -94,6 +95,8 @@ pub(crate) struct Http1 {
     accepted: Duration,
     /// When that was seen.
     ended: Option<Duration>,
+    /// Watches for the client's end, while more was sent ahead than is read.
+    end_watch: Option<Box<EndWatch>>,
     /// Whether somebody is at work on the answer, and can be told to stop.
     begun: Option<bool>,
     /// Whether it was seen that nobody waits for the answer.
@@ -173,6 +176,7 @@ impl Http1 {
             has_ended: false,
             accepted: Duration::ZERO,
             ended: None,
+            end_watch: None,
             begun: None,
             is_gone: false,
             is_silent: false,
@@ -262,6 +266,7 @@ impl Http1 {
         self.owes_continue = head.expects_continue();
         self.accepted = accepted;
         self.begun = None;
+        self.end_watch = None;
         let mut framing = h1::Response::new(&head, true);
         self.knows_interim = framing.allows_interim();
         let is_for_all = head.path() == b"*";
@@ -459,6 +464,21 @@ impl Http1 {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// As reading, for the end alone: what was sent ahead stays in the kernel.
+    fn poll_end_ahead(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let watch = match self.end_watch.take() {
+            Some(watch) => watch,
+            None => match EndWatch::new(self.stream.socket()) {
+                Ok(watch) => Box::new(watch),
+                // Without a descriptor for it, the end is seen once the bytes before it are read.
+                Err(_) => return Poll::Pending,
+            },
+        };
+        let ended = watch.poll_ended(cx);
+        self.end_watch = Some(watch);
+        ended.map(|ended| self.has_ended = ended.is_ok())
     }
 
     /// Whether a client that sends nothing more has left, or still takes the answer.
@@ -957,11 +977,15 @@ impl Exchange for Http1 {
             return Poll::Ready(());
         }
         loop {
-            if self.half_closed || self.input.len() >= SENT_AHEAD {
-                // It can be read later; until then its end goes unnoticed.
+            if self.half_closed {
                 return Poll::Pending;
             }
-            match self.poll_fill(cx) {
+            let filled = if self.input.len() >= SENT_AHEAD {
+                self.poll_end_ahead(cx).map(|()| Err(Gone))
+            } else {
+                self.poll_fill(cx)
+            };
+            match filled {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(Gone)) => {
                     if !self.has_ended || ready!(self.poll_left(cx)) {
