@@ -621,6 +621,24 @@ fn absolute_authority(target: &[u8], start: usize) -> Option<Range<usize>> {
     (len > 0).then_some(start..start.saturating_add(len))
 }
 
+/// The `reg-name` of RFC 3986, section 3.2.2: a percent sign begins a code.
+fn is_name(mut host: &[u8]) -> bool {
+    loop {
+        host = match host {
+            [] => return true,
+            [b'%', high, low, rest @ ..] if [high, low].iter().all(|it| it.is_ascii_hexdigit()) => {
+                rest
+            }
+            [byte, rest @ ..]
+                if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) =>
+            {
+                rest
+            }
+            _ => return false,
+        };
+    }
+}
+
 /// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is
 /// compared with routes.
 fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
@@ -640,31 +658,14 @@ fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
         }
         _ => authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len())),
     };
-    let host_ok = host.iter().all(|&byte| {
-        byte.is_ascii_alphanumeric()
-            || matches!(
-                byte,
-                b'-' | b'.'
-                    | b'_'
-                    | b'~'
-                    | b'%'
-                    | b'!'
-                    | b'$'
-                    | b'&'
-                    | b'\''
-                    | b'('
-                    | b')'
-                    | b'*'
-                    | b'+'
-                    | b','
-                    | b';'
-                    | b'='
-            )
-    });
     let port_ok = match port {
         [] => true,
         [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    if host_ok && port_ok { Ok(()) } else { Err(BAD) }
+    if is_name(host) && port_ok {
+        Ok(())
+    } else {
+        Err(BAD)
+    }
 }

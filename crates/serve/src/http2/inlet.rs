@@ -357,6 +357,20 @@ mod tests {
     }
 
     #[test]
+    fn what_begins_a_request_ends_the_stream_in_trailers() {
+        // `:method: GET` by its index, `:path` by the name of one, `:scheme` by its name, kept.
+        for block in [&b"\x82"[..], b"\x04\x02/a", b"\x40\x07:scheme\x04http"] {
+            let frames = [framed_as(1, 4, 1, GOOD), framed_as(1, 5, 1, block)].concat();
+            let mut condemned = block.to_vec();
+            condemn(&mut condemned);
+            let expected = [framed_as(1, 4, 1, GOOD), framed_as(1, 5, 1, &condemned)];
+            assert_eq!(given(&[&frames]), expected.concat());
+        }
+        let again = [framed_as(1, 5, 1, GOOD), framed_as(1, 5, 1, GOOD)].concat();
+        assert_eq!(given(&[&again]), again, "an error of the connection");
+    }
+
+    #[test]
     fn a_stream_that_depends_on_itself_is_malformed() {
         let frame = framed_as(1, 0x25, 1, &[&[0, 0, 0, 1, 9], GOOD].concat());
         let mut block = GOOD.to_vec();

@@ -129,6 +129,18 @@ impl Name {
         }
     }
 
+    /// A bit for each field that requests begin with, which trailers must not have (RFC 9113,
+    /// section 8.3).
+    const fn begins(self) -> u8 {
+        match self {
+            Self::Method => 1,
+            Self::Scheme => 2,
+            Self::Path => 4,
+            Self::Authority => 8,
+            Self::Te | Self::Cookie | Self::Plain | Self::Bad(_) => 0,
+        }
+    }
+
     /// The fault of a value, if it has one.
     fn fault_of(self, value: &[u8]) -> Option<Fault> {
         let is_good = match self {
@@ -160,6 +172,9 @@ impl Name {
         value
     }
 }
+
+/// Without one of these fields there is no request; see [`Name::begins`].
+const REQUEST: u8 = 7;
 
 /// Whether a token may have this byte (RFC 9110, section 5.6.2); capitals are left out.
 fn is_token_byte(byte: u8) -> bool {
@@ -237,6 +252,10 @@ impl Most {
             fields: 0,
             crumbs: 0,
         }
+    }
+
+    const fn are_of_trailers(self) -> bool {
+        self.fields == 0 && self.crumbs == 0
     }
 }
 
@@ -350,6 +369,7 @@ impl Blocks {
         let mut may_resize = true;
         let mut room = INSTEAD;
         let mut count = Count::new(most);
+        let mut begins = 0;
         while let Some(first) = input.peek() {
             let start = input.at;
             if first & 0xe0 == 0x20 {
@@ -366,6 +386,7 @@ impl Blocks {
             if first & 0x80 != 0 {
                 let index = input.integer(7)?;
                 let (name, _, fault) = self.field(index)?;
+                begins |= name.begins();
                 if count.is_over(name) {
                     let place = start..input.at;
                     let by = Vec::new();
@@ -389,6 +410,7 @@ impl Blocks {
                 let (name, length, _) = self.field(index)?;
                 (name, length)
             };
+            begins |= name.begins();
             let value_at = input.at;
             let value = input.string(&mut self.text)?;
             let (fault, value_len) = (name.fault_of(value), value.len());
@@ -417,6 +439,11 @@ impl Blocks {
                 let place = start..input.at;
                 tell(fault, Some(Patch { place, by }));
             }
+        }
+        // A whole request on a stream that has had one is for `h2` to judge: the stream may be
+        // closed, and that is an error of the connection.
+        if most.are_of_trailers() && begins != 0 && begins & REQUEST != REQUEST {
+            tell(Fault::Pseudo, None);
         }
         Ok(())
     }

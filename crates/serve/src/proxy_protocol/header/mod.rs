@@ -58,6 +58,8 @@ pub(super) enum Malformed {
     Family(u8),
     #[error("it is too short for its addresses")]
     Short,
+    #[error("its checksum is wrong")]
+    Checksum,
 }
 
 /// Reads what a connection begins with.
@@ -144,13 +146,42 @@ fn binary(received: &[u8]) -> Result<Parsed, Malformed> {
     let Some(rest) = received.get(FIXED..len) else {
         return Ok(Parsed::Partial);
     };
-    // The rest behind the addresses is about the connection and of no use here.
+    if version == PROXY {
+        let addresses = if family == TCP4 { 12 } else { 36 };
+        check_sum(&received[..len], FIXED + addresses)?;
+    }
     let client = match (version, family) {
         (LOCAL, _) => Some(ProxyHeader::Nothing),
         (_, TCP4) => pairs(rest, |bytes: [u8; 4]| bytes.into()),
         _ => pairs(rest, |bytes: [u8; 16]| bytes.into()),
     };
     Ok(Parsed::Whole(len, client.ok_or(Malformed::Short)?))
+}
+
+/// Judges the checksum, if there is one. The other extensions, from `at` on, are about the
+/// connection and of no use here.
+fn check_sum(header: &[u8], mut at: usize) -> Result<(), Malformed> {
+    const CRC32C: u8 = 3;
+    while let Some(&[kind, high, low]) = header.get(at..at + 3) {
+        let value = at + 3;
+        let end = value + usize::from(u16::from_be_bytes([high, low]));
+        if kind == CRC32C {
+            let said = header.get(value..end).and_then(|sum| sum.try_into().ok());
+            let zeros = header.iter().enumerate();
+            let zeros = zeros.map(|(at, byte)| if (value..end).contains(&at) { 0 } else { *byte });
+            let is_right = said.is_some_and(|said| u32::from_be_bytes(said) == crc32c(zeros));
+            return is_right.then_some(()).ok_or(Malformed::Checksum);
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// CRC-32C (Castagnoli), bit by bit: a header is short, and comes once.
+fn crc32c(bytes: impl Iterator<Item = u8>) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let shifted = |sum: u32, _| sum >> 1 ^ if sum & 1 == 1 { POLYNOMIAL } else { 0 };
+    !bytes.fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(byte), shifted))
 }
 
 /// Both addresses, then both ports.

@@ -143,6 +143,29 @@ fn what_is_no_header() {
 }
 
 #[test]
+fn a_checksum_that_is_there_is_right() {
+    assert_eq!(crc32c(b"123456789".iter().copied()), 0xe306_9283);
+    let with = |sum: [u8; 4], more: &[u8]| {
+        let extensions = [&[0xea, 0, 1, 9, 3, 0, 4][..], &sum, more].concat();
+        v2(0x21, 0x11, &[&V4[..], &extensions].concat())
+    };
+    for more in [&b""[..], &[4, 0, 2, 0, 0]] {
+        let sum = crc32c(with([0; 4], more).into_iter());
+        let header = with(sum.to_be_bytes(), more);
+        assert_eq!(parse(&header), Ok(Parsed::Whole(header.len(), both_v4())));
+        for at in [FIXED, FIXED + 12 + 3, header.len() - 1] {
+            let mut changed = header.clone();
+            changed[at] ^= 1;
+            assert_eq!(parse(&changed), Err(Malformed::Checksum), "{at}");
+        }
+    }
+    for short in [&[3, 0, 3, 0, 0, 0][..], &[3, 0, 4, 0], &[3, 0, 0]] {
+        let header = v2(0x21, 0x11, &[&V4[..], short].concat());
+        assert_eq!(parse(&header), Err(Malformed::Checksum));
+    }
+}
+
+#[test]
 fn the_longest_line_is_taken_and_one_more_is_not() {
     let line = |len: usize| {
         let mut line = b"PROXY UNKNOWN ".to_vec();
