@@ -193,9 +193,10 @@ bool channel_send(native_envelope envelope)
 	return at != NULL && channel_end(&envelope, at, NULL, 0, false);
 }
 
-bool channel_log(uint32_t call, const char *message)
+bool channel_log(uint32_t call, const char *message, bool by_php)
 {
-	const native_envelope envelope = {.kind = NATIVE_MESSAGE, .flags = NATIVE_IGNORABLE, .call = call};
+	const uint8_t flags = NATIVE_IGNORABLE | (by_php ? NATIVE_BY_PHP : 0);
+	const native_envelope envelope = {.kind = NATIVE_MESSAGE, .flags = flags, .call = call};
 	const size_t length = MIN(strlen(message), LONGEST_MESSAGE);
 	unsigned char *at = channel.map == NULL || is_within ? NULL : channel_begin(&envelope, length, 0, false);
 	if (at == NULL) {

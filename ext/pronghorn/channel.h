@@ -56,8 +56,8 @@ void channel_begun(uint32_t call);
 /* Sends a message that is an envelope and nothing else. */
 bool channel_send(native_envelope envelope);
 
-/* Sends what PHP says of errors during this call. False also where a part of another message is
- * out: a signal's handler has said it. */
-bool channel_log(uint32_t call, const char *message);
+/* Sends what is written to PHP's log during this call, by PHP itself or by the application. False
+ * also where a part of another message is out: a signal's handler has said it. */
+bool channel_log(uint32_t call, const char *message, bool by_php);
 
 #endif

@@ -23,6 +23,7 @@
 #include "classic_call.h"
 #include "classic_ini.h"
 #include "head.h"
+#include "messages.h"
 #include "release.h"
 #include "reply.h"
 #include "title.h"
@@ -219,7 +220,8 @@ static void flush_output(void *context)
 /* The server knows of which call it is. */
 static void log_message(const char *message, int level)
 {
-	if (call != NULL && call_log(call, message)) {
+	const bool by_php = messages_are_by_php();
+	if (call != NULL && call_log(call, message, by_php)) {
 		return;
 	}
 	const struct iovec parts[] = {{(char *) message, strlen(message)}, {"\n", 1}};
@@ -229,7 +231,7 @@ static void log_message(const char *message, int level)
 
 /* ---- What ends it, in development ---- */
 
-static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);
+static messages_report *report_error;
 
 static int add_waiting(void *element, void *sum)
 {
@@ -240,18 +242,13 @@ static int add_waiting(void *element, void *sum)
 /* For the server: where PHP would not write it to the log, or to another one. */
 static void tell_server(int type, const zend_string *file, uint32_t line, const zend_string *message)
 {
-#if PHP_VERSION_ID >= 80600
-	bool is_elsewhere = PG(error_log) != NULL && ZSTR_LEN(PG(error_log)) != 0;
-#else
-	bool is_elsewhere = PG(error_log) != NULL && *PG(error_log) != '\0';
-#endif
-	if (PG(log_errors) && !is_elsewhere && (EG(error_reporting) & type & E_ALL) != 0) {
+	if (PG(log_errors) && !messages_have_file() && (EG(error_reporting) & type & E_ALL) != 0) {
 		return;
 	}
 	const char *kind = type & E_PARSE ? "Parse error" : type & E_RECOVERABLE_ERROR ? "Recoverable fatal error" : "Fatal error";
 	char *text;
 	spprintf(&text, 0, "PHP %s:  %s in %s on line %u", kind, ZSTR_VAL(message), ZSTR_VAL(file), line);
-	call_log(call, text);
+	call_log(call, text, true);
 	efree(text);
 }
 
@@ -268,7 +265,7 @@ static void on_error(int type, zend_string *file, const uint32_t line, zend_stri
 		PG(display_errors) = 0; /* until the end of the request, as activate() has changed it */
 		tell_server(type, file, line, message);
 	}
-	report_error(type, file, line, message);
+	messages_report_by(report_error, type, file, line, message);
 }
 
 /* What a script wrote before its end is no page. What a shutdown function wrote afterwards is: the

@@ -200,9 +200,9 @@ bool call_end(bool busy)
 	return ends;
 }
 
-bool call_log(const call_t *of, const char *message)
+bool call_log(const call_t *of, const char *message, bool by_php)
 {
-	return channel_log(of->number, message);
+	return channel_log(of->number, message, by_php);
 }
 
 void call_free(void)

@@ -52,7 +52,7 @@ char *call_value(const call_t *call, const char *name, size_t length);
 bool call_end(bool busy);
 
 /* Hands the server what PHP writes to its log. False: the server can't have it. */
-bool call_log(const call_t *of, const char *message);
+bool call_log(const call_t *of, const char *message, bool by_php);
 
 /* This worker takes the next call. */
 void call_free(void);

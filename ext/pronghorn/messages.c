@@ -17,15 +17,47 @@ ZEND_TSRMLS_CACHE_EXTERN()
 static messages_ask *ask;
 /* Those of PHP's command line. */
 static void (*log_by_php)(const char *message, int level);
-static void (*report_error)(int type, zend_string *file, const uint32_t line, zend_string *message);
+static messages_report *report_error;
 /* The next message of the log is about a fatal error. The loop reports that with its call. */
 static bool is_reported;
+/* The next message of the log is PHP's own. */
+static bool is_by_php;
+
+bool messages_have_file(void)
+{
+#if PHP_VERSION_ID >= 80600
+	return PG(error_log) != NULL && ZSTR_LEN(PG(error_log)) != 0;
+#else
+	return PG(error_log) != NULL && *PG(error_log) != '\0';
+#endif
+}
+
+void messages_report_by(messages_report *report, int type, zend_string *file, const uint32_t line, zend_string *message)
+{
+	/* It logs before it displays, which runs code of the application: buffers have callbacks. */
+	is_by_php = PG(log_errors) && !messages_have_file();
+	zend_try {
+		report(type, file, line, message);
+	} zend_catch {
+		is_by_php = false;
+		zend_bailout();
+	} zend_end_try();
+	is_by_php = false;
+}
+
+bool messages_are_by_php(void)
+{
+	const bool are = is_by_php;
+	is_by_php = false;
+	return are;
+}
 
 static void log_message(const char *message, int level)
 {
+	const bool by_php = messages_are_by_php();
 	const uint32_t call = is_reported ? 0 : ask();
 	is_reported = false;
-	if (call == 0 || !channel_log(call, message)) {
+	if (call == 0 || !channel_log(call, message, by_php)) {
 		log_by_php(message, level);
 	}
 }
@@ -34,10 +66,10 @@ static void log_message(const char *message, int level)
  * log instead, once. */
 static void on_error(int type, zend_string *file, const uint32_t line, zend_string *message)
 {
-	const bool has_file = PG(log_errors) && PG(error_log) != NULL;
+	const bool has_file = PG(log_errors) && messages_have_file();
 	is_reported = (type & E_FATAL_ERRORS) != 0 && PG(log_errors) && !has_file;
 	if (type & E_FATAL_ERRORS || has_file || PG(display_errors) != PHP_DISPLAY_ERRORS_STDERR || ask() == 0) {
-		report_error(type, file, line, message);
+		messages_report_by(report_error, type, file, line, message);
 		return;
 	}
 	const bool log_errors = PG(log_errors);
@@ -45,7 +77,7 @@ static void on_error(int type, zend_string *file, const uint32_t line, zend_stri
 	PG(log_errors) = true;
 	PG(error_log) = NULL;
 	PG(display_errors) = 0;
-	report_error(type, file, line, message);
+	messages_report_by(report_error, type, file, line, message);
 	PG(display_errors) = PHP_DISPLAY_ERRORS_STDERR;
 	PG(error_log) = error_log;
 	PG(log_errors) = log_errors;

@@ -122,5 +122,7 @@
 #define NATIVE_BUSY 0x02u
 /* Of the end of a reply: the worker takes no further call. */
 #define NATIVE_LEAVING 0x04u
+/* Of messages for the log: PHP itself has put it into words, and no `error_log()`. */
+#define NATIVE_BY_PHP 0x01u
 /* Of any message: a receiver that does not know its kind ignores it. */
 #define NATIVE_IGNORABLE 0x80u

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_pool::{CallDetails, Extent, LastWords, Payload, PhpMessage, Quote, Speaker};
+use pronghorn_pool::{CallDetails, Extent, LastWords, Payload, PhpMessage, Quote, Source, Speaker};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -21,6 +21,9 @@ const REST_OF_A_MESSAGE: Duration = Duration::from_millis(100);
 /// How long the output of a process is waited for after its end. All it wrote is there already;
 /// whatever else holds the pipe open may write on, and nobody listens.
 const AFTER_THE_END: Duration = Duration::from_millis(100);
+
+/// The streams of a transcript, by the name that records have.
+const BOTH: &str = "stdout and stderr";
 
 /// The output of one worker. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -149,7 +152,8 @@ impl Output {
             return;
         }
         state.last_words.say(text);
-        state.log(text, call);
+        let stream = if self.is_stdout { "stdout" } else { "stderr" };
+        state.log(text, call, stream);
     }
 
     /// What the worker says of a fatal error, it also reports with the call that it ended.
@@ -163,9 +167,9 @@ impl Output {
         if let Some(transcript) = state.transcript.take() {
             let mut message = Message::default();
             for line in transcript.lines() {
-                message.line(line, |text| state.log(text, None));
+                message.line(line, |text| state.log(text, None, BOTH));
             }
-            message.flush(&mut |text: &str| state.log(text, None));
+            message.flush(&mut |text: &str| state.log(text, None, BOTH));
         }
     }
 
@@ -179,15 +183,15 @@ impl Output {
 }
 
 impl State {
-    fn log(&self, text: &str, call: Option<&CallDetails>) {
+    fn log(&self, text: &str, call: Option<&CallDetails>, stream: &'static str) {
         let speaker = Speaker {
             pool: &self.pool,
             pid: self.pid,
         };
         if self.reports_fatals {
-            speaker.log_reported(text);
+            speaker.log_reported(text, Source::Stream(stream));
         } else {
-            _ = speaker.log(text, call);
+            _ = speaker.log(text, call, Source::Stream(stream));
         }
     }
 }

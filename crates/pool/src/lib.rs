@@ -57,7 +57,7 @@ pub use home::{Home, collect};
 pub use incident::{CallDetails, Incident, IncidentKind, Incidents, Progress};
 pub use last_words::LastWords;
 pub use observer::{Look, Observer, Origin, Taker};
-pub use php_message::{Extent, PhpMessage, Speaker, WORKER_OUTPUT};
+pub use php_message::{Extent, PhpMessage, Source, Speaker, WORKER_OUTPUT};
 pub use pieces::{Lead, NotWhole, Piece, PieceSender, Pieces, pieces};
 pub use poison::Identity;
 pub use pool::{NotExtended, Options, Pool};

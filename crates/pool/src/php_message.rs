@@ -1,6 +1,8 @@
 //! What PHP itself says of an error or a warning: its text taken apart, and one record for all of
 //! it.
 //!
+//! Whoever writes to the same stream can write such a text: a [`Source`] tells what is PHP's own.
+//!
 //! PHP writes `PHP Fatal error:  Uncaught Class: message in FILE:LINE`, a trace, and `thrown in
 //! FILE on line N`, to its log; to stderr, with `display_errors=stderr`, the same without `PHP `.
 
@@ -39,6 +41,17 @@ pub(crate) enum Severity {
     Notice,
 }
 
+/// Who has put a text into words, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// PHP itself: the extension says so.
+    Php,
+    /// The application, by `error_log()`: the extension tells both apart.
+    Application,
+    /// Whoever writes to this stream: PHP, the application with the words of a visitor, a program.
+    Stream(&'static str),
+}
+
 /// A message of PHP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhpMessage<'a> {
@@ -68,10 +81,7 @@ impl<'a> PhpMessage<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(BY_FPM).unwrap_or(text).trim_end();
         let (severity, kind, rest) = begins(text)?;
-        let (body, thrown_in) = match rest.rsplit_once(THROWN_IN) {
-            Some((body, place)) => (body, file_and_line(place)),
-            None => (rest, None),
-        };
+        let (body, thrown_in) = split_thrown_in(rest);
         let (body, trace) = split_trace(body);
         let place = thrown_in.or_else(|| place(body));
         // What is displayed has no other mark than where it ends.
@@ -184,6 +194,22 @@ fn begin_of_message(line: &str) -> Option<usize> {
     Some(before.strip_suffix("PHP ").map_or(at, str::len))
 }
 
+/// An exception that nobody caught ends with the place where it was thrown. Other messages end with
+/// a place of their own, and what looks like such a line before it are words of whoever made the
+/// message.
+fn split_thrown_in(rest: &str) -> (&str, Option<(&str, u32)>) {
+    let is_place = |(file, _): &(&str, u32)| !file.contains(ON_LINE);
+    match rest.rsplit_once(THROWN_IN) {
+        Some((body, place)) if rest.starts_with(UNCAUGHT) => {
+            match file_and_line(place).filter(is_place) {
+                Some(place) => (body, Some(place)),
+                None => (rest, None),
+            }
+        }
+        _ => (rest, None),
+    }
+}
+
 /// A message and PHP's own trace behind it: the last one, for what was thrown may have words of a
 /// visitor that look like one. PHP writes a trace behind what nobody caught, and from 8.5 on behind
 /// the place of another fatal error.
@@ -228,14 +254,15 @@ fn without_place<'a>(text: &'a str, before_line: &str) -> &'a str {
 }
 
 macro_rules! record {
-    ($level:ident, $speaker:expr, $message:expr, $call:expr) => {{
+    ($level:ident, $speaker:expr, $message:expr, $call:expr, $stream:expr) => {{
         let (speaker, call): (&Speaker<'_>, Option<&CallDetails>) = ($speaker, $call);
+        let stream: Option<&str> = $stream;
         let PhpMessage { text, class, file, line, trace, .. } = $message;
         let Speaker { pool, pid } = speaker;
         let (method, target, request_id) = origin(call);
         tracing::$level!(
             target: "server", class, file, line, method, URI = target, request_id, pool, pid,
-            trace, "{text}"
+            stream, trace, "{text}"
         );
     }};
 }
@@ -258,8 +285,19 @@ pub struct Speaker<'a> {
 impl Speaker<'_> {
     /// Makes one record of what a worker says, of the call that it has. Octane reads those of a
     /// line that is the application's own: `logger` server, level info, the line alone as message.
-    pub fn log<'a>(&self, text: &'a str, call: Option<&CallDetails>) -> Option<PhpMessage<'a>> {
-        let Some(message) = PhpMessage::parse(text) else {
+    /// One that looks like PHP's and comes over a stream names the stream: it may be anybody's.
+    pub fn log<'a>(
+        &self,
+        text: &'a str,
+        call: Option<&CallDetails>,
+        by: Source,
+    ) -> Option<PhpMessage<'a>> {
+        let stream = match by {
+            Source::Stream(name) => Some(name),
+            Source::Php | Source::Application => None,
+        };
+        let message = PhpMessage::parse(text).filter(|_| by != Source::Application);
+        let Some(message) = message else {
             let Self { pool, pid } = self;
             let (method, target, request_id) = origin(call);
             tracing::info!(
@@ -268,21 +306,21 @@ impl Speaker<'_> {
             return None;
         };
         match message.severity {
-            Severity::Error => record!(error, self, message, call),
-            Severity::Warning => record!(warn, self, message, call),
-            Severity::Notice => record!(info, self, message, call),
+            Severity::Error => record!(error, self, message, call, stream),
+            Severity::Warning => record!(warn, self, message, call, stream),
+            Severity::Notice => record!(info, self, message, call, stream),
         }
         Some(message)
     }
 
     /// As [`log`](Self::log), for a worker that reports its fatal errors itself, with the call.
-    pub fn log_reported(&self, text: &str) {
+    pub fn log_reported(&self, text: &str, by: Source) {
         match PhpMessage::parse(text) {
             Some(message) if message.severity == Severity::Error => {
                 let Self { pool, pid } = self;
                 tracing::debug!(name: WORKER_OUTPUT, target: "server", pool, pid, "{text}");
             }
-            _ => _ = self.log(text, None),
+            _ => _ = self.log(text, None, by),
         }
     }
 }
@@ -311,6 +349,33 @@ mod tests {
         assert_eq!(message.message(), "no\nway");
         let by_fpm = format!("PHP message: {THROWN}\n");
         assert_eq!(PhpMessage::parse(&by_fpm), Some(message));
+    }
+
+    #[test]
+    fn what_a_message_says_is_no_place() {
+        let forged = "x\n  thrown in /etc/passwd on line 9";
+        for (text, file, line) in [
+            (
+                format!("PHP Fatal error:  {forged} in /a.php on line 3"),
+                "/a.php",
+                3,
+            ),
+            (
+                format!("PHP Fatal error:  Uncaught {forged} in /a.php on line 3"),
+                "/a.php",
+                3,
+            ),
+            (
+                format!("PHP Warning:  {forged} in /a.php on line 3"),
+                "/a.php",
+                3,
+            ),
+            (THROWN.replacen("no", forged, 1), "/srv/a b.php", 2),
+        ] {
+            let message = PhpMessage::parse(&text).expect("it is one");
+            let place = (message.file, message.line);
+            assert_eq!(place, (Some(file), Some(line)), "{text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::core::{Admitted, Core, Freed, Next, PrefetchLimits, SlotId, SlotState
 use crate::incident::{Incident, IncidentKind, Incidents};
 use crate::log;
 use crate::observer::{Observer, Taker};
-use crate::php_message::Speaker;
+use crate::php_message::{Source, Speaker};
 use crate::poison::{Identity, Poison, Shut};
 use crate::queue::Ticket;
 use crate::remarks::Remarks;
@@ -848,15 +848,17 @@ impl SlotHandle {
         self.shared.metrics.count(self.pool(), changes);
     }
 
-    /// Makes a record of what PHP writes to its log, during this call or none. Who reads reports
-    /// gets one of a fatal error; what is thrown is for the log alone.
-    pub(crate) fn log_message(&self, call: Option<&UnderWay>, text: &str) {
+    /// Makes a record of what is written to PHP's log, during this call or none. Who reads reports
+    /// gets one of a fatal error; what is thrown is for the log alone, and so is what the
+    /// application says, whatever it looks like.
+    pub(crate) fn log_message(&self, call: Option<&UnderWay>, text: &str, by: Source) {
         let details = call.and_then(|call| call.payload.details());
         let speaker = Speaker {
             pool: self.pool(),
             pid: self.pid,
         };
-        let Some(message) = speaker.log(text, details.as_deref()) else {
+        let message = speaker.log(text, details.as_deref(), by);
+        let Some(message) = message.filter(|_| by == Source::Php) else {
             return;
         };
         if let Some(call) = call.filter(|_| message.is_error()) {

@@ -24,6 +24,16 @@ impl Mode {
         }
     }
 
+    /// Whether what is said of errors comes by FastCGI's one stream for that.
+    pub(crate) fn is_fastcgi(&self) -> bool {
+        self.pool.contains("mode: fastcgi")
+    }
+
+    /// Whether each request is the last one of its process.
+    pub(crate) fn ends_its_worker(&self) -> bool {
+        self.pool.contains("max_jobs: 1")
+    }
+
     const fn scripts(name: &'static str, pool: &'static str) -> Self {
         Self {
             name,

@@ -1,5 +1,7 @@
 //! What PHP says of errors and warnings: one record each, in every mode.
 
+use std::fmt::Write;
+
 use pronghorn_testkit::{Server, Site};
 use serde_json::Value;
 
@@ -181,5 +183,95 @@ fn a_record_of_what_is_said_names_its_request_in_all_modes() {
             );
         }
         assert!(!log.contains("hush"), "{}: {log}", mode.name);
+    }
+}
+
+/// Words of a visitor in a text that the application logs, which must become no error of PHP.
+const FORGED: [&str; 3] = [
+    "PHP message: PHP Fatal error:  Uncaught App\\Forged: no in /etc/passwd:1\nStack trace:\n\
+     #0 {main}\n  thrown in /etc/passwd on line 1",
+    "PHP Fatal error:  Forged memory in /etc/passwd on line 1",
+    "PHP Parse error:  Forged syntax in /etc/passwd on line 1",
+];
+
+const LOGS: &str = "<?php
+if (isset($_GET['dies'])) { trigger_error('own', E_USER_ERROR); }
+error_log($_GET['text']);
+echo 'x';
+";
+
+#[test]
+fn what_looks_like_an_error_of_php_makes_no_report_and_is_marked_in_all_modes() {
+    for mode in MODES {
+        let site = modes::site(mode, LOGS, "");
+        let config = site.read(".rr.yaml");
+        let server = Server::start(site.config(&format!("{config}state_dir: state\n")));
+        let workers = server.workers();
+        for text in FORGED {
+            let mut target = "/?text=".to_owned();
+            for byte in text.bytes() {
+                _ = write!(target, "%{byte:02x}"); // a String takes all
+            }
+            assert_eq!(server.get(&target).status, 200);
+        }
+        if !mode.ends_its_worker() {
+            assert_eq!(server.workers(), workers, "{}", mode.name);
+        }
+        let crashes = server.steer(&["crashes"]).stdout;
+        assert!(
+            crashes.starts_with("No reports"),
+            "{}: {crashes}",
+            mode.name
+        );
+        let log = server.stop().stderr;
+        let records = records(&log);
+        let forged = |record: &&Value| {
+            let is_said = ["msg", "class"].map(|field| record[field].to_string());
+            is_said.concat().contains("orged")
+        };
+        let forged: Vec<_> = records.iter().filter(forged).collect();
+        assert!(forged.len() >= FORGED.len(), "{}: {log}", mode.name);
+        for record in forged {
+            // php-fpm tells it to its own log, too.
+            if record["msg"].to_string().contains("NOTICE: PHP message") {
+                continue;
+            }
+            // FastCGI has one stream for both. Elsewhere the extension tells them apart.
+            let is_a_line = record["level"] == "info" && record["class"] == Value::Null;
+            let is_marked = mode.is_fastcgi() && record["stream"] == "stderr";
+            assert!(is_a_line || is_marked, "{}: {record}", mode.name);
+        }
+    }
+}
+
+#[test]
+fn without_the_extension_a_text_that_looks_like_an_error_names_its_stream() {
+    for transport in ["relay", "ring"] {
+        if transport == "ring" {
+            extension();
+        }
+        let worker = Site::sdk_worker("\\error_log($request->query()['text']); return 'x';");
+        let site = Site::new().file("worker.php", &worker).config(&format!(
+            "server: {{command: php worker.php}}\n{HTTP}  pool: {{num_workers: 1, transport: {transport}}}\n\
+             state_dir: state\n"
+        ));
+        let server = Server::start(site);
+        let text = "PHP%20Warning:%20%20Forged%20in%20/a.php%20on%20line%201";
+        server.get(&format!("/?text={text}"));
+        let log = server.logged(&["Forged"]);
+        let of = records(&log);
+        let record = of
+            .iter()
+            .find(|record| record["msg"].to_string().contains("Forged"));
+        let (level, stream) = match transport {
+            "relay" => ("warn", "stderr".into()),
+            _ => ("info", Value::Null),
+        };
+        let record = record.expect("it is logged");
+        assert_eq!(
+            (&record["level"], &record["stream"]),
+            (&level.into(), &stream)
+        );
+        server.stop();
     }
 }

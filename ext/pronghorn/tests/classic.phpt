@@ -49,7 +49,7 @@ reply 9 flags 2 200 [["Content-type","text/html; charset=UTF-8"]]
 free 9
 reply 10 200 [["Content-type","text/html; charset=UTF-8"]] a …
 chunk 10 b
-message 11 flags 128 PHP Fatal error:  Uncaught Exception
+message 11 flags 129 PHP Fatal error:  Uncaught Exception
 reply 11 500 [["Content-type","text/html; charset=UTF-8"]]
 reply 12 404 [["Content-type","text/html; charset=UTF-8"]] File not found.
 

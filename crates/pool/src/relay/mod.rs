@@ -19,7 +19,7 @@ use pronghorn_base::Timer;
 use pronghorn_process::{CpuClock, Exit};
 use pronghorn_wire::Codec;
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream, encode_plain};
-use pronghorn_wire::native::{Aside, Thrown};
+use pronghorn_wire::native::{Aside, Logged, Thrown};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
@@ -50,6 +50,7 @@ pub use prefetch::{Prefetched, Sent};
 pub use questions::{Allowed, Borders, Calling, Held, MethodCaller, MethodCallers, Returned};
 
 use crate::observer::Observer;
+use crate::php_message::Source;
 use channel::Channel;
 use inbox::{Inbox, News, Told};
 use incoming::{Garbage, Incoming, Item};
@@ -242,9 +243,15 @@ impl Relay {
                 // It reads the answer before it begins another call.
                 self.reclaim();
             }
-            Aside::PhpMessage(text) => {
+            Aside::Logged(Logged { text, by_php }) => {
                 self.settings.last_words.say(&text);
-                self.slot_handle.log_message(self.under_way.as_ref(), &text);
+                let by = if by_php {
+                    Source::Php
+                } else {
+                    Source::Application
+                };
+                self.slot_handle
+                    .log_message(self.under_way.as_ref(), &text, by);
             }
             Aside::Log(entry) => {
                 let call = self

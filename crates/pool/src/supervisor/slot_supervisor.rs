@@ -422,8 +422,10 @@ impl SlotSupervisor {
     fn tell_crash(&self, exit: Exit, process: &dyn Watched, died_with: Option<&DiedWith>) {
         self.pool.tell(|| {
             let stderr = process.last_words();
-            // PHP's own words for what it could not go on after, which are the same each time.
-            let fatal = stderr.iter().rfind(|line| line.contains("PHP Fatal error"));
+            // PHP's own words for what it could not go on after, which are the same each time. It
+            // says them last, and ends with this code: else they are somebody else's.
+            let mut lines = stderr.iter().filter(|_| exit == Exit::Code(255));
+            let fatal = lines.rfind(|line| begins_fatal(line));
             Incident {
                 kind: IncidentKind::Crash,
                 pool: self.pool.name().to_owned(),
@@ -574,4 +576,13 @@ impl Drop for Connection {
 /// Waits for a phase. A pool supervisor that was dropped is past all of them.
 async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
     _ = phases.wait_for(|now| *now >= phase).await;
+}
+
+/// Whether PHP says here why it ends; in some logs the time stands before it.
+fn begins_fatal(line: &str) -> bool {
+    let after_time = line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "));
+    let said = after_time.map_or(line, |(_, said)| said);
+    said.starts_with("PHP Fatal error: ")
 }

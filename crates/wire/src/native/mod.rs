@@ -12,8 +12,8 @@ pub mod numbers;
 
 pub use numbers::VERSION;
 use numbers::{
-    ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, DEVELOPMENT, FORM, IGNORABLE,
-    JOB_DONE, JOB_DONE_WITHOUT, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY,
+    ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, BY_PHP, DEVELOPMENT, FORM,
+    IGNORABLE, JOB_DONE, JOB_DONE_WITHOUT, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY,
     KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
     KIND_JOB, KIND_LOG, KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW,
     KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT,
@@ -353,10 +353,20 @@ pub enum Aside<'a> {
     Log(LogEntry),
     /// What the application has counted, as a JSON list.
     Counts(&'a [u8]),
-    /// What PHP itself wants to be logged.
-    PhpMessage(Cow<'a, str>),
+    /// A text for PHP's log.
+    Logged(Logged<'a>),
     /// A method of the server that it calls; the argument is the body, as JSON.
     Question(Question),
+}
+
+/// A text for PHP's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged<'a> {
+    /// All lines of it.
+    pub text: Cow<'a, str>,
+    /// PHP itself has put it into words. Else the application has, by `error_log()`, whatever it
+    /// looks like.
+    pub by_php: bool,
 }
 
 /// A record that an application makes.
@@ -400,9 +410,10 @@ pub fn aside(context: &[u8]) -> Option<Aside<'_>> {
             })
         }
         [KIND_COUNTS, _, 0, 0, _, _, _, _, changes @ ..] => Aside::Counts(changes),
-        [KIND_MESSAGE, _, _, _, _, _, _, _, text @ ..] => {
-            Aside::PhpMessage(String::from_utf8_lossy(text))
-        }
+        [KIND_MESSAGE, flags, _, _, _, _, _, _, text @ ..] => Aside::Logged(Logged {
+            text: String::from_utf8_lossy(text),
+            by_php: *flags & BY_PHP != 0,
+        }),
         [KIND_ASK, _, 0, 0, a, b, c, d, method @ ..] => Aside::Question(Question {
             number: u32::from_le_bytes([*a, *b, *c, *d]),
             method: String::from_utf8_lossy(method).into_owned(),

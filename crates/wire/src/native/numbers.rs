@@ -144,6 +144,8 @@ numbers! {
         BUSY: u8 = 0x02;
         /// Of the end of a reply: the worker takes no further call.
         LEAVING: u8 = 0x04;
+        /// Of messages for the log: PHP itself has put it into words, and no `error_log()`.
+        BY_PHP: u8 = 0x01;
         /// Of any message: a receiver that does not know its kind ignores it.
         IGNORABLE: u8 = 0x80;
     }

@@ -453,15 +453,18 @@ fn an_application_names_its_route_and_writes_records() {
 
 #[test]
 fn php_says_what_it_would_write_to_its_log() {
-    let mut context = Vec::new();
-    put_envelope(&mut context, KIND_MESSAGE, IGNORABLE, 0, 7);
-    context.extend_from_slice(b"PHP Warning:  \xff");
-    let said = Aside::PhpMessage("PHP Warning:  \u{fffd}".into());
-    assert_eq!(aside(&context), Some(said));
-    for end in 0..8 {
-        assert_eq!(aside(&context[..end]), None, "cut at {end}");
+    for (flags, by_php) in [(0, false), (BY_PHP, true)] {
+        let mut context = Vec::new();
+        put_envelope(&mut context, KIND_MESSAGE, IGNORABLE | flags, 0, 7);
+        context.extend_from_slice(b"PHP Warning:  \xff");
+        let text = "PHP Warning:  \u{fffd}".into();
+        let said = Aside::Logged(Logged { text, by_php });
+        assert_eq!(aside(&context), Some(said));
+        for end in 0..8 {
+            assert_eq!(aside(&context[..end]), None, "cut at {end}");
+        }
+        assert_eq!(decode(&Bytes::from(context)).unwrap(), Message::Ignorable);
     }
-    assert_eq!(decode(&Bytes::from(context)).unwrap(), Message::Ignorable);
 }
 
 #[test]

@@ -131,6 +131,8 @@ final class Native
     public const BUSY = 0x02;
     /** Of the end of a reply: the worker takes no further call. */
     public const LEAVING = 0x04;
+    /** Of messages for the log: PHP itself has put it into words, and no `error_log()`. */
+    public const BY_PHP = 0x01;
     /** Of any message: a receiver that does not know its kind ignores it. */
     public const IGNORABLE = 0x80;
 }
