@@ -12,6 +12,7 @@ mod log_throttle;
 mod mutex;
 mod peer;
 mod plain_file;
+mod shown;
 mod standing;
 mod timer;
 
@@ -27,6 +28,7 @@ pub use log_throttle::LogThrottle;
 pub use mutex::lock;
 pub use peer::{Peer, PeerChange, PeerHealth, watch_peer};
 pub use plain_file::{kind_of, open_linked, open_plain, read_linked, read_plain};
+pub use shown::{LONGEST_SHOWN, LeftOut, shown};
 pub use standing::{Admission, Cut, Place, Standings};
 pub use timer::Timer;
 

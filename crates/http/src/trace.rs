@@ -5,12 +5,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use pronghorn_base::micros;
+use pronghorn_base::{micros, shown};
 use pronghorn_metrics::Exemplar;
 use pronghorn_serve::{OnSent, Request, Sent, Split};
 use pronghorn_trace::{
-    Begun, Calls, Incoming, Kind, LONGEST_TEXT, Outgoing, Recorder, Span, SpanId, Trace, Value,
-    text,
+    Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, text,
 };
 use pronghorn_wire::Protocol;
 use tokio::time::Instant;
@@ -72,13 +71,14 @@ struct Reached {
 
 impl RequestTrace {
     pub(crate) fn begin(recorder: &Arc<Recorder>, incoming: Incoming, asked: &Asked<'_>) -> Self {
-        let cut = |bytes: &[u8]| bytes.len().min(LONGEST_TEXT);
-        let (method, host) = (asked.method.as_bytes(), asked.host.as_bytes());
-        let parts = [method, asked.path, host, asked.agent];
-        let mut text = Vec::with_capacity(parts.iter().map(|part| cut(part)).sum());
+        let (path, agent) = [asked.path, asked.agent]
+            .map(String::from_utf8_lossy)
+            .into();
+        let parts = [asked.method, &path, asked.host, &agent].map(shown);
+        let mut text = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
         let mut ends = [0; 3];
         for (at, part) in parts.iter().enumerate() {
-            text.extend_from_slice(part.get(..cut(part)).unwrap_or_default());
+            text.extend_from_slice(part.as_bytes());
             if let Some(end) = ends.get_mut(at) {
                 *end = text.len();
             }

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::id::{SpanId, TraceId};
+use pronghorn_base::shown;
 
-/// The length of a text in a span. Clients choose paths and names of agents, and a span lies in
-/// memory until it is exported.
-pub const LONGEST_TEXT: usize = 1024;
+use crate::id::{SpanId, TraceId};
 
 /// The part of a trace that one server does. It ends as a whole, so it is decided as a whole.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,9 +76,8 @@ impl From<u16> for Value {
     }
 }
 
-/// Bytes of a peer as a text that is not longer than [`LONGEST_TEXT`].
+/// Bytes of a peer as a text, as far as records show it.
 #[must_use]
 pub fn text(bytes: &[u8]) -> Value {
-    let cut = bytes.get(..LONGEST_TEXT).unwrap_or(bytes);
-    Value::Text(String::from_utf8_lossy(cut).into())
+    Value::Text(shown(&String::from_utf8_lossy(bytes)).into())
 }

@@ -1,5 +1,6 @@
-//! `pronghorn logs`: the newest records of a server that runs.
+//! `pronghorn logs`: the newest records of a server that runs. And how much a request may log.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -361,5 +362,85 @@ fn each_request_has_one_record_whoever_answers_it() {
             assert_eq!(record["pid"].is_null(), target != "/php", "{record}");
         }
         server.stop();
+    }
+}
+
+/// Fails in all ways that have a sink of their own.
+const FAILS: &str = "switch ($request->query()['do'] ?? '') {
+    case 'warn': return $undefined . 'x';
+    case 'throw': throw new LogicException('no way');
+    case 'die': posix_kill(posix_getpid(), 9);
+}
+usleep(5000);
+return 'x';";
+
+/// The requests of each round of the test below.
+const REQUESTS: usize = 3 * 4 * 2;
+
+/// Each request of 60 KB, in every sink: records of all formats, of slow requests, of PHP and of
+/// workers that die, the access log, traces and reports.
+#[test]
+fn a_long_uri_makes_a_short_log() {
+    extension();
+    for (logs, access) in [
+        ("{mode: production}", "combined"),
+        ("{mode: development}", "json"),
+        ("{mode: raw}", "'{target} {path} {query} {header:referer}'"),
+        (
+            "{mode: production, format: '%message% %attrs%'}",
+            "combined",
+        ),
+    ] {
+        let config = format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nlogs: {logs}\nstate_dir: state\n\
+             otel: {{exporter: stdout, batch: {{wait: 20ms}}}}\n\
+             http:\n  address: 127.0.0.1:0\n  access_logs: true\n  access_log: {{format: {access}, output: access.log}}\n  \
+             pool: {{num_workers: 1, slow: 1ms}}\n"
+        );
+        let site = Site::new()
+            .file("worker.php", &Site::sdk_worker(FAILS))
+            .config(&config);
+        let server = Server::start(site);
+        for (at, unit) in ["a", "%22", "\\"].into_iter().enumerate() {
+            for (how, status) in [("slow", 200), ("warn", 200), ("throw", 500), ("die", 502)] {
+                let long = unit.repeat((60 << 10) / unit.len() - 300);
+                // Another one each time: one that has killed workers is not tried for long.
+                let mut client = server.connect();
+                client.request("GET", &format!("/?do={how}&n={at}&q={long}"), "");
+                assert_eq!(client.response().status, status, "{how}");
+                let mut client = server.connect();
+                let referer = format!("Referer: /?q={}\r\n", "a".repeat(50 << 10));
+                client.request("GET", &format!("/?do={how}&m={at}"), &referer);
+                assert_eq!(client.response().status, status, "{how}");
+            }
+        }
+        let folder = server.site().folder().to_owned();
+        let access = wait_for("lines of requests", || {
+            let text = fs::read_to_string(folder.join("access.log")).ok()?;
+            (text.lines().count() >= REQUESTS).then_some(text)
+        });
+        let reports = wait_for("reports", || {
+            let files = fs::read_dir(folder.join("state/reports")).ok()?.flatten();
+            let texts: Vec<_> = files
+                .filter_map(|file| fs::read_to_string(file.path()).ok())
+                .collect();
+            (texts.len() >= 6).then_some(texts)
+        });
+        let shown = server.steer(&["logs", "-n", "200"]).stdout;
+        let Ended { stderr, stdout, .. } = server.stop();
+        let bounded = |what: &str, texts: &mut dyn Iterator<Item = &str>, values: usize| {
+            for text in texts {
+                let most = values * (2 << 10) + (3 << 10);
+                assert!(text.len() < most, "{what}, {}: {text}", text.len());
+            }
+        };
+        bounded("the access log", &mut access.lines(), 4);
+        bounded("records", &mut stderr.lines(), 4);
+        bounded("records in memory", &mut shown.lines(), 4);
+        bounded("reports", &mut reports.iter().map(String::as_str), 3);
+        bounded("traces", &mut [&*stdout].into_iter(), 2 * REQUESTS);
+        for (what, text) in [("access", &access), ("records", &stderr), ("shown", &shown)] {
+            assert!(text.contains("-bytes-left-out]"), "{what}: {text}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use pronghorn_base::{LONGEST_SHOWN, LeftOut};
 use pronghorn_serve::{
     Destination, Exchange, Handled, Handler, OnSent, Peer, Request, Response, Sent, Unhandled,
 };
@@ -15,9 +16,6 @@ use pronghorn_wire::Fields;
 use super::parts::Parts;
 use crate::settings::{LogFormat, LogPiece, Part, Placeholder};
 use crate::trace::RequestTrace;
-
-/// Of one value in a line; what is beyond is cut. A head may be eight times that.
-const LONGEST_VALUE: usize = 8 << 10;
 
 struct AccessLog {
     next: Arc<dyn Handler>,
@@ -250,7 +248,6 @@ impl Entry {
     }
 
     fn keep(&mut self, value: &[u8]) {
-        let value = value.get(..LONGEST_VALUE).unwrap_or(value);
         self.lines.escape.push(&mut self.values, value);
         self.ends.push(self.values.len());
     }
@@ -352,12 +349,17 @@ impl Escape {
         }
     }
 
+    /// Adds a value, as far as records show one.
     fn push(self, out: &mut String, value: &[u8]) {
+        /// `\u202e`
+        const LONGEST_ESCAPE: usize = 6;
+        let end = out.len() + LONGEST_SHOWN - LONGEST_ESCAPE;
         match self {
             Self::Text if value.is_empty() => out.push('-'),
             Self::Text => {
-                for &byte in value {
+                for (at, &byte) in value.iter().enumerate() {
                     match byte {
+                        _ if out.len() > end => return left_out(out, value.len() - at),
                         b'"' | b'\\' => _ = write!(out, "\\x{byte:02x}"),
                         b' '..=b'~' => out.push(char::from(byte)),
                         _ => _ = write!(out, "\\x{byte:02x}"),
@@ -365,8 +367,10 @@ impl Escape {
                 }
             }
             Self::Json => {
-                for letter in String::from_utf8_lossy(value).chars() {
+                let value = String::from_utf8_lossy(value);
+                for (at, letter) in value.char_indices() {
                     match letter {
+                        _ if out.len() > end => return left_out(out, value.len() - at),
                         '"' | '\\' => out.extend(['\\', letter]),
                         // Line ends for some reader, and what turns the direction of writing.
                         '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
@@ -379,6 +383,10 @@ impl Escape {
             }
         }
     }
+}
+
+fn left_out(out: &mut String, bytes: usize) {
+    _ = write!(out, "{}", LeftOut(bytes)); // a String takes all
 }
 
 fn text(text: &str) -> LogPiece {
@@ -592,6 +600,31 @@ mod tests {
             line(&lines(pieces, Escape::Text), HEAD, false),
             "text/html example.org 1.234 -"
         );
+    }
+
+    #[test]
+    fn a_value_is_bounded_with_its_escapes_and_says_so() {
+        for (unit, shown) in [("a", 1), ("\"", 4), ("é", 8), ("\u{202e}", 12)] {
+            let value = unit.repeat(60 << 10);
+            for escape in [Escape::Text, Escape::Json] {
+                let mut out = String::from("before");
+                escape.push(&mut out, value.as_bytes());
+                assert!(out.len() < 2 << 10, "{}", out.len());
+                let left_out = out
+                    .split_once("...[")
+                    .and_then(|(_, end)| end.split_once('-'));
+                let left_out = left_out.and_then(|(bytes, _)| bytes.parse::<usize>().ok());
+                let least = value.len() - (2 << 10);
+                assert!(
+                    left_out >= Some(least) && left_out < Some(value.len()),
+                    "{out}"
+                );
+                assert!(!out.contains([' ', '\t']), "{out}");
+            }
+            let mut out = String::new();
+            Escape::Text.push(&mut out, unit.as_bytes());
+            assert_eq!(out.len(), shown);
+        }
     }
 
     proptest! {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use pronghorn_base::{Budget, LogThrottle, lock, since_1970};
+use pronghorn_base::{Budget, LeftOut, LogThrottle, lock, shown, since_1970};
 use pronghorn_config::RequestMask;
 use pronghorn_pool::{CallDetails, Incident, Incidents};
 use pronghorn_store::create_state_folder;
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     fn request(&self, what: &str, details: Option<Box<CallDetails>>) -> ReportedRequest {
-        let what = cut(self.mask.target(what));
+        let what = bounded(&self.mask.target(what));
         let Some(details) = details else {
             return ReportedRequest {
                 what,
@@ -149,17 +149,17 @@ impl Shared {
         };
         let headers = details.headers.into_iter().take(MOST_HEADERS);
         let headers = headers.map(|(name, value)| {
-            let value = cut(self.mask.header(&name, &value));
-            (cut(name), value)
+            let value = bounded(&self.mask.header(&name, &value));
+            (bounded(&name), value)
         });
         ReportedRequest {
             what,
-            method: cut(details.method),
-            target: cut(self.mask.target(&details.target)),
+            method: bounded(&details.method),
+            target: bounded(&self.mask.target(&details.target)),
             protocol: details.protocol,
             remote_address: details.remote_address,
-            request_id: details.request_id,
-            route: details.route,
+            request_id: details.request_id.as_deref().map(bounded),
+            route: details.route.as_deref().map(bounded),
             headers: headers.collect(),
         }
     }
@@ -184,11 +184,18 @@ fn group_of(kind: &str, pool: &str, cause: &str) -> String {
     format!("{:08x}", hasher.finish() >> 32)
 }
 
+/// A text that a visitor has sent.
+fn bounded(text: &str) -> String {
+    shown(text).into_owned()
+}
+
+/// A text of the worker or the server.
 fn cut(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
-        let end = (0..=LONGEST_TEXT).rfind(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
-        text.push('…');
+        let end = text.floor_char_boundary(LONGEST_TEXT);
+        let left_out = LeftOut(text.len() - end);
+        text.truncate(end);
+        text.push_str(&left_out.to_string());
     }
     text
 }

@@ -3,6 +3,8 @@
 
 use std::fmt::{self, Write};
 
+use pronghorn_base::{LONGEST_SHOWN, LeftOut};
+
 /// Where the text is going to stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -32,12 +34,27 @@ pub fn printable(text: &str) -> String {
 pub(super) const INDENT: &str = "    ";
 const NEXT_LINE: &str = "\n    ";
 
-/// Appends escaped text to `out`, at most `left` bytes.
+/// Fields that strangers have no say in, and that are long where they help: what a worker said
+/// last, and where PHP was. All others are shown as far as any text of a stranger.
+const LONG: [&str; 4] = ["stderr", "stack", "trace", "context"];
+
+/// Appends escaped text to `out`, at most `left` bytes. Dropped, it says what was left out.
 pub(super) struct Escaped<'a> {
     out: &'a mut String,
     place: Place,
     left: &'a mut usize,
-    cut: bool,
+    /// Bytes that this text may still take.
+    own: usize,
+    /// Bytes of the text that were left out. Once there are some, nothing follows.
+    left_out: usize,
+}
+
+impl Drop for Escaped<'_> {
+    fn drop(&mut self) {
+        if self.left_out > 0 {
+            _ = write!(self.out, "{}", LeftOut(self.left_out)); // a String takes all
+        }
+    }
 }
 
 impl Write for Escaped<'_> {
@@ -71,14 +88,29 @@ fn may_need_change(byte: u8) -> bool {
 }
 
 impl<'a> Escaped<'a> {
-    /// `left` is shared by all texts of a record. What is beyond is cut, and `…` says so.
+    /// `left` is shared by all texts of a record. What is beyond is left out.
     pub(super) fn new(out: &'a mut String, place: Place, left: &'a mut usize) -> Self {
         Self {
             out,
             place,
             left,
-            cut: false,
+            own: usize::MAX,
+            left_out: 0,
         }
+    }
+
+    /// For the value of a field, which is bounded by itself.
+    pub(super) fn of_field(
+        name: &str,
+        out: &'a mut String,
+        place: Place,
+        left: &'a mut usize,
+    ) -> Self {
+        let mut escaped = Self::new(out, place, left);
+        if !LONG.contains(&name) {
+            escaped.own = LONGEST_SHOWN;
+        }
+        escaped
     }
 
     fn must_change(&self, c: char) -> bool {
@@ -91,43 +123,49 @@ impl<'a> Escaped<'a> {
     }
 
     fn change(&mut self, c: char) {
-        match (c, self.place) {
-            ('\n', Place::Screen) => self.escape(NEXT_LINE),
-            ('\t', Place::Screen) => self.escape(INDENT),
-            ('\n', _) => self.escape("\\n"),
-            ('\r', _) => self.escape("\\r"),
-            ('\t', _) => self.escape("\\t"),
-            ('"', _) => self.escape("\\\""),
-            ('\\', _) => self.escape("\\\\"),
-            _ => self.escape(&format!("\\u{:04x}", u32::from(c))),
-        }
-    }
-
-    fn escape(&mut self, escape: &str) {
-        if escape.len() <= *self.left {
-            self.push(escape);
+        let escape: &str = match (c, self.place) {
+            ('\n', Place::Screen) => NEXT_LINE,
+            ('\t', Place::Screen) => INDENT,
+            ('\n', _) => "\\n",
+            ('\r', _) => "\\r",
+            ('\t', _) => "\\t",
+            ('"', _) => "\\\"",
+            ('\\', _) => "\\\\",
+            _ => &format!("\\u{:04x}", u32::from(c)),
+        };
+        if escape.len() <= self.room() {
+            self.put(escape);
         } else {
-            self.cut(""); // half of one would be none
+            self.leave_out(c.len_utf8()); // half of one would be none
         }
     }
 
     fn push(&mut self, text: &str) {
-        if text.len() <= *self.left {
-            self.out.push_str(text);
-            *self.left -= text.len();
-        } else {
-            let fits = text.floor_char_boundary(*self.left);
-            self.cut(text.get(..fits).unwrap_or_default());
+        let fits = text.floor_char_boundary(self.room());
+        let (text, rest) = text.split_at(fits);
+        self.put(text);
+        if !rest.is_empty() {
+            self.leave_out(rest.len());
         }
     }
 
-    fn cut(&mut self, last: &str) {
-        if !self.cut {
-            self.out.push_str(last);
-            self.out.push('…');
+    /// Nothing, once something was left out.
+    fn room(&self) -> usize {
+        self.own.min(*self.left)
+    }
+
+    fn put(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.own -= text.len();
+        *self.left -= text.len();
+    }
+
+    fn leave_out(&mut self, bytes: usize) {
+        if self.own >= *self.left {
+            *self.left = 0;
         }
-        self.cut = true;
-        *self.left = 0;
+        self.own = 0;
+        self.left_out += bytes;
     }
 }
 

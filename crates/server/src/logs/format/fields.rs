@@ -23,7 +23,7 @@ impl Fields<'_> {
         match &mut self.blocks {
             Some(blocks) if value.contains('\n') => {
                 _ = write!(blocks, "\n{INDENT}{name}:\n{INDENT}"); // a String takes all, here and below
-                let mut block = Escaped::new(blocks, Place::Screen, self.left);
+                let mut block = Escaped::of_field(name, blocks, Place::Screen, self.left);
                 _ = block.write_str(value.trim_end());
             }
             _ => self.quoted(name, |text| text.write_str(value)),
@@ -84,7 +84,12 @@ impl Fields<'_> {
     fn quoted(&mut self, name: &str, write: impl FnOnce(&mut Escaped<'_>) -> fmt::Result) {
         self.key(name);
         self.out.push('"');
-        _ = write(&mut Escaped::new(self.out, Place::Json, self.left));
+        _ = write(&mut Escaped::of_field(
+            name,
+            self.out,
+            Place::Json,
+            self.left,
+        ));
         self.out.push('"');
     }
 

@@ -81,8 +81,10 @@ impl Shown {
         paint.on(out, colour);
         _ = write!(out, " {} ", self.status); // a String takes all, here and below
         paint.off(out);
-        let mut text = Escaped::new(out, Place::Column, left);
-        _ = write!(text, "{} {}", self.method, self.target);
+        for (name, text, after) in [("method", &self.method, " "), ("URI", &self.target, "")] {
+            _ = Escaped::of_field(name, out, Place::Column, left).write_str(text);
+            out.push_str(after);
+        }
         paint.on(out, Paint::DIM);
         _ = write!(out, " {}", Elapsed(self.elapsed_us));
         if let Some(php) = self.php_us {

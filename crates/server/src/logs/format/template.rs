@@ -136,7 +136,7 @@ impl Attrs<'_> {
         self.out.push_str(name);
         self.out.push('=');
         // A String takes all.
-        _ = Escaped::new(self.out, Place::Column, self.left).write_fmt(value);
+        _ = Escaped::of_field(name, self.out, Place::Column, self.left).write_fmt(value);
     }
 }
 

@@ -360,13 +360,49 @@ fn a_text_without_end_is_cut_and_the_record_stays_whole() {
     let rig = Rig::new();
     let long = "é\n".repeat(200 << 10);
     let record = rig.records("mode: production", || {
-        info!(target: "server", first = long, second = "nothing left", n = 1, "m");
+        info!(target: "server", stderr = long, second = "nothing left", n = 1, "m");
     });
     assert!(record.len() < 300 << 10);
     let record: Value = serde_json::from_str(&record).unwrap();
-    let first = record["first"].as_str().unwrap();
-    assert!(first.starts_with("é\né\n") && first.ends_with('…'));
-    assert_eq!((&record["second"], &record["n"]), (&"…".into(), &1.into()));
+    let first = record["stderr"].as_str().unwrap();
+    let (start, mark) = first.split_once("...").unwrap();
+    assert!(start.starts_with("é\né\n") && long.starts_with(start));
+    let left_out = |bytes: usize| format!("[{bytes}-bytes-left-out]");
+    assert_eq!(mark, left_out(long.len() - start.len()));
+    let second = format!("...{}", left_out("nothing left".len()));
+    assert_eq!(
+        (&record["second"], &record["n"]),
+        (&second.into(), &1.into())
+    );
+}
+
+/// Whatever a format makes of it, and however often it is shown.
+#[test]
+fn what_a_visitor_chooses_is_bounded_in_every_format() {
+    let request = |message: &str, long: &str| {
+        warn!(target: "http", status = 500, method = "GET", URI = long, URL = long, referer = long, "{message}");
+    };
+    for long in ["x", "\"", "\u{1}", "\u{202e}", "é", "a\nb"] {
+        let long = long.repeat(60 << 10);
+        for mode in [
+            "mode: production",
+            "mode: development",
+            "mode: raw",
+            "{mode: production, format: '%message% %attrs%'}",
+        ] {
+            for rig in [Rig::new(), Rig::on_a_terminal()] {
+                for message in ["http log", "slow request"] {
+                    let record = rig.records(mode, || request(message, &long));
+                    assert!(record.len() < 3 * 2048 + 600, "{mode}: {}", record.len());
+                    assert!(record.contains("-bytes-left-out]"), "{record}");
+                }
+            }
+        }
+        let kept = Rig::new().records("mode: production", || request("http log", &long));
+        assert_eq!(kept.matches("left-out").count(), 3, "{kept}");
+        let again = readable(&kept, false).expect("it is a record");
+        assert_eq!(again.matches("left-out").count(), 1, "{again}");
+    }
 }
 
 proptest! {
