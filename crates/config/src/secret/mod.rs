@@ -1,67 +1,16 @@
 //! What is never shown.
 
+mod table;
+mod text;
+#[cfg(test)]
+mod text_tests;
+
 use std::borrow::Cow;
 
 use crate::setting::Shown;
+use table::{INSIDE, MASK, OF_QUERIES, OF_REQUESTS, Program, SHAPES, SHORT_CODE, WORDS};
+use text::without_secrets;
 
-const MASK: &str = "***";
-
-/// Anywhere in a name.
-const INSIDE: &[&str] = &[
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "credential",
-    "private",
-    "authorization",
-    "apikey",
-    "appkey",
-    "accesskey",
-    "authkey",
-    "masterkey",
-    "encryptionkey",
-    "signingkey",
-];
-/// A word of a name.
-const WORDS: &[&str] = &[
-    "key",
-    "keys",
-    "pass",
-    "pwd",
-    "pw",
-    "salt",
-    "pepper",
-    "jwt",
-    "stripe",
-    "bearer",
-    "hmac",
-    "signing",
-    "signature",
-    "encryption",
-    "webhook",
-];
-/// What keys and tokens of well-known services, and those in PEM, begin with.
-const SHAPES: &[&str] = &[
-    "-----BEGIN",
-    "sk_live_",
-    "sk_test_",
-    "rk_live_",
-    "rk_test_",
-    "whsec_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "xoxb-",
-    "xoxp-",
-    "xapp-",
-    "AKIA",
-    "AIza",
-    "SG.",
-];
 /// As long as a token that stands for a user in a URL, and longer than most names.
 const TOKEN: usize = 16;
 
@@ -92,9 +41,16 @@ fn has(name: &str, part: &str) -> bool {
 
 /// Whether a field or a parameter of a request has a value that nobody but its owner may know.
 fn is_secret_of_request(name: &str) -> bool {
-    const OF_REQUESTS: [&str; 3] = ["auth", "cookie", "session"];
     let lower = name.to_ascii_lowercase();
     OF_REQUESTS.iter().any(|part| has(&lower, part)) || is_secret(name)
+}
+
+/// Whether a parameter of a query has one, whose name is too short or too common to say so
+/// elsewhere.
+fn is_secret_of_query(name: &str, value: &str) -> bool {
+    let is_known = |known: &&&str| name.eq_ignore_ascii_case(known);
+    let known = OF_QUERIES.iter().find(is_known);
+    known.is_some_and(|known| *known != "code" || value.len() > SHORT_CODE)
 }
 
 /// The one mask for all that is shown of requests, in records, reports and on pages.
@@ -135,7 +91,9 @@ impl RequestMask {
         // The length of the name of a parameter whose value goes.
         let masked = |parameter: &str| {
             let (name, value) = parameter.split_once('=')?;
-            let is_secret = self.is_secret(&decoded(name)) || looks_secret(value);
+            let plain = decoded(name);
+            let is_secret =
+                self.is_secret(&plain) || is_secret_of_query(&plain, value) || looks_secret(value);
             is_secret.then_some(name.len())
         };
         if query
@@ -184,7 +142,8 @@ fn looks_secret(text: &str) -> bool {
     let parts = || text.split('.');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '=');
     let web_token = text.starts_with("eyJ") && parts().count() >= 3 && text.chars().all(plain);
-    web_token || SHAPES.iter().any(|shape| text.starts_with(shape))
+    let begins = |shape: &&str| text.len() > shape.len() && text.starts_with(*shape);
+    web_token || SHAPES.iter().any(begins)
 }
 
 /// True when `value` under the name `key` is the path of a key and not the key.
@@ -199,16 +158,17 @@ pub(crate) fn masked(value: &str, secret: bool) -> String {
     if (secret || looks_secret(value)) && !value.is_empty() {
         MASK.to_owned()
     } else {
-        without_passwords(value)
+        without_passwords(&without_secrets(value))
     }
 }
 
 /// The words of a command as they may be shown: also without what options take that is secret.
 pub(crate) fn masked_words<'t>(words: impl IntoIterator<Item = &'t str>) -> Vec<String> {
-    let mut taken = Taken::Nothing;
+    let (mut taken, mut program) = (Taken::Nothing, None);
     let words = words.into_iter().map(|word| {
-        let shown = taken.masked(word).or_else(|| masked_option(word));
-        taken = Taken::by(word);
+        program = table::program(word).or(program);
+        let shown = taken.masked(word).or_else(|| masked_option(word, program));
+        taken = Taken::by(word, program);
         shown.unwrap_or_else(|| masked(word, false))
     });
     words.collect()
@@ -226,8 +186,13 @@ enum Taken {
 }
 
 impl Taken {
-    fn by(option: &str) -> Self {
+    fn by(option: &str, program: Option<&Program>) -> Self {
+        let takes = |options: fn(&Program) -> &[&str]| {
+            program.is_some_and(|program| options(program).contains(&option))
+        };
         match option {
+            _ if takes(|program| program.secrets) => Self::Secret,
+            _ if takes(|program| program.logins) => Self::Login,
             "-p" => Self::Secret,
             "-u" | "-U" | "--user" | "--proxy-user" => Self::Login,
             _ if option.starts_with('-') && !option.contains('=') && is_secret(option) => {
@@ -256,14 +221,23 @@ fn masked_login(login: &str) -> Option<String> {
 
 /// An option that has its value in the same word: `--password=SECRET`, `-pSECRET` of mysql,
 /// `-uuser:SECRET` and `--user=user:SECRET` of curl.
-fn masked_option(word: &str) -> Option<String> {
+fn masked_option(word: &str, program: Option<&Program>) -> Option<String> {
+    let of_program = program.and_then(|program| {
+        let mut options = program.secrets.iter();
+        options.find(|option| word.len() > option.len() && word.starts_with(**option))
+    });
+    if let Some(option) = of_program {
+        return Some(format!("{option}{MASK}"));
+    }
     if let Some((option, value)) = word.split_once('=').filter(|_| word.starts_with("--"))
         && is_secret(option)
         && !is_key_file(value)
     {
         return (!value.is_empty()).then(|| format!("{option}={MASK}"));
     }
-    if let Some(secret) = word.strip_prefix("-p") {
+    // Options of openssl, which take `pass:SECRET`.
+    let takes_next = ["-passin", "-passout"].contains(&word);
+    if let Some(secret) = word.strip_prefix("-p").filter(|_| !takes_next) {
         return (!secret.is_empty()).then(|| format!("-p{MASK}"));
     }
     let option = ["--user=", "--proxy-user=", "-u", "-U"]
@@ -306,12 +280,14 @@ fn without_passwords(value: &str) -> String {
     }
     let mut shown = String::with_capacity(value.len());
     let mut rest = value;
-    let mut taken = Taken::Nothing;
+    let (mut taken, mut program) = (Taken::Nothing, None);
     while !rest.is_empty() {
         if taken != Taken::Nothing {
-            let (word, after) = rest.split_at(word_end(rest));
+            let word = rest.get(..word_end(rest)).unwrap_or_default();
+            let end = word.trim_end_matches(';').len(); // it ends the command
+            let (word, after) = rest.split_at(end);
             let masked = taken.masked(word);
-            shown.push_str(&masked.unwrap_or_else(|| without_password(word)));
+            shown.push_str(&masked.unwrap_or_else(|| without_password(word, program)));
             (taken, rest) = (Taken::Nothing, after);
             continue;
         }
@@ -319,10 +295,11 @@ fn without_passwords(value: &str) -> String {
         let word = word_end(rest);
         let has_value = rest
             .get(..word)
-            .is_some_and(|it| masked_option(it).is_some());
+            .is_some_and(|it| masked_option(it, program).is_some());
         let end = if has_value { word } else { part_end(rest) };
         let (part, after) = rest.split_at(end);
-        shown.push_str(&without_password(part));
+        program = table::program(part).or(program);
+        shown.push_str(&without_password(part, program));
         let quoted = if names_secret(part) {
             quoted_end(after)
         } else {
@@ -334,7 +311,7 @@ fn without_passwords(value: &str) -> String {
         let after = after.get(quoted..).unwrap_or_default();
         let separator = after.len() - after.trim_start_matches(ends_part).len();
         let spaces = after.len() - after.trim_start().len();
-        taken = Taken::by(part);
+        taken = Taken::by(part, program);
         let next = if taken == Taken::Nothing || spaces == 0 {
             taken = Taken::Nothing;
             separator
@@ -342,6 +319,9 @@ fn without_passwords(value: &str) -> String {
             spaces
         };
         let (separator, after) = after.split_at(next);
+        if separator.contains([';', '|', '&', '\n']) {
+            program = None; // another command begins
+        }
         shown.push_str(separator);
         rest = after;
     }
@@ -437,11 +417,11 @@ fn is_http(scheme: &str) -> bool {
 }
 
 /// Of a part between separators.
-fn without_password(part: &str) -> String {
+fn without_password(part: &str, program: Option<&Program>) -> String {
     if looks_secret(part) {
         return MASK.to_owned();
     }
-    if let Some(shown) = masked_option(part) {
+    if let Some(shown) = masked_option(part, program) {
         return shown;
     }
     let in_url = part.split_once("://").and_then(|(scheme, rest)| {
@@ -522,6 +502,14 @@ mod tests {
             ),
             ("/a?x=sk_live_abc", "/a?x=***"),
             ("/a?session=1&q=a", "/a?session=***&q=a"),
+            (
+                "/a?code=4f1c&sig=x&OTP=1&PHPSESSID=y&pin=1",
+                "/a?code=***&sig=***&OTP=***&PHPSESSID=***&pin=***",
+            ),
+            (
+                "/a?code=404&zip_code=12345&sigma=1",
+                "/a?code=404&zip_code=12345&sigma=1",
+            ),
         ] {
             assert_eq!(mask.target(target), shown);
         }
