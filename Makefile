@@ -114,9 +114,9 @@ compat-frameworks: ## Run applications of Mezzio, Yii and CodeIgniter in DIR=…
 	cargo build --workspace --bin pronghorn --test frameworks
 	PRONGHORN_COMPAT_DIR=$(abspath $(DIR)) cargo test --workspace --test frameworks
 
-compat-suites: ## Run Symfony's own tests of caches and locks, in DIR=…, over a storage (docs/reference/compatibility.md)
+compat-suites: ## Run the public suites of PSR-6 and PSR-16 and Symfony's own tests, in DIR=…, over a storage (docs/reference/compatibility.md)
 	@scripts/need build php
-	@test -d "$(DIR)" || { echo "DIR names the directory with Symfony's tests: see docs/reference/compatibility.md" >&2; exit 1; }
+	@test -d "$(DIR)" || { echo "DIR names the directory with the suites: see docs/reference/compatibility.md" >&2; exit 1; }
 	cargo build --bin pronghorn
 	scripts/compat-suites "$(DIR)"
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use pronghorn_testkit::{Server, Site, php_command, wait_for};
 
-use crate::apps::{Browser, DATA};
+use crate::apps::{Browser, DATA, json};
 use crate::example::copy;
 use crate::ring::extension;
 
@@ -210,6 +210,44 @@ fn an_application_has_answered_before_its_workers_are_forked() {
     }
     assert!(server.get("/api/users").text().contains("\"id\":1"));
     // The process between it and a worker looks like it for a moment.
+    wait_for("one zygote", || (server.zygotes().len() == 1).then_some(()));
+    let ended = server.stop();
+    for trouble in ["failed before the fork", "in spite of", "\tERROR\t"] {
+        assert!(!ended.stderr.contains(trouble), "{}", ended.stderr);
+    }
+}
+
+/// Laravel 11's defaults, and what the guide recommends: a page of the boot opens connections that
+/// no two processes may share.
+#[test]
+fn an_application_with_sessions_and_cache_in_a_database_is_forked() {
+    extension();
+    let site = Site::new();
+    let pool = "num_workers: 2, spawn: fork, max_jobs: 1, warmup: [/]";
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{{pool}}}}}\n",
+        Site::fixture("laravel-database.php").display(),
+        site.path("data").display(),
+    );
+    let server = Server::start(site.config(&config));
+    let mut visitors = [Browser::new(&server), Browser::new(&server)];
+    for visit in 1..=3 {
+        for visitor in &mut visitors {
+            let page = visitor.get("/").text();
+            let told = format!("Visit {visit} of a guest");
+            assert!(page.contains(&told), "{page}");
+        }
+    }
+    let mut processes = BTreeSet::new();
+    for visit in 1..=3 {
+        let told = json(&server.get("/boots"));
+        let boots = told["boots"].as_array().map(Vec::len);
+        assert_eq!(boots, Some(1), "each process is forked: {told}");
+        assert_eq!(told["visits"], visit, "{told}");
+        processes.insert(told["process"].as_u64());
+    }
+    assert_eq!(processes.len(), 3, "one for each request");
     wait_for("one zygote", || (server.zygotes().len() == 1).then_some(()));
     let ended = server.stop();
     for trouble in ["failed before the fork", "in spite of", "\tERROR\t"] {
