@@ -204,8 +204,8 @@ impl Head {
             return Err(BadReply::NoHeader);
         }
         let mut head = Self {
-            left_out,
             length,
+            left_out,
             ..Self::of(status, headers)
         };
         if matches!(head.reply.status, 204 | 304) {
