@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_h1::RequestHead;
-use pronghorn_process::file::{Patience, name_of_open, open_below, open_folder};
-use pronghorn_serve::{Body, OpenFile, Request, Response, wanted};
+use pronghorn_process::file::Patience;
+use pronghorn_serve::{Body, Request, Response, wanted};
 use tokio::time::Instant;
 
 pub use entry::Tag;
@@ -36,7 +36,6 @@ pub(crate) use conditions::Tags;
 pub(crate) use reply::Asked;
 
 use crate::coding::choose;
-use crate::file::{HIDDEN, Identity, OWN};
 use entry::Entry;
 use path::Named;
 use reply::reply;
@@ -209,33 +208,6 @@ pub(crate) fn is_servable(path: &str) -> bool {
     let whole = format!("/{path}");
     matches!(Named::by(whole.as_bytes()), Named::File(named) if *named == *path.as_bytes())
         && !path::is_php(path::name(path.as_bytes()))
-}
-
-/// Opens a file that an application names below a folder of the operator's.
-///
-/// # Errors
-///
-/// Why it can't be sent.
-pub(crate) fn open_named(folder: &Path, path: &Path) -> Result<(OpenFile, Identity), String> {
-    let opened = open_folder(folder)
-        .and_then(|folder| open_below(&folder, path, Links::Inside, Patience::Waits));
-    let file = opened.map_err(|error| error.to_string())?;
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is no file".into());
-    }
-    // The path that was opened, whatever it was reached by.
-    let opened = std::fs::read_link(name_of_open(&file));
-    let opened = opened.map_err(|error| error.to_string())?;
-    let root = folder.canonicalize().map_err(|error| error.to_string())?;
-    if !is_public(opened.strip_prefix(root).ok(), &opened) {
-        return Err(HIDDEN.into());
-    }
-    let identity = Identity::of(&metadata);
-    if identity.is_own(&file) {
-        return Err(OWN.into());
-    }
-    Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
 /// The path below a prefix that a target such as `/files/a%20b.pdf?x` names, if it may name a file.

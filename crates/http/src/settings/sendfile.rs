@@ -33,7 +33,8 @@ impl Section for SendfileSettings {
                 .default(Vec::new()),
             locations: t.section_list_with(
                 "locations",
-                "Targets for `X-Accel-Redirect`, as nginx's internal locations.",
+                "Targets for `X-Accel-Redirect`, as nginx's internal locations. The pool's user must be \
+                 allowed to read the file.",
                 "A location.",
                 MOST_LOCATIONS,
                 |t| {
