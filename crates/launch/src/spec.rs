@@ -43,6 +43,13 @@ pub struct LaunchSpec {
 pub type Storage = (String, Arc<OwnedFd>);
 
 impl LaunchSpec {
+    /// The number of the user that the processes run as.
+    pub(crate) fn uid(&self) -> u32 {
+        let own = || rustix::process::geteuid().as_raw();
+        let user = self.user.as_ref();
+        user.map_or_else(own, |(_, credentials)| credentials.uid())
+    }
+
     /// A process of this command line, with its output in pipes.
     pub(crate) fn process(
         &self,

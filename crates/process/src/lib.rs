@@ -13,6 +13,7 @@
 //! - [`mod@file`]: what only Linux can do with files.
 //! - [`memory`]: how much of it there is.
 //! - [`own_files`]: what of the disk is never a client's.
+//! - [`peer`]: who is at the other end of a connection.
 //!
 //! Knows nothing of pools or PHP. With `ring`, and but for the allocator of the binary, the only
 //! crate with `unsafe`: what a child does between fork and exec.
@@ -26,6 +27,7 @@ mod mark;
 pub mod memory;
 pub mod open_files;
 pub mod own_files;
+pub mod peer;
 mod process;
 mod program;
 mod reap;

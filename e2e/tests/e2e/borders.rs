@@ -1,8 +1,10 @@
 //! The borders between pools, between users, and around the files that the server makes.
 
+use std::io::Read as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use pronghorn_testkit::{Server, Site, wait_for};
 
@@ -320,6 +322,9 @@ fn a_stranger_gets_at_nothing_but_what_the_list_says() {
             "control socket" => vec![server.control_socket()],
             "socket of `rpc.listen: unix://…`" => vec![path("run/rpc.sock")],
             "socket of `server.relay: unix://…`" => vec![path("run/relay.sock")],
+            "port of `server.relay: tcp://…`" => {
+                continue; // by `over_tcp_no_process_of_another_user_becomes_a_worker`
+            }
             "directory of these sockets, if the server makes it" => vec![path("run")],
             "log files" => vec![path("own.log")],
             "directory of a php-fpm, with its socket" => of_fpm.clone().collect(),
@@ -355,5 +360,85 @@ fn a_stranger_gets_at_nothing_but_what_the_list_says() {
             facts.uid()
         );
     }
+    server.stop();
+}
+
+/// A site with workers of other packages that every user can read.
+fn foreign_site(config: &str) -> Site {
+    let site = Site::new().config(config);
+    let fixture = Site::fixture("foreign");
+    let copied = Command::new("cp")
+        .arg("-R")
+        .args([&fixture, &site.path("foreign")])
+        .status();
+    assert!(copied.is_ok_and(|status| status.success()));
+    // Slow enough that others can get in between.
+    let slow = "<?php usleep(100000); require __DIR__ . '/foreign/worker.php';";
+    let evil = "<?php exec('php ' . __DIR__ . '/foreign/steal.php unix://' . __DIR__ . '/run/relay.sock 20 >&2 &');\n\
+                require __DIR__ . '/foreign/worker.php';";
+    site.file("victim.php", slow).file("evil.php", evil)
+}
+
+/// Many requests, for each of which a worker may just be booting.
+fn nothing_is_stolen(server: &Server) {
+    let replies: Vec<String> = (0..60).map(|_| server.get("/").text()).collect();
+    assert_eq!(replies, ["Hello"; 60]);
+}
+
+#[test]
+fn over_tcp_no_process_of_another_user_becomes_a_worker() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root has pools of several users
+    }
+    // As in a container, where root may not look at the descriptors of other users' processes.
+    let mut confined = Command::new("setpriv");
+    confined
+        .arg("--bounding-set=-sys_ptrace")
+        .arg(pronghorn_testkit::binary());
+    for command in [Command::new(pronghorn_testkit::binary()), confined] {
+        let site = foreign_site(
+            "version: '3'\nserver: {command: php victim.php, user: nobody, relay: 'tcp://127.0.0.1:0'}\n\
+             http: {address: 127.0.0.1:0, pool: {num_workers: 2, max_jobs: 3}}\n",
+        );
+        let server = Server::start_by(command, site, &["serve"]);
+        let environment = server.get("/environment").text();
+        let (_, relay) = environment.split_once(r#""RR_RELAY":""#).unwrap();
+        let (relay, _) = relay.split_once('"').unwrap();
+        let mut thief = Command::new("php")
+            .arg(server.site().path("foreign/steal.php"))
+            .args([relay, "20"])
+            .stderr(Stdio::piped())
+            .uid(1)
+            .gid(1)
+            .spawn()
+            .unwrap();
+        let mut begins = [0; 6];
+        let said = thief.stderr.as_mut().unwrap().read_exact(&mut begins);
+        assert_eq!((said.unwrap(), &begins), ((), b"steals"));
+        nothing_is_stolen(&server);
+        server.logged(&["is not taken for a worker: "]);
+        thief.kill().unwrap();
+        thief.wait().unwrap();
+        server.stop();
+    }
+}
+
+#[test]
+fn a_worker_of_one_user_does_not_become_one_of_another_by_joining_its_group() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root has pools of several users
+    }
+    let site = foreign_site(
+        "version: '3'\nserver: {command: php victim.php, user: nobody, relay: 'unix://run/relay.sock'}\n\
+         http:\n  address: 127.0.0.1:0\n  pool: {num_workers: 2, max_jobs: 3}\n  pools:\n    \
+         evil: {command: php evil.php, num_workers: 1, user: daemon}\n  \
+         routes: [{path: /evil, pool: evil}]\n",
+    );
+    let server = Server::start(site);
+    server.logged(&["steals"]);
+    nothing_is_stolen(&server);
+    server.logged(&[
+        "is not taken for a worker: a worker has started it, and there is no start that waits for it",
+    ]);
     server.stop();
 }

@@ -1,6 +1,7 @@
 //! The socket to which foreign workers connect when `server.relay` names one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,12 +11,14 @@ use std::time::Duration;
 
 use pronghorn_base::{Admission, LogThrottle, Standings, lock};
 use pronghorn_process::Credentials;
+use pronghorn_process::peer::{TcpPeer, lineage};
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, Admitted, BindError, SocketFile, bound_to, open_unix,
 };
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinHandle, yield_now};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::{JoinHandle, spawn_blocking, yield_now};
+use tokio::time::Instant;
 
 use crate::boot::handshake::{Refusal, shake_hands};
 use pronghorn_pool::transport::Channel;
@@ -24,6 +27,11 @@ use pronghorn_pool::transport::Channel;
 const STRANGERS: usize = 128;
 /// A worker answers at once; whoever doesn't is none.
 const SHAKE_HANDS: Duration = Duration::from_secs(10);
+/// How long a worker may be quicker than the boot that has started it. That is moments: its
+/// program has begun, and its number is on its way from the thread that starts processes.
+const EARLY: Duration = Duration::from_secs(5);
+/// Numbers of refused processes that are kept, for who waits for a worker in vain.
+const MOST_REFUSED: usize = 16;
 
 /// Where `server.relay` says that workers connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +43,7 @@ pub enum RelayAddress {
 /// Accepts workers and hands each connection to the boot that waits for its process.
 #[derive(Debug)]
 pub struct RelayListener {
-    guests: Arc<Mutex<Guests>>,
+    entrance: Arc<Entrance>,
     accepting: JoinHandle<()>,
     /// Where it really listens: port 0 has become one that was free.
     address: RelayAddress,
@@ -48,12 +56,52 @@ pub struct RelayListener {
 
 type Guest = (Channel, Vec<u8>);
 
+/// Who is let in, and who was not.
+#[derive(Debug)]
+struct Entrance {
+    waiting: Mutex<Waiting>,
+    /// Told of each boot that begins to wait.
+    begins: watch::Sender<()>,
+}
+
 #[derive(Debug, Default)]
-struct Guests {
-    /// Boots that wait, by process.
-    awaited: HashMap<u32, oneshot::Sender<Guest>>,
-    /// Workers that were quicker than the boot that started them.
-    early: HashMap<u32, Guest>,
+struct Waiting {
+    /// Boots that wait, by the process that each has started.
+    boots: HashMap<u32, Boot>,
+    refused: VecDeque<(Instant, u32)>,
+}
+
+#[derive(Debug)]
+struct Boot {
+    /// The user of its pool.
+    uid: u32,
+    place: oneshot::Sender<Guest>,
+}
+
+/// How a guest has come, and what the kernel tells of it.
+#[derive(Debug, Clone, Copy)]
+enum Origin {
+    Unix { pid: u32, uid: u32 },
+    Tcp { there: SocketAddr, here: SocketAddr },
+}
+
+/// Why a guest is no worker.
+#[derive(Debug)]
+enum Refused {
+    /// Its user is none of the pools'.
+    Foreign,
+    /// No process of this server has started it.
+    Stranger,
+    /// It descends from this server, which waits for no such worker.
+    NotAwaited,
+    OtherUser {
+        its: u32,
+        of_pool: u32,
+    },
+    /// The process that it says to be has not made this connection.
+    OtherProcess,
+    NotHere,
+    Unknown(io::Error),
 }
 
 enum Listener {
@@ -62,18 +110,28 @@ enum Listener {
 }
 
 impl Listener {
-    async fn accept(&self) -> io::Result<Channel> {
+    async fn accept(&self) -> io::Result<(Channel, Origin)> {
         match self {
             Self::Unix(listener, admitted) => loop {
                 let (stream, _) = listener.accept().await?;
+                let peer = stream.peer_cred()?;
+                let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+                // 0 is a process that can't be seen from here.
+                let pid = pid.unwrap_or_default();
+                let origin = Origin::Unix {
+                    pid,
+                    uid: peer.uid(),
+                };
                 if admitted.has(&stream) {
-                    return Ok(Channel::Unix(stream));
+                    return Ok((Channel::Unix(stream), origin));
                 }
+                tell_of_refused(pid, origin, &Refused::Foreign);
             },
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, there) = listener.accept().await?;
+                let here = stream.local_addr()?;
                 stream.set_nodelay(true)?;
-                Ok(Channel::Tcp(stream))
+                Ok((Channel::Tcp(stream), Origin::Tcp { there, here }))
             }
         }
     }
@@ -116,15 +174,15 @@ impl RelayListener {
         };
         let listener = listener.map_err(BindError::Runtime)?;
         let socket = socket.map_err(BindError::Runtime)?;
-        let guests = Arc::new(Mutex::new(Guests::default()));
+        let entrance = Arc::new(Entrance::default());
         let lent = watch::Sender::new(false);
         let accepting = tokio::runtime::Handle::current().spawn(accept(
             listener,
-            guests.clone(),
+            entrance.clone(),
             lent.subscribe(),
         ));
         Ok(Self {
-            guests,
+            entrance,
             accepting,
             address,
             socket,
@@ -154,35 +212,22 @@ impl RelayListener {
         &self.address
     }
 
-    /// The connection of a process that was just started. Cancel safe.
-    pub(crate) async fn wait_for(&self, pid: u32) -> Guest {
-        let receiver = {
-            let mut guests = lock(&self.guests);
-            if let Some(guest) = guests.early.remove(&pid) {
-                return guest;
-            }
-            let (sender, receiver) = oneshot::channel();
-            guests.awaited.retain(|_, sender| !sender.is_closed());
-            guests.awaited.insert(pid, sender);
-            receiver
-        };
-        match receiver.await {
+    /// The connection of a process that was just started as this user, or of one that descends from
+    /// it. Cancel safe.
+    pub(crate) async fn wait_for(&self, pid: u32, uid: u32) -> Guest {
+        match self.entrance.wait_for(pid, uid).await {
             Ok(guest) => guest,
             // Only when the listener is dropped, and then the boot is too.
             Err(_) => std::future::pending().await,
         }
     }
-}
 
-impl RelayListener {
-    /// Processes that announced themselves and were not started as workers; their connections are
-    /// closed.
-    pub(crate) fn turn_away(&self) -> Vec<u32> {
-        lock(&self.guests)
-            .early
-            .drain()
-            .map(|(pid, _)| pid)
-            .collect()
+    /// Processes that were refused in this last time.
+    pub(crate) fn strangers(&self, within: Duration) -> Vec<u32> {
+        let waiting = lock(&self.entrance.waiting);
+        let refused = waiting.refused.iter();
+        let lately = refused.filter(|(when, _)| when.elapsed() <= within);
+        lately.map(|(_, pid)| *pid).collect()
     }
 }
 
@@ -192,7 +237,7 @@ impl Drop for RelayListener {
     }
 }
 
-async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch::Receiver<bool>) {
+async fn accept(listener: Listener, entrance: Arc<Entrance>, mut lent: watch::Receiver<bool>) {
     let strangers = Arc::<Standings>::default();
     let mut tasks = tokio::task::JoinSet::new();
     loop {
@@ -203,14 +248,14 @@ async fn accept(listener: Listener, guests: Arc<Mutex<Guests>>, mut lent: watch:
             _ = lent.wait_for(|lent| *lent) => continue,
         };
         match accepted {
-            Ok(channel) => {
+            Ok((channel, origin)) => {
                 while tasks.try_join_next().is_some() {}
                 if strangers.make_room(tasks.len(), STRANGERS) != Admission::Full {
-                    let (guests, place) = (guests.clone(), strangers.enter());
+                    let (entrance, place) = (entrance.clone(), strangers.enter());
                     tasks.spawn(async move {
                         tokio::select! {
                             biased;
-                            () = receive(channel, &guests) => {}
+                            () = receive(channel, origin, &entrance) => {}
                             () = place.evicted() => {}
                         }
                     });
@@ -237,7 +282,18 @@ fn tell_of_stranger(what: &str) {
     }
 }
 
-async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
+fn tell_of_refused(pid: u32, origin: Origin, why: &Refused) {
+    tell_of_stranger(&match origin {
+        Origin::Unix { uid, .. } => {
+            format!("process {pid} of user {uid} is not taken for a worker: {why}")
+        }
+        Origin::Tcp { there, .. } => {
+            format!("process {pid}, as it says, from {there} is not taken for a worker: {why}")
+        }
+    });
+}
+
+async fn receive(mut channel: Channel, origin: Origin, entrance: &Entrance) {
     let answer = match tokio::time::timeout(SHAKE_HANDS, shake_hands(&mut channel, None)).await {
         Ok(Ok(answer)) if !answer.native => answer,
         Ok(Ok(_)) => {
@@ -256,37 +312,151 @@ async fn receive(mut channel: Channel, guests: &Mutex<Guests>) {
         }
         Err(_) => return,
     };
-    // Where the kernel says who it is, nobody can pass for a worker.
-    let pid = started_process(channel.peer().unwrap_or(answer.pid));
-    let guest = (channel, answer.leftover);
-    let mut all = lock(guests);
-    let guest = match all.awaited.remove(&pid) {
-        Some(boot) => match boot.send(guest) {
-            Ok(()) => return,
-            Err(guest) => guest,
-        },
-        None => guest,
+    let pid = match origin {
+        Origin::Unix { pid, .. } => pid,
+        Origin::Tcp { .. } => answer.pid,
     };
-    if all.early.len() < STRANGERS {
-        all.early.insert(pid, guest);
+    let guest = (channel, answer.leftover);
+    if let Err(why) = entrance.let_in(pid, origin, guest).await {
+        entrance.remember(pid);
+        tell_of_refused(pid, origin, &why);
     }
 }
 
-/// The process that was started so that this one runs: itself, or a shell or script before it,
-/// which leads the group that the spawner made for them.
-fn started_process(pid: u32) -> u32 {
-    let group = || -> Option<u32> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before the fields may itself have brackets and spaces.
-        let (_, fields) = stat.rsplit_once(')')?;
-        fields.split_whitespace().nth(2)?.parse().ok()
-    };
-    group().filter(|group| *group > 0).unwrap_or(pid)
+impl Default for Entrance {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            begins: watch::Sender::new(()),
+        }
+    }
+}
+
+impl Entrance {
+    fn wait_for(&self, pid: u32, uid: u32) -> oneshot::Receiver<Guest> {
+        let (place, guest) = oneshot::channel();
+        let mut waiting = lock(&self.waiting);
+        waiting.boots.retain(|_, boot| !boot.place.is_closed());
+        waiting.boots.insert(pid, Boot { uid, place });
+        drop(waiting);
+        self.begins.send_replace(());
+        guest
+    }
+
+    async fn let_in(&self, pid: u32, origin: Origin, guest: Guest) -> Result<(), Refused> {
+        let started = tokio::time::timeout(EARLY, self.started(pid)).await;
+        let (started, uid) = started.unwrap_or(Err(Refused::NotAwaited))?;
+        origin.prove(pid, uid).await?;
+        let boot = lock(&self.waiting).boots.remove(&started);
+        let handed = boot.map(|boot| boot.place.send(guest));
+        match handed {
+            Some(Ok(())) => Ok(()),
+            // It has just been given up, or another process below it was quicker.
+            Some(Err(_)) | None => Err(Refused::NotAwaited),
+        }
+    }
+
+    /// The process that was started so that this one runs, and its pool's user: itself, or a shell
+    /// or script that has started it. Waits where this server may yet tell that it has started one.
+    async fn started(&self, pid: u32) -> Result<(u32, u32), Refused> {
+        let mut begins = self.begins.subscribe();
+        let own = std::process::id();
+        loop {
+            let ancestors: Vec<u32> = lineage(pid).collect();
+            let awaited = |waiting: &Waiting| {
+                let mut ancestors = ancestors.iter();
+                ancestors.find_map(|pid| Some((*pid, waiting.boots.get(pid)?.uid)))
+            };
+            if let Some(started) = awaited(&lock(&self.waiting)) {
+                return Ok(started);
+            }
+            if !ancestors.contains(&own) {
+                return Err(Refused::Stranger);
+            }
+            _ = begins.changed().await; // its sender lives as long as this
+        }
+    }
+
+    fn remember(&self, pid: u32) {
+        let refused = &mut lock(&self.waiting).refused;
+        refused.truncate(MOST_REFUSED - 1);
+        refused.push_front((Instant::now(), pid));
+    }
+}
+
+impl Origin {
+    /// Looks whether it is this process of this user that has connected.
+    ///
+    /// A process that has ended may have left its connection to others, and its number to a new
+    /// one; the user of a connection stays who it was.
+    async fn prove(self, pid: u32, of_pool: u32) -> Result<(), Refused> {
+        let is_of = |its: u32| match its == of_pool {
+            true => Ok(()),
+            false => Err(Refused::OtherUser { its, of_pool }),
+        };
+        let (there, here) = match self {
+            Self::Unix { uid, .. } => return is_of(uid),
+            Self::Tcp { there, here } => (there, here),
+        };
+        // The table may be long, and a stranger can have it read.
+        static READING: Semaphore = Semaphore::const_new(1);
+        let _alone = READING.acquire().await;
+        let look = move || {
+            let Some(peer) = TcpPeer::find(there, here)? else {
+                return Ok(None);
+            };
+            let is_its = match peer.is_of(pid) {
+                // Its user has to do, which is the border between pools.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                looked => looked?,
+            };
+            Ok(Some((peer.uid, is_its)))
+        };
+        let looked = spawn_blocking(look)
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)));
+        let (uid, is_its) = looked.map_err(Refused::Unknown)?.ok_or(Refused::NotHere)?;
+        is_of(uid)?;
+        if is_its {
+            Ok(())
+        } else {
+            Err(Refused::OtherProcess)
+        }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("no pool has this user"),
+            Self::Stranger => f.write_str(
+                "this server has not started it; hint: a command that starts PHP elsewhere, in a container for \
+                 instance, needs `relay: pipes`",
+            ),
+            Self::NotAwaited => {
+                f.write_str("a worker has started it, and there is no start that waits for it")
+            }
+            Self::OtherUser { its, of_pool } => write!(
+                f,
+                "it is user {its}'s, and its pool's is {of_pool}; hint: a command that changes the user, as `sudo` does, \
+                 is to leave that to the pool's `user`"
+            ),
+            Self::OtherProcess => f.write_str("that process has not made this connection"),
+            Self::NotHere => f.write_str(
+                "no socket of this machine is at the other end; hint: `relay: tcp://127.0.0.1:7000`, or `unix://…`",
+            ),
+            Self::Unknown(error) => {
+                write!(f, "the kernel does not say who has connected: {error}; hint: `relay: unix://…`")
+            }
+        }
+    }
 }
 
 /// For messages: what the operator wrote.
-impl std::fmt::Display for RelayAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for RelayAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Tcp(address) => write!(f, "tcp://{address}"),
@@ -302,31 +472,4 @@ impl From<io::Error> for crate::boot::BootCause {
 }
 
 #[cfg(test)]
-mod tests {
-    use pronghorn_wire::frame::{Flags, Stream, encode_plain};
-    use tokio::io::AsyncWriteExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_connection_over_a_unix_socket_is_its_makers_whatever_it_says() {
-        let name = format!("relay-listener-test-{}.sock", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let listener =
-            RelayListener::open(&RelayAddress::Unix(path.clone()), &[], Vec::new()).unwrap();
-        let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
-        let mut announcement = Vec::new();
-        encode_plain(
-            &mut announcement,
-            Flags::CONTROL,
-            Stream::END,
-            br#"{"pid":4711}"#,
-        );
-        stream.write_all(&announcement).await.unwrap();
-        let me = started_process(std::process::id());
-        tokio::select! {
-            _ = listener.wait_for(4711) => panic!("it passed for another process"),
-            _ = listener.wait_for(me) => {}
-        }
-    }
-}
+mod tests;

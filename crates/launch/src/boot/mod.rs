@@ -413,7 +413,7 @@ impl CommandLauncher {
         };
         let over_listener = async {
             match &self.listener {
-                Some(listener) => listener.wait_for(pid).await,
+                Some(listener) => listener.wait_for(pid, self.spec.uid()).await,
                 None => pending().await,
             }
         };
@@ -428,10 +428,12 @@ impl CommandLauncher {
                 Err(BootCause::Exited(exit))
             }
             () = tokio::time::sleep(self.spec.boot_timeout) => {
+                let after = self.spec.boot_timeout;
                 let listener = self.listener.as_ref();
+                let strangers = listener.map(|listener| listener.strangers(after));
                 Err(BootCause::TimedOut {
-                    after: self.spec.boot_timeout,
-                    strangers: listener.map(|listener| listener.turn_away()).unwrap_or_default(),
+                    after,
+                    strangers: strangers.unwrap_or_default(),
                 })
             }
         }

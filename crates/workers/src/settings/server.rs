@@ -9,6 +9,9 @@ use pronghorn_config::{Command, Endpoint, Node, Pairs, Section, Setting, Shown, 
 /// What `on_init` may take, as RoadRunner's.
 const ON_INIT_TIMEOUT: Duration = Duration::from_mins(1);
 
+const BEYOND_LOOPBACK: &str = "is an address that others in the network reach, and workers are on \
+                               this machine: all others are refused, as nothing proves who they are";
+
 /// How workers are started.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
@@ -88,7 +91,11 @@ impl Section for ServerSettings {
                 .live()
                 .default(Pairs::default()),
             relay: t
-                .key("relay", "The transport of workers of other packages.")
+                .key(
+                    "relay",
+                    "The transport of workers of other packages. Whoever connects to a socket is a \
+                     worker only if the server has started it for a pool, as that pool's user.",
+                )
                 .default(RelayAddress::Pipes),
             on_init: t.optional_section(
                 "on_init",
@@ -96,6 +103,12 @@ impl Section for ServerSettings {
                  an upgrade, but not at a reload.",
             ),
         };
+        if let RelayAddress::Tcp(address) = settings.relay
+            && !address.ip().is_loopback()
+        {
+            let hint = format!("write `relay: tcp://127.0.0.1:{}`", address.port());
+            t.warn("relay", BEYOND_LOOPBACK, &hint);
+        }
         t.no_effect(
             "relay_timeout",
             "RoadRunner ignores it since 2024.1; `pool.boot_timeout` is the limit",
