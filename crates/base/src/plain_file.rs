@@ -38,6 +38,16 @@ pub fn read_linked(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read(open_linked(path)?, most)
 }
 
+/// The whole of a file that is open, if it has at most so many bytes.
+///
+/// # Errors
+///
+/// The same.
+pub fn read_opened(file: File, most: u64) -> io::Result<Vec<u8>> {
+    expect_file(file.metadata()?.file_type())?;
+    read(file, most)
+}
+
 /// Opens a file for reading that links may lead to. A pipe does not hold it up.
 ///
 /// # Errors

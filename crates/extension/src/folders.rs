@@ -7,9 +7,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::Trusted;
 use rustix::fs::OFlags;
-
-use crate::trusted::Trusted;
 
 /// Folders with builds, before all others: absolute paths, separated by colons.
 pub const VARIABLE: &str = "PRONGHORN_EXTENSIONS";
@@ -96,7 +95,7 @@ fn places() -> Vec<Place> {
     let me = rustix::process::geteuid().as_raw();
     let trusted = |folder, users: &[u32]| Place {
         folder,
-        trusted: Some(Trusted(users.to_vec())),
+        trusted: Some(Trusted::users(users.to_vec())),
     };
     let named = named().map(|folder| Place {
         folder,

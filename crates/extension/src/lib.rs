@@ -10,7 +10,6 @@ mod build;
 mod folders;
 mod run;
 mod toolchain;
-mod trusted;
 
 pub use build::{BuildError, StepError, build};
 pub use folders::{Build, VARIABLE, file_name, find, folder_to_install, folders};

@@ -65,7 +65,7 @@ pub use pronghorn_ring::Loan;
 pub use quote::Quote;
 pub use raw::{RawCall, RawError};
 pub use roster::{Request, Via, WorkerInfo};
-pub use spool::{Spool, SpoolClient, SpoolError, SpoolFile};
+pub use spool::{Spool, SpoolClient, SpoolError, SpoolFile, SpoolPlace};
 pub use stamps::Stamps;
 pub use stats::{Counter, Stats};
 pub use supervisor::{LaunchError, LauncherRef, Limits, NotResized, Plan, RunningPool, Scaling};

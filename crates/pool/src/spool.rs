@@ -4,20 +4,30 @@
 //! start, and those that are held for clients three quarters of that: beyond it the client goes
 //! that holds the most. Files are made and written by blocking calls: keep them off the I/O
 //! threads.
+//!
+//! The directory may lie among the files of an application, whose user can put another one in its
+//! place at any time: it is found anew for each file, by a way on which no stranger leads root
+//! elsewhere, and what is done to the file afterwards is done in the directory that was found.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::fmt::{Debug, Display};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use pronghorn_base::{LogThrottle, heaviest, lock};
+use pronghorn_base::{LogThrottle, Trusted, begin_in, heaviest, lock};
 use pronghorn_process::Credentials;
+use pronghorn_process::file::{identity, name_of_open};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::io::Errno;
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
@@ -30,7 +40,12 @@ const OLD: Duration = Duration::from_secs(24 * 3600);
 /// A folder for spool files and what is left of its share of the disk.
 #[derive(Debug)]
 pub struct Spool {
+    /// As it is named.
     folder: PathBuf,
+    /// Where the configuration's paths begin.
+    working: PathBuf,
+    /// As it was found last.
+    found: Mutex<Arc<OwnedFd>>,
     /// Who may read files that workers are told of by name.
     owner: Option<Credentials>,
     share: Arc<Share>,
@@ -100,25 +115,29 @@ impl SpoolError {
 impl Spool {
     /// Looks at the folder once: it must exist and be writable.
     pub fn open(folder: PathBuf, owner: Option<Credentials>) -> Result<Self, SpoolError> {
-        Self::beside(&[], folder, owner)
+        Self::beside(&[], Path::new("/"), &folder, owner)
     }
 
     /// Opens a folder whose files share the disk with those of the others, if it is the same disk.
+    /// A relative path begins in `working`.
     pub fn beside(
         others: &[&Self],
-        folder: PathBuf,
+        working: &Path,
+        named: &Path,
         owner: Option<Credentials>,
     ) -> Result<Self, SpoolError> {
+        let folder = working.join(named);
         let failed = |source| SpoolError::Io {
             folder: folder.clone(),
             source,
         };
-        let device = rustix::fs::stat(&folder)
-            .map_err(|error| failed(error.into()))?
-            .st_dev;
-        let free = rustix::fs::statvfs(&folder).map_err(|error| failed(error.into()))?;
-        rustix::fs::access(&folder, rustix::fs::Access::WRITE_OK)
-            .map_err(|error| failed(error.into()))?;
+        let found = find(working, &folder).map_err(failed)?;
+        let look = || {
+            rustix::fs::accessat(&found, ".", Access::WRITE_OK, AtFlags::empty())?;
+            Ok::<_, Errno>((rustix::fs::fstat(&found)?, rustix::fs::fstatvfs(&found)?))
+        };
+        let (facts, free) = look().map_err(|error| failed(error.into()))?;
+        let device = facts.st_dev;
         let new = || {
             Arc::new(Share {
                 device,
@@ -133,9 +152,11 @@ impl Spool {
             .find(|share| share.device == device)
             .map_or_else(new, Arc::clone);
         let namespace = pid_namespace();
-        remove_leftovers(&folder, namespace);
+        remove_leftovers(&found, namespace);
         Ok(Self {
             folder,
+            working: working.to_owned(),
+            found: Mutex::new(Arc::new(found)),
             owner,
             share,
             namespace,
@@ -163,20 +184,18 @@ impl Spool {
 
     /// A file without a name: gone with its last descriptor, whatever happens.
     pub fn unnamed(self: &Arc<Self>) -> Result<SpoolFile, SpoolError> {
-        use rustix::fs::{Mode, OFlags};
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        match rustix::fs::open(&self.folder, flags, Mode::RUSR | Mode::WUSR) {
+        let found = self.find().map_err(|error| self.failed(error))?;
+        match openat(&found, ".", flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => Ok(SpoolFile {
                 spool: self.clone(),
                 file: file.into(),
-                path: None,
+                place: None,
                 len: 0,
                 held: None,
             }),
             // Not every file system knows nameless files.
-            Err(
-                rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT,
-            ) => {
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) => {
                 let mut named = self.named("reply")?;
                 named.unlink();
                 Ok(named)
@@ -185,14 +204,31 @@ impl Spool {
         }
     }
 
-    /// A path in this folder that the next server removes if this one can't.
-    pub fn path(&self, what: &str) -> PathBuf {
+    /// A name in this folder for what the next server removes if this one can't.
+    ///
+    /// # Errors
+    ///
+    /// When the folder is not there, or a stranger leads elsewhere.
+    pub fn place(&self, what: &str) -> io::Result<SpoolPlace> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (pid, random) = (std::process::id(), fastrand::u32(..));
         let namespace = self.namespace;
-        self.folder.join(format!(
-            "{PREFIX}{what}-{namespace}-{pid}-{number}-{random:08x}"
-        ))
+        let name = format!("{PREFIX}{what}-{namespace}-{pid}-{number}-{random:08x}");
+        Ok(SpoolPlace {
+            directory: self.find()?,
+            path: self.folder.join(&name),
+            name,
+        })
+    }
+
+    /// The directory as it is now. All files of one share its descriptor.
+    fn find(&self) -> io::Result<Arc<OwnedFd>> {
+        let now = find(&self.working, &self.folder)?;
+        let mut found = lock(&self.found);
+        if identity(&**found)? != identity(&now)? {
+            *found = Arc::new(now);
+        }
+        Ok(found.clone())
     }
 
     /// A file that a worker can open: only its user may read it. Removed when this value is
@@ -200,32 +236,27 @@ impl Spool {
     pub fn named(self: &Arc<Self>, what: &str) -> Result<SpoolFile, SpoolError> {
         /// Somebody else's file of the same name is an accident; ten in a row are not.
         const TRIES: usize = 10;
-        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         for _ in 0..TRIES {
-            let path = self.path(what);
-            let made = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path);
-            match made {
+            let place = self.place(what).map_err(|error| self.failed(error))?;
+            let mode = Mode::RUSR | Mode::WUSR;
+            match openat(&place.directory, &place.name, flags, mode) {
                 Ok(file) => {
                     let file = SpoolFile {
                         spool: self.clone(),
-                        file,
-                        path: Some(path),
+                        file: file.into(),
+                        place: Some(place),
                         len: 0,
                         held: None,
                     };
                     file.hand_to_owner()?;
                     return Ok(file);
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
-                Err(error) => return Err(self.failed(error)),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(self.failed(error.into())),
             }
         }
-        Err(self.failed(last))
+        Err(self.failed(Errno::EXIST.into()))
     }
 
     fn failed(&self, source: io::Error) -> SpoolError {
@@ -322,32 +353,40 @@ fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
 }
 
+/// The directory of that name, by a way on which no stranger leads root elsewhere.
+fn find(working: &Path, folder: &Path) -> io::Result<OwnedFd> {
+    Trusted::links_of_server().directory(&begin_in(working, folder))
+}
+
 /// Removes what servers left behind that were killed: their files' names have their numbers.
 /// Whether one of another container lives can't be seen, so its files are left until they are old.
-fn remove_leftovers(folder: &Path, here: u64) {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
+fn remove_leftovers(found: &OwnedFd, here: u64) {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = openat(found, ".", flags, Mode::empty()).and_then(Dir::new);
+    for entry in listed.into_iter().flatten().flatten() {
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
         let Some((namespace, pid)) = name.to_str().and_then(owner_of) else {
             continue;
         };
-        let folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let Ok(facts) = statat(found, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        let folder = FileType::from_raw_mode(facts.st_mode) == FileType::Directory;
         let left_over = if namespace == here {
             pid != std::process::id() && !Path::new(&format!("/proc/{pid}")).exists()
         } else if folder {
             // One of settings lives as long as its server.
             false
         } else {
-            let changed = entry.metadata().and_then(|metadata| metadata.modified());
-            changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > OLD))
+            let changed = u64::try_from(facts.st_mtime).unwrap_or(0);
+            let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(changed);
+            changed.elapsed().is_ok_and(|age| age > OLD)
         };
         // Another server may have been quicker.
         if left_over && folder {
-            _ = std::fs::remove_dir_all(entry.path());
+            _ = std::fs::remove_dir_all(name_of_open(found).join(name));
         } else if left_over {
-            _ = std::fs::remove_file(entry.path());
+            _ = unlinkat(found, name, AtFlags::empty());
         }
     }
 }
@@ -359,12 +398,22 @@ fn owner_of(name: &str) -> Option<(u64, u32)> {
     Some((namespace.parse().ok()?, pid.parse().ok()?))
 }
 
+/// A name in the directory for spool files.
+#[derive(Debug)]
+pub struct SpoolPlace {
+    /// Known by its path alone.
+    pub directory: Arc<OwnedFd>,
+    pub name: String,
+    /// The same for others: it may lead elsewhere by now.
+    pub path: PathBuf,
+}
+
 /// A body in a file.
 #[derive(Debug)]
 pub struct SpoolFile {
     spool: Arc<Spool>,
     file: File,
-    path: Option<PathBuf>,
+    place: Option<SpoolPlace>,
     len: u64,
     /// Its number among those of clients.
     held: Option<u64>,
@@ -428,7 +477,7 @@ impl SpoolFile {
     }
 
     pub fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.place.as_ref().map(|place| &*place.path)
     }
 
     pub fn file(&self) -> &File {
@@ -445,9 +494,11 @@ impl SpoolFile {
 
     /// Removing a long file takes its time, so it is done on a file thread where there is one.
     fn unlink(&mut self) {
-        let Some(path) = self.path.take() else { return };
+        let Some(place) = self.place.take() else {
+            return;
+        };
         // The application may have moved it: that is what uploads are for.
-        let remove = move || _ = std::fs::remove_file(path);
+        let remove = move || _ = unlinkat(&place.directory, &place.name, AtFlags::empty());
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(self.spool.removals.spawn_blocking_on(remove, &runtime)),
             Err(_) => remove(),
@@ -518,7 +569,7 @@ mod tests {
             .write(true)
             .open(directory.join(&forgotten))
             .unwrap();
-        file.set_modified(std::time::SystemTime::now() - OLD - Duration::from_secs(1))
+        file.set_modified(SystemTime::now() - OLD - Duration::from_secs(1))
             .unwrap();
         Spool::open(directory.to_path_buf(), None).unwrap();
         let left: BTreeSet<_> = std::fs::read_dir(&directory)
@@ -527,6 +578,44 @@ mod tests {
             .collect();
         let [one, two] = others;
         assert_eq!(left, BTreeSet::from([mine, parents, foreign, one, two]));
+    }
+
+    /// As an application does that owns the directory above.
+    #[test]
+    fn who_owns_the_directory_above_puts_no_file_anywhere_else() {
+        use std::os::unix::fs::{chown, lchown, symlink};
+        const STRANGER: u32 = 65534;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root makes files of others");
+            return;
+        }
+        let directory = Directory::with(&[("app/tmp/x", ""), ("roots/x", "")]);
+        let tmp = directory.join("app/tmp");
+        for path in [directory.join("app"), tmp.clone()] {
+            chown(path, Some(STRANGER), None).unwrap();
+        }
+        let names = |name: &str| std::fs::read_dir(directory.join(name)).unwrap().count();
+        let spool = Arc::new(Spool::open(tmp.clone(), None).unwrap());
+        let before = spool.named("upload").unwrap();
+        std::fs::rename(&tmp, directory.join("app/away")).unwrap();
+        symlink("../roots", &tmp).unwrap();
+        lchown(&tmp, Some(STRANGER), None).unwrap();
+        for made in [spool.named("upload"), spool.unnamed()] {
+            let refused = made.unwrap_err().with_cause();
+            assert!(
+                refused.contains("is a symbolic link of user 65534"),
+                "{refused}"
+            );
+        }
+        assert_eq!(names("roots"), 1);
+        assert_eq!(names("app/away"), 2);
+        drop(before);
+        assert_eq!(names("app/away"), 1, "it is removed where it was made");
+        Spool::open(tmp.clone(), None).unwrap_err();
+        std::fs::remove_file(&tmp).unwrap();
+        spool.named("upload").unwrap_err();
+        std::fs::rename(directory.join("app/away"), &tmp).unwrap();
+        spool.named("upload").unwrap();
     }
 
     #[test]
@@ -628,7 +717,7 @@ mod tests {
     #[test]
     fn two_folders_of_one_disk_have_one_share() {
         let first = spool(10);
-        let second = Spool::beside(&[&first], std::env::temp_dir(), None)
+        let second = Spool::beside(&[&first], Path::new("/"), &std::env::temp_dir(), None)
             .map(Arc::new)
             .unwrap();
         first.unnamed().unwrap().append(b"12345678").unwrap();
@@ -638,7 +727,7 @@ mod tests {
             second.unnamed().unwrap().append(b"123"),
             Err(SpoolError::Full { used: 8, limit: 10 })
         ));
-        let elsewhere = Spool::beside(&[&first], "/proc".into(), None);
+        let elsewhere = Spool::beside(&[&first], Path::new("/"), Path::new("/proc"), None);
         assert!(elsewhere.is_err() || elsewhere.unwrap().share.device != first.share.device);
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pronghorn_base::{Trusted, Untrusted, begin_in};
 use pronghorn_config::Table;
 use pronghorn_plugin_api::Finding;
 use pronghorn_workers::ServerSettings;
@@ -79,6 +80,18 @@ fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Findin
     let uploads = std::iter::once(("http.uploads.dir", &http.uploads.dir));
     let spool = std::iter::once(("http.spool_dir", &http.spool_dir));
     let spool = spool.filter(|(_, spool)| **spool != http.uploads.dir);
-    let folders = files.chain(uploads).chain(spool);
-    findings.extend(folders.filter_map(|(key, named)| Finding::of_folder(key, named, folder)));
+    let all = files.chain(uploads.clone()).chain(spool.clone());
+    findings.extend(all.filter_map(|(key, named)| Finding::of_folder(key, named, folder)));
+    for (key, named) in uploads.chain(spool) {
+        let found = Trusted::links_of_server().directory(&begin_in(folder, named));
+        if let Err(error) = found
+            && Untrusted::is(&error)
+        {
+            findings.push(Finding::missing(
+                key,
+                format!("names `{}`, which can't be used: {error}", named.display()),
+                "the server does not start with it",
+            ));
+        }
+    }
 }

@@ -148,7 +148,7 @@ impl Spools {
             let open = |more: Option<&Spool>, at: &Path| {
                 let opened = all.iter().flat_map(|it| [&*it.bodies, &*it.uploads]);
                 let others: Vec<&Spool> = opened.chain(more).collect();
-                Spool::beside(&others, folder.join(at), user.clone())
+                Spool::beside(&others, folder, at, user.clone())
                     .map(Arc::new)
                     .map_err(StartError::Spool)
             };

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use super::FastCgiLauncher;
 use crate::error::{BootCause, BootError};
 use crate::output::Output;
 use crate::worker::RunningWorker;
+use pronghorn_pool::SpoolPlace;
 use pronghorn_pool::transport::Watched;
 
 /// Between two looks at whether its socket is there.
@@ -56,7 +56,7 @@ pub(super) struct Master {
 /// php-fpm: its name lies where others may put something else. Goes with its owner.
 #[derive(Debug)]
 struct Folder {
-    path: PathBuf,
+    place: SpoolPlace,
     folder: OwnedFd,
 }
 
@@ -64,20 +64,21 @@ impl Folder {
     /// In the folder for spool files, whose leftovers the next server removes. Whoever runs php-fpm
     /// may write there, and nobody else.
     fn make(of: &FastCgiLauncher) -> io::Result<Self> {
-        let path = of.spec.spool.path("fpm");
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        let place = of.spec.spool.place("fpm")?;
+        let (above, name) = (&place.directory, &place.name);
+        rustix::fs::mkdirat(above, name, Mode::RWXU)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&path, flags, Mode::empty())?;
+        let folder = rustix::fs::openat(above, name, flags, Mode::empty())?;
         if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other(format!(
                 "`{}` is somebody else's by now",
-                path.display()
+                place.path.display()
             )));
         }
         if let Some((_, user)) = &of.spec.user {
             std::os::unix::fs::fchown(&folder, Some(user.uid()), Some(user.gid()))?;
         }
-        Ok(Self { path, folder })
+        Ok(Self { place, folder })
     }
 
     /// Where this process connects, whatever becomes of the folder's name.
@@ -90,7 +91,8 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What can't be removed is in a folder for temporary files.
         _ = rustix::fs::unlinkat(&self.folder, SOCKET, AtFlags::empty());
-        _ = std::fs::remove_dir(&self.path);
+        let (above, name) = (&self.place.directory, &self.place.name);
+        _ = rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR);
     }
 }
 

@@ -9,16 +9,16 @@
 //! tell, so a call that is given up runs on there, and only its connection is closed.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_cgi::fastcgi::{After, RequestId, begin, is_answer, question};
+use pronghorn_process::file::name_of_open;
 use pronghorn_process::{Exit, Signal, Stream};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, unlinkat};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -33,6 +33,7 @@ use crate::spec::LaunchSpec;
 use crate::warm::until_warm;
 use crate::worker::RunningWorker;
 use pronghorn_pool::SlotId;
+use pronghorn_pool::SpoolPlace;
 use pronghorn_pool::Via;
 use pronghorn_pool::transport::Detached;
 use pronghorn_pool::transport::Inbox;
@@ -128,15 +129,11 @@ struct Entrance {
 }
 
 impl Entrance {
-    /// `path` is where the socket is for a moment. Only this process's user could connect
+    /// `place` is where the socket is for a moment. Only this process's user could connect
     /// meanwhile.
-    fn open(path: &Path) -> io::Result<Self> {
-        let folder = path.parent().unwrap_or_else(|| Path::new("/"));
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+    fn open(place: &SpoolPlace) -> io::Result<Self> {
         // The path of a socket may have 107 bytes, and a folder's alone may have more.
-        let short = format!("/proc/self/fd/{}", folder.as_raw_fd());
-        let short = Path::new(&short).join(path.file_name().unwrap_or_default());
+        let short = name_of_open(&place.directory).join(&place.name);
         let address = SocketAddrUnix::new(&short)?;
         let socket = || {
             let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
@@ -153,8 +150,8 @@ impl Entrance {
                 // Whoever owns the folder could have put a socket of its own under this name.
                 let listener = rustix::net::sockopt::socket_peercred(ours)?.pid;
                 if listener != rustix::process::getpid() {
-                    let folder = path.parent().unwrap_or(path).display();
-                    let what = format!("somebody else has put a socket into `{folder}`");
+                    let path = place.path.display();
+                    let what = format!("somebody else has put a socket at `{path}`");
                     return Err(io::Error::other(what));
                 }
                 rustix::io::ioctl_fionbio(ours, true)?;
@@ -162,7 +159,7 @@ impl Entrance {
             Ok((first, second))
         };
         let connected = connected();
-        _ = std::fs::remove_file(&short); // what can't be removed here can't be reached either
+        _ = unlinkat(&place.directory, &place.name, AtFlags::empty()); // what can't be removed here can't be reached either
         let (first, second) = connected?;
         let mut beginning = Vec::new();
         let id = request::number_after(None);
@@ -243,7 +240,8 @@ impl FastCgiLauncher {
             first,
             second,
             id,
-        } = Entrance::open(&self.spec.spool.path("fastcgi"))
+        } = (self.spec.spool.place("fastcgi"))
+            .and_then(|place| Entrance::open(&place))
             .map_err(|error| self.spec.failed(BootCause::System(error), None))?;
         let stdin = Stream::File(listening);
         let (argv, env) = (&self.spec.argv, self.spec.env.clone());
@@ -474,13 +472,16 @@ mod tests {
     use std::io::Read as _;
     use std::os::unix::net::UnixListener;
 
+    use pronghorn_pool::Spool;
+
     use super::*;
 
     #[test]
     fn a_socket_has_no_name_and_what_php_cgi_waits_for_is_there() {
-        let path = std::env::temp_dir().join(format!("pronghorn-entrance-{}", std::process::id()));
-        let entrance = Entrance::open(&path).unwrap();
-        assert!(!path.exists());
+        let spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        let place = spool.place("entrance").unwrap();
+        let entrance = Entrance::open(&place).unwrap();
+        assert!(!place.path.exists());
         let listener = UnixListener::from(entrance.listening);
         let (mut first, _) = listener.accept().unwrap();
         let (mut second, _) = listener.accept().unwrap();
