@@ -1,13 +1,13 @@
 //! The local certificate authority of `serve --tls`: made once, for this machine alone.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use pronghorn_base::{open_plain, read_plain, since_1970};
+use pronghorn_base::{Trusted, open_plain, read_plain, since_1970};
 use pronghorn_config::{Disk, Input};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -136,11 +136,9 @@ impl Authority {
     fn make(&self, path: &Path) -> Result<(), String> {
         let made = make_authority()
             .map_err(|error| format!("a certificate authority can't be made: {error}"))?;
-        let written = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)
-            .and_then(|()| {
+        let written = Trusted::steps_of_server()
+            .make_directory(&self.folder, 0o700)
+            .and_then(|_| {
                 let new = beside(path);
                 write(&new, &made)?;
                 // Another server may make one at the same time: the first stays.

@@ -5,12 +5,12 @@
 //! Each entry has a sum, and is believed if that fits. What stands behind one that is broken is not
 //! read.
 
-use std::fs::{DirBuilder, OpenOptions, TryLockError};
+use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use pronghorn_base::open_plain;
+use pronghorn_base::{Trusted, open_plain};
 use pronghorn_cache::layout::{LARGEST_BLOCK, LONGEST_KEY};
 use pronghorn_cache::{Cache, Entry, NewEntry};
 use tokio::time::Instant;
@@ -76,10 +76,7 @@ impl Kept {
     /// When it can't be written, or not until the deadline.
     pub(crate) fn write(&self, cache: &Cache, now: Moment, until: Instant) -> io::Result<u64> {
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)?;
+        Trusted::steps_of_server().make_directory(folder, 0o700)?;
         let new = self.path.with_extension("new");
         let written = self.write_to(&new, cache, now, until);
         if matches!(&written, Err(error) if error.kind() == ErrorKind::WouldBlock) {
@@ -136,6 +133,7 @@ impl Kept {
     ///
     /// When the file can't be read.
     pub(crate) fn read(&self, cache: &Cache, now: Moment) -> io::Result<Found> {
+        Trusted::steps_of_server().judge_file(&self.path)?;
         let file = match open_plain(&self.path, OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::default()),

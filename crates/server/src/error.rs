@@ -27,6 +27,9 @@ pub enum StartError {
          read the application; `server: {{allow_root: true}}` allows root"
     )]
     Root,
+    /// The operator's: `state_dir`.
+    #[error("the state directory can't be used")]
+    State(#[source] io::Error),
     /// The operator's: `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),

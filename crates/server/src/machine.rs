@@ -12,6 +12,7 @@ use pronghorn_pool::Incidents;
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::Spawner;
 use pronghorn_process::memory::of_control_group;
+use pronghorn_store::judge_state_directory;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
 use pronghorn_workers::{
@@ -20,9 +21,9 @@ use pronghorn_workers::{
 };
 use tokio::runtime::Builder;
 
-use crate::VERSION;
 use crate::server::{WORKERS_OF_ROOT, run_as_root, worker_users};
 use crate::settings::Settings;
+use crate::{VERSION, state};
 
 /// What of this machine is not as the settings say: users, certificates, folders, sockets, programs
 /// and scripts that are not there, and classic pools whose PHP has no extension. Of the last
@@ -53,6 +54,13 @@ pub fn look(
             message: message.to_owned(),
             hint: hint.to_owned(),
         });
+    }
+    let state = state::folder(settings.state_dir.clone(), folder, environment);
+    if let Err(error) = judge_state_directory(&state) {
+        let message = format!("can't be used: {error}");
+        let hint =
+            "the server does not start with it as root: jobs, sessions and reports lie there";
+        findings.push(Finding::missing("state_dir", message, hint));
     }
     let mut of_commands = environment.to_vec();
     let own = settings.server.env.iter();

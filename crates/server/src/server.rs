@@ -18,7 +18,7 @@ use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
 use pronghorn_process::{Spawner, own_files};
 use pronghorn_rpc::{RpcThread, WorkerMethods, answer_predecessor};
-use pronghorn_store::LazyStore;
+use pronghorn_store::{LazyStore, judge_state_directory};
 use pronghorn_trace::Tracer;
 use pronghorn_workers::{
     IoThreads, PoolHandle, PoolResources, Pools, RelayAddress, ServerSettings, UserError, Versions,
@@ -245,6 +245,7 @@ impl Server {
             .into_iter()
             .partition(|(_, service, _)| service.starts_processes());
         let state = state::folder(settings.state_dir, &folder, &environment);
+        judge_state_directory(&state).map_err(StartError::State)?;
         let store = state::store(state.clone());
         self.places = Some(Places {
             folder: folder.clone(),

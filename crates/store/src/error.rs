@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::Untrusted;
 use thiserror::Error;
 
 /// Why a store was not opened.
@@ -43,6 +44,9 @@ pub enum OpenError {
         path = path.display()
     )]
     Denied { path: PathBuf },
+    /// The operator's: others could put other jobs in the place of these.
+    #[error("the store is not opened: {0}")]
+    Untrusted(io::Error),
     /// The system's: no space, no such disk.
     #[error("{} can't be opened", path.display())]
     Io { path: PathBuf, source: io::Error },
@@ -51,6 +55,9 @@ pub enum OpenError {
 impl OpenError {
     /// An error of a file, or of the directory around it.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        if Untrusted::is(&source) {
+            return Self::Untrusted(source);
+        }
         let path = path.to_owned();
         let why = match source.kind() {
             io::ErrorKind::PermissionDenied => return Self::Denied { path },

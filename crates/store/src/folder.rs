@@ -1,11 +1,12 @@
 //! Where the server keeps what outlives it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+
+use pronghorn_base::Trusted;
 
 /// Where packages of Debian and others expect it.
 const OF_ROOT: &str = "/var/lib/pronghorn";
@@ -87,23 +88,30 @@ fn escaped(part: &[u8]) -> Vec<u8> {
     part.iter().flat_map(escape).collect()
 }
 
-/// Makes it for its owner alone. One that is there keeps its mode: the files have theirs. Among the
-/// files of an application it tells git to leave it alone.
+/// Makes it for its owner alone. Among the files of an application it tells git to leave it alone.
 ///
 /// # Errors
 ///
-/// As of `mkdir`.
-pub fn create_state_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
-    if folder.ends_with(BESIDE)
-        && let Ok(mut ignored) = File::create_new(folder.join(".gitignore"))
+/// As of `mkdir`, and as [`judge_state_directory`].
+pub fn create_state_folder(path: &Path) -> io::Result<()> {
+    Trusted::steps_of_server().make_directory(path, 0o700)?;
+    if path.ends_with(BESIDE)
+        && let Ok(mut ignored) = File::create_new(path.join(".gitignore"))
     {
         _ = ignored.write_all(b"*\n"); // a courtesy
     }
     Ok(())
+}
+
+/// Whether nobody else could put another directory in its place, and with that jobs, sessions and
+/// reports: asked where the server is root, step by step. What is there by its path afterwards is
+/// what was judged.
+///
+/// # Errors
+///
+/// [`Untrusted`](pronghorn_base::Untrusted).
+pub fn judge_state_directory(path: &Path) -> io::Result<()> {
+    Trusted::steps_of_server().judge_directory(path)
 }
 
 /// `directory/store.SUFFIX`
@@ -116,6 +124,7 @@ pub(crate) fn file(folder: &Path, suffix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::OpenError;
 
     #[test]
     fn each_configuration_has_a_state_directory_of_its_own() {
@@ -159,5 +168,34 @@ mod tests {
         expect("/", "+");
         expect("/..", "+");
         assert_eq!(name(&"/a".repeat(200)), None);
+    }
+
+    #[test]
+    fn a_store_that_a_stranger_could_replace_is_not_opened() {
+        use std::os::unix::fs::chown;
+        const STRANGER: u32 = 65534;
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root makes files of others");
+            return;
+        }
+        let directory = pronghorn_testkit::Directory::new();
+        let state = directory.join("app/state");
+        let open = || crate::Store::open(&state, 1 << 20);
+        create_state_folder(&state).unwrap();
+        std::fs::write(file(&state, "redb"), "").unwrap();
+        let refused = || match open() {
+            Err(error @ OpenError::Untrusted(_)) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        for strange in [directory.join("app"), state.clone(), file(&state, "redb")] {
+            chown(&strange, Some(STRANGER), None).unwrap();
+            let said = refused();
+            let expected = format!("`{}` belongs to user {STRANGER}", strange.display());
+            assert!(said.contains(&expected), "{said}");
+            chown(&strange, Some(0), None).unwrap();
+        }
+        judge_state_directory(&state).unwrap();
+        chown(directory.join("app"), Some(STRANGER), None).unwrap();
+        judge_state_directory(&state).unwrap_err();
     }
 }

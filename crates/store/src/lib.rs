@@ -24,7 +24,9 @@ mod store;
 mod transaction;
 
 pub use error::{OpenError, StoreError};
-pub use folder::{Surroundings, create_state_folder, folder_of_systemd, state_folder};
+pub use folder::{
+    Surroundings, create_state_folder, folder_of_systemd, judge_state_directory, state_folder,
+};
 pub use lazy::LazyStore;
 pub use store::{Lender, Others, Store};
 pub use transaction::{Failed, Transaction, Tree, entry_size};

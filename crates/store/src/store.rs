@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc as std_mpsc};
 use std::thread;
 
-use pronghorn_base::{lock, open_plain};
+use pronghorn_base::{Trusted, lock, open_plain};
 use redb::Database;
 use redb::backends::FileBackend;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -113,6 +113,8 @@ impl Store {
             .map_err(|source| OpenError::io(directory, source))?;
         let lock = Lock::take(directory)?;
         let path = folder::file(directory, "redb");
+        let judged = Trusted::steps_of_server().judge_file(&path);
+        judged.map_err(|source| OpenError::io(&path, source))?;
         let is_there = path
             .try_exists()
             .map_err(|source| OpenError::io(&path, source))?;

@@ -377,3 +377,31 @@ fn a_setting_that_php_does_not_have_is_found_by_asking_it() {
         assert!(!ended.stdout.contains(known), "{}", ended.stdout);
     }
 }
+
+/// As an application does it that owns its directory: the jobs of its own making would run.
+#[test]
+fn a_state_directory_that_a_stranger_could_replace_is_refused_to_root() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes files of others");
+        return;
+    }
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker("return 'Hello';"))
+        .file("store/x", "")
+        .config(
+            "version: '3'\nserver: {command: php worker.php}\nstate_dir: store/state\n\
+             http: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n",
+        );
+    let store = site.path("store");
+    std::os::unix::fs::chown(&store, Some(65534), None).unwrap();
+    let said = format!(
+        "`{0}` belongs to user 65534, who could put something else in its place: `chown root {0}`",
+        store.display()
+    );
+    Server::run(&site, &["serve"]).assert_refused(&["the state directory can't be used", &said]);
+    let checked = Server::run(&site, &["check"]);
+    let all = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(checked.code != Some(0) && all.contains(&said), "{all}");
+    std::os::unix::fs::chown(&store, Some(0), None).unwrap();
+    Server::start(site).stop();
+}

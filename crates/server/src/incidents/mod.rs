@@ -2,17 +2,17 @@
 //! a slow disk holds nobody up. Number and size of the files are bounded, and what is secret in a
 //! request is masked before it is written.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
-use pronghorn_base::{Budget, LeftOut, LogThrottle, lock, shown, since_1970};
+use pronghorn_base::{Budget, LeftOut, LogThrottle, Trusted, lock, shown, since_1970};
 use pronghorn_config::RequestMask;
 use pronghorn_pool::{CallDetails, Incident, Incidents};
 use pronghorn_store::create_state_folder;
@@ -234,10 +234,7 @@ fn write(folder: &Path, settings: &ReportSettings, report: &Report) -> io::Resul
     if let Some(state) = folder.parent() {
         create_state_folder(state)?;
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    Trusted::steps_of_server().make_directory(folder, 0o700)?;
     let path = folder.join(format!("{}.json", report.id));
     let unfinished = path.with_extension("new");
     let written = OpenOptions::new()
@@ -343,7 +340,7 @@ mod tests {
     #[test]
     fn the_oldest_make_room() {
         let state = Directory::new();
-        let folder = state.to_path_buf();
+        let folder = state.join("reports");
         let writer = Writer::new(folder.clone(), settings(3, Size::megabytes(1)));
         for number in 0..5 {
             writer
@@ -368,7 +365,7 @@ mod tests {
     #[test]
     fn what_only_has_the_name_of_a_report_is_told_and_left_alone() {
         let state = Directory::new();
-        let folder = state.to_path_buf();
+        let folder = state.join("reports");
         let writer = Writer::new(folder.clone(), settings(2, Size::megabytes(1)));
         for cause in ["one", "two", "three"] {
             writer.incidents().tell(|| crash(cause));

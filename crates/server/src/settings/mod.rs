@@ -273,7 +273,8 @@ pub(crate) fn state_dir(t: &mut Table<'_>) -> Option<PathBuf> {
                 "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
                  systemd sets; as root a folder in `/var/lib/pronghorn`, named by that of the configuration \
                  (`srv+shop` for `/srv/shop`); one in `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
-                 configuration. `pronghorn status` shows it.",
+                 configuration. `pronghorn status` shows it. A server that is root refuses one that others could \
+                 replace: the directories on its way are root's too.",
             )
             .ours()
             .is_path()
