@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_base::{Trusted, Untrusted, read_opened};
 use pronghorn_process::file::{name_of_open, open_folder, open_parent};
 use pronghorn_process::{Credentials, own_files};
 use pronghorn_serve::OpenFile;
@@ -97,6 +98,62 @@ fn open_now(
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
+/// Who has to be allowed to read a file that clients get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    Server,
+    /// A stranger's link leads to it: what only the server may read stays closed.
+    Everybody,
+}
+
+/// Opens a directory of files for clients. Whoever owns a directory above could put a link to any
+/// directory of root's in its place.
+///
+/// # Errors
+///
+/// When it can't be opened.
+pub(crate) fn open_root(path: &Path) -> io::Result<(OwnedFd, Readers)> {
+    match Trusted::links_of_server().directory(path) {
+        Err(error) if Untrusted::is(&error) => Ok((open_folder(path)?, Readers::Everybody)),
+        found => Ok((found?, Readers::Server)),
+    }
+}
+
+/// The same file once more, if everybody may read it, and go through the directories above it.
+///
+/// # Errors
+///
+/// When not.
+pub(crate) fn open_for_everybody(file: &File) -> io::Result<File> {
+    let path = std::fs::read_link(name_of_open(file))?;
+    open_by_names(&path, Some(&Credentials::nobody())).map_err(io::Error::other)
+}
+
+/// The whole of a file that the configuration names for all clients, if it has at most so many
+/// bytes.
+///
+/// A link counts if it is root's or the server's, as in the walk of [`Trusted`]; what a stranger's
+/// link leads to counts if everybody may read it.
+///
+/// # Errors
+///
+/// When it can't be read, is longer, or is the server's own.
+pub(crate) fn read_for_all(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = match Trusted::links_of_server().place(path) {
+        Ok(place) => place.open(OFlags::RDONLY, 0)?,
+        Err(error) if Untrusted::is(&error) => {
+            let everybody = Credentials::nobody();
+            let opened = open_by_names(&path.canonicalize()?, Some(&everybody));
+            opened.map_err(|why| io::Error::other(format!("{error}; behind it: {why}")))?
+        }
+        Err(error) => return Err(error),
+    };
+    if Identity::of(&file.metadata()?).is_own(&file) {
+        return Err(io::Error::other(OWN));
+    }
+    read_opened(file, most)
+}
+
 /// Opens a file by a path without links, name by name. Each thing on the way is judged by its
 /// descriptor, and the file before it is opened for reading: so nobody who may rename something
 /// there can put another thing in its place meanwhile, and no pipe or device is opened.
@@ -181,6 +238,58 @@ mod tests {
             open_by_names(&directory.join("name"), None).unwrap_err(),
             NO_FILE
         );
+    }
+
+    /// As the user of an application makes it, who owns its directory.
+    #[test]
+    fn a_strangers_link_gives_clients_what_everybody_may_read() {
+        use std::os::unix::fs::{chown, lchown, symlink};
+        if !Credentials::may_change() {
+            eprintln!("skipped: only root makes files of others");
+            return;
+        }
+        let directory =
+            Directory::with(&[("app/errors/x", ""), ("secret", "secret"), ("open", "open")]);
+        let at = |name: &str| directory.join(name);
+        for (name, mode) in [("", 0o755), ("secret", 0o600), ("open", 0o644)] {
+            std::fs::set_permissions(at(name), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for (link, to) in [
+            ("secret.html", "../../secret"),
+            ("open.html", "../../open"),
+            ("meant.html", "../../secret"),
+            ("up", "../.."),
+        ] {
+            symlink(to, at("app/errors").join(link)).unwrap();
+        }
+        for name in [
+            "app",
+            "app/errors",
+            "app/errors/secret.html",
+            "app/errors/open.html",
+            "app/errors/up",
+        ] {
+            lchown(at(name), Some(65534), None).unwrap();
+        }
+        std::fs::write(at("app/errors/private"), "theirs").unwrap();
+        chown(at("app/errors/private"), Some(65534), None).unwrap();
+        let read = |name: &str| read_for_all(&at("app/errors").join(name), 100);
+        for (name, expected) in [
+            ("open.html", "open"),
+            ("meant.html", "secret"),
+            ("private", "theirs"),
+            ("up/open", "open"),
+        ] {
+            assert_eq!(read(name).unwrap(), expected.as_bytes(), "{name}");
+        }
+        for name in ["secret.html", "up/secret"] {
+            let refused = read(name).unwrap_err().to_string();
+            assert!(refused.contains("symbolic link of user 65534"), "{refused}");
+            assert!(refused.ends_with(CLOSED), "{refused}");
+        }
+        own_files::set(&[at("open")], &[]);
+        assert!(read("open.html").is_err(), "the server's own");
+        own_files::set(&[], &[]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::is_servable;
 use super::path::{Named, below, ending, is_php, name};
 use super::trusted;
 use crate::coding::Coding;
-use crate::file::Identity;
+use crate::file::{Identity, Readers, open_for_everybody, open_root};
 
 /// A larger file is opened for each request, which is nothing beside sending it: a file that was
 /// removed keeps its place on the disk as long as somebody has it open.
@@ -61,6 +61,8 @@ pub struct RootSettings {
     pub fields: Fields,
     /// How long what was seen of a file is believed.
     pub cache_duration: Duration,
+    /// Who has to be allowed to read what is sent.
+    pub(crate) readers: Readers,
 }
 
 impl RootSettings {
@@ -83,6 +85,7 @@ impl RootSettings {
             ranges: true,
             fields: Fields::new(),
             cache_duration: CACHE_DURATION,
+            readers: Readers::Server,
         }
     }
 }
@@ -90,6 +93,13 @@ impl RootSettings {
 /// So short that nobody waits for a change to show, so long that under load files cost nothing but
 /// their sending.
 pub const CACHE_DURATION: Duration = Duration::from_secs(1);
+
+/// The directory as it was found.
+#[derive(Debug)]
+struct OpenRoot {
+    opened: OwnedFd,
+    readers: Readers,
+}
 
 /// A folder and what is known of its files.
 #[derive(Debug)]
@@ -99,7 +109,7 @@ pub(super) struct Root {
     prefix: Vec<u8>,
     style: Style,
     /// The folder, opened, and when: a deployment may put another one in its place.
-    opened: Mutex<Option<(Arc<OwnedFd>, Instant)>>,
+    opened: Mutex<Option<(Arc<OpenRoot>, Instant)>>,
     cache: Cache,
     told_of_link: AtomicBool,
     told_of_old: AtomicBool,
@@ -116,7 +126,7 @@ pub(super) enum Found {
 
 /// What is at a path.
 enum Opened {
-    File(File, Identity),
+    File(File, Identity, Readers),
     Folder,
     /// Something that may not be served: it lies elsewhere, the system refuses it, or it is no
     /// regular file.
@@ -333,8 +343,21 @@ impl Root {
         now: Instant,
         patience: Patience,
     ) -> io::Result<Option<Arc<Representation>>> {
-        let Opened::File(file, identity) = self.look(path, now, patience)? else {
+        let Opened::File(file, identity, readers) = self.look(path, now, patience)? else {
             return Ok(None);
+        };
+        let file = match readers {
+            Readers::Server => file,
+            Readers::Everybody if patience == Patience::None => {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Readers::Everybody => match open_for_everybody(&file) {
+                Ok(file) => file,
+                Err(error) => {
+                    tell_of_unreadable(&self.settings.folder.join(as_path(path)), &error);
+                    return Ok(None);
+                }
+            },
         };
         if let Some(old) = old.filter(|old| old.is(&identity)) {
             return Ok(Some(old.clone()));
@@ -364,10 +387,10 @@ impl Root {
 
     fn look(&self, path: &[u8], now: Instant, patience: Patience) -> io::Result<Opened> {
         let path = as_path(path);
-        let folder = self.folder(now, patience)?;
+        let root = self.folder(now, patience)?;
         // First without links, which is how nearly all are: the name that a link leads to has to be
         // judged as well.
-        let mut opened = open_below(&folder, path, Links::Never, patience);
+        let mut opened = open_below(&root.opened, path, Links::Never, patience);
         if self.settings.links != Links::Never && opened.as_ref().is_err_and(is_link) {
             if patience == Patience::None {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -375,14 +398,14 @@ impl Root {
             if !self.leads_to_what_is_sent(path) {
                 return Ok(Opened::Closed);
             }
-            opened = open_below(&folder, path, self.settings.links, patience);
+            opened = open_below(&root.opened, path, self.settings.links, patience);
         }
         let opened = match opened {
             Err(error) if error.kind() == io::ErrorKind::Unsupported || leads_elsewhere(&error) => {
                 if patience == Patience::None {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
-                self.open_slowly(&folder, path)
+                self.open_slowly(&root.opened, path)
             }
             opened => opened,
         };
@@ -410,7 +433,7 @@ impl Root {
             if self.settings.forbidden.has(path.as_os_str().as_bytes()) || identity.is_own(&file) {
                 return Ok(Opened::Closed);
             }
-            Opened::File(file, identity)
+            Opened::File(file, identity, root.readers)
         } else if metadata.is_dir() {
             Opened::Folder
         } else {
@@ -450,19 +473,26 @@ impl Root {
 
     /// The folder itself, opened anew from time to time: what is at its path may be another one
     /// now.
-    fn folder(&self, now: Instant, patience: Patience) -> io::Result<Arc<OwnedFd>> {
+    fn folder(&self, now: Instant, patience: Patience) -> io::Result<Arc<OpenRoot>> {
         let mut opened = lock(&self.opened);
-        if let Some((folder, since)) = &*opened
+        if let Some((root, since)) = &*opened
             && now.saturating_duration_since(*since) < CACHE_DURATION
         {
-            return Ok(folder.clone());
+            return Ok(root.clone());
         }
         if patience == Patience::None {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let folder = Arc::new(open_folder(&self.settings.folder)?);
-        *opened = Some((folder.clone(), now));
-        Ok(folder)
+        let (opened_now, mut readers) = open_root(&self.settings.folder)?;
+        if self.settings.readers == Readers::Everybody {
+            readers = Readers::Everybody;
+        }
+        let root = Arc::new(OpenRoot {
+            opened: opened_now,
+            readers,
+        });
+        *opened = Some((root.clone(), now));
+        Ok(root)
     }
 
     /// Without the kernel's guarantee, or for a link that it can't judge: an absolute one may lead

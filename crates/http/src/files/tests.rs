@@ -505,3 +505,38 @@ async fn an_application_names_no_hidden_file_by_a_link() {
     }
     assert!(!by_path("source.txt", false) && !by_path("hidden.txt", false));
 }
+
+/// As an application's user does, who owns the directory above.
+#[tokio::test]
+async fn behind_a_strangers_link_lies_what_everybody_may_read() {
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes files of others");
+        return;
+    }
+    let site = Site::new();
+    let at = |name: &str| site.0.join(name);
+    for (name, content, mode) in [
+        ("roots/shadow", "secret", 0o600),
+        ("roots/open", "open", 0o644),
+    ] {
+        site.write(name, content);
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    for name in ["", "roots"] {
+        std::fs::set_permissions(at(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::rename(at("public"), at("away")).unwrap();
+    symlink("roots", at("public")).unwrap();
+    let body = async |files: &Served, path| files.get(path).await.map(|got| got.body);
+    let files = site.files(|_| ());
+    assert_eq!(
+        body(&files, "/shadow").await.as_deref(),
+        Some("secret"),
+        "root's link"
+    );
+    lchown(at("public"), Some(65534), None).unwrap();
+    let files = site.files(|_| ());
+    assert_eq!(body(&files, "/open").await.as_deref(), Some("open"));
+    assert_eq!(body(&files, "/shadow").await, None);
+}

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use pronghorn_base::read_linked;
+use pronghorn_base::begin_in;
 use pronghorn_h1::{RequestHead, reason};
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, wanted, weighed};
 
 use super::parts::{Parts, Unusable};
-use crate::file::content_type;
+use crate::file::{content_type, read_for_all};
 
 /// They are held in memory.
 const LARGEST_PAGE: u64 = 1 << 20;
@@ -51,8 +51,8 @@ pub(super) fn around(
     };
     let mut pages = Vec::new();
     for (of, path) in settings.pages.iter() {
-        let path = parts.folder.join(path);
-        let body = read_linked(&path, LARGEST_PAGE).map_err(|source| Unusable {
+        let path = begin_in(parts.folder, &path);
+        let body = read_for_all(&path, LARGEST_PAGE).map_err(|source| Unusable {
             key: "http.error_pages.pages",
             path: path.clone(),
             source,

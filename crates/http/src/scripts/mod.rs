@@ -15,6 +15,7 @@ use pronghorn_serve::{Request, Response};
 use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
 
+use crate::file::Readers;
 use crate::files::{CACHE_DURATION, Files, Forbidden, Looked, RootSettings, to_folder, trouble};
 use releases::Releases;
 
@@ -88,7 +89,8 @@ impl Scripts {
                 Some(Arc::new(releases))
             }
         };
-        let scripts = Self::at(settings, mode, root, mount)?;
+        // A link is judged with each look at the files.
+        let scripts = Self::at(settings, mode, root, Readers::Server, mount)?;
         Ok(Self {
             releases,
             ..scripts
@@ -100,10 +102,12 @@ impl Scripts {
         settings: &SiteSettings,
         mode: Mode,
         root: PathBuf,
+        readers: Readers,
         Mount { prefix, answering }: &Mount,
     ) -> io::Result<Self> {
         let files = RootSettings {
             links: settings.links,
+            readers,
             prefix: if prefix.is_empty() { "/" } else { prefix }.to_owned(),
             forbidden: Forbidden::new(&settings.forbid),
             no_scripts: settings.no_scripts.clone(),

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
-use pronghorn_process::file::{identity, open_folder, open_folder_at_once};
+use pronghorn_process::file::{identity, name_of_open, open_folder, open_folder_at_once};
 use pronghorn_workers::settings::{Mode, SiteSettings};
 
 use super::{Mount, Scripts};
+use crate::file::open_root;
 
 /// Where a root has led, and what is there.
 #[derive(Debug)]
@@ -111,10 +112,12 @@ impl Releases {
 
 impl Release {
     fn at(settings: &SiteSettings, mode: Mode, root: &Path, mount: &Mount) -> io::Result<Self> {
-        let real = root.canonicalize()?;
+        let (found, readers) = open_root(root)?;
+        // Without /proc, somebody else may have put another one in its place meanwhile.
+        let real = std::fs::read_link(name_of_open(&found)).or_else(|_| root.canonicalize())?;
         Ok(Self {
             folder: Arc::new(open_folder(&real)?),
-            scripts: Arc::new(Scripts::at(settings, mode, real, mount)?),
+            scripts: Arc::new(Scripts::at(settings, mode, real, readers, mount)?),
         })
     }
 
