@@ -2,22 +2,25 @@
 //!
 //! `app.log` becomes `app-2026-11-21T19-26-15.123.log`, then `app-2026-11-21T19-26-15.123.log.gz`:
 //! RoadRunner's names, so that its files are counted too. Nothing with another name is ever
-//! touched.
+//! touched. Each is known by a name in a directory that is open: the directory's own name may lead
+//! elsewhere meanwhile.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use rustix::fs::OFlags;
+use pronghorn_base::TrustedPlace;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 
 use super::complaints::Complaints;
-use super::file::FILE_MODE;
+use super::file::{FILE_MODE, place};
 use super::time::Moment;
 use crate::settings::FileLog;
 
@@ -62,58 +65,70 @@ impl Backups {
     }
 
     /// Gives the file the name of an old one.
-    pub(super) fn set_aside(&self, now: SystemTime) -> Result<PathBuf, String> {
+    pub(super) fn set_aside(&self, now: SystemTime) -> Result<Aside, String> {
+        let place = place(&self.path).map_err(|error| error.to_string())?;
+        let is_free = |name: &String| {
+            let found = statat(&place.directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            found.is_err()
+        };
         // Another one has the name only if the clock was set back, or two were filled in one
         // millisecond.
         let backup = (0..1000)
             .map(|later| self.backup(now + Duration::from_millis(later)))
-            .find(|backup| fs::symlink_metadata(backup).is_err())
+            .find(is_free)
             .ok_or_else(|| "all names for the old one are taken".to_owned())?;
-        match fs::rename(&self.path, &backup) {
-            Ok(()) => Ok(backup),
+        let at = &place.directory;
+        match renameat(at, &place.name, at, &backup) {
+            Ok(()) => Ok(Aside { place, backup }),
             Err(error) => Err(format!(
-                "cannot rename it to `{}`: {error}",
-                backup.display()
+                "cannot rename it to `{}`: {}",
+                self.folder.join(backup).display(),
+                io::Error::from(error)
             )),
         }
     }
 
-    fn backup(&self, time: SystemTime) -> PathBuf {
-        let stamp = Moment::of(time).stamp();
-        self.folder
-            .join(format!("{}-{stamp}{}", self.stem, self.ending))
+    fn backup(&self, time: SystemTime) -> String {
+        self.name(&Moment::of(time).stamp())
+    }
+
+    fn name(&self, stamp: &str) -> String {
+        format!("{}-{stamp}{}", self.stem, self.ending)
     }
 
     /// Removes what is too old or too much, and compresses the rest if that is wanted.
     pub(super) fn tidy(&self, now: SystemTime) {
         let oldest = Moment::of(now.checked_sub(self.max_age).unwrap_or(now)).stamp();
-        let mut stamps = match self.stamps() {
-            Ok(stamps) => stamps,
+        let found = place(&self.path).and_then(|place| {
+            let stamps = self.stamps(&place.directory)?;
+            Ok((place.directory, stamps))
+        });
+        let (at, mut stamps) = match found {
+            Ok(found) => found,
             Err(error) => return self.failed("list the folder", &self.folder, &error),
         };
         stamps.sort_unstable();
         stamps.dedup(); // both forms are there when a server ended in between
         for (newer, stamp) in stamps.iter().rev().enumerate() {
-            let plain = self
-                .folder
-                .join(format!("{}-{stamp}{}", self.stem, self.ending));
-            let compressed = with(&plain, COMPRESSED);
-            self.remove(&with(&plain, UNFINISHED));
+            let plain = self.name(stamp);
+            let compressed = format!("{plain}{COMPRESSED}");
+            self.remove(&at, &format!("{plain}{UNFINISHED}"));
             if newer >= self.max_backups || *stamp < oldest {
-                self.remove(&plain);
-                self.remove(&compressed);
-            } else if self.compress && plain.exists() {
-                self.compress(&plain, &compressed);
+                self.remove(&at, &plain);
+                self.remove(&at, &compressed);
+            } else if self.compress && statat(&at, &plain, AtFlags::empty()).is_ok() {
+                self.compress(&at, &plain, &compressed);
             }
         }
     }
 
     /// Of all old files, compressed or not.
-    fn stamps(&self) -> io::Result<Vec<String>> {
+    fn stamps(&self, at: &OwnedFd) -> io::Result<Vec<String>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let mut stamps = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let name = entry?.file_name();
-            let stamp = name.to_str().and_then(|name| {
+        for entry in Dir::new(openat(at, ".", flags, Mode::empty())?)? {
+            let entry = entry?;
+            let stamp = entry.file_name().to_str().ok().and_then(|name| {
                 let stamp = name.strip_prefix(&self.stem)?.strip_prefix('-')?;
                 let (stamp, ending) = stamp.split_at_checked(STAMP.len())?;
                 let ending = ending.strip_prefix(&self.ending)?;
@@ -126,34 +141,29 @@ impl Backups {
     }
 
     /// The old one is removed when the new one is complete and on the disk.
-    fn compress(&self, plain: &Path, compressed: &Path) {
-        let unfinished = with(plain, UNFINISHED);
+    fn compress(&self, at: &OwnedFd, plain: &str, compressed: &str) {
+        let unfinished = format!("{plain}{UNFINISHED}");
         let attempt = || {
-            let target = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(FILE_MODE)
-                .open(&unfinished)?;
-            let mut encoder = GzEncoder::new(target, Compression::default());
-            io::copy(&mut plain_file(plain)?, &mut encoder)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let target = openat(at, &unfinished, flags, Mode::from_raw_mode(FILE_MODE))?;
+            let mut encoder = GzEncoder::new(File::from(target), Compression::default());
+            io::copy(&mut plain_file(at, plain)?, &mut encoder)?;
             encoder.finish()?.sync_all()?;
-            fs::rename(&unfinished, compressed)
+            Ok(renameat(at, &unfinished, at, compressed)?)
         };
         match attempt() {
-            Ok(()) => self.remove(plain),
+            Ok(()) => self.remove(at, plain),
             Err(error) => {
-                self.failed("compress", plain, &error);
-                self.remove(&unfinished);
+                self.failed("compress", &self.folder.join(plain), &error);
+                self.remove(at, &unfinished);
             }
         }
     }
 
-    fn remove(&self, path: &Path) {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.failed("remove", path, &error);
-            }
-            _ => {}
+    fn remove(&self, at: &OwnedFd, name: &str) {
+        match unlinkat(at, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => self.failed("remove", &self.folder.join(name), &error.into()),
         }
     }
 
@@ -165,13 +175,25 @@ impl Backups {
     }
 }
 
+/// A file that has the name of an old one.
+pub(super) struct Aside {
+    place: TrustedPlace,
+    backup: String,
+}
+
+impl Aside {
+    /// Gives it its own name again.
+    pub(super) fn take_back(&self) {
+        let at = &self.place.directory;
+        _ = renameat(at, &self.backup, at, &self.place.name); // the error before matters more
+    }
+}
+
 /// Whoever may write in the folder can give such a name to a link, whose target would be copied, or
 /// to a pipe.
-fn plain_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut options = OpenOptions::new();
-    let file = options.read(true).custom_flags(flags.bits().cast_signed());
-    let file = file.open(path)?;
+fn plain_file(at: &OwnedFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(at, name, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -184,10 +206,4 @@ fn is_stamp(text: &str) -> bool {
             '0' => c.is_ascii_digit(),
             form => c == form,
         })
-}
-
-fn with(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    name.into()
 }

@@ -1,15 +1,14 @@
 //! A log file: opened, appended to, and replaced by a new one when it has grown.
 
-use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat};
+use pronghorn_base::{Trusted, TrustedPlace, begin_in};
+use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, mkdirat};
 use rustix::io::Errno;
 
 use super::LogError;
@@ -24,32 +23,36 @@ use crate::settings::FileLog;
 pub(super) const FILE_MODE: u32 = 0o640;
 const FOLDER_MODE: u32 = 0o750;
 
-/// Opens a file at its end. Creates it, and its folder, if that alone is missing.
-pub(super) fn open(path: &Path) -> Result<File, LogError> {
+/// Opens a file at its end; a relative path begins in `working`. Creates it, and its directory, if
+/// that alone is missing.
+///
+/// Who may write in a directory on the way could let the server append to any file that it may
+/// write: the walk goes over no stranger's link that leads elsewhere.
+pub(super) fn open(working: &Path, path: &Path) -> Result<File, LogError> {
+    let path = &*begin_in(working, path);
     let attempt = || -> io::Result<File> {
-        let file = match to_append(path, !is_of_system(path)) {
-            // What a trusted link points to is trusted, `/dev/stdout` for instance.
-            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                to_append(&target(path)?, false)?
-            }
-            opened => opened?,
-        };
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let file = place(path)?.open(flags, FILE_MODE)?;
+        // The start must not have waited for a named pipe's reader.
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(file)
     };
     let opened = match (attempt(), path.parent()) {
-        (Err(error), Some(folder))
-            if error.kind() == io::ErrorKind::NotFound && !folder.exists() =>
-        {
-            DirBuilder::new()
-                .mode(FOLDER_MODE)
-                .create(folder)
-                .map_err(|source| LogError::Folder {
-                    path: path.to_owned(),
-                    folder: folder.to_owned(),
-                    source,
-                })?;
-            attempt()
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            let made = place(above).and_then(|place| {
+                let mode = Mode::from_raw_mode(FOLDER_MODE);
+                Ok(mkdirat(&place.directory, &place.name, mode)?)
+            });
+            match made {
+                Err(source) if source.kind() != io::ErrorKind::IsADirectory => {
+                    return Err(LogError::Folder {
+                        path: path.to_owned(),
+                        folder: above.to_owned(),
+                        source,
+                    });
+                }
+                _ => attempt(),
+            }
         }
         (other, _) => other,
     };
@@ -65,42 +68,9 @@ pub(super) fn open(path: &Path) -> Result<File, LogError> {
     })
 }
 
-fn to_append(path: &Path, unless_link: bool) -> io::Result<File> {
-    // The start must not wait for a named pipe's reader, nor take a terminal as the server's own.
-    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::NOFOLLOW, unless_link);
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(FILE_MODE)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-}
-
-/// Links there are the kernel's, and some of them lead to what has no name.
-fn is_of_system(path: &Path) -> bool {
-    path.starts_with("/dev") || path.starts_with("/proc")
-}
-
-/// Where a link points. Who may write in the folder of a log could let the server append to any
-/// file that it may write: a link counts if it is root's or the server's.
-fn target(link: &Path) -> io::Result<PathBuf> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let itself = rustix::fs::open(link, flags, Mode::empty())?;
-    let owner = fstat(&itself)?.st_uid;
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        let text = format!(
-            "it is a symbolic link of user {owner}, and links count that are root's or the server's: `chown -h root {}` \
-             if it is meant",
-            link.display()
-        );
-        return Err(io::Error::other(text));
-    }
-    let target = readlinkat(&itself, "", Vec::new())?;
-    let target = Path::new(OsStr::from_bytes(target.as_bytes()));
-    Ok(link
-        .parent()
-        .map_or_else(|| target.to_owned(), |folder| folder.join(target)))
+/// Where a log file is, or will be.
+pub(super) fn place(path: &Path) -> io::Result<TrustedPlace> {
+    Trusted::last_link_of_server().place(path)
 }
 
 /// A file that is replaced when it grows.
@@ -129,7 +99,7 @@ impl Rotating {
         complaints: Arc<Complaints>,
     ) -> Self {
         // A link stays where it is, what it points to is replaced.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = place(path).map_or_else(|_| path.to_owned(), |place| place.path);
         let max_size = log.max_size.bytes();
         Self {
             size: size(&file),
@@ -178,9 +148,9 @@ impl Rotating {
 
     fn rotate(&mut self) {
         let now = (self.clock)();
-        match self.backups.set_aside(now).and_then(|backup| {
-            open(&self.path).map_err(|error| {
-                _ = fs::rename(&backup, &self.path); // else it goes on under the other name
+        match self.backups.set_aside(now).and_then(|aside| {
+            open(Path::new("/"), &self.path).map_err(|error| {
+                aside.take_back(); // else it goes on under the other name
                 error.to_string()
             })
         }) {

@@ -73,6 +73,8 @@ struct Running {
     queue: Arc<Queue>,
     /// `None` for standard output and standard error.
     path: Option<PathBuf>,
+    /// Where the configuration's paths begin.
+    working: PathBuf,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -217,7 +219,8 @@ impl Logs {
     pub fn reopen(&self) -> Result<(), Vec<LogError>> {
         let mut errors = Vec::new();
         for output in &self.outlets().0 {
-            match output.path.as_deref().map(file::open) {
+            let path = output.path.as_deref();
+            match path.map(|path| file::open(&output.working, path)) {
                 Some(Ok(file)) => output.queue.reopen(file),
                 Some(Err(error)) => errors.push(error),
                 None => {}

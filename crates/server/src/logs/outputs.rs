@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+use pronghorn_base::begin_in;
+
 use super::complaints::Complaints;
 use super::file::{self, Rotating};
 use super::format::{Format, Readers};
@@ -105,7 +107,7 @@ impl Outputs {
         rotation: Option<&FileLog>,
     ) -> Result<(Format, Arc<Queue>), LogError> {
         let path = self.host.folder.join(path);
-        let file = file::open(&path)?;
+        let file = file::open(&self.host.folder, &path)?;
         let readers = Readers {
             terminal: self.host.terminal(file.is_terminal()),
             octane: self.host.octane,
@@ -166,6 +168,7 @@ impl Outputs {
                     rotation: Some(log),
                 } => {
                     let clock = host.clock.clone();
+                    let path = begin_in(&host.folder, &path);
                     let file = Rotating::new(&path, file, &log, clock, complaints.clone());
                     Some(Sink::Rotating(file))
                 }
@@ -180,6 +183,7 @@ impl Outputs {
             running.push(Running {
                 queue: output.queue,
                 path,
+                working: host.folder.clone(),
                 thread: Some(
                     thread::Builder::new()
                         .name("logs".to_owned())

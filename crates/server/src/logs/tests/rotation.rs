@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Case {
     }
 
     fn open(&self) -> Rotating {
-        self.open_as(file::open(&self.directory.join("app.log")).unwrap())
+        self.open_as(file::open(Path::new("/"), &self.directory.join("app.log")).unwrap())
     }
 
     fn open_as(&self, file: File) -> Rotating {
@@ -210,7 +210,7 @@ fn nothing_but_a_plain_file_is_compressed() {
         let name = format!("app-2026-11-{day}T00-00-00.000.log");
         case.directory.join(&name)
     };
-    std::os::unix::fs::symlink("precious", old(10)).unwrap();
+    symlink("precious", old(10)).unwrap();
     mkfifoat(rustix::fs::CWD, old(11), Mode::RUSR | Mode::WUSR).unwrap();
     fs::create_dir(old(12)).unwrap();
     case.write(&["one"]);
@@ -268,4 +268,67 @@ fn records_that_cannot_be_written_fill_no_file() {
     }
     file.wait_until_tidy();
     assert_eq!(case.directory.names(), ["app.log"]);
+}
+
+/// As an application's user makes it, who owns the directory of the log's.
+#[test]
+fn a_directory_that_is_a_strangers_link_gets_no_record() {
+    const STRANGER: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes files of others");
+        return;
+    }
+    let directory = Directory::with(&[("app/lg/x", ""), ("roots/x", "")]);
+    let at = |name: &str| directory.join(name);
+    for name in ["app", "app/lg"] {
+        chown(at(name), Some(STRANGER), None).unwrap();
+    }
+    let open = || file::open(&directory, Path::new("app/lg/acc.log"));
+    open().unwrap();
+    fs::rename(at("app/lg"), at("app/away")).unwrap();
+    symlink("../roots", at("app/lg")).unwrap();
+    lchown(at("app/lg"), Some(STRANGER), None).unwrap();
+    let refused = open().unwrap_err().to_string();
+    assert!(refused.contains("symbolic link of user 65534"), "{refused}");
+    assert!(!at("roots/acc.log").exists());
+    // It is root's that is meant, as the whole configuration may lie behind a stranger's.
+    lchown(at("app/lg"), Some(0), None).unwrap();
+    open().unwrap();
+    assert!(at("roots/acc.log").exists());
+    symlink("app", at("current")).unwrap();
+    lchown(at("current"), Some(STRANGER), None).unwrap();
+    file::open(&at("current"), Path::new("own.log")).unwrap();
+    assert!(at("app/own.log").exists());
+}
+
+/// Nothing is renamed, compressed or removed in a directory that takes the place of the log's.
+#[test]
+fn old_files_are_set_aside_in_the_logs_own_directory() {
+    const STRANGER: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root makes files of others");
+        return;
+    }
+    let case = Case::new("max_size: 10B, max_backups: 1");
+    let roots = Directory::with(&[
+        ("app.log", "root's"),
+        ("app-2020-01-01T00-00-00.000.log", ""),
+    ]);
+    chown(&*case.directory, Some(STRANGER), None).unwrap();
+    let mut file = case.open();
+    assert!(file.write(&batch(&["1234\n"])).is_ok());
+    let away = Directory::new();
+    fs::remove_dir(&*away).unwrap();
+    fs::rename(&*case.directory, &*away).unwrap();
+    symlink(&*roots, &*case.directory).unwrap();
+    lchown(&*case.directory, Some(STRANGER), None).unwrap();
+    assert!(file.write(&batch(&["56789\n", "next\n"])).is_ok());
+    file.wait_until_tidy();
+    assert_eq!(
+        roots.names(),
+        ["app-2020-01-01T00-00-00.000.log", "app.log"]
+    );
+    assert_eq!(fs::read_to_string(roots.join("app.log")).unwrap(), "root's");
+    fs::remove_file(&*case.directory).unwrap();
+    fs::rename(&*away, &*case.directory).unwrap();
 }
