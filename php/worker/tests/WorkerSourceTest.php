@@ -5,6 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Tests;
 
 use PhpParser\Node\Expr;
+use Pronghorn\Internal\Superglobals;
+use Pronghorn\Internal\Zygote;
 use Pronghorn\Tests\Support\Sources;
 
 final class WorkerSourceTest extends SourceTestCase
@@ -30,5 +32,13 @@ final class WorkerSourceTest extends SourceTestCase
         $below = iterator_to_array(Sources::parsed(dirname(__DIR__, 2) . '/goridge'));
         $here = iterator_to_array(Sources::parsed(dirname(__DIR__)));
         self::assertSame([], array_keys(array_intersect_key($here, $below)));
+    }
+
+    /** PHP fills a superglobal at each call in a process that has compiled code which names it. */
+    public function testWhatIsLoadedBeforeAForkNamesNoSuperglobal(): void
+    {
+        $loaded = (new \ReflectionClassConstant(Zygote::class, 'CLASSES'))->getValue();
+        self::assertIsArray($loaded);
+        self::assertNotContains(Superglobals::class, $loaded);
     }
 }

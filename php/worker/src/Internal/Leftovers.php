@@ -26,18 +26,20 @@ final class Leftovers
 
     private readonly bool $hasSessions;
     private readonly bool $hadPrinted;
-    private readonly Superglobals $superglobals;
     /** @var array<string, true> by function and place */
     private array $told = [];
 
-    /** @param bool $native whether the extension tells where functions were called */
+    /**
+     * @param bool $native whether the extension tells where functions were called
+     * @param ?Superglobals $superglobals null where the extension empties them
+     */
     public function __construct(
         private readonly Transport $transport,
         private readonly Output $output,
         private readonly bool $native,
+        private readonly ?Superglobals $superglobals,
     ) {
         $this->hasSessions = \function_exists('session_id');
-        $this->superglobals = new Superglobals();
         $this->clear(null);
         $this->hadPrinted = \headers_sent();
     }
@@ -52,7 +54,7 @@ final class Leftovers
         $places = $this->native ? \Pronghorn\Internal\places_seen() : [];
         // First, because destructors may run, and open a session; those of the session's own values
         // may open another.
-        $this->superglobals->reset();
+        $this->superglobals?->reset();
         for ($times = 0; $times < 2 && $this->hasSessions && (isset($_SESSION) || \session_id() !== ''); $times++) {
             $this->endSession($exchange, $places);
         }

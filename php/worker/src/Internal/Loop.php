@@ -97,7 +97,7 @@ final class Loop
             if ($this->survivesExit) {
                 \Pronghorn\Internal\printed_watch($this->output, new Response());
             }
-            $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit);
+            $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit, new Superglobals());
         }
         if ($this->survivesExit) {
             $this->leaks = Leaks::watch($this->transport, $this->leftovers !== null);

@@ -56,7 +56,7 @@ final class Warmup
         $recorder = new Recorder();
         $exchange = new HttpExchange($recorder, 1, null, $request);
         $exchange->handler = $handler;
-        $leftovers = new Leftovers($recorder, $output, true);
+        $leftovers = new Leftovers($recorder, $output, true, Requests::areWanted() ? null : new Superglobals());
         Exchange::$current = $exchange;
         $thrown = self::thrown(static fn () => $handler->answer($exchange));
         while (($work = \array_shift($exchange->deferred)) !== null) {

@@ -16,13 +16,14 @@ final class Zygote
     private const CONTROL = 'PRONGHORN_ZYGOTE';
     /**
      * What a worker needs for its first call: loaded before the fork, they are compiled once and
-     * their memory is shared.
+     * their memory is shared. None names a superglobal: PHP would then fill that at each call,
+     * though no code of the application asks for it.
      */
     private const CLASSES = [
         Ring::class, Leaks::class, Relay::class, Pipes::class, Frame::class, Native::class, Loop::class, Output::class,
         LastWords::class, WorkerChannel::class, AskedServer::class, HttpExchange::class, RawExchange::class,
         JobExchange::class, Requests::class,
-        Leftovers::class, Superglobals::class, Failure::class, Sender::class, Variables::class,
+        Leftovers::class, Failure::class, Sender::class, Variables::class,
         \Pronghorn\Call::class, \Pronghorn\Response::class,
     ];
 
