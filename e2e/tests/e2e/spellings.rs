@@ -156,6 +156,32 @@ fn what_a_router_takes_for_a_closed_path_is_closed() {
     server.stop();
 }
 
+/// A kept front controller is known to frameworks by the name of the worker's script.
+#[test]
+fn the_name_of_a_worker_script_opens_no_closed_path() {
+    extension();
+    let script = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed",
+        "function (): void",
+    );
+    let site = Site::new().file("app.php", &script).config(&format!(
+        "version: '3'\nserver: {{command: php app.php}}\n\
+         http:\n  address: 127.0.0.1:0\n  {ROUTES}\n  pool: {{num_workers: 1}}\n"
+    ));
+    let server = Server::start(site);
+    for (path, status) in [
+        ("/admin/users", 403),
+        ("/app.php/admin/users", 403),
+        ("/app%2ephp/admin/users", 403),
+        ("//app.php//admin/users", 403),
+        ("/app.php/other", 200),
+        ("/app.phpx/admin/users", 200),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    server.stop();
+}
+
 /// Symfony and others take `post` for `POST`.
 #[test]
 fn a_method_in_small_letters_is_the_same_method() {

@@ -483,7 +483,15 @@ impl HttpResources {
             sites: self.sites(settings)?,
             local_redirects: Arc::default(),
         };
-        let routes = settings.compile(|route| self.behind(route, settings, pools, &behind));
+        let of_scripts = |(name, pool): (&str, &HttpPoolSettings)| {
+            let is_script = pool.workers.site().is_none();
+            is_script.then(|| pools.get(name)).flatten()
+        };
+        let workers: Vec<_> = settings.running_pools().filter_map(of_scripts).collect();
+        let commands: Vec<_> = workers.iter().map(|pool| &*pool.info().command).collect();
+        let routes = settings.compile(&commands, |route| {
+            self.behind(route, settings, pools, &behind)
+        });
         let innermost = match routes.only() {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
