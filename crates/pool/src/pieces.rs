@@ -193,6 +193,11 @@ impl PieceSender {
         }
     }
 
+    /// Waits until there is room for these bytes.
+    pub(crate) async fn room(&self, bytes: &Content, lead: Lead) {
+        _ = self.room.acquire_many(free_for(bytes, lead)).await; // nobody closes it
+    }
+
     /// Waits for room. Ends at once when nobody reads any more, because what was put is gone then.
     pub(crate) async fn put_in_time(&self, bytes: Content, lead: Lead) {
         let free = free_for(&bytes, lead);

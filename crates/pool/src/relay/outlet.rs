@@ -21,6 +21,8 @@ use crate::stamps::Stamps;
 const LEAST_RATE: u64 = 32 << 10;
 /// A client may be as slow as it likes for so long in all. Requests wait for 30 s by default.
 const GRACE: Duration = Duration::from_secs(15);
+/// The same where the rest of its reply can go to a file, which costs the client nothing.
+const BEFORE_A_FILE: Duration = Duration::from_secs(1);
 
 /// The call whose reply is passed on in pieces.
 #[derive(Debug)]
@@ -118,35 +120,52 @@ impl Outlet {
     }
 
     /// Waits until the client has taken what is in its way, a file too, while the worker waits.
-    /// The reply is broken off when the client is slow and others wait for a worker.
+    /// When the client is slow and others wait for a worker, the piece goes to a file; where there
+    /// can be none, the reply is broken off.
     pub async fn send(&mut self, bytes: Content, lead: Lead, slot_handle: &SlotHandle) {
-        let since = Instant::now();
-        // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
-        let on_its_way = *self.on_its_way.get_or_insert(self.handed);
-        let earned = Duration::from_secs((self.handed - on_its_way) / LEAST_RATE);
-        let mut next = since + (GRACE + earned).saturating_sub(self.waited);
-        let is_too_slow = async {
-            loop {
-                sleep_until(next).await;
-                if slot_handle.others_wait() {
-                    return;
-                }
-                next += Duration::from_secs(1);
+        let mut left = Some(bytes);
+        while let Some(bytes) = left.take() {
+            let since = Instant::now();
+            self.on_its_way.get_or_insert(self.handed);
+            let is_in_time = tokio::select! {
+                () = self.room(&bytes, lead) => true,
+                () = self.too_slow(since, slot_handle) => false,
+            };
+            self.waited += since.elapsed();
+            if is_in_time {
+                self.pass_file();
+                self.handed += bytes.len() as u64;
+                self.pieces.put_in_time(bytes, lead).await;
+            } else if self.may_spill {
+                left = self.spill(bytes).await;
+            } else {
+                self.break_off();
             }
-        };
-        tokio::select! {
-            () = self.send_in_turn(bytes, lead) => self.waited += since.elapsed(),
-            () = is_too_slow => self.break_off(),
         }
     }
 
-    async fn send_in_turn(&mut self, bytes: Content, lead: Lead) {
-        if self.spilled.is_some() {
-            self.drained().await;
-            self.pass_file();
+    /// Waits until a piece can be handed over.
+    async fn room(&self, bytes: &Content, lead: Lead) {
+        match self.spilled {
+            Some(_) => self.drained().await,
+            None => self.pieces.room(bytes, lead).await,
         }
-        self.handed += bytes.len() as u64;
-        self.pieces.put_in_time(bytes, lead).await;
+    }
+
+    /// Waits until the client has had its time, and another request waits for a worker.
+    async fn too_slow(&self, since: Instant, slot_handle: &SlotHandle) {
+        // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
+        let on_its_way = self.on_its_way.unwrap_or(self.handed);
+        let earned = Duration::from_secs((self.handed - on_its_way) / LEAST_RATE);
+        let grace = if self.may_spill { BEFORE_A_FILE } else { GRACE };
+        let mut next = since + (grace + earned).saturating_sub(self.waited);
+        loop {
+            sleep_until(next).await;
+            if slot_handle.others_wait() {
+                return;
+            }
+            next = Instant::now() + BEFORE_A_FILE;
+        }
     }
 
     fn break_off(&mut self) {

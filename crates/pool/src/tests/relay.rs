@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, advance};
+use tokio::time::{Instant, advance, timeout};
 
 use super::{TestPayload, http};
 use crate::body::{BodyFeed, BodyStream, streamed};
@@ -186,6 +186,21 @@ impl Stage {
     }
 
     async fn with(dialect: Dialect, codec: Codec, interruptible: bool) -> Self {
+        let spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        Self::made(dialect, codec, interruptible, spool).await
+    }
+
+    /// Nothing it leaves finds room in a file.
+    async fn without_spool() -> Self {
+        let name = format!("pronghorn-no-spool-{}", std::process::id());
+        let gone = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&gone).unwrap();
+        let spool = Spool::open(gone.clone(), None).unwrap();
+        std::fs::remove_dir(gone).unwrap();
+        Self::made(Dialect::Native, Codec::Native, false, spool).await
+    }
+
+    async fn made(dialect: Dialect, codec: Codec, interruptible: bool, spool: Spool) -> Self {
         let options = Options {
             name: "test".into(),
             queue_limit: 10,
@@ -212,7 +227,7 @@ impl Stage {
             codec,
             interruptible,
             stream_timeout: Duration::from_secs(60),
-            spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            spool: Arc::new(spool),
             quote: Quote::All,
             methods: Some(Arc::new(Answers)),
             last_words: LastWords::default(),
@@ -1041,7 +1056,7 @@ async fn a_stream_arrives_piece_by_piece_and_a_slow_client_slows_the_worker_down
     // Nobody takes anything: after a few pieces the worker's writes don't go through any more.
     let chunk = native(0x82, 0, 0, call, b"", &vec![b'c'; 200_000], Stream::MORE);
     let mut sent = 0;
-    while tokio::time::timeout(
+    while timeout(
         Duration::from_secs(1),
         stage.worker.stream.write_all(&chunk),
     )
@@ -1058,9 +1073,9 @@ async fn a_stream_arrives_piece_by_piece_and_a_slow_client_slows_the_worker_down
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_client_keeps_its_worker_from_nobody() {
+async fn without_room_for_files_a_slow_client_keeps_its_worker_from_nobody() {
     for (pause, is_too_slow) in [(1, false), (3, true)] {
-        let mut stage = Stage::native().await;
+        let mut stage = Stage::without_spool().await;
         let (mut pending, call) = stage.running("/").await;
         let begin = native(0x81, 0, 200, call, &[0; 4], b"", Stream::MORE);
         stage.worker.send(&begin).await;
@@ -1091,9 +1106,41 @@ async fn a_slow_client_keeps_its_worker_from_nobody() {
         );
         let _waiting = stage.call(TestPayload::new("/waits"));
         stage = send(stage, 100).await;
-        let told = tokio::time::timeout(Duration::from_secs(1), stage.worker.frame()).await;
+        let told = timeout(Duration::from_secs(1), stage.worker.frame()).await;
         assert_eq!(told.is_ok_and(|frame| frame.is_cancel()), is_too_slow);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_slow_clients_reply_goes_to_a_file_when_others_wait() {
+    let mut stage = Stage::native().await;
+    let (mut pending, call) = stage.running("/").await;
+    let begin = native(0x81, 0, 200, call, &[0; 4], b"", Stream::MORE);
+    stage.worker.send(&begin).await;
+    let (pieces, _) = pieces(reply(&mut pending).await.unwrap());
+    let long: Vec<u8> = (0..8_000_000_u32).map(|n| n.to_le_bytes()[1]).collect();
+    let mut frames: Vec<_> = long
+        .chunks(40_000)
+        .map(|chunk| native(0x82, 0, 0, call, b"", chunk, Stream::MORE))
+        .collect();
+    frames.push(native(0x82, 0, 0, call, b"", b"", Stream::END));
+    let bytes = frames.concat();
+    let mut sent = 0;
+    let patience = Duration::from_secs(60);
+    // Nobody takes anything, and nobody waits: the worker waits.
+    while let Ok(more) = timeout(patience, stage.worker.stream.write(&bytes[sent..])).await {
+        sent += more.unwrap();
+    }
+    assert!(sent < 3_000_000, "the worker waits for its client: {sent}");
+    let mut waiting = stage.call(TestPayload::new("/waits"));
+    timeout(patience, stage.worker.stream.write_all(&bytes[sent..]))
+        .await
+        .expect("others wait")
+        .unwrap();
+    let next = stage.worker.frame().await;
+    stage.worker.reply(next.call(), b"waited").await;
+    assert_eq!(body(&mut waiting).await.unwrap(), "waited");
+    assert!(pieces.whole(10_000_000).await.unwrap() == long);
 }
 
 #[tokio::test(start_paused = true)]
