@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@ ZEND_TSRMLS_CACHE_EXTERN()
 #define COPIES 32
 /* Of what an application may hold open, so much is told. */
 #define REFUSAL 1024
+/* As much of the call by which it got what belongs to one process. */
+#define OWN 384
 
 static bool is_one;
 static pid_t process;
@@ -53,13 +56,35 @@ void booted_startup(void)
 	}
 }
 
+/* The server has taken it as a worker of another kind. */
+static void give_up(void)
+{
+	is_one = false;
+	unsetenv(ZYGOTE);
+}
+
+/* A process that a worker has started may have inherited the name, and another file of that
+ * number. */
+static bool is_control(int descriptor)
+{
+	int domain = 0;
+	socklen_t length = sizeof domain;
+	return getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &length) == 0 && domain == AF_UNIX;
+}
+
 void booted_begin(void)
 {
 	const char *control = getenv(ZYGOTE);
-	if (is_one && control != NULL) {
-		fcntl(atoi(control), F_SETFD, FD_CLOEXEC);
-		held_begin();
+	if (!is_one || control == NULL) {
+		return;
 	}
+	if (!is_control(atoi(control))) {
+		held_end();
+		give_up();
+		return;
+	}
+	fcntl(atoi(control), F_SETFD, FD_CLOEXEC);
+	held_begin(atoi(control), give_up);
 }
 
 /* ---- What stdout and stderr are also known as ---- */
@@ -184,7 +209,6 @@ static void name_descriptors(const call_offer *offer)
 	setenv(PIPES, numbers, 1);
 	snprintf(numbers, sizeof numbers, "%d,%d,%d", offer->box[0], offer->box[1], offer->box[2]);
 	setenv(RING, numbers, 1);
-	unsetenv(ZYGOTE);
 }
 
 /* The server speaks when it has taken over this process as its child. */
@@ -204,7 +228,7 @@ bool booted_is_booting(void)
 
 bool booted_serve(int control, bool is_warm)
 {
-	char refusal[REFUSAL];
+	char refusal[REFUSAL], own[OWN];
 	copy_t copies[COPIES];
 	zygote_order order = {0};
 	if (!is_one) {
@@ -214,9 +238,18 @@ bool booted_serve(int control, bool is_warm)
 	held_end();
 	freeze();
 	const size_t count = find_copies(copies);
-	if (!zygote_serve(control, is_warm, held_any(refusal, sizeof refusal) ? refusal : NULL, &order)) {
+	const zygote_boot boot = {
+		.is_warm = is_warm,
+		.refusal = held_any(refusal, sizeof refusal) ? refusal : NULL,
+		.own = held_own(own, sizeof own) ? own : NULL,
+	};
+	if (!zygote_serve(control, &boot, &order)) {
 		/* What the application has registered for its end is the workers'. */
 		_exit(0);
+	}
+	unsetenv(ZYGOTE);
+	if (!order.is_forked) {
+		return true;
 	}
 	renew_copies(copies, count);
 	renew_random();

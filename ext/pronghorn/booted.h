@@ -12,8 +12,9 @@ void booted_startup(void);
 void booted_begin(void);
 
 /* Freezes the process and forks workers for the server, as often as that wants one. Returns in each
- * worker, which finds its descriptors in the environment as one that was started does; never in the
- * zygote. False: nobody wants this process to be one. `is_warm`: see zygote_serve(). */
+ * worker, which finds its descriptors in the environment as one that was started does; in the
+ * zygote only when the server wants it to be a worker itself. False: nobody wants this process to
+ * be a zygote. `is_warm`: it has answered what new workers would be asked. */
 bool booted_serve(int control, bool is_warm);
 
 /* Whether this process is one that still boots. */

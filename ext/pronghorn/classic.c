@@ -517,9 +517,10 @@ static int take_over(void)
 	SIGG(check) = false;
 #endif
 	zygote_order order = {0};
+	const zygote_boot boot = {0};
 	const char *control = getenv(ZYGOTE);
 	name_process(control != NULL ? NULL : getenv(WORKER));
-	if (control != NULL && !zygote_serve(atoi(control), false, NULL, &order)) {
+	if (control != NULL && !zygote_serve(atoi(control), &boot, &order)) {
 		leave();
 	}
 	if (control != NULL) {

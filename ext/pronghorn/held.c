@@ -22,20 +22,26 @@
 #define MOST 1024
 /* What is in the way and not told by name is counted. */
 #define TOLD 5
+/* So often it is asked whether the server still wants to know. */
+#define CALLS 64
 
 /* What a descriptor was when the application began. */
 static struct {
 	dev_t device;
 	ino_t number;
 } known[MOST];
-/* The call that has opened one. */
-static struct {
+/* A call of a function of PHP. Nothing: an empty name. */
+typedef struct {
 	char function[96];
 	char file[224];
 	uint32_t line;
-} opened[MOST];
-static int lowest_before;
-static bool is_watching;
+} place;
+
+/* The call that has opened one, and the first that has got what is one process's. */
+static place opened[MOST], owned;
+static int lowest_before, control;
+static bool is_watching, counts_own = true;
+static void (*over)(void);
 static void (*called_before)(zend_execute_data *frame, zval *result);
 
 /* ---- Who opens what ---- */
@@ -50,32 +56,86 @@ static int lowest_free(void)
 	return lowest;
 }
 
-static void note(int descriptor, const zend_execute_data *frame)
+static void note(place *of, const zend_execute_data *frame)
 {
 	const zend_function *function = frame->func;
 	const zend_string *name = function->common.function_name;
 	const zend_class_entry *class = function->common.scope;
 	snprintf(
-		opened[descriptor].function, sizeof opened[descriptor].function, "%s%s%s",
+		of->function, sizeof of->function, "%s%s%s",
 		class == NULL ? "" : ZSTR_VAL(class->name), class == NULL ? "" : "::", name == NULL ? "" : ZSTR_VAL(name)
 	);
 	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
 		frame = frame->prev_execute_data;
 	}
-	opened[descriptor].file[0] = '\0';
+	of->file[0] = '\0';
 	if (frame != NULL) {
-		snprintf(opened[descriptor].file, sizeof opened[descriptor].file, "%s", ZSTR_VAL(frame->func->op_array.filename));
-		opened[descriptor].line = frame->opline->lineno;
+		snprintf(of->file, sizeof of->file, "%s", ZSTR_VAL(frame->func->op_array.filename));
+		of->line = frame->opline->lineno;
 	}
+}
+
+/* ---- Who gets what belongs to one process ---- */
+
+/* What these return would be the same in all forks, where the application keeps it. A generator
+ * that the boot has made goes on with the same numbers in each. */
+static const char *const own_functions[] = {
+	"getmypid", "posix_getpid", "random_bytes", "random_int", "mt_rand", "rand", "lcg_value", "uniqid", "openssl_random_pseudo_bytes",
+};
+static zif_handler own_handlers[sizeof own_functions / sizeof *own_functions];
+
+static void find_own(void)
+{
+	for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
+		const zend_function *function = zend_hash_str_find_ptr(CG(function_table), own_functions[i], strlen(own_functions[i]));
+		own_handlers[i] = function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function->internal_function.handler : NULL;
+	}
+}
+
+static bool is_generator(const zend_function *function)
+{
+	static const char begin[] = "Random\\Engine\\";
+	const zend_class_entry *class = function->common.scope;
+	return class != NULL && class->constructor == function && strncmp(ZSTR_VAL(class->name), begin, sizeof begin - 1) == 0;
+}
+
+static bool gives_own(const zend_function *function)
+{
+	for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
+		if (own_handlers[i] != NULL && function->internal_function.handler == own_handlers[i]) {
+			return true;
+		}
+	}
+	return is_generator(function);
+}
+
+/* Whether the server has closed its end, as it does when a script of another package has answered:
+ * such a worker must not be slower for it. */
+static bool is_over(void)
+{
+	char byte;
+	const ssize_t got = recv(control, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
 /* Calls a function of PHP itself. Two system calls tell whether it has opened something. */
 static void call_and_look(zend_execute_data *frame, zval *result)
 {
+	static unsigned calls;
+	if (++calls % CALLS == 0 && is_over()) {
+		held_end();
+		over();
+	}
+	if (is_watching && counts_own && owned.function[0] == '\0' && gives_own(frame->func)) {
+		note(&owned, frame);
+	}
 	if (called_before != NULL) {
 		called_before(frame, result);
 	} else {
 		execute_internal(frame, result);
+	}
+	if (UNEXPECTED(!is_watching)) {
+		return;
 	}
 	const int lowest = lowest_free();
 	if (EXPECTED(lowest == lowest_before) || lowest < 0) {
@@ -83,7 +143,7 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 	}
 	for (int descriptor = lowest_before; descriptor < MIN(lowest, MOST); descriptor++) {
 		if (opened[descriptor].function[0] == '\0') {
-			note(descriptor, frame);
+			note(&opened[descriptor], frame);
 		}
 	}
 	if (lowest < MOST) {
@@ -135,9 +195,12 @@ static void know(int descriptor, void *with)
 	}
 }
 
-void held_begin(void)
+void held_begin(int of, void (*when_over)(void))
 {
+	control = of;
+	over = when_over;
 	if (is_watching) {
+		find_own();
 		each_open(know, NULL);
 		lowest_before = lowest_free();
 	}
@@ -169,6 +232,14 @@ static void add(told *to, const char *format, ...)
 	const int length = vsnprintf(to->text + to->length, to->room - to->length, format, values);
 	va_end(values);
 	to->length = MIN(to->room - 1, to->length + (size_t) MAX(length, 0));
+}
+
+static void add_place(told *to, const place *of)
+{
+	add(to, "%s()", of->function);
+	if (of->file[0] != '\0') {
+		add(to, " in %s:%u", of->file, of->line);
+	}
 }
 
 static void describe_socket(int descriptor, told *to)
@@ -229,10 +300,8 @@ static void describe(int descriptor, const struct stat *what, told *to)
 		add(to, "`%s`", path);
 	}
 	if (descriptor < MOST && opened[descriptor].function[0] != '\0') {
-		add(to, ", opened by %s()", opened[descriptor].function);
-		if (opened[descriptor].file[0] != '\0') {
-			add(to, " in %s:%u", opened[descriptor].file, opened[descriptor].line);
-		}
+		add(to, ", opened by ");
+		add_place(to, &opened[descriptor]);
 	}
 }
 
@@ -262,4 +331,19 @@ bool held_any(char *text, size_t room)
 		add(&all, "; and %u more", all.count - TOLD);
 	}
 	return all.count > 0;
+}
+
+void held_count_own(bool counts)
+{
+	counts_own = counts;
+}
+
+bool held_own(char *text, size_t room)
+{
+	told all = {.text = text, .room = room};
+	text[0] = '\0';
+	if (owned.function[0] != '\0') {
+		add_place(&all, &owned);
+	}
+	return owned.function[0] != '\0';
 }

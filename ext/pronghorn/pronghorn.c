@@ -20,6 +20,7 @@
 #include "classic.h"
 #include "deadline.h"
 #include "exit.h"
+#include "held.h"
 #include "leaks.h"
 #include "leftovers.h"
 #include "messages.h"
@@ -1176,7 +1177,9 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 	bool deferred = deadline_begins_work_left();
 	call.retval = &result;
 	ZVAL_UNDEF(&result);
+	held_count_own(false);
 	zend_call_function(&call, &cache);
+	held_count_own(true);
 	if (deferred) {
 		deadline_ends(0);
 	}

@@ -90,16 +90,19 @@ static bool say(int control, const char *text)
 	return send(control, text, strlen(text), MSG_NOSIGNAL) >= 0;
 }
 
-static bool introduce(int control, bool is_warm, const char *refusal)
+static bool introduce(int control, const zygote_boot *boot)
 {
 	char name[THREAD_NAME] = "", said[MAX_SAID];
-	if (refusal != NULL) {
-		snprintf(said, sizeof said, "refuses %s", refusal);
+	if (boot->refusal != NULL) {
+		snprintf(said, sizeof said, "refuses %s", boot->refusal);
 		return say(control, said);
 	}
 	unsigned threads = count_threads(name);
 	name[strcspn(name, "\n")] = '\0';
-	snprintf(said, sizeof said, "zygote 1 threads %u jit %d warm %d %s", threads, has_jit(), is_warm, name);
+	const int length = snprintf(said, sizeof said, "zygote 1 threads %u jit %d warm %d %s", threads, has_jit(), boot->is_warm, name);
+	if (boot->own != NULL) {
+		snprintf(said + length, sizeof said - (size_t) length, "\n%s", boot->own);
+	}
 	return say(control, said);
 }
 
@@ -126,6 +129,10 @@ static bool take_order(int control, int *descriptors, zygote_order *order)
 	text[length] = '\0';
 	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	char *end;
+	order->is_forked = strcmp(text, "serve") != 0;
+	if (!order->is_forked) {
+		return true;
+	}
 	long number = strncmp(text, "fork ", 5) == 0 ? strtol(text + 5, &end, 10) : 0;
 	if (number > 0 && *end == ' ' && end[1] >= '0' && end[1] <= '9') {
 		order->worker = strtol(end + 1, &end, 10);
@@ -212,17 +219,39 @@ static void become_worker(const int *descriptors, zygote_order *order)
 	}
 }
 
-bool zygote_serve(int control, bool is_warm, const char *refusal, zygote_order *order)
+/* It was started as a worker could be, too: nobody is at the other ends any more. */
+static void give_back_offer(void)
+{
+	static const char *const offers[] = {"PRONGHORN_PIPES", "PRONGHORN_RING"};
+	for (size_t i = 0; i < sizeof offers / sizeof *offers; i++) {
+		char *number = getenv(offers[i]);
+		while (number != NULL && *number >= '0' && *number <= '9') {
+			close((int) strtol(number, &number, 10));
+			number += *number == ',';
+		}
+		unsetenv(offers[i]);
+	}
+}
+
+bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order)
 {
 	int descriptors[DESCRIPTORS];
+	char name[THREAD_NAME] = "php";
 	fcntl(control, F_SETFD, FD_CLOEXEC);
 	*(void **) &renew = dlsym(RTLD_DEFAULT, "php_child_init");
+	prctl(PR_GET_NAME, name);
 	prctl(PR_SET_NAME, NAME);
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);
-	bool goes_on = introduce(control, is_warm, refusal);
+	bool goes_on = introduce(control, boot);
 	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
+		if (!order->is_forked) {
+			close(control);
+			prctl(PR_SET_NAME, name);
+			return true;
+		}
+		give_back_offer();
 		pid_t worker = fork_worker();
 		if (worker == 0) {
 			close(control);

@@ -15,13 +15,23 @@ typedef struct {
 	pid_t server;
 	/* The number of its place in the pool. */
 	long worker;
+	/* False: the zygote itself is to be the worker, with what it was started with. */
+	bool is_forked;
 } zygote_order;
 
-/* Forks as often as the server wants it, over this socket. True in a worker, whose order it has;
- * false in the zygote, when the server needs no more. `is_warm`: it has answered what new workers
- * would be asked. With a `refusal`, the reason not to fork this
- * process, the server is told that, and it waits for its end. */
-bool zygote_serve(int control, bool is_warm, const char *refusal, zygote_order *order);
+/* What a zygote that has booted an application says of that. */
+typedef struct {
+	/* It has answered what new workers would be asked. */
+	bool is_warm;
+	/* Why it must not be forked, or NULL. */
+	const char *refusal;
+	/* The call by which the application got what belongs to one process, or NULL. */
+	const char *own;
+} zygote_boot;
+
+/* Tells the server what it is, and forks as often as that wants it, over this socket. True in a
+ * worker, whose order it has; false in the zygote, when the server needs no more. */
+bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order);
 
 /* In a worker to which the server has spoken: from now on the server's death is its own. False: it
  * is no child of the server. */

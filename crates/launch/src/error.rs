@@ -197,8 +197,8 @@ impl BootError {
                 "the script ran to its end: a worker script waits for requests, with `Pronghorn\\serve(…)` for instance".into()
             }
             BootCause::TimedOut { .. } => {
-                "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start \
-                 can be given more time with `pool.boot_timeout`"
+                "a worker script announces itself when it calls `Pronghorn\\serve(…)` or a RoadRunner worker; a slow start, \
+                 or a slow `warmup` before workers are forked, can be given more time with `pool.boot_timeout`"
                     .into()
             }
             BootCause::NotForked(_) => {

@@ -335,11 +335,23 @@ impl Start<'_> {
             },
             fence: settings.fence,
             spawn: match settings.spawn {
-                SpawnChoice::Fork => Spawn::Fork(Zygotes::new(Booted::Application)),
+                SpawnChoice::Fork => Spawn::Fork(Zygotes::new(Booted::Application, true)),
+                SpawnChoice::Auto if self.gains_by_forks(settings) => {
+                    Spawn::Fork(Zygotes::new(Booted::Application, false))
+                }
                 SpawnChoice::Auto | SpawnChoice::Exec => Spawn::Exec,
             },
             ..self.launcher(&settings.kept, settings.transport, &settings.ini)
         }
+    }
+
+    /// Workers share what was booted, in pools that have several and whose code is as it was then.
+    fn gains_by_forks(&self, settings: &WorkerSettings) -> bool {
+        let plan = self.plan();
+        plan.scaling.map_or(plan.workers, |scaling| scaling.max) > 1
+            && !settings.kept.debug
+            && settings.transport != TransportChoice::Relay
+            && !settings.ini.wants_jit()
     }
 
     fn classic(&self, settings: &ClassicSettings) -> CommandLauncher {
@@ -349,7 +361,7 @@ impl Start<'_> {
                 SpawnChoice::Exec => Spawn::Exec,
                 choice @ (SpawnChoice::Auto | SpawnChoice::Fork) => {
                     let is_wanted = choice == SpawnChoice::Fork;
-                    Spawn::Fork(Zygotes::new(Booted::Engine { is_wanted }))
+                    Spawn::Fork(Zygotes::new(Booted::Engine, is_wanted))
                 }
             },
             ..self.launcher(&settings.kept, settings.transport, &settings.ini)

@@ -16,7 +16,7 @@ fn site(workers: usize, pool: &str, boot: &str, calls: &str, answer: &str) -> Si
         .file(
             "worker.php",
             &format!(
-                "<?php\n{require}\n{boot}\n$booted = getmypid();\n(new Pronghorn\\Worker()){calls}\n    \
+                "<?php\n{require}\n{boot}\n$booted = (int) basename(readlink('/proc/self'));\n(new Pronghorn\\Worker()){calls}\n    \
                  ->onRequest(function (Pronghorn\\Request $request) use ($booted): mixed {{\n{answer}\n}})->run();\n"
             ),
         )
@@ -378,26 +378,85 @@ fn what_goes_wrong_on_the_way_to_a_fork_is_said() {
 
 #[test]
 fn workers_of_other_packages_are_started_one_by_one() {
-    let site = Site::new()
-        .file("worker.php", "<?php fgets(STDIN) === false && exit(0); while (true) { sleep(1); }")
-        .config(
-            "version: '3'\nserver: {command: php worker.php}\n\
-             http: {address: '127.0.0.1:0', pool: {num_workers: 1, spawn: fork, boot_timeout: 2s}}\n",
-        );
     extension();
-    let ended = Server::run(&site, &["serve"]);
-    assert!(
-        ended
-            .stderr
-            .contains("its script is to use the package pronghorn/worker"),
-        "{}",
-        ended.stderr
-    );
-    assert!(
-        ended.stderr.contains("worker did not announce itself"),
-        "{}",
-        ended.stderr
-    );
+    for relay in ["", ", relay: 'unix://rr.sock'"] {
+        let worker = Site::fixture("foreign/worker.php");
+        let server = Server::start(Site::new().config(&format!(
+            "version: '3'\nserver: {{command: php {}{relay}}}\n\
+             http: {{address: '127.0.0.1:0', pool: {{num_workers: 2, spawn: fork}}}}\n",
+            worker.display()
+        )));
+        server.logged(&[
+            "each worker boots the application itself",
+            "its script uses another package than pronghorn/worker",
+        ]);
+        assert_eq!(server.workers().len(), 2);
+        assert!(server.zygotes().is_empty());
+        assert_eq!(server.get("/pid").status, 200);
+        server.stop();
+    }
+}
+
+/// [`site`] with what is the default.
+fn by_default(workers: usize, pool: &str, boot: &str, answer: &str) -> Site {
+    let site = site(workers, pool, boot, "", answer);
+    let config = site.read(".rr.yaml").replace(", spawn: fork", "");
+    site.config(&config)
+}
+
+#[test]
+fn kept_workers_are_forked_by_default() {
+    // What a request gets at random is no part of the boot.
+    let answer = format!("random_bytes(8); {WHO}");
+    let server = Server::start(by_default(3, ", warmup: [/]", "", &answer));
+    let zygote = one_zygote(&server);
+    let all = answers(&server, 3);
+    assert!(all.iter().all(|(booted, _)| *booted == zygote), "{all:?}");
+    server.stop();
+}
+
+/// The default is more careful than one who asks for forks, and no boot of it is for nothing.
+#[test]
+fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
+    let cases = [
+        (
+            "$id = bin2hex(random_bytes(8));",
+            "its boot has called random_bytes() in",
+        ),
+        ("$id = getmypid();", "its boot has called getmypid() in"),
+        (
+            "$id = array_map('random_int', [1], [9]);",
+            "its boot has called random_int()",
+        ),
+        (
+            "$to = stream_socket_server('tcp://127.0.0.1:0');",
+            "opened by stream_socket_server()",
+        ),
+    ];
+    for (boot, reason) in cases {
+        let boot = format!("file_put_contents(__DIR__ . '/boots', '.', FILE_APPEND);\n{boot}");
+        let site = by_default(2, "", &boot, WHO);
+        let server = Server::start(site);
+        server.logged(&["INFO", "each worker boots the application itself", reason]);
+        let all = answers(&server, 2);
+        assert!(
+            all.iter().all(|(booted, pid)| booted == pid),
+            "{boot}: {all:?}"
+        );
+        assert!(server.zygotes().is_empty());
+        assert_eq!(server.site().read("boots"), "..", "{boot}");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_pool_of_one_and_one_in_debug_are_started() {
+    for (workers, pool) in [(1, ""), (2, ", debug: true"), (2, ", transport: relay")] {
+        let server = Server::start(by_default(workers, pool, "", "return 'fine';"));
+        assert_eq!(server.get("/").text(), "fine");
+        assert!(server.zygotes().is_empty(), "{pool}");
+        server.stop();
+    }
 }
 
 #[test]

@@ -193,7 +193,7 @@ fn a_worker_that_fails_its_warm_up_is_not_let_in() {
     let site = site().file("worker.php", &counting(""));
     site.change_config(
         "num_workers: 2",
-        "num_workers: 2, boot_timeout: 4s, warmup: [/warm]",
+        "num_workers: 2, spawn: exec, boot_timeout: 4s, warmup: [/warm]",
     );
     let server = Server::start(site);
     let before = server.workers();

@@ -126,7 +126,7 @@ fn workers_shows_what_each_is_at() {
     let connection = busy(&server);
     let shown = server.steer(&["workers", "http"]).stdout;
     assert!(
-        shown.contains("default: 2 workers, 1 busy, 0 calls waiting\n"),
+        shown.contains("default: 2 workers, 1 busy, 0 calls waiting, forked by "),
         "{shown}"
     );
     let line = shown

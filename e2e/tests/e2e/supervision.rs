@@ -389,7 +389,7 @@ fn a_client_that_leaves_the_queue_makes_room() {
 #[test]
 fn workers_that_can_not_boot_are_tried_again_until_they_can() {
     let health = free_address();
-    let site = site(NUMBER, "num_workers: 2");
+    let site = site(NUMBER, "num_workers: 2, spawn: exec");
     let config = site.read(".rr.yaml");
     let site = site.config(&format!("{config}status: {{address: '{health}'}}\n"));
     let server = Server::start(site);

@@ -139,47 +139,23 @@ impl CommandLauncher {
     }
 
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
-        let (ours, mut passed) =
-            private_pipes().map_err(|error| self.spec.failed(BootCause::System(error), None))?;
         let home = self.spec.homes[slot % self.spec.homes.len()].clone();
-        let memory = self.offer_ring(&home).map(|(memory, offer)| {
-            passed.extend(offer);
-            memory
-        });
+        let offer = self.offer(&home)?;
         // People count from 1.
         let number = slot.saturating_add(1);
-        let (child, forked_by, is_warm) = match &self.spawn {
+        let begun = match &self.spawn {
             // Scripts have no other way than shared memory: without, the worker says so itself.
-            Spawn::Fork(zygotes) if zygotes.fork() && memory.is_some() => {
-                match zygotes.worker(self, number, passed).await? {
-                    Some(forked) => (forked.child, Some(forked.by), forked.is_warm),
-                    // From now on in the other way.
-                    None => return Box::pin(self.launch_worker(slot)).await,
-                }
+            Spawn::Fork(zygotes) if zygotes.fork() && offer.memory.is_some() => {
+                zygotes.begin(self, &home, number, offer).await?
             }
-            Spawn::Fork(_) | Spawn::Exec => {
-                let mut command = self.command_line(passed).await?;
-                if self.php.runs_scripts() {
-                    command.env.push(classic_worker(number));
-                }
-                let spawned = self.spec.spawner.spawn(command);
-                let failed = |error| self.spec.failed(BootCause::Spawn(error), None);
-                (spawned.await.map_err(failed)?, None, false)
-            }
+            Spawn::Fork(_) | Spawn::Exec => self.start(number, offer, Vec::new()).await?.into(),
         };
-        let mut worker = RunningWorker::new(&self.spec.pool, child.process);
-        worker.forked_by = forked_by;
-        let offered = Offered {
-            private: ours,
-            memory,
-            standard: StandardStreams {
-                stdin: child.stdin,
-                stdout: child.stdout,
-                stderr: child.stderr,
-            },
-        };
-        let brought = self.bring_up(&mut worker, offered, &home, is_warm);
-        match brought.await {
+        let NewWorker {
+            mut worker,
+            way,
+            is_warm,
+        } = begun;
+        match self.bring_up(&mut worker, way, &home, is_warm).await {
             Ok((via, connect)) => {
                 worker.output.up();
                 Ok(Launched {
@@ -188,29 +164,80 @@ impl CommandLauncher {
                     connect,
                 })
             }
-            Err(cause) => {
-                if worker.exit.is_none() {
-                    worker.process.kill_group();
-                }
-                worker.readers.finish().await;
-                let relay = self.listener.as_ref();
-                Err(BootError {
-                    relay: relay.map(|listener| listener.address().to_string()),
-                    ..self.spec.failed(cause, Some(&worker.output))
-                })
-            }
+            Err(cause) => Err(self.given_up(worker, cause).await),
+        }
+    }
+
+    /// Pipes and memory for a worker of this home.
+    fn offer(&self, home: &Home) -> Result<Offer, BootError> {
+        let (private, mut passed) =
+            private_pipes().map_err(|error| self.spec.failed(BootCause::System(error), None))?;
+        let memory = self.offer_ring(home).map(|(memory, offer)| {
+            passed.extend(offer);
+            memory
+        });
+        Ok(Offer {
+            private,
+            memory,
+            passed,
+        })
+    }
+
+    /// A start of the pool's command, with these variables besides.
+    async fn start(
+        &self,
+        number: SlotId,
+        offer: Offer,
+        variables: Vec<(OsString, OsString)>,
+    ) -> Result<(RunningWorker, Offered), BootError> {
+        let mut command = self.command_line(offer.passed).await?;
+        if self.php.runs_scripts() {
+            command.env.push(classic_worker(number));
+        }
+        command.env.extend(variables);
+        let spawned = self.spec.spawner.spawn(command).await;
+        let child = spawned.map_err(|error| self.spec.failed(BootCause::Spawn(error), None))?;
+        let offered = Offered {
+            private: offer.private,
+            memory: offer.memory,
+            standard: StandardStreams {
+                stdin: child.stdin,
+                stdout: child.stdout,
+                stderr: child.stderr,
+            },
+        };
+        Ok((RunningWorker::new(&self.spec.pool, child.process), offered))
+    }
+
+    /// Ends a worker that has not come up.
+    async fn given_up(&self, mut worker: RunningWorker, cause: BootCause) -> BootError {
+        if worker.exit.is_none() {
+            worker.process.kill_group();
+        }
+        worker.readers.finish().await;
+        let relay = self.listener.as_ref();
+        BootError {
+            relay: relay.map(|listener| listener.address().to_string()),
+            ..self.spec.failed(cause, Some(&worker.output))
         }
     }
 
     async fn bring_up(
         &self,
         worker: &mut RunningWorker,
-        offered: Offered,
+        way: Way,
         home: &Home,
         is_warm: bool,
     ) -> Result<(Via, Connect), BootCause> {
         let until = Instant::now() + self.spec.boot_timeout;
-        let connection = self.connect(worker, offered).await?;
+        let connection = match way {
+            Way::Offered(offered) => {
+                let mut ways = offered.open(worker).map_err(BootCause::System)?;
+                let answer = self.first_answer(worker, &mut ways).await;
+                self.connect(worker, ways, answer).await?
+            }
+            Way::Connected(connection) => *connection,
+        };
         let via = match connection.channel {
             Detached::Ring { .. } => Via::Ring,
             Detached::Unix(_) | Detached::Tcp(_) | Detached::Pipes { .. } => Via::Relay,
@@ -345,21 +372,19 @@ impl CommandLauncher {
         }
     }
 
-    /// Offers every way at once; the one that is answered first is taken.
+    /// The connection on the way that was answered first.
     async fn connect(
         &self,
         worker: &mut RunningWorker,
-        offered: Offered,
+        ways: Ways,
+        answer: Result<Answered, BootCause>,
     ) -> Result<Connection, BootCause> {
-        let Offered {
-            private: (read, write),
+        let Ways {
+            private,
             memory,
-            standard,
-        } = offered;
-        let private = Channel::attach(Detached::Pipes { read, write });
-        let mut private = private.map_err(BootCause::System)?;
-        let mut pipes = standard.read_by(worker).map_err(BootCause::System)?;
-        match self.first_answer(worker, &mut private, &mut pipes).await {
+            pipes,
+        } = ways;
+        match answer {
             Ok(Answered::Private(answer)) => {
                 let stdout = pipes.map(|(_, stdout)| stdout);
                 self.ours(worker, answer, private, stdout, memory).await
@@ -390,14 +415,14 @@ impl CommandLauncher {
         }
     }
 
-    /// Waits for the first answer over any way, for the end of the process, or for the end of its
-    /// time.
+    /// Offers every way at once. Waits for the first answer over any, for the end of the process,
+    /// or for the end of its time.
     async fn first_answer(
         &self,
         worker: &mut RunningWorker,
-        private: &mut Channel,
-        pipes: &mut Option<(pipe::Sender, pipe::Receiver)>,
+        ways: &mut Ways,
     ) -> Result<Answered, BootCause> {
+        let Ways { private, pipes, .. } = ways;
         let pid = worker.process.pid();
         let output = worker.output.clone();
         let over_pipes = async {
@@ -513,12 +538,77 @@ impl CommandLauncher {
     }
 }
 
+/// Descriptors for a new process, and the server's ends of them.
+struct Offer {
+    /// To read from and to write to.
+    private: (OwnedFd, OwnedFd),
+    memory: Option<Arc<pronghorn_ring::SharedMemory>>,
+    passed: Vec<OwnedFd>,
+}
+
+/// A process that is to be a worker.
+struct NewWorker {
+    worker: RunningWorker,
+    way: Way,
+    /// It need not be asked what new workers are.
+    is_warm: bool,
+}
+
+impl From<(RunningWorker, Offered)> for NewWorker {
+    fn from((worker, offered): (RunningWorker, Offered)) -> Self {
+        Self {
+            worker,
+            way: Way::Offered(offered),
+            is_warm: false,
+        }
+    }
+}
+
+/// How far the connection to it is.
+enum Way {
+    Offered(Offered),
+    /// It was asked already what it is.
+    Connected(Box<Connection>),
+}
+
 /// The server's ends of all ways on which a worker may answer, beside the listener.
 struct Offered {
     /// To read from and to write to.
     private: (OwnedFd, OwnedFd),
     memory: Option<Arc<pronghorn_ring::SharedMemory>>,
     standard: StandardStreams,
+}
+
+impl Offered {
+    fn open(self, worker: &mut RunningWorker) -> io::Result<Ways> {
+        let (read, write) = self.private;
+        Ok(Ways {
+            private: Channel::attach(Detached::Pipes { read, write })?,
+            memory: self.memory,
+            pipes: self.standard.read_by(worker)?,
+        })
+    }
+}
+
+/// [`Offered`], ready to be read from.
+struct Ways {
+    private: Channel,
+    memory: Option<Arc<pronghorn_ring::SharedMemory>>,
+    /// The standard streams, where both are pipes.
+    pipes: Option<(pipe::Sender, pipe::Receiver)>,
+}
+
+impl Ways {
+    /// Gives up what was offered, and has what is printed read on.
+    fn close(self, worker: &mut RunningWorker) {
+        if let Some(memory) = self.memory {
+            memory.give_back();
+        }
+        if let Some((_, stdout)) = self.pipes {
+            let output = worker.output.of_stdout();
+            worker.readers.go_on(stdout, Vec::new(), output);
+        }
+    }
 }
 
 /// The standard streams that are pipes.

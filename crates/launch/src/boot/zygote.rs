@@ -8,24 +8,27 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_process::{Child, Command, Exit, ForkError, Introduction, Process, Stream, Zygote};
+use pronghorn_process::{Command, Exit, ForkError, Introduction, Process, Stream, Zygote};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use pronghorn_pool::SlotId;
+use pronghorn_pool::{Home, SlotId};
 
-use super::CommandLauncher;
+use super::{
+    Answered, CommandLauncher, FIRST_PASSED, NewWorker, Offer, Offered, StandardStreams, Way, Ways,
+};
 use crate::error::{BootCause, BootError, NotForked};
 use crate::worker::RunningWorker;
 
-/// Names the descriptor by which it takes orders, the first one that it is passed.
-const VARIABLE: (&str, &str) = ("PRONGHORN_ZYGOTE", "3");
+/// Names the descriptor by which it takes orders.
+const VARIABLE: &str = "PRONGHORN_ZYGOTE";
 /// Tells it of the requests that it may answer before the first fork.
 const WARMUP: &str = "PRONGHORN_WARMUP";
 /// What a worker finds in its place.
@@ -54,25 +57,19 @@ pub enum Spawn {
 /// What a zygote has done when it is forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Booted {
-    /// Started PHP's engine. Somebody may count on it, or it is the choice of a default.
-    Engine { is_wanted: bool },
+    /// Started PHP's engine.
+    Engine,
     /// Run the pool's command up to its first wait for a call.
     Application,
-}
-
-impl Booted {
-    const fn is_wanted(self) -> bool {
-        match self {
-            Self::Engine { is_wanted } => is_wanted,
-            Self::Application => true,
-        }
-    }
 }
 
 /// The zygotes of a pool, one for each generation.
 #[derive(Debug)]
 pub struct Zygotes {
     booted: Booted,
+    /// Somebody has asked for forks and may count on them; else they are the choice of a default,
+    /// which is more careful.
+    is_wanted: bool,
     running: tokio::sync::Mutex<Running>,
     /// The next worker begins a new generation.
     is_old: AtomicBool,
@@ -99,13 +96,6 @@ struct Current {
     is_warm: bool,
 }
 
-/// A worker that was forked.
-pub(super) struct Forked {
-    pub child: Child,
-    pub by: u32,
-    pub is_warm: bool,
-}
-
 /// A wish for a worker with these descriptors.
 struct Order {
     worker: SlotId,
@@ -114,9 +104,10 @@ struct Order {
 }
 
 impl Zygotes {
-    pub fn new(booted: Booted) -> Self {
+    pub fn new(booted: Booted, is_wanted: bool) -> Self {
         Self {
             booted,
+            is_wanted,
             running: tokio::sync::Mutex::default(),
             is_old: AtomicBool::new(false),
             is_forbidden: AtomicBool::new(false),
@@ -161,25 +152,53 @@ impl Zygotes {
         too_many
     }
 
-    /// A worker with these descriptors. None: it has to be started in the other way.
-    pub(super) async fn worker(
+    /// The process of a worker that gets this: forked where that can be, else started.
+    pub(super) async fn begin(
         &self,
         of: &CommandLauncher,
+        home: &Home,
         worker: SlotId,
-        passed: Vec<OwnedFd>,
-    ) -> Result<Option<Forked>, BootError> {
+        offer: Offer,
+    ) -> Result<NewWorker, BootError> {
+        match self.zygote(of, worker, offer).await? {
+            WorkerSource::Worker(begun) => Ok(begun),
+            WorkerSource::Nothing(Some(offer)) => {
+                Ok(of.start(worker, offer, Vec::new()).await?.into())
+            }
+            WorkerSource::Nothing(None) => {
+                let offer = of.offer(home)?;
+                Ok(of.start(worker, offer, Vec::new()).await?.into())
+            }
+            WorkerSource::Zygote(zygote, offer) => {
+                let offer = match offer {
+                    Some(offer) => offer,
+                    None => of.offer(home)?,
+                };
+                match self.fork_from(&zygote, of, worker, offer).await? {
+                    Some(begun) => Ok(begun),
+                    None => Ok(of.start(worker, of.offer(home)?, Vec::new()).await?.into()),
+                }
+            }
+        }
+    }
+
+    /// A fork that gets this. None: it has to be started in the other way.
+    async fn fork_from(
+        &self,
+        zygote: &Current,
+        of: &CommandLauncher,
+        worker: SlotId,
+        offer: Offer,
+    ) -> Result<Option<NewWorker>, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
-        let Some(zygote) = self.zygote(of).await? else {
-            return Ok(None);
-        };
         let (stdout, their_stdout) = io::pipe().map_err(system)?;
         let (stderr, their_stderr) = io::pipe().map_err(system)?;
-        let mut all = vec![their_stdout.into(), their_stderr.into()];
-        all.extend(passed);
+        let mut passed = vec![their_stdout.into(), their_stderr.into()];
+        passed.extend(offer.passed);
         let (answer, forked) = oneshot::channel();
         let order = Order {
             worker,
-            passed: all,
+            passed,
             answer,
         };
         // Its owner answers, or ends with it; in both cases at once or within its own limit.
@@ -187,15 +206,20 @@ impl Zygotes {
         let ended = || NotForked::Failed(ForkError::Closed);
         match forked.await.unwrap_or_else(|_| Err(ended())) {
             Ok(process) => {
-                let child = Child {
-                    process,
-                    stdin: None,
-                    stdout: Some(stdout.into()),
-                    stderr: Some(stderr.into()),
+                let mut worker = RunningWorker::new(&of.spec.pool, process);
+                worker.forked_by = Some(zygote.pid);
+                let offered = Offered {
+                    private: offer.private,
+                    memory: offer.memory,
+                    standard: StandardStreams {
+                        stdin: None,
+                        stdout: Some(stdout.into()),
+                        stderr: Some(stderr.into()),
+                    },
                 };
-                Ok(Some(Forked {
-                    child,
-                    by: zygote.pid,
+                Ok(Some(NewWorker {
+                    worker,
+                    way: Way::Offered(offered),
                     is_warm: zygote.is_warm,
                 }))
             }
@@ -209,106 +233,180 @@ impl Zygotes {
     }
 
     /// The zygote of this generation. It is started with the first worker, and again after its end.
-    async fn zygote(&self, of: &CommandLauncher) -> Result<Option<Current>, BootError> {
+    async fn zygote(
+        &self,
+        of: &CommandLauncher,
+        worker: SlotId,
+        offer: Offer,
+    ) -> Result<WorkerSource, BootError> {
         let mut running = self.running.lock().await;
         if self.is_old.swap(false, Ordering::Relaxed) {
             // Its owner sees that nobody needs it, and ends it.
             running.current = None;
         }
         if !self.fork() {
-            return Ok(None);
+            return Ok(WorkerSource::Nothing(Some(offer)));
         }
         let current = running.current.as_ref();
         if let Some(current) = current.filter(|current| !current.orders.is_closed()) {
-            return Ok(Some(current.clone()));
+            return Ok(WorkerSource::Zygote(current.clone(), Some(offer)));
         }
         while running.owners.try_join_next().is_some() {}
-        let Some((owner, introduction)) = self.start(of).await? else {
-            return Ok(None);
+        let (owner, is_warm, offer) = match self.booted {
+            Booted::Engine => {
+                let (owner, introduction) = Owner::start(of).await?;
+                if let Some(obstacle) = self.obstacle(of, &introduction) {
+                    self.forbid(of, &obstacle.why, obstacle.hint);
+                    // Where nobody orders it ends, as one that is not needed any more.
+                    running.owners.spawn(owner.run(mpsc::channel(1).1));
+                    return Ok(WorkerSource::Nothing(Some(offer)));
+                }
+                (owner, false, Some(offer))
+            }
+            Booted::Application => match self.boot(of, worker, offer).await? {
+                Application::Zygote(owner, is_warm) => (owner, is_warm, None),
+                Application::Worker(begun) => return Ok(WorkerSource::Worker(begun)),
+                Application::Nothing(offer) => return Ok(WorkerSource::Nothing(offer)),
+            },
         };
         let (orders, inbox) = mpsc::channel(ORDERS);
         let current = Current {
             orders,
             pid: owner.zygote.process.pid(),
-            is_warm: matches!(&introduction, Introduction::Ready(facts) if facts.is_warm),
+            is_warm,
         };
-        // Where nobody orders it ends, as one that is not needed any more.
         running.owners.spawn(owner.run(inbox));
-        if !self.may_be_forked(of, introduction) {
-            return Ok(None);
-        }
         running.current = Some(current.clone());
-        Ok(Some(current))
+        Ok(WorkerSource::Zygote(current, offer))
     }
 
-    /// A new one, and what it says of itself. None: workers have to be started in the other way.
-    async fn start(
+    /// Starts the pool's command so that it can be both, a zygote or a worker: what it is, it knows
+    /// when it has booted, and no boot is for nothing.
+    async fn boot(
         &self,
         of: &CommandLauncher,
-    ) -> Result<Option<(Owner, Introduction)>, BootError> {
-        if self.booted == Booted::Application && !of.php.has_extension(&of.spec).await {
+        worker: SlotId,
+        mut offer: Offer,
+    ) -> Result<Application, BootError> {
+        let system = |error| of.spec.failed(BootCause::System(error), None);
+        if !of.php.has_extension(&of.spec).await {
             let hint = "`pronghorn extension install` builds it";
             self.forbid(of, "PHP has no extension `pronghorn`", hint);
-            return Ok(None);
+            return Ok(Application::Nothing(Some(offer)));
         }
-        match Owner::start(of).await {
-            // Workers may serve all the same: those of a foreign package, which are no zygotes, and
-            // those where a function of `beforeFork()` has failed.
-            Err(BootError {
-                cause: BootCause::Exited(exit),
-                transcript,
-                ..
-            }) if self.booted == Booted::Application => {
-                let why = format!("the process to fork has ended ({exit}) instead of waiting");
-                let mut lines = transcript.lines().map(str::trim);
-                let hint = lines.find(|line| !line.is_empty()).map_or_else(
-                    || "its script is to use the package pronghorn/worker".to_owned(),
-                    |line| format!("it said: {line}"),
-                );
-                self.forbid(of, &why, &hint);
-                Ok(None)
+        let (link, theirs) = Zygote::pair().map_err(system)?;
+        let control = FIRST_PASSED + offer.passed.len();
+        offer.passed.push(theirs);
+        let mut variables = vec![(VARIABLE.into(), control.to_string().into())];
+        let requests = of.spec.warmup.words();
+        variables.extend(requests.map(|requests| (WARMUP.into(), requests.into())));
+        let (mut worker, offered) = of.start(worker, offer, variables).await?;
+        let mut ways = offered.open(&mut worker).map_err(system)?;
+        let said = self.ask(of, link, &mut worker, &mut ways).await;
+        match said {
+            BootAnswer::Zygote(link, is_warm) => {
+                ways.close(&mut worker);
+                Ok(Application::Zygote(Owner::new(of, worker, link), is_warm))
             }
-            started => Ok(Some(started?)),
+            BootAnswer::Nonsense(error) => {
+                let cause = BootCause::NotForked(NotForked::Failed(error));
+                Err(of.given_up(worker, cause).await)
+            }
+            // Workers may serve all the same, where a function of `beforeFork()` has failed.
+            BootAnswer::Answer(Err(BootCause::Exited(exit)), _) => {
+                _ = of
+                    .connect(&mut worker, ways, Err(BootCause::Exited(exit)))
+                    .await;
+                let failed = of.given_up(worker, BootCause::Exited(exit)).await;
+                let why = format!("the process to fork has ended ({exit}) instead of waiting");
+                let mut lines = failed.transcript.lines().map(str::trim);
+                let said = lines.find(|line| !line.is_empty());
+                let hint = said.map_or_else(String::new, |line| format!("it said: {line}"));
+                self.forbid(of, &why, &hint);
+                Ok(Application::Nothing(None))
+            }
+            BootAnswer::Answer(answer, is_warm) => {
+                match of.connect(&mut worker, ways, answer).await {
+                    Ok(connection) => Ok(Application::Worker(NewWorker {
+                        worker,
+                        way: Way::Connected(Box::new(connection)),
+                        is_warm,
+                    })),
+                    Err(cause) => Err(of.given_up(worker, cause).await),
+                }
+            }
         }
     }
 
-    /// Says what speaks against it.
-    fn may_be_forked(&self, of: &CommandLauncher, introduction: Introduction) -> bool {
+    /// Waits for the process to say what it is. One that must not be forked is told to be a worker.
+    async fn ask(
+        &self,
+        of: &CommandLauncher,
+        link: Zygote,
+        worker: &mut RunningWorker,
+        ways: &mut Ways,
+    ) -> BootAnswer {
+        let mut answer = pin!(of.first_answer(worker, ways));
+        let introduction = tokio::select! {
+            biased;
+            introduction = link.introduction() => introduction,
+            answer = &mut answer => {
+                if answer.is_ok() {
+                    let hint = "its script uses another package than pronghorn/worker";
+                    self.forbid(of, "the process to fork took calls instead", hint);
+                }
+                return BootAnswer::Answer(answer, false);
+            }
+        };
+        match introduction {
+            Ok(introduction) => match self.obstacle(of, &introduction) {
+                None => BootAnswer::Zygote(link, introduction.is_warm()),
+                Some(Obstacle { why, hint }) => {
+                    self.forbid(of, &why, hint);
+                    // Else it has ended, which is an answer.
+                    _ = link.serve();
+                    BootAnswer::Answer(answer.await, introduction.is_warm())
+                }
+            },
+            // It is about to end, in most cases.
+            Err(ForkError::Closed) => BootAnswer::Answer(answer.await, false),
+            Err(error) => BootAnswer::Nonsense(error),
+        }
+    }
+
+    /// Why such a process must not be forked.
+    fn obstacle(&self, of: &CommandLauncher, introduction: &Introduction) -> Option<Obstacle> {
         let facts = match introduction {
             Introduction::Ready(facts) => facts,
             Introduction::Refuses(why) => {
-                let why =
-                    format!("the booted application holds open what processes can't share: {why}");
-                self.forbid(
-                    of,
-                    &why,
-                    "close it in `Worker::beforeFork()`, in Laravel and Symfony by a listener of \
-                     `BeforeFork`, or open it later",
-                );
-                return false;
+                return Some(Obstacle {
+                    why: format!(
+                        "the booted application holds open what processes can't share: {why}"
+                    ),
+                    hint: "close it in `Worker::beforeFork()`, in Laravel and Symfony by a \
+                           listener of `BeforeFork`, or open it later",
+                });
             }
         };
         if facts.threads > 1 {
             let when = match self.booted {
-                Booted::Engine { .. } => "as soon as it has started",
+                Booted::Engine => "as soon as it has started",
                 Booted::Application => "when the application has booted",
             };
             let why = format!(
                 "PHP has {} threads {when}, one of them `{}`, and a forked process would have one",
                 facts.threads, facts.thread
             );
-            self.forbid(of, &why, "an extension starts them");
-            return false;
+            let hint = "an extension starts them";
+            return Some(Obstacle { why, hint });
         }
-        if facts.has_jit && !self.booted.is_wanted() {
-            let hint = "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this \
-                        is meant";
-            self.forbid(
-                of,
-                "OPcache's JIT is on, which is not safe in a cache that processes share",
-                hint,
-            );
-            return false;
+        if facts.has_jit && !self.is_wanted {
+            return Some(Obstacle {
+                why: "OPcache's JIT is on, which is not safe in a cache that processes share"
+                    .to_owned(),
+                hint: "`ini: {opcache.jit: disable}` for a shared OPcache, `spawn: exec` if this \
+                       is meant",
+            });
         }
         if facts.has_jit {
             tracing::warn!(
@@ -317,7 +415,14 @@ impl Zygotes {
                  a cache that processes share: `ini: {{opcache.jit: disable}}`"
             );
         }
-        true
+        let own = facts.own.as_ref().filter(|_| !self.is_wanted);
+        own.map(|call| Obstacle {
+            why: format!(
+                "its boot has called {call}, and forks would have the same result if the \
+                 application keeps it"
+            ),
+            hint: "`spawn: fork` if it keeps none, `spawn: exec` if this is meant",
+        })
     }
 
     /// Once for each generation.
@@ -327,7 +432,7 @@ impl Zygotes {
         }
         let pool = &of.spec.pool;
         let what = match self.booted {
-            Booted::Engine { .. } => "each worker starts PHP anew and has an OPcache of its own",
+            Booted::Engine => "each worker starts PHP anew and has an OPcache of its own",
             Booted::Application => "each worker boots the application itself",
         };
         let hint = if hint.is_empty() {
@@ -335,7 +440,7 @@ impl Zygotes {
         } else {
             format!(" ({hint})")
         };
-        if self.booted.is_wanted() {
+        if self.is_wanted {
             tracing::warn!(
                 target: "server", pool,
                 "{what}, in spite of `spawn: fork`: {why}{hint}"
@@ -349,10 +454,8 @@ impl Zygotes {
 async fn command_line(of: &CommandLauncher, control: OwnedFd) -> Result<Command, BootError> {
     let mut command = of.command_line(vec![control]).await?;
     command.env.retain(|(name, _)| name != PIPES);
-    command.env.push((VARIABLE.0.into(), VARIABLE.1.into()));
-    if let Some(requests) = of.spec.warmup.words() {
-        command.env.push((WARMUP.into(), requests.into()));
-    }
+    let control = FIRST_PASSED.to_string();
+    command.env.push((VARIABLE.into(), control.into()));
     command.stdin = Stream::Null;
     Ok(command)
 }
@@ -382,6 +485,34 @@ async fn bring_up(
             introduction.map_err(|error| BootCause::NotForked(NotForked::Failed(error)))
         }
     }
+}
+
+/// Where a new worker comes from. An offer that was not used is given back.
+enum WorkerSource {
+    Zygote(Current, Option<Offer>),
+    Worker(NewWorker),
+    /// It has to be started.
+    Nothing(Option<Offer>),
+}
+
+/// The pool's command, when it has booted.
+enum Application {
+    Zygote(Owner, bool),
+    Worker(NewWorker),
+    Nothing(Option<Offer>),
+}
+
+/// The first word of a process that can be both. Flags tell whether it is warm.
+enum BootAnswer {
+    Zygote(Zygote, bool),
+    Answer(Result<Answered, BootCause>, bool),
+    Nonsense(ForkError),
+}
+
+/// Why a process must not be forked, and a hint what to do.
+struct Obstacle {
+    why: String,
+    hint: &'static str,
 }
 
 /// Owns a zygote from its first word to its end. What is dropped with it is killed.
@@ -425,14 +556,17 @@ impl Owner {
                 return Err(of.spec.failed(cause, Some(&zygote.output)));
             }
         };
+        Ok((Self::new(of, zygote, link), introduction))
+    }
+
+    fn new(of: &CommandLauncher, zygote: RunningWorker, link: Zygote) -> Self {
         zygote.output.up();
-        let owner = Self {
+        Self {
             pool: of.spec.pool.clone(),
             zygote,
             link,
             patience: of.spec.boot_timeout,
-        };
-        Ok((owner, introduction))
+        }
     }
 
     async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
@@ -473,9 +607,10 @@ impl Owner {
 
     async fn fork(&mut self, worker: SlotId, passed: &[OwnedFd]) -> Result<Process, NotForked> {
         let passed: Vec<_> = passed.iter().map(AsFd::as_fd).collect();
+        let pid = self.zygote.process.pid();
         tokio::select! {
             biased;
-            forked = self.link.fork(worker, &passed) => forked.map_err(NotForked::Failed),
+            forked = self.link.fork(pid, worker, &passed) => forked.map_err(NotForked::Failed),
             exit = self.zygote.end() => Err(NotForked::Ended(exit)),
             () = sleep(self.patience) => Err(NotForked::TimedOut(self.patience)),
         }
@@ -523,7 +658,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_crashes_in_a_minute_are_too_many() {
-        let zygotes = Zygotes::new(Booted::Engine { is_wanted: true });
+        let zygotes = Zygotes::new(Booted::Engine, true);
         let crash = Exit::Signal(11);
         assert!(!zygotes.died(crash) && !zygotes.died(crash));
         tokio::time::advance(WITHIN).await;

@@ -35,6 +35,9 @@ pub struct Facts {
     pub has_jit: bool,
     /// It has answered what new workers would be asked, so they need not.
     pub is_warm: bool,
+    /// The call by which the application got what belongs to one process and all forks would have:
+    /// its number, or random numbers.
+    pub own: Option<String>,
 }
 
 /// The first thing that a zygote says.
@@ -57,10 +60,17 @@ pub enum ForkError {
     /// Out of memory or of processes, in words of the system.
     #[error("it could not fork: {0}")]
     Refused(String),
-    #[error("process {0}, which it has forked, is no child of this server")]
+    #[error("process {0}, which it has forked, is no child of this server and of its own user")]
     NotOurs(u32),
     #[error("its connection failed")]
     Io(#[from] io::Error),
+}
+
+impl Introduction {
+    /// See [`Facts`].
+    pub const fn is_warm(&self) -> bool {
+        matches!(self, Self::Ready(facts) if facts.is_warm)
+    }
 }
 
 impl ForkError {
@@ -84,17 +94,19 @@ impl Zygote {
     pub async fn introduction(&self) -> Result<Introduction, ForkError> {
         let said = self.receive().await?;
         if let Some(why) = said.strip_prefix("refuses ") {
-            let why = why.chars().filter(|c| !c.is_control()).take(REFUSAL);
-            return Ok(Introduction::Refuses(why.collect()));
+            return Ok(Introduction::Refuses(words(why)));
         }
         let facts = Facts::parse(&said).ok_or_else(|| ForkError::nonsense(&said))?;
         Ok(Introduction::Ready(facts))
     }
 
     /// Has it fork a process which gets these descriptors, in an order that it knows, and calls
-    /// itself by this number. Whoever gives this up can't ask again.
+    /// itself by this number. Whoever gives this up can't ask again. `zygote` is its own process:
+    /// what it names as forked is believed only of one of the same user, since daemons that other
+    /// users' workers have left are children of this process, too.
     pub async fn fork(
         &self,
+        zygote: u32,
         worker: usize,
         passed: &[BorrowedFd<'_>],
     ) -> Result<Process, ForkError> {
@@ -111,6 +123,11 @@ impl Zygote {
         let pid = pid.ok_or_else(|| ForkError::nonsense(&said))?;
         let not_ours = |_| ForkError::NotOurs(pid.as_raw_nonzero().get().unsigned_abs());
         adoption.adopt(pid).map_err(not_ours)?;
+        let forked = pid.as_raw_nonzero().get().unsigned_abs();
+        if users(zygote).is_none_or(|of| users(forked) != Some(of)) {
+            reap::forget(pid);
+            return Err(ForkError::NotOurs(forked));
+        }
         let end = Process::watch(pid).inspect_err(|_| {
             // Nobody would learn of its end.
             _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -119,13 +136,35 @@ impl Zygote {
         Ok(Process::adopt(pid, end)?)
     }
 
+    /// Has it be a worker itself, with what it was started with, instead of a zygote.
+    pub fn serve(self) -> io::Result<()> {
+        self.0.send_with("serve", &[])
+    }
+
     async fn receive(&self) -> Result<String, ForkError> {
         self.0.receive().await?.ok_or(ForkError::Closed)
     }
 }
 
+/// The users that a process runs as: real, effective, saved, of files. None: it has ended.
+fn users(pid: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
+    Some(line.to_owned())
+}
+
+/// Its words about the application, for people.
+fn words(said: &str) -> String {
+    let shown = said.chars().filter(|c| !c.is_control());
+    shown.take(REFUSAL).collect()
+}
+
 impl Facts {
     fn parse(said: &str) -> Option<Self> {
+        let (said, own) = match said.split_once('\n') {
+            Some((said, own)) => (said, Some(words(own))),
+            None => (said, None),
+        };
         let rest = said.strip_prefix("zygote 1 threads ")?;
         let (threads, rest) = rest.split_once(" jit ")?;
         let (jit, rest) = rest.split_once(" warm ")?;
@@ -140,6 +179,7 @@ impl Facts {
             thread: thread.chars().filter(|c| !c.is_control()).collect(),
             has_jit: flag(jit)?,
             is_warm: flag(warm)?,
+            own,
         })
     }
 }

@@ -15,7 +15,7 @@ fn saying(answer: &str) -> (Zygote, Link) {
 
 async fn asked_for_a_fork(answer: &str) -> Result<Process, ForkError> {
     let (zygote, _theirs) = saying(answer);
-    zygote.fork(3, &[]).await
+    zygote.fork(std::process::id(), 3, &[]).await
 }
 
 /// A child of this process that no other test reaps.
@@ -29,8 +29,12 @@ fn started(command: &mut Command) -> (Child, Pid) {
 
 /// A process that becomes this one's child at its parent's end, as a forked one does.
 fn orphan(code: u8) -> String {
+    orphan_of("exec 3<&0", code)
+}
+
+fn orphan_of(first: &str, code: u8) -> String {
     crate::adopt_orphans();
-    let script = format!("exec 3<&0; (read line <&3; exit {code}) >/dev/null & echo $!");
+    let script = format!("{first}; (read line <&3; exit {code}) >/dev/null & echo $!");
     let mut shell = Command::new("sh");
     let shell = shell.args(["-c", &script]).stdin(Stdio::piped());
     let (mut shell, pid) = started(shell.stdout(Stdio::piped()));
@@ -48,7 +52,7 @@ async fn an_orphan_that_it_names_is_a_child_with_an_owner() {
     let zygote = Zygote(ours.watch().unwrap());
     let null = std::fs::File::open("/dev/null").unwrap();
     let passed = [null.as_fd()];
-    let forking = zygote.fork(3, &passed);
+    let forking = zygote.fork(std::process::id(), 3, &passed);
     let answering = async {
         let (order, passed) = wait_for_order(&theirs).await;
         assert_eq!(order, format!("fork {} 3", std::process::id()));
@@ -96,6 +100,34 @@ async fn a_process_of_others_is_not_taken_over() {
     reap::forget(pid);
 }
 
+/// A daemon that a worker of another user has left is a child of this process, and not the zygote's
+/// to name.
+#[tokio::test]
+async fn an_orphan_of_another_user_is_not_taken_over() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has children of other users");
+        return;
+    }
+    let (zygote, theirs) = Link::pair().unwrap();
+    let zygote = Zygote(zygote.watch().unwrap());
+    let forking = zygote.fork(std::process::id(), 3, &[]);
+    let answering = async {
+        wait_for_order(&theirs).await;
+        let of_nobody = "exec 3<&0; test \"$(id -u)\" = 0 && exec setpriv --reuid 65534 sh -c \
+                         '(read line <&3; exit 0) >/dev/null & echo $!'";
+        let pid = orphan_of(of_nobody, 0);
+        theirs.send(&format!("forked {pid}"), &[]).unwrap();
+        pid
+    };
+    let both = async { tokio::join!(forking, answering) };
+    let (forked, pid) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    let error = forked.unwrap_err();
+    assert!(
+        matches!(&error, ForkError::NotOurs(of) if of.to_string() == pid),
+        "{error}"
+    );
+}
+
 #[tokio::test]
 async fn what_makes_no_sense_is_shown_in_part() {
     for answer in [
@@ -132,7 +164,7 @@ async fn one_that_has_closed_its_end_answers_nothing() {
         zygote.introduction().await,
         Err(ForkError::Closed)
     ));
-    assert!(zygote.fork(3, &[]).await.is_err());
+    assert!(zygote.fork(std::process::id(), 3, &[]).await.is_err());
 }
 
 #[tokio::test]
@@ -144,7 +176,8 @@ async fn it_says_what_forbids_a_fork() {
             threads: 2,
             thread: "grpc timer".into(),
             has_jit: true,
-            is_warm: false
+            is_warm: false,
+            own: None,
         })
     );
     let (zygote, _theirs) = saying("refuses a \u{1b}[2Jpipe");

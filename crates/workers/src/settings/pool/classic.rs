@@ -27,11 +27,11 @@ pub struct ClassicSettings {
 /// How the workers of a pool come to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpawnChoice {
-    /// Forked in a pool that runs scripts, unless something speaks against it.
+    /// Forked, unless something speaks against it.
     Auto,
     /// Each is a start of its command.
     Exec,
-    /// From one process that has started PHP.
+    /// From one process that has started PHP, or has booted the application.
     Fork,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn read_php(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
 pub(super) fn read_spawn(t: &mut Table<'_>, mode: Mode) -> SpawnChoice {
     t.key(
         "spawn",
-        "How workers come to be. `fork`: from one process, so that they share one OPcache: in `mode: classic` from a PHP that has started its engine; in `mode: worker` from one that has booted the application up to its first wait for a call, with the extension and our PHP package. `exec`: each is a start of its command. `auto`: `fork` in `mode: classic` if OPcache's JIT is off, else `exec`.",
+        "How workers come to be. `fork`: from one process, so that they share one OPcache: in `mode: classic` from a PHP that has started its engine; in `mode: worker` from one that has booted the application up to its first wait for a call, with the extension and our PHP package. `exec`: each is a start of its command. `auto`: `fork` where that is safe as far as the server can tell, in `mode: worker` in pools of more than one worker; else `exec`, and a record says why.",
     )
     .ours()
     .no_effect(mode.ignores(&[Mode::FastCgi]))

@@ -170,7 +170,6 @@ pub struct WorkerSettings {
     pub fence: Fence,
     /// Whether each call is a request of PHP's own.
     pub globals: bool,
-    /// [`SpawnChoice::Auto`] starts each by itself.
     pub spawn: SpawnChoice,
     pub leaks: Leaks,
 }
