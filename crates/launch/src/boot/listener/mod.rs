@@ -390,9 +390,11 @@ impl Origin {
     /// A process that has ended may have left its connection to others, and its number to a new
     /// one; the user of a connection stays who it was.
     async fn prove(self, pid: u32, of_pool: u32) -> Result<(), Refused> {
-        let is_of = |its: u32| match its == of_pool {
-            true => Ok(()),
-            false => Err(Refused::OtherUser { its, of_pool }),
+        let is_of = |its: u32| {
+            if its == of_pool {
+                return Ok(());
+            }
+            Err(Refused::OtherUser { its, of_pool })
         };
         let (there, here) = match self {
             Self::Unix { uid, .. } => return is_of(uid),
