@@ -104,7 +104,10 @@ impl Untrusted {
 
     /// Whether an error is one of these.
     pub fn is(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+        let inner = error.get_ref();
+        inner
+            .and_then(|inner| inner.downcast_ref::<Self>())
+            .is_some()
     }
 }
 

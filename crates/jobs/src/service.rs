@@ -215,7 +215,7 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     };
     context.health.queues().answer_with(reports);
     let owner = context.users.of_server().map(|(_, user)| user.clone());
-    let spool = Arc::new(Spool::open(std::env::temp_dir(), owner)?);
+    let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
     let StartedPools { pools, tasks } =
         workers.pools.start(JOBS, &specs(&settings, &spool)).await?;
     let end = context.shutdown.child_token();

@@ -114,8 +114,8 @@ impl SpoolError {
 
 impl Spool {
     /// Looks at the folder once: it must exist and be writable.
-    pub fn open(folder: PathBuf, owner: Option<Credentials>) -> Result<Self, SpoolError> {
-        Self::beside(&[], Path::new("/"), &folder, owner)
+    pub fn open(folder: &Path, owner: Option<Credentials>) -> Result<Self, SpoolError> {
+        Self::beside(&[], Path::new("/"), folder, owner)
     }
 
     /// Opens a folder whose files share the disk with those of the others, if it is the same disk.
@@ -527,7 +527,7 @@ mod tests {
     use super::*;
 
     fn spool(limit: u64) -> Arc<Spool> {
-        let mut spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        let mut spool = Spool::open(&std::env::temp_dir(), None).unwrap();
         Arc::get_mut(&mut spool.share).unwrap().limit = limit;
         Arc::new(spool)
     }
@@ -571,7 +571,7 @@ mod tests {
             .unwrap();
         file.set_modified(SystemTime::now() - OLD - Duration::from_secs(1))
             .unwrap();
-        Spool::open(directory.to_path_buf(), None).unwrap();
+        Spool::open(&directory, None).unwrap();
         let left: BTreeSet<_> = std::fs::read_dir(&directory)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -595,7 +595,7 @@ mod tests {
             chown(path, Some(STRANGER), None).unwrap();
         }
         let names = |name: &str| std::fs::read_dir(directory.join(name)).unwrap().count();
-        let spool = Arc::new(Spool::open(tmp.clone(), None).unwrap());
+        let spool = Arc::new(Spool::open(&tmp, None).unwrap());
         let before = spool.named("upload").unwrap();
         std::fs::rename(&tmp, directory.join("app/away")).unwrap();
         symlink("../roots", &tmp).unwrap();
@@ -611,7 +611,7 @@ mod tests {
         assert_eq!(names("app/away"), 2);
         drop(before);
         assert_eq!(names("app/away"), 1, "it is removed where it was made");
-        Spool::open(tmp.clone(), None).unwrap_err();
+        Spool::open(&tmp, None).unwrap_err();
         std::fs::remove_file(&tmp).unwrap();
         spool.named("upload").unwrap_err();
         std::fs::rename(directory.join("app/away"), &tmp).unwrap();
@@ -733,7 +733,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_missing_is_named() {
-        let error = Spool::open("/nope".into(), None).unwrap_err();
+        let error = Spool::open(Path::new("/nope"), None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "cannot write to the spool folder `/nope`"

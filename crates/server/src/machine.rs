@@ -116,7 +116,7 @@ async fn look_at_pools(
 ) -> Option<Vec<Finding>> {
     let server = &settings.server;
     let spawner = Spawner::start().ok()?;
-    let spool = Arc::new(Spool::open(std::env::temp_dir(), None).ok()?);
+    let spool = Arc::new(Spool::open(&std::env::temp_dir(), None).ok()?);
     let mut findings = Vec::new();
     let may_ask = users.is_some();
     let resources = PoolResources {

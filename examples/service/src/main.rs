@@ -91,7 +91,7 @@ struct RunningEcho {
 async fn start(settings: EchoSettings, context: Context) -> Result<RunningEcho, StartError> {
     let workers = context.workers.expect("it has a pool");
     let owner = context.users.of_pool(ECHO).map(|(_, user)| user.clone());
-    let spool = Arc::new(Spool::open(std::env::temp_dir(), owner)?);
+    let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
     let specs = [spec(&settings.pool, &spool)];
     let StartedPools { pools, tasks } = workers.pools.start(ECHO, &specs).await?;
     let asked = pools.clone();

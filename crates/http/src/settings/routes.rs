@@ -130,7 +130,7 @@ impl HttpSettings {
 /// is no option.
 fn worker_script(command: &str) -> Option<&str> {
     let words = || command.split([' ', '\t', '\n', '\'', '"']).skip(1);
-    let script = words().find(|word| word.ends_with(".php"));
+    let script = words().find(|word| word.as_bytes().ends_with(b".php"));
     let script = script.or_else(|| words().find(|word| !word.is_empty() && !word.starts_with('-')));
     script
         .and_then(|path| path.rsplit('/').next())

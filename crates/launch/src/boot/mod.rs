@@ -140,7 +140,8 @@ impl CommandLauncher {
 
     async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
         let home = self.spec.homes[slot % self.spec.homes.len()].clone();
-        let offer = self.offer(&home)?;
+        let system = |error| self.spec.failed(BootCause::System(error), None);
+        let offer = self.offer(&home).map_err(system)?;
         // People count from 1.
         let number = slot.saturating_add(1);
         let begun = match &self.spawn {
@@ -169,9 +170,8 @@ impl CommandLauncher {
     }
 
     /// Pipes and memory for a worker of this home.
-    fn offer(&self, home: &Home) -> Result<Offer, BootError> {
-        let (private, mut passed) =
-            private_pipes().map_err(|error| self.spec.failed(BootCause::System(error), None))?;
+    fn offer(&self, home: &Home) -> io::Result<Offer> {
+        let (private, mut passed) = private_pipes()?;
         let memory = self.offer_ring(home).map(|(memory, offer)| {
             passed.extend(offer);
             memory

@@ -160,26 +160,20 @@ impl Zygotes {
         worker: SlotId,
         offer: Offer,
     ) -> Result<NewWorker, BootError> {
-        match self.zygote(of, worker, offer).await? {
-            WorkerSource::Worker(begun) => Ok(begun),
-            WorkerSource::Nothing(Some(offer)) => {
-                Ok(of.start(worker, offer, Vec::new()).await?.into())
-            }
-            WorkerSource::Nothing(None) => {
-                let offer = of.offer(home)?;
-                Ok(of.start(worker, offer, Vec::new()).await?.into())
-            }
+        let system = |error| of.spec.failed(BootCause::System(error), None);
+        let offer = match self.zygote(of, worker, offer).await? {
+            WorkerSource::Worker(begun) => return Ok(begun),
+            WorkerSource::Nothing(Some(offer)) => offer,
+            WorkerSource::Nothing(None) => of.offer(home).map_err(system)?,
             WorkerSource::Zygote(zygote, offer) => {
-                let offer = match offer {
-                    Some(offer) => offer,
-                    None => of.offer(home)?,
-                };
+                let offer = offer.map_or_else(|| of.offer(home), Ok).map_err(system)?;
                 match self.fork_from(&zygote, of, worker, offer).await? {
-                    Some(begun) => Ok(begun),
-                    None => Ok(of.start(worker, of.offer(home)?, Vec::new()).await?.into()),
+                    Some(begun) => return Ok(begun),
+                    None => of.offer(home).map_err(system)?,
                 }
             }
-        }
+        };
+        Ok(of.start(worker, offer, Vec::new()).await?.into())
     }
 
     /// A fork that gets this. None: it has to be started in the other way.

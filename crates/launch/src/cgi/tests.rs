@@ -96,7 +96,7 @@ impl Scripts {
             &Handle::current(),
             &pronghorn_metrics::Registry::default(),
         );
-        let spool = Arc::new(Spool::open(std::env::temp_dir(), None).unwrap());
+        let spool = Arc::new(Spool::open(&std::env::temp_dir(), None).unwrap());
         let launcher = ProgramLauncher {
             spawner: Spawner::start().unwrap(),
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],

@@ -478,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_socket_has_no_name_and_what_php_cgi_waits_for_is_there() {
-        let spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        let spool = Spool::open(&std::env::temp_dir(), None).unwrap();
         let place = spool.place("entrance").unwrap();
         let entrance = Entrance::open(&place).unwrap();
         assert!(!place.path.exists());

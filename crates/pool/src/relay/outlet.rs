@@ -214,12 +214,12 @@ impl Outlet {
         let append = move || {
             let mut file = match file {
                 Some(file) => file,
-                None => spool.unnamed().map_err(|error| (None, error))?,
+                None => spool.unnamed().map_err(|error| Box::new((None, error)))?,
             };
             file.hold_for(client);
             match file.append(&piece) {
                 Ok(()) => Ok(file),
-                Err(error) => Err((Some(file), error)),
+                Err(error) => Err(Box::new((Some(file), error))),
             }
         };
         match tokio::task::spawn_blocking(append).await {
@@ -227,7 +227,8 @@ impl Outlet {
                 self.spilled = Some(file);
                 None
             }
-            Ok(Err((file, error))) => {
+            Ok(Err(refused)) => {
+                let (file, error) = *refused;
                 self.give_up(file, &error);
                 Some(bytes.into())
             }

@@ -191,7 +191,7 @@ impl Worker {
             interruptible: false,
             codec: Codec::Native,
             stream_timeout: Duration::from_secs(60),
-            spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+            spool: Arc::new(Spool::open(&std::env::temp_dir(), None).unwrap()),
             quote: Quote::All,
             methods: None,
             last_words: LastWords::default(),

@@ -186,7 +186,7 @@ impl Stage {
     }
 
     async fn with(dialect: Dialect, codec: Codec, interruptible: bool) -> Self {
-        let spool = Spool::open(std::env::temp_dir(), None).unwrap();
+        let spool = Spool::open(&std::env::temp_dir(), None).unwrap();
         Self::made(dialect, codec, interruptible, spool).await
     }
 
@@ -195,7 +195,7 @@ impl Stage {
         let name = format!("pronghorn-no-spool-{}", std::process::id());
         let gone = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&gone).unwrap();
-        let spool = Spool::open(gone.clone(), None).unwrap();
+        let spool = Spool::open(&gone, None).unwrap();
         std::fs::remove_dir(gone).unwrap();
         Self::made(Dialect::Native, Codec::Native, false, spool).await
     }
@@ -1647,7 +1647,7 @@ fn warming(names: &[&'static str]) -> (Worker, Warming, Arc<Inbox>) {
         codec: Codec::Native,
         interruptible: false,
         stream_timeout: Duration::from_secs(60),
-        spool: Arc::new(Spool::open(std::env::temp_dir(), None).unwrap()),
+        spool: Arc::new(Spool::open(&std::env::temp_dir(), None).unwrap()),
         quote: Quote::All,
         methods: None,
         last_words: LastWords::default(),
