@@ -225,18 +225,18 @@ impl CommandLauncher {
     async fn bring_up(
         &self,
         worker: &mut RunningWorker,
-        way: Way,
+        way: WorkerLink,
         home: &Home,
         is_warm: bool,
     ) -> Result<(Via, Connect), BootCause> {
         let until = Instant::now() + self.spec.boot_timeout;
         let connection = match way {
-            Way::Offered(offered) => {
+            WorkerLink::Offered(offered) => {
                 let mut ways = offered.open(worker).map_err(BootCause::System)?;
                 let answer = self.first_answer(worker, &mut ways).await;
                 self.connect(worker, ways, answer).await?
             }
-            Way::Connected(connection) => *connection,
+            WorkerLink::Connected(connection) => *connection,
         };
         let via = match connection.channel {
             Detached::Ring { .. } => Via::Ring,
@@ -549,7 +549,7 @@ struct Offer {
 /// A process that is to be a worker.
 struct NewWorker {
     worker: RunningWorker,
-    way: Way,
+    way: WorkerLink,
     /// It need not be asked what new workers are.
     is_warm: bool,
 }
@@ -558,14 +558,14 @@ impl From<(RunningWorker, Offered)> for NewWorker {
     fn from((worker, offered): (RunningWorker, Offered)) -> Self {
         Self {
             worker,
-            way: Way::Offered(offered),
+            way: WorkerLink::Offered(offered),
             is_warm: false,
         }
     }
 }
 
 /// How far the connection to it is.
-enum Way {
+enum WorkerLink {
     Offered(Offered),
     /// It was asked already what it is.
     Connected(Box<Connection>),

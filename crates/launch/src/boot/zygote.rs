@@ -22,7 +22,8 @@ use tokio::time::{Instant, sleep, timeout};
 use pronghorn_pool::{Home, SlotId};
 
 use super::{
-    Answered, CommandLauncher, FIRST_PASSED, NewWorker, Offer, Offered, StandardStreams, Way, Ways,
+    Answered, CommandLauncher, FIRST_PASSED, NewWorker, Offer, Offered, StandardStreams, Ways,
+    WorkerLink,
 };
 use crate::error::{BootCause, BootError, NotForked};
 use crate::worker::RunningWorker;
@@ -213,7 +214,7 @@ impl Zygotes {
                 };
                 Ok(Some(NewWorker {
                     worker,
-                    way: Way::Offered(offered),
+                    way: WorkerLink::Offered(offered),
                     is_warm: zygote.is_warm,
                 }))
             }
@@ -323,7 +324,7 @@ impl Zygotes {
                 match of.connect(&mut worker, ways, answer).await {
                     Ok(connection) => Ok(Application::Worker(NewWorker {
                         worker,
-                        way: Way::Connected(Box::new(connection)),
+                        way: WorkerLink::Connected(Box::new(connection)),
                         is_warm,
                     })),
                     Err(cause) => Err(of.given_up(worker, cause).await),
