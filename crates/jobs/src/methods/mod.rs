@@ -17,7 +17,7 @@ use crate::messages::{
 };
 use crate::pipelines::{PipelineError, Pipelines};
 use crate::schedules::Schedules;
-use crate::settings::PipelineSettings;
+use crate::settings::{MOST_PIPELINES, PipelineSettings};
 
 pub(crate) use self::moving::{hand_on, hand_on_waiting};
 
@@ -120,10 +120,22 @@ async fn batch(pushing: Pushing, request: BatchRequest) -> Result<Kept, Failure>
     Ok(Kept { duplicates })
 }
 
+/// Each pipeline of a call is named once; there are not more of them.
+fn check(names: &PipelineNames) -> Result<(), Failure> {
+    let count = names.pipelines.len();
+    if count > MOST_PIPELINES {
+        return Err(Failure::new(format!(
+            "{count} pipelines; at most {MOST_PIPELINES} are taken at a time"
+        )));
+    }
+    Ok(())
+}
+
 fn each(
     names: &PipelineNames,
     step: impl Fn(&str) -> Result<(), PipelineError>,
 ) -> Result<Empty, Failure> {
+    check(names)?;
     for name in &names.pipelines {
         step(name).map_err(|error| chain("", &error))?;
     }
@@ -131,6 +143,7 @@ fn each(
 }
 
 async fn destroy(pipelines: Pipelines, names: PipelineNames) -> Result<PipelineNames, Failure> {
+    check(&names)?;
     let mut destroyed = Vec::new();
     for name in names.pipelines {
         let gone = pipelines.destroy(&name).await;

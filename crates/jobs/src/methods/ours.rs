@@ -16,6 +16,9 @@ use crate::settings::EMBEDDED;
 
 /// Of a list.
 const MOST_LISTED: usize = 1000;
+/// IDs of one call: each is looked for in all pipelines, which takes up to milliseconds, or costs a
+/// commit of the store.
+const MOST_NAMED: usize = 1000;
 /// Dead letters that are run again or discarded at a time.
 const TOGETHER: usize = 64;
 /// Of a payload that is shown.
@@ -44,6 +47,19 @@ struct Named {
 }
 
 impl Argument for Named {}
+
+impl Named {
+    fn check(&self) -> Result<(), Failure> {
+        let count = self.ids.len();
+        if count > MOST_NAMED {
+            return Err(Failure::new(format!(
+                "{count} IDs; at most {MOST_NAMED} are taken at a time: make a call for \
+                 each {MOST_NAMED} of them"
+            )));
+        }
+        Ok(())
+    }
+}
 
 /// For which IDs something was done, and for which not, with why.
 #[derive(Default, Serialize)]
@@ -89,6 +105,7 @@ struct CancelledJobs {
 impl Outcome for CancelledJobs {}
 
 async fn cancel(pipelines: Pipelines, named: Named) -> Result<CancelledJobs, Failure> {
+    named.check()?;
     let _call = pipelines.call().await;
     let mut all = CancelledJobs::default();
     for id in named.ids {
@@ -606,6 +623,7 @@ async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
 
 /// Those that were named, or all of a pipeline.
 async fn ids(pipelines: &Pipelines, named: Named) -> Result<Vec<String>, Failure> {
+    named.check()?;
     let Some(pipeline) = named.pipeline.filter(|name| !name.is_empty()) else {
         return Ok(named.ids);
     };

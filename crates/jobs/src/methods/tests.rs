@@ -260,7 +260,7 @@ async fn names_that_are_empty_or_long_are_refused() {
 #[tokio::test]
 async fn there_is_an_end_to_pipelines() {
     let server = Server::new();
-    for number in 0..crate::settings::MOST_PIPELINES {
+    for number in 0..MOST_PIPELINES {
         let declare = format!(r#"{{"pipeline":{{"name":"{number}","driver":"memory"}}}}"#);
         server.expect("Declare", &declare, "{}").await;
     }
@@ -324,4 +324,26 @@ async fn a_delay_may_be_of_years_and_one_below_zero_is_none() {
     }
     let stat = r#"{"stats":[{"pipeline":"n","driver":"memory","queue":"n","active":2,"delayed":2,"priority":10}]}"#;
     server.expect("Stat", "{}", stat).await;
+}
+
+#[tokio::test]
+async fn a_call_names_so_many_and_no_more() {
+    let server = Server::new();
+    let ids = |count: usize| serde_json::json!({"ids": vec!["x"; count]}).to_string();
+    for (method, why) in [
+        ("Cancel", "no job waits or runs with this ID"),
+        ("Retry", "there is no such dead letter"),
+        ("Discard", "there is no state directory"),
+    ] {
+        let said = server.call(method, &ids(1000)).await;
+        assert_eq!(said.matches(why).count(), 1000, "{method} {said}");
+        let refused =
+            "1001 IDs; at most 1000 are taken at a time: make a call for each 1000 of them";
+        server.expect(method, &ids(1001), refused).await;
+    }
+    let pipelines = serde_json::json!({"pipelines": vec!["x"; 1001]}).to_string();
+    for method in ["Pause", "Resume", "Destroy"] {
+        let refused = "1001 pipelines; at most 1000 are taken at a time";
+        server.expect(method, &pipelines, refused).await;
+    }
 }

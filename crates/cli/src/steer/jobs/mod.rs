@@ -24,6 +24,9 @@ const COMMANDS: [&str; 13] = [
     "clear", "export", "import",
 ];
 
+/// IDs that the server takes in one call.
+const MOST_NAMED: usize = 1000;
+
 pub(super) async fn run(task: &Task<'_>, jobs: &Jobs) -> Result<Exit, String> {
     let action = JobsAction::of(jobs);
     if let Some(command) = &jobs.command {
@@ -75,11 +78,11 @@ async fn carry_out(
         JobsCommand::Show { id } => letters::show(methods, id, json).await,
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");
-            done(methods, "jobs.Retry", &named(which), what, json).await
+            done(methods, "jobs.Retry", which, what, json).await
         }
         JobsCommand::Discard(which) => {
             let what = ("dead letter", "discarded");
-            done(methods, "jobs.Discard", &named(which), what, json).await
+            done(methods, "jobs.Discard", which, what, json).await
         }
         JobsCommand::Cancel { ids } => removal::cancel(methods, ids, json).await,
         JobsCommand::Clear { pipeline } => removal::clear(methods, pipeline, json).await,
@@ -88,10 +91,6 @@ async fn carry_out(
         JobsCommand::Pause(which) => change(methods, "jobs.Pause", which, json).await,
         JobsCommand::Resume(which) => change(methods, "jobs.Resume", which, json).await,
     }
-}
-
-fn named(which: &Letters) -> serde_json::Value {
-    serde_json::json!({"ids": which.ids, "pipeline": which.pipeline})
 }
 
 async fn change(
@@ -116,7 +115,7 @@ async fn change(
 }
 
 /// What the server did, and for which jobs it did not.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Done {
     done: Vec<String>,
     #[serde(default)]
@@ -132,11 +131,22 @@ struct NotDone {
 async fn done(
     methods: &mut Methods,
     method: &str,
-    argument: &serde_json::Value,
+    which: &Letters,
     (what, how): (&str, &str),
     json: bool,
 ) -> Result<Exit, String> {
-    let done: Done = over_rpc::ask(methods, method, argument).await?;
+    // A whole pipeline takes one call.
+    let calls = match which.pipeline {
+        Some(_) => vec![which.ids.as_slice()],
+        None => which.ids.chunks(MOST_NAMED).collect(),
+    };
+    let mut done = Done::default();
+    for ids in calls {
+        let named = serde_json::json!({"ids": ids, "pipeline": which.pipeline});
+        let next: Done = over_rpc::ask(methods, method, &named).await?;
+        done.done.extend(next.done);
+        done.not_done.extend(next.not_done);
+    }
     if json {
         say_json(&done)?;
     } else {

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::over_rpc::{self, Methods};
-use super::{NotDone, all_done};
+use super::{MOST_NAMED, NotDone, all_done};
 use crate::exit::{Exit, mention, say, say_json};
 use crate::steer::text::{counted, line};
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Cancelled {
     done: Vec<String>,
     /// Jobs that waited.
@@ -28,8 +28,11 @@ pub(super) async fn cancel(
     ids: &[String],
     json: bool,
 ) -> Result<Exit, String> {
-    let cancelled: Cancelled =
-        over_rpc::ask(methods, "jobs.Cancel", &json!({ "ids": ids })).await?;
+    let mut cancelled = Cancelled::default();
+    for ids in ids.chunks(MOST_NAMED) {
+        let ids = json!({ "ids": ids });
+        cancelled.add(over_rpc::ask(methods, "jobs.Cancel", &ids).await?);
+    }
     if json {
         say_json(&cancelled)?;
     } else {
@@ -39,6 +42,15 @@ pub(super) async fn cancel(
 }
 
 impl Cancelled {
+    /// Adds the outcome of one more call.
+    fn add(&mut self, next: Self) {
+        self.done.extend(next.done);
+        self.removed += next.removed;
+        self.running += next.running;
+        self.noted.extend(next.noted);
+        self.not_done.extend(next.not_done);
+    }
+
     fn text(&self) -> String {
         let mut found = Vec::new();
         if self.removed > 0 {
