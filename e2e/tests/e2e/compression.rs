@@ -176,3 +176,36 @@ fn requests_may_be_compressed_as_well() {
     );
     server.stop();
 }
+
+/// A cache puts the fields of a 304, and of a part, into what it keeps.
+#[test]
+fn a_part_and_what_is_known_vary_as_the_whole() {
+    let server = Server::start(site("[static, gzip]", "return '';"));
+    let mut connection = server.connect();
+    let mut get = |path: &str, headers: &str| {
+        connection.request("GET", path, headers);
+        let response = connection.response();
+        let vary = response.header("vary").map(str::to_owned);
+        (response.status, vary, response)
+    };
+    for path in ["/page.html", "/large.txt", "/short.html"] {
+        let (_, vary, whole) = get(path, "");
+        assert_eq!(vary.is_some(), path != "/short.html");
+        let (etag, modified) = (whole.header("etag"), whole.header("last-modified"));
+        let (etag, modified) = (etag.unwrap(), modified.unwrap());
+        for (headers, status) in [
+            (format!("If-None-Match: {etag}\r\n"), 304),
+            (format!("If-Modified-Since: {modified}\r\n"), 304),
+            ("Range: bytes=0-4\r\n".to_owned(), 206),
+            ("Range: bytes=0-1,4-5\r\n".to_owned(), 206),
+        ] {
+            for takes in ["", TAKES_GZIP] {
+                let headers = format!("{takes}{headers}");
+                let (came, varies, _) = get(path, &headers);
+                assert_eq!(came, status, "{path} {headers}");
+                assert!(vary.is_none() || varies == vary, "{path} {headers}");
+            }
+        }
+    }
+    server.stop();
+}

@@ -59,14 +59,8 @@ impl Compressor {
         mut response: Response,
         has_room: impl FnOnce() -> bool,
     ) -> Response {
-        if response.status == 304 {
-            if let (Some(known), Some(etag)) = (&wish.known, response.fields.get("etag")) {
-                let weak = [b"W/", etag].concat();
-                if Tags(known).any(|tag| tag == weak) {
-                    response.fields.set("ETag", weak);
-                    vary(&mut response.fields, "Accept-Encoding");
-                }
-            }
+        if matches!(response.status, 206 | 304) {
+            self.apply_to_part(wish, &mut response);
             return response;
         }
         if !self.is_worth_it(&response) {
@@ -86,6 +80,42 @@ impl Compressor {
         response
     }
 
+    /// Has a 304 and a 206 say what the 200 would (RFC 9110, sections 15.3.7 and 15.4.5): caches
+    /// put their fields into what they keep. Where nothing tells what the whole is, it may vary.
+    fn apply_to_part(&self, wish: &Wish, response: &mut Response) {
+        let mut varies = self.may_be_worth_it(&response.fields);
+        let etag = response.fields.get("etag");
+        if let (304, Some(known), Some(etag)) = (response.status, &wish.known, etag) {
+            let weak = [b"W/", etag].concat();
+            if Tags(known).any(|tag| tag == weak) {
+                response.fields.set("ETag", weak);
+                varies = true;
+            }
+        }
+        if varies {
+            vary(&mut response.fields, "Accept-Encoding");
+        }
+    }
+
+    /// Whether the whole may have been compressed of which these are the fields of a part.
+    fn may_be_worth_it(&self, fields: &Fields) -> bool {
+        let has_type = fields
+            .get("content-type")
+            .is_none_or(|text| text.starts_with(b"multipart/byteranges") || self.has_type(text));
+        let len: Option<u64> = fields.get("content-range").and_then(|range| {
+            let (_, len) = std::str::from_utf8(range).ok()?.split_once('/')?;
+            len.parse().ok()
+        });
+        has_type
+            && len.is_none_or(|len| len >= self.min_size)
+            && fields.get("content-encoding").is_none()
+            && !is_fixed(fields)
+    }
+
+    fn has_type(&self, content_type: &[u8]) -> bool {
+        self.types.iter().any(|known| known.matches(content_type))
+    }
+
     fn is_worth_it(&self, response: &Response) -> bool {
         let Response {
             status,
@@ -93,14 +123,9 @@ impl Compressor {
             body,
             ..
         } = response;
-        let bodiless = matches!(status, 100..=199 | 204 | 205 | 206 | 304);
+        let bodiless = matches!(status, 100..=199 | 204 | 205);
         let is_coded = fields.get("content-encoding").is_some();
-        let is_fixed = fields.get("content-range").is_some()
-            || fields.all("cache-control").any(|value| {
-                value
-                    .split(|&byte| byte == b',')
-                    .any(|word| word.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
-            });
+        let is_fixed = fields.get("content-range").is_some() || is_fixed(fields);
         let announced = || {
             let text = std::str::from_utf8(fields.get("content-length")?).ok()?;
             text.parse().ok()
@@ -112,7 +137,7 @@ impl Compressor {
             && len.is_none_or(|len| len >= self.min_size)
             && fields
                 .get("content-type")
-                .is_some_and(|text| self.types.iter().any(|known| known.matches(text)))
+                .is_some_and(|text| self.has_type(text))
     }
 
     /// The body in this coding; as it was when that is no gain.
@@ -138,6 +163,15 @@ impl Compressor {
             body => Ok(Body::Made(Box::new(Coded::new(body, coding, self.levels)))),
         }
     }
+}
+
+/// Whether nobody on the way may give it another form.
+fn is_fixed(fields: &Fields) -> bool {
+    let mut values = fields.all("cache-control");
+    values.any(|value| {
+        let mut words = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        words.any(|word| word.eq_ignore_ascii_case(b"no-transform"))
+    })
 }
 
 /// What is sent is another form now: other bytes, of another length, and good only for who takes

@@ -95,7 +95,7 @@ fn what_stays_as_it_is() {
             html(long(), &[("Cache-Control", "private, No-Transform")]),
             false,
         ),
-        (part, false),
+        (part, true),
         (image, false),
         (Response::new(200, long()), false),
         (html(Body::Whole(random.into()), &[]), true),
@@ -126,6 +126,36 @@ fn a_known_response_keeps_the_tag_by_which_it_is_known() {
     assert_eq!(field(&ask("\"a\""), "etag"), Some("\"a\""));
     let plain = sent(&[("if-none-match", "W/\"a\"")], not_modified());
     assert_eq!(field(&plain, "etag"), Some("\"a\""));
+}
+
+/// A cache puts the fields of a 304, and of the parts, into what it keeps.
+#[test]
+fn a_part_and_a_known_response_vary_as_the_whole() {
+    let html = ("Content-Type", "text/html");
+    let image = ("Content-Type", "image/png");
+    let parts = ("Content-Type", "multipart/byteranges; boundary=x");
+    let fixed = ("Cache-Control", "no-transform");
+    for status in [206, 304] {
+        for (fields, varies) in [
+            // The type may have been kept back.
+            (&[("ETag", "\"a\"")][..], true),
+            (&[html], true),
+            (&[parts], true),
+            (&[html, ("Content-Range", "bytes 0-1/2000")], true),
+            (&[html, ("Content-Range", "bytes 0-1/200")], false),
+            (&[image], false),
+            (&[html, fixed], false),
+            (&[html, ("Content-Encoding", "br")], false),
+        ] {
+            for request in [&[], GZIP, &[("if-none-match", "\"a\"")]] {
+                let mut response = Response::new(status, Body::Empty);
+                response.fields = fields.iter().copied().collect();
+                let after = sent(request, response);
+                let is_said = field(&after, "vary").is_some();
+                assert_eq!(is_said, varies, "{status} {fields:?} {request:?}");
+            }
+        }
+    }
 }
 
 #[test]
