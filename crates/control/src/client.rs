@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::lines::{self, LineError};
 use crate::message::{Ask, PROTOCOL, Question, Tell};
+use crate::trusted::Trusted;
 
 /// The longest line: the result of a call, of which RPC holds as much.
 const LINE: usize = 16 << 20;
@@ -34,8 +35,8 @@ pub enum ClientError {
     /// It belongs to another user.
     #[error("{} may not be used by this user\nhint: run the command as the server's user, or as root", .0.display())]
     NoRight(PathBuf),
-    /// Somebody has put up a socket of that name who is neither root nor this user.
-    #[error("the server on {} is user {uid}'s, and neither yours nor root's: it is not asked", .path.display())]
+    /// Somebody has put up a socket of that name who is not [`Trusted`].
+    #[error("the server on {} is user {uid}'s, who is none of those that are trusted here: it is not asked\nhint: if it is the right one, run the command as that user: `sudo -u '#{uid}' …`", .path.display())]
     Foreign { path: PathBuf, uid: u32 },
     /// The server's: it said why.
     #[error("{0}")]
@@ -58,8 +59,8 @@ fn pid(pid: Option<u32>) -> String {
 }
 
 impl Client {
-    /// Connects to the server that listens on `path`.
-    pub async fn connect(path: &Path) -> Result<Self, ClientError> {
+    /// Connects to the server that listens on `path`, if it is a trusted user's.
+    pub async fn connect(path: &Path, trusted: Trusted) -> Result<Self, ClientError> {
         let connecting = timeout(SILENCE, UnixStream::connect(path)).await;
         let stream = match connecting {
             Ok(Ok(stream)) => stream,
@@ -67,9 +68,7 @@ impl Client {
             Err(_) => return Err(ClientError::Silent(None)),
         };
         let peer = stream.peer_cred().map_err(|error| sorted(path, error))?;
-        let own = rustix::process::geteuid().as_raw();
-        // Folders for temporary files are everybody's. Root may ask whom it likes.
-        if own != 0 && peer.uid() != 0 && peer.uid() != own {
+        if !trusted.has_at(peer.uid(), path) {
             return Err(ClientError::Foreign {
                 path: path.to_owned(),
                 uid: peer.uid(),

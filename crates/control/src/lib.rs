@@ -2,7 +2,7 @@
 //!
 //! - [`Place`]: where the socket of a configuration is, the same for server and command.
 //! - [`Listener`] and [`serve`]: the server's end. What is asked is carried out by a [`Steerable`].
-//! - [`Client`]: the command's end.
+//! - [`Client`]: the command's end, which asks [`Trusted`] users' servers alone.
 //! - [`Ask`] and [`Tell`]: the messages, a line of JSON each.
 //!
 //! Root and the user that the server runs as may connect; nobody else is answered. Knows no pools.
@@ -15,6 +15,7 @@ mod listener;
 mod message;
 mod place;
 mod server;
+mod trusted;
 
 pub use client::{Answers, Client, ClientError};
 pub use listener::{ListenError, Listener};
@@ -24,6 +25,7 @@ pub use message::{
 };
 pub use place::{Place, Surroundings};
 pub use server::{Answer, Refusal, Steerable, Steering, serve};
+pub use trusted::Trusted;
 
 #[cfg(test)]
 mod tests;

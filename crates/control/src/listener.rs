@@ -49,7 +49,13 @@ impl Listener {
                     Err(error) => _ = first.get_or_insert(error),
                 },
                 Err(BindError::SocketInUse(path)) => {
-                    let pid = connect_at_once(&path).ok().and_then(|s| pid_behind(&s));
+                    let there = connect_at_once(&path).ok();
+                    // Anybody may listen in a directory for temporary files.
+                    if there.as_ref().is_some_and(is_foreign) {
+                        _ = first.get_or_insert(BindError::SocketInUse(path));
+                        continue;
+                    }
+                    let pid = there.as_ref().and_then(pid_behind);
                     return Err(ListenError::Running { path, pid });
                 }
                 Err(error) => _ = first.get_or_insert(error),
@@ -107,6 +113,13 @@ pub(crate) fn pid_behind(stream: &UnixStream) -> Option<u32> {
     let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
     let pid = peer.pid.as_raw_nonzero().get();
     u32::try_from(pid).ok()
+}
+
+/// Whether it is neither root's nor this user's.
+fn is_foreign(stream: &UnixStream) -> bool {
+    let own = rustix::process::geteuid();
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    peer.is_ok_and(|peer| !peer.uid.is_root() && peer.uid != own)
 }
 
 /// Removed when it is dropped, if it is still the same.

@@ -14,11 +14,15 @@ use tokio::task::JoinHandle;
 
 use crate::{
     Answer, Ask, Client, ClientError, ListenError, Listener, Refusal, Reset, Steerable, Steering,
-    Tell, serve,
+    Tell, Trusted, serve,
 };
 
 fn socket(directory: &Directory) -> PathBuf {
     directory.join("s.sock")
+}
+
+fn own() -> Trusted {
+    Trusted::new(rustix::process::geteuid().as_raw(), None)
 }
 
 /// Tells what it is asked for; a reset takes until it is let go.
@@ -71,7 +75,7 @@ async fn ends(task: JoinHandle<std::io::Result<()>>) {
 async fn questions_are_answered_one_after_the_other() {
     let directory = Directory::new();
     let (fake, task) = start(&directory);
-    let mut client = Client::connect(&socket(&directory)).await.unwrap();
+    let mut client = Client::connect(&socket(&directory), own()).await.unwrap();
     assert_eq!(client.pid(), Some(std::process::id()));
     let told = client.ask_once(Ask::Stop { force: false }).await.unwrap();
     assert_eq!(told, Tell::Stopping { pid: 7, within: 30 });
@@ -104,7 +108,7 @@ async fn questions_are_answered_one_after_the_other() {
 async fn a_long_answer_is_no_silence() {
     let directory = Directory::new();
     let (fake, task) = start(&directory);
-    let mut client = Client::connect(&socket(&directory)).await.unwrap();
+    let mut client = Client::connect(&socket(&directory), own()).await.unwrap();
     let of = vec!["a".to_owned()];
     let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
     answers.next().await.unwrap();
@@ -120,7 +124,7 @@ async fn a_long_answer_is_no_silence() {
 async fn what_was_asked_is_carried_out_when_the_command_leaves() {
     let directory = Directory::new();
     let (fake, task) = start(&directory);
-    let mut client = Client::connect(&socket(&directory)).await.unwrap();
+    let mut client = Client::connect(&socket(&directory), own()).await.unwrap();
     let of = vec!["a".to_owned(), "b".to_owned()];
     let mut answers = client.ask(Ask::Reset { of }).await.unwrap();
     answers.next().await.unwrap();
@@ -136,7 +140,7 @@ async fn what_was_asked_is_carried_out_when_the_command_leaves() {
 async fn a_server_that_says_nothing_is_left() {
     let directory = Directory::new();
     let _deaf = UnixListener::bind(socket(&directory)).unwrap();
-    let mut client = Client::connect(&socket(&directory)).await.unwrap();
+    let mut client = Client::connect(&socket(&directory), own()).await.unwrap();
     let silent = client.ask_once(Ask::Status).await;
     assert!(matches!(silent, Err(ClientError::Silent(_))), "{silent:?}");
 }
@@ -144,7 +148,7 @@ async fn a_server_that_says_nothing_is_left() {
 #[tokio::test]
 async fn nobody_is_told_from_somebody_else() {
     let directory = Directory::new();
-    let at = |path: PathBuf| async move { Client::connect(&path).await.unwrap_err() };
+    let at = |path: PathBuf| async move { Client::connect(&path, own()).await.unwrap_err() };
     assert!(matches!(
         at(socket(&directory)).await,
         ClientError::Nobody(_)

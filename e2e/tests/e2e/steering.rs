@@ -519,6 +519,110 @@ fn a_socket_that_nobody_listens_on_is_replaced() {
     server.stop();
 }
 
+/// Anybody may listen in `/tmp` where a server would, and write a file that names a process.
+#[test]
+fn a_command_of_root_does_not_talk_to_anybodys_socket() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root can be somebody else
+    }
+    let server = Server::start(Site::with_worker("app.php"));
+    let name = server.control_socket().file_name().unwrap().to_owned();
+    let site = server.into_site();
+    let socket = std::path::Path::new("/tmp").join(name);
+    let script = format!(
+        "$s = stream_socket_server('unix://{}'); echo 'listening', PHP_EOL;
+         while ($c = stream_socket_accept($s, 60)) {{ $said = fgets($c); if ($said) echo \"asked $said\"; fclose($c); }}",
+        socket.display()
+    );
+    let mut fake = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "php",
+            "-r",
+            &script,
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("setpriv is part of every Debian");
+    let mut heard = std::io::BufReader::new(fake.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut heard, &mut line).unwrap();
+    assert_eq!(line, "listening\n");
+    let whose = "is user 65534's, who is none of those that are trusted here: it is not asked";
+    for command in ["status", "workers", "stop"] {
+        assert_failed(&Server::run_beside(&site, &[command]), &[whose]);
+    }
+    // The right server is found beside it.
+    let server = Server::start(site);
+    assert_done(&server.steer(&["status"]));
+    server.stop();
+    fake.kill().unwrap();
+    fake.wait().unwrap();
+    std::fs::remove_file(&socket).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut heard, &mut rest).unwrap();
+    assert_eq!(rest, "", "it was asked");
+}
+
+#[test]
+fn stop_of_root_ends_no_process_that_anybody_names_or_has() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root can be somebody else
+    }
+    // Called as a server is, and readable for everybody.
+    let program = std::path::Path::new("/tmp").join(format!("e2e-{:x}", fastrand::u64(..)));
+    std::fs::create_dir(&program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let sleep = program.join("pronghorn");
+    std::fs::copy("/bin/sleep", &sleep).unwrap();
+    let start = |user: &str| {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", user, "--clear-groups"])
+            .arg(&sleep)
+            .arg("60");
+        command.spawn().expect("setpriv is part of every Debian")
+    };
+    let mut processes = [start("65534"), start("0")];
+    let site = Site::with_worker("app.php");
+    let file = site.path(".pid");
+    for (process, owner, whose) in [
+        (0, 0, "is user 65534's"),
+        (1, 65534, ".pid is user 65534's"),
+        (1, 0, "has stopped"),
+    ] {
+        let process = &mut processes[process];
+        let pid = process.id();
+        wait_for("the program to run", || {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+            (name.trim() == "pronghorn").then_some(())
+        });
+        std::fs::write(&file, pid.to_string()).unwrap();
+        std::os::unix::fs::chown(&file, Some(owner), None).unwrap();
+        // It is this process's child: it is gone when it has been waited for.
+        let stopping = std::thread::scope(|scope| {
+            let stopping = scope.spawn(|| Server::run_beside(&site, &["stop"]));
+            if whose == "has stopped" {
+                process.wait().unwrap();
+            }
+            stopping.join().unwrap()
+        });
+        let said = [stopping.stdout, stopping.stderr].concat();
+        assert!(said.contains(whose), "{said}");
+        assert_eq!(
+            process.try_wait().unwrap().is_some(),
+            whose == "has stopped",
+            "{said}"
+        );
+    }
+    let [others, _] = &mut processes;
+    others.kill().unwrap();
+    others.wait().unwrap();
+    std::fs::remove_dir_all(&program).unwrap();
+}
+
 #[test]
 fn another_user_is_refused_even_if_the_socket_lets_him_in() {
     if !rustix::process::geteuid().is_root() {

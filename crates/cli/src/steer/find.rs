@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Endpoint, Section, Table, load};
-use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell};
+use pronghorn_control::{Ask, Client, ClientError, Place, Served, Surroundings, Tell, Trusted};
 use pronghorn_rpc::Rpc;
 
 use super::over_rpc::Methods;
@@ -53,9 +53,9 @@ impl<'a> Task<'a> {
     pub(super) async fn server(&self) -> Result<Server, String> {
         let rpc = self.rpc();
         let named = self.names_rpc().then_some(rpc.as_ref()).flatten();
-        let mut tried = Vec::new();
+        let (mut tried, mut foreign) = (Vec::new(), None);
         for path in self.sockets() {
-            match Client::connect(&path).await {
+            match Client::connect(&path, self.trusted()).await {
                 Ok(mut client) => match named {
                     Some(endpoint) if !listens_at(&mut client, endpoint).await => {
                         tried.push(format!(
@@ -66,6 +66,8 @@ impl<'a> Task<'a> {
                     _ => return Ok(Server::Control(client)),
                 },
                 Err(ClientError::Nobody(path)) => tried.push(path.display().to_string()),
+                // Nobody keeps a command from the right one by a wrong one.
+                Err(error @ ClientError::Foreign { .. }) => _ = foreign.get_or_insert(error),
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -75,13 +77,13 @@ impl<'a> Task<'a> {
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(self.nobody(&tried))
+        Err(foreign.map_or_else(|| self.nobody(&tried), |foreign| foreign.to_string()))
     }
 
     /// Of the server behind the control socket, if there is one.
     pub(super) async fn control(&self) -> Option<Client> {
         for path in self.sockets() {
-            if let Ok(client) = Client::connect(&path).await {
+            if let Ok(client) = Client::connect(&path, self.trusted()).await {
                 return Some(client);
             }
         }
@@ -94,6 +96,11 @@ impl<'a> Task<'a> {
             Server::Control(client) => Methods::Control(client),
             Server::Rpc(methods, _) => methods,
         })
+    }
+
+    /// Whose server is asked.
+    pub(super) fn trusted(&self) -> Trusted {
+        Trusted::at(&self.place)
     }
 
     /// By the path as it was written, and by the one behind its links: a server may have been

@@ -1,6 +1,7 @@
 //! `stop`
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,15 +27,15 @@ const SECOND_STOP: Duration = Duration::from_millis(200);
 pub(super) async fn run(task: &Task<'_>) -> Result<Exit, String> {
     match task.server().await {
         Ok(Server::Control(client)) => over_control(task, client).await,
-        Ok(Server::Rpc(_, endpoint)) => match pid_in_file(&task.folder) {
-            Some(pid) => by_pid(task, pid).await,
+        Ok(Server::Rpc(_, endpoint)) => match in_file(task)? {
+            Some(process) => by_pid(task, &process).await,
             None => Err(format!(
                 "the server is known by its RPC at {endpoint} alone, which can't stop it\n\
                  hint: run the command with the `-c` of the server, or `kill` with its pid"
             )),
         },
-        Err(nobody) => match pid_in_file(&task.folder) {
-            Some(pid) => by_pid(task, pid).await,
+        Err(nobody) => match in_file(task)? {
+            Some(process) => by_pid(task, &process).await,
             None => Err(nobody),
         },
     }
@@ -67,9 +68,8 @@ async fn stopping(client: &mut Client, force: bool) -> Result<(u32, u64), Client
 }
 
 /// A server without a control socket, started with `-p`.
-async fn by_pid(task: &Task<'_>, pid: u32) -> Result<Exit, String> {
-    let process =
-        Process::open(pid).map_err(|error| format!("process {pid} of `.pid`: {error}"))?;
+async fn by_pid(task: &Task<'_>, process: &Process) -> Result<Exit, String> {
+    let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
     let stop = || {
         let signalled = process.terminate();
         signalled.map_err(|error| format!("process {pid} of `.pid` can't be stopped: {error}"))
@@ -102,12 +102,61 @@ fn finish(task: &Task<'_>, pid: u32, gone: bool) -> Result<Exit, String> {
 }
 
 /// The process of `.pid`, if it still is a server: its number may be another process's by now.
-fn pid_in_file(folder: &Path) -> Option<u32> {
-    // Longer than any number. The folder may be another user's, and the name that of a pipe.
-    let text = read_plain(&folder.join(".pid"), 32).ok()?;
-    let pid: u32 = std::str::from_utf8(&text).ok()?.trim().parse().ok()?;
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    matches!(name.trim_end(), "pronghorn" | "rr").then_some(pid)
+fn in_file(task: &Task<'_>) -> Result<Option<Process>, String> {
+    let path = task.folder.join(".pid");
+    let Ok((pid, owner)) = number_in(&path) else {
+        return Ok(None);
+    };
+    // Opened before it is looked at, so that the number can't go to another one.
+    let process = match Process::open(pid) {
+        Ok(process) if is_server(pid) => process,
+        _ => return Ok(None),
+    };
+    let trusted = task.trusted();
+    let shown = path.display();
+    if !trusted.has(owner) {
+        return Err(format!(
+            "{shown} is user {owner}'s, who is none of those that are trusted here: process {pid} \
+             is not stopped\nhint: `kill {pid}`, if it is the server"
+        ));
+    }
+    let users = users_of(pid).map_err(|error| format!("process {pid} of {shown}: {error}"))?;
+    match users.into_iter().find(|uid| !trusted.has(*uid)) {
+        Some(uid) => Err(format!(
+            "process {pid} of {shown} is user {uid}'s, who is none of those that are trusted here: \
+             it is not stopped\nhint: `kill {pid}`, if it is the server"
+        )),
+        None => Ok(Some(process)),
+    }
+}
+
+/// The number in a file, and whose the file is. The directory may be another user's, and the name
+/// that of a pipe.
+fn number_in(path: &Path) -> io::Result<(u32, u32)> {
+    const LONGEST: u64 = 32; // longer than any number
+    let owner = std::fs::symlink_metadata(path)?.uid();
+    let text = read_plain(path, LONGEST)?;
+    let pid = std::str::from_utf8(&text)
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
+    Ok((pid, owner))
+}
+
+fn is_server(pid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+    name.is_ok_and(|name| matches!(name.trim_end(), "pronghorn" | "rr"))
+}
+
+/// The real, effective and saved user. Who owns the directory in `/proc` does not say: of a process
+/// that must not be looked into, it is root.
+fn users_of(pid: u32) -> io::Result<Vec<u32>> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let uids = uids.unwrap_or_default().split_ascii_whitespace();
+    let uids: Result<Vec<u32>, _> = uids.map(str::parse).collect();
+    let uids = uids.ok().filter(|uids| !uids.is_empty());
+    uids.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A process that is no child.
