@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use pronghorn_testkit::{Connection, PATIENCE, Response, Server, Site, wait_for};
 
+use crate::secure::run_curl;
+
 /// Workers that say who they are, and wait at `/…/wait` until there is a file `go`.
 fn site(http: &str) -> Site {
     let worker = Site::sdk_worker(
@@ -337,4 +339,59 @@ fn foreign_workers_of_several_pools_share_the_relay_socket() {
         assert!(default.is_disjoint(&other), "{default:?} {other:?}");
         server.stop();
     }
+}
+
+/// A route for a host is met however a client writes that host, in each version of HTTP.
+#[test]
+fn a_host_is_one_however_it_is_written() {
+    let server = Server::start(site(
+        "  http2: {h2c: true}
+  pool: {num_workers: 1}
+  routes:
+  - {host: [secret.example, '[::1]'], refuse: 403}
+  - {host: '*.int.example', refuse: 404}
+",
+    ));
+    for (host, status) in [
+        ("open.example", 200),
+        ("secret.example", 403),
+        ("SECRET.example.:80", 403),
+        ("secret%2Eexampl%65", 403),
+        ("secret.example..", 400),
+        ("a.int.example", 404),
+        (".int.example", 400),
+        ("a..int.example", 400),
+        ("[::1]", 403),
+        ("[0:0:0:0:0:0:0:1]:80", 403),
+        ("[0::0001]", 403),
+        ("[1::2::3]", 400),
+        ("a,b", 400),
+    ] {
+        for start in [
+            format!("GET / HTTP/1.1\r\nHost: {host}"),
+            format!("GET http://{host}/ HTTP/1.1\r\nHost: open.example"),
+        ] {
+            let mut connection = server.connect();
+            connection.send(format!("{start}\r\n\r\n"));
+            assert_eq!(connection.response().status, status, "{start}");
+        }
+        let field = format!("Host: {host}");
+        let url = format!("http://{}/", server.address());
+        let asked = [
+            "--http2-prior-knowledge",
+            "--output",
+            "/dev/null",
+            "--header",
+            &field,
+        ];
+        let arguments = [&asked[..], &["--write-out", "%{http_code}", &url]].concat();
+        let said = String::from_utf8(run_curl(&server, &arguments).stdout).unwrap();
+        // Where it is no authority to the library, which takes no codes, the stream is reset.
+        let is_reset = (status == 400 || host.contains('%')) && said == "000";
+        assert!(
+            is_reset || said == status.to_string(),
+            "HTTP/2 {host}: {said}"
+        );
+    }
+    server.stop();
 }

@@ -1,14 +1,17 @@
 //! The head of a request: found, checked line by line, split by `httparse`, checked again for what
 //! decides its framing.
 
+mod host;
 mod parts;
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
+pub use host::host_of;
 pub use parts::Parts;
 
 use crate::connection::Limits;
@@ -110,6 +113,11 @@ impl RequestHead {
         std::str::from_utf8(self.text(&self.authority)).unwrap_or_default()
     }
 
+    /// Who is asked, in the one form that is compared, and without the port; see [`host_of`].
+    pub fn host(&self) -> Cow<'_, str> {
+        host_of(self.authority())
+    }
+
     /// As received: not decoded, not normalised. Starts with `/`, or is `*` for OPTIONS.
     pub fn path(&self) -> &[u8] {
         if let Some(target) = self.replaced_target() {
@@ -146,7 +154,7 @@ impl RequestHead {
     ///
     /// When it is no host; all is as before then.
     pub fn set_authority(&mut self, authority: &str) -> Result<(), Refusal> {
-        check_authority(authority.as_bytes())?;
+        host::check(authority.as_bytes())?;
         self.replaced.get_or_insert_default().authority = Some(authority.into());
         Ok(())
     }
@@ -390,7 +398,7 @@ fn split(head: &[u8], text: &[u8], most_fields: usize) -> Result<RequestHead, Re
     if version == Version::Http11 && facts.host.is_none() {
         return Err(Refusal::Host("missing"));
     }
-    check_authority(head.get(authority.clone()).unwrap_or_default())?;
+    host::check(head.get(authority.clone()).unwrap_or_default())?;
     Ok(RequestHead {
         method: method_place,
         authority,
@@ -619,53 +627,4 @@ fn absolute_authority(target: &[u8], start: usize) -> Option<Range<usize>> {
     let len = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
     let start = start.saturating_add(scheme.len());
     (len > 0).then_some(start..start.saturating_add(len))
-}
-
-/// The `reg-name` of RFC 3986, section 3.2.2: a percent sign begins a code.
-fn is_name(mut host: &[u8]) -> bool {
-    loop {
-        host = match host {
-            [] => return true,
-            [b'%', high, low, rest @ ..] if [high, low].iter().all(|it| it.is_ascii_hexdigit()) => {
-                rest
-            }
-            [byte, rest @ ..]
-                if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) =>
-            {
-                rest
-            }
-            _ => return false,
-        };
-    }
-}
-
-/// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is
-/// compared with routes.
-fn check_authority(authority: &[u8]) -> Result<(), Refusal> {
-    const BAD: Refusal = Refusal::Host("no host name");
-    let (host, port) = match authority {
-        [b'[', rest @ ..] => {
-            let end = memchr::memchr(b']', rest).ok_or(BAD)?;
-            let (address, port) = rest.split_at_checked(end).ok_or(BAD)?;
-            let address_ok = !address.is_empty()
-                && address
-                    .iter()
-                    .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
-            if !address_ok {
-                return Err(BAD);
-            }
-            (&b""[..], port.get(1..).unwrap_or_default())
-        }
-        _ => authority.split_at(memchr::memchr(b':', authority).unwrap_or(authority.len())),
-    };
-    let port_ok = match port {
-        [] => true,
-        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
-        _ => false,
-    };
-    if is_name(host) && port_ok {
-        Ok(())
-    } else {
-        Err(BAD)
-    }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
-use super::{BodyFraming, Facts, RequestHead, Version, check_authority, span, split_target};
+use super::{BodyFraming, Facts, RequestHead, Version, span, split_target};
 use crate::connection::Limits;
 use crate::refusal::Refusal;
 
@@ -42,7 +42,7 @@ where
     if count > limits.fields {
         return Err(Refusal::TooManyFields(limits.fields));
     }
-    let host = host(parts.authority, fields())?;
+    let host = asked_host(parts.authority, fields())?;
     let length = fields().map(|(name, value)| name.len().saturating_add(value.len()));
     let length = length.fold(host.len().saturating_add(4), usize::saturating_add);
     let line = parts.method.len().saturating_add(parts.target.len());
@@ -95,7 +95,7 @@ where
     for (name, value) in places {
         fields.push_received(name, value);
     }
-    check_authority(host)?;
+    super::host::check(host)?;
     Ok(RequestHead {
         method,
         authority,
@@ -115,7 +115,7 @@ where
 }
 
 /// Who is asked: `:authority`, or the `host` of a client that passes on a request of HTTP/1.1.
-fn host<'a>(
+fn asked_host<'a>(
     authority: Option<&'a [u8]>,
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<&'a [u8], Refusal> {

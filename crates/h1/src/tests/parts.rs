@@ -93,12 +93,17 @@ fn host_and_authority_are_one() {
         (only.authority(), shown(&only)),
         ("h:1", "host=h:1".to_owned())
     );
-    let wrong: [(Option<&str>, Pairs<'_>); 5] = [
+    let wrong: [(Option<&str>, Pairs<'_>); 10] = [
         (None, &[]),
         (Some("a"), &[("host", "b")]),
         (Some("a"), &[("host", "a"), ("host", "a")]),
         (Some("user@a"), &[]),
         (Some("a b"), &[]),
+        (Some("a,b"), &[]),
+        (Some("a.."), &[]),
+        (Some(".a"), &[]),
+        (Some("[1::2::3]"), &[]),
+        (None, &[("host", "a..b")]),
     ];
     for (authority, fields) in wrong {
         let refused = take("GET", "/", authority, fields).unwrap_err();

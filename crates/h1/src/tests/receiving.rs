@@ -218,6 +218,26 @@ const REFUSED: &[(&str, &str, u16)] = &[
         400,
     ),
     (
+        "3.2 two hosts in one Host",
+        "GET / HTTP/1.1\r\nHost: a,b\r\n\r\n",
+        400,
+    ),
+    (
+        "3.2 Host with an empty label",
+        "GET / HTTP/1.1\r\nHost: a..\r\n\r\n",
+        400,
+    ),
+    (
+        "3.2 absolute target with an empty label",
+        "GET http://.a/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        400,
+    ),
+    (
+        "3.2 Host with an address that is none",
+        "GET / HTTP/1.1\r\nHost: [1::2::3]\r\n\r\n",
+        400,
+    ),
+    (
         "3.2 Host with a bad port",
         "GET / HTTP/1.1\r\nHost: a:80x\r\n\r\n",
         400,

@@ -61,7 +61,7 @@ fn redirect(request: &Request, port: u16) -> Response {
     /// What a URL has for 443 and no other.
     const HTTPS: u16 = 443;
     let head = &request.head;
-    let host = without_port(head.authority());
+    let host = head.host();
     if host.is_empty() {
         return Response::plain(
             400,
@@ -82,13 +82,6 @@ fn redirect(request: &Request, port: u16) -> Response {
     response
 }
 
-fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => host,
-        _ => authority,
-    }
-}
-
 /// A client may send bytes that have no place in a URL.
 fn escape(part: &[u8], out: &mut String) {
     for &byte in part {
@@ -104,20 +97,6 @@ fn escape(part: &[u8], out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_port_is_taken_from_its_host() {
-        let cases = [
-            ("example.org", "example.org"),
-            ("example.org:8080", "example.org"),
-            ("[::1]", "[::1]"),
-            ("[::1]:80", "[::1]"),
-            (":80", ""),
-        ];
-        for (authority, host) in cases {
-            assert_eq!(without_port(authority), host);
-        }
-    }
 
     #[test]
     fn what_is_no_url_is_escaped() {

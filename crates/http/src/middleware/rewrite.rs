@@ -9,7 +9,6 @@ use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
 use super::parts::Parts;
-use crate::routes::without_port;
 use crate::settings::{RewriteRule, TargetPiece};
 
 struct Rewrite {
@@ -49,8 +48,8 @@ impl Handler for Rewrite {
 
 /// The new target of a request, if the rule is about it.
 fn target(rule: &RewriteRule, head: &RequestHead) -> Option<Vec<u8>> {
-    let host = without_port(head.authority());
-    if !rule.hosts.is_empty() && !rule.hosts.iter().any(|pattern| pattern.matches(host)) {
+    let host = head.host();
+    if !rule.hosts.is_empty() && !rule.hosts.iter().any(|pattern| pattern.matches(&host)) {
         return None;
     }
     let found = rule.path.0.captures(head.path())?;

@@ -1,24 +1,16 @@
-//! Hosts: names without port and case.
+//! Hosts, as [`host_of`] gives them: without port and case.
+
+use std::net::Ipv6Addr;
 
 use pronghorn_config::{Node, Setting, Shown, Wrong};
+use pronghorn_h1::host_of;
 
 /// `example.com`, just this host, or `*.example.com`, all hosts below it but not itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
-    /// Lower case; of a pattern with a star what follows `*.`.
+    /// As of [`host_of`]; of a pattern with a star what follows `*.`.
     name: String,
     below: bool,
-}
-
-/// A host as clients may write it: without its port, and without the dot that makes a name
-/// absolute.
-pub(crate) fn without_port(authority: &str) -> &str {
-    let host = match authority.rsplit_once(':') {
-        // A colon inside of an IPv6 address is none before a port.
-        Some((host, port)) if !port.ends_with(']') => host,
-        _ => authority,
-    };
-    host.strip_suffix('.').unwrap_or(host)
 }
 
 impl HostPattern {
@@ -50,31 +42,39 @@ impl HostPattern {
         if !name.starts_with('[') && name.matches(':').count() > 1 {
             return Err(format!("an IPv6 address stands in brackets: `[{name}]`"));
         }
-        let host = without_port(name);
-        if host.len() < name.trim_end_matches('.').len() {
+        let host = host_of(name);
+        // A colon inside of the brackets of an IPv6 address is none before a port.
+        if name
+            .rsplit(']')
+            .next()
+            .is_some_and(|rest| rest.contains(':'))
+        {
             let star = if below { "*." } else { "" };
             return Err(format!("ports are not compared: `{star}{host}`"));
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~[]:".contains(c);
-        if host.is_empty() || host.starts_with('.') || !host.chars().all(allowed) {
+        let is_name = host.split('.').all(|label| !label.is_empty());
+        let address = host
+            .strip_prefix('[')
+            .map(|rest| rest.trim_end_matches(']'));
+        let is_address = address.is_none_or(|address| address.parse::<Ipv6Addr>().is_ok());
+        if !is_name || !is_address || !host.chars().all(allowed) {
             return Err(String::new());
         }
-        Ok(Self {
-            name: host.to_ascii_lowercase(),
-            below,
-        })
+        let name = host.into_owned();
+        Ok(Self { name, below })
     }
 
-    /// `host` is without its port.
+    /// `host` is one of [`host_of`].
     pub(crate) fn matches(&self, host: &str) -> bool {
         if !self.below {
-            return host.eq_ignore_ascii_case(&self.name);
+            return host == self.name;
         }
         let Some(start) = host.len().checked_sub(self.name.len()) else {
             return false;
         };
         match host.as_bytes().split_at_checked(start) {
-            Some(([_, .., b'.'], name)) => name.eq_ignore_ascii_case(self.name.as_bytes()),
+            Some(([_, .., b'.'], name)) => name == self.name.as_bytes(),
             _ => false,
         }
     }

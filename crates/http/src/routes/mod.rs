@@ -14,11 +14,11 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use pronghorn_h1::host_of;
 use pronghorn_wire::Fields;
 
 pub use header::{HeaderPattern, HeaderPatterns};
 pub use host::HostPattern;
-pub(crate) use host::without_port;
 pub use method::Method;
 pub(crate) use method::is_token;
 pub use path::PathPattern;
@@ -107,13 +107,13 @@ impl<T> Routes<T> {
         } else {
             Readings::plain(asked.path)
         };
-        let host = without_port(asked.authority);
+        let host = host_of(asked.authority);
         let last = matches!(self.otherwise, Otherwise::Route(_)).then_some(self.routes.len());
         let mut found = None;
         for reading in readings.iter() {
             let mut routes = self.routes.iter();
             let at = routes
-                .position(|(conditions, _)| conditions.match_all(asked, host, reading))
+                .position(|(conditions, _)| conditions.match_all(asked, &host, reading))
                 .or(last);
             if at.is_some() && found.is_some() && at != found {
                 return Err(Ambiguous);

@@ -249,10 +249,14 @@ fn hosts_match_without_port_and_case() {
         ("[::1]", "[::1]:8080", true),
         ("[::1]", "[::1]", true),
         ("[::1]", "[::2]", false),
+        ("[::1]", "[0:0:0:0:0:0:0:1]:80", true),
+        ("[0:0:0:0:0:0:0:1]", "[::1]", true),
+        ("[2001:db8::a]", "[2001:0DB8::A]", true),
+        ("example.com", "ex%61mple%2Ecom", true),
         ("127.0.0.1", "127.0.0.1:80", true),
         ("localhost", "localhost:", true),
     ] {
-        let is = host(written).matches(without_port(authority));
+        let is = host(written).matches(&host_of(authority));
         assert_eq!(is, matches, "{written} {authority}");
     }
     for (written, hint) in [

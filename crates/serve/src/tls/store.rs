@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use pronghorn_base::lock;
+use pronghorn_h1::host_of;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -130,12 +131,12 @@ impl Used {
 
     /// The certificates for a name: its own, else those for all names of its domain.
     fn named(&self, name: &str) -> &[Arc<CertifiedKey>] {
-        let name = name.to_ascii_lowercase();
+        let name = host_of(name);
         let wildcard = || {
             let (_, domain) = name.split_once('.')?;
             self.by_name.get(&format!("*.{domain}"))
         };
-        let found = self.by_name.get(&name).or_else(wildcard);
+        let found = self.by_name.get(&*name).or_else(wildcard);
         found.unwrap_or(&self.otherwise)
     }
 }
