@@ -658,7 +658,13 @@ impl Disk {
     pub(crate) fn sized(at: std::path::PathBuf, size: &str) -> Option<Self> {
         std::fs::create_dir_all(&at).expect("the site is ours");
         let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("size={size},mode=0755"),
+                "tmpfs",
+            ])
             .arg(&at)
             .output()
             .expect("mount is there");
