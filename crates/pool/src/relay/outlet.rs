@@ -17,11 +17,12 @@ use crate::spool::{Spool, SpoolError, SpoolFile};
 use crate::stamps::Stamps;
 
 /// Bytes per second that a client takes on average, or it is given up while others wait for the
-/// worker that waits for it.
+/// worker that waits for it, and a file has no room.
 const LEAST_RATE: u64 = 32 << 10;
 /// A client may be as slow as it likes for so long in all. Requests wait for 30 s by default.
 const GRACE: Duration = Duration::from_secs(15);
-/// The same where the rest of its reply can go to a file, which costs the client nothing.
+/// The same where the rest of its reply can go to a file, which costs the client nothing: however
+/// much it has taken before.
 const BEFORE_A_FILE: Duration = Duration::from_secs(1);
 
 /// The call whose reply is passed on in pieces.
@@ -154,11 +155,14 @@ impl Outlet {
 
     /// Waits until the client has had its time, and another request waits for a worker.
     async fn too_slow(&self, since: Instant, slot_handle: &SlotHandle) {
-        // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
-        let on_its_way = self.on_its_way.unwrap_or(self.handed);
-        let earned = Duration::from_secs((self.handed - on_its_way) / LEAST_RATE);
-        let grace = if self.may_spill { BEFORE_A_FILE } else { GRACE };
-        let mut next = since + (grace + earned).saturating_sub(self.waited);
+        let patience = if self.may_spill {
+            BEFORE_A_FILE
+        } else {
+            // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
+            let on_its_way = self.on_its_way.unwrap_or(self.handed);
+            GRACE + Duration::from_secs((self.handed - on_its_way) / LEAST_RATE)
+        };
+        let mut next = since + patience.saturating_sub(self.waited);
         loop {
             sleep_until(next).await;
             if slot_handle.others_wait() {
