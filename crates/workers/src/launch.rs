@@ -1,6 +1,8 @@
 //! What fills the slots of a pool.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, PhpError, ProgramLauncher};
@@ -35,6 +37,15 @@ impl Launch {
             Self::FastCgi(launcher) => &launcher.spec.command,
             Self::Programs(_) => "programs",
         }
+    }
+
+    /// Names that the worker's script may have for itself: those of the words that are no options,
+    /// and of the files that they lead to. Which word it is, PHP and programs before it know.
+    pub(crate) fn scripts(&self) -> Vec<String> {
+        let Self::Command(launcher) = self else {
+            return Vec::new();
+        };
+        script_names(&launcher.spec.cwd, &launcher.spec.argv)
     }
 
     /// A leak in a worker without any limit ends with the machine's memory.
@@ -194,5 +205,58 @@ impl fmt::Display for Lacking<'_> {
             "`{php}` has no extension `pronghorn`, so scripts run by FastCGI (`{name}`): calls \
              cost more, and {lost}"
         )
+    }
+}
+
+fn script_names(cwd: &Path, argv: &[OsString]) -> Vec<String> {
+    let name = |path: &Path| path.file_name()?.to_str().map(str::to_owned);
+    let mut names = Vec::new();
+    for argument in argv.iter().skip(1).filter_map(|word| word.to_str()) {
+        // `sh -c 'exec php worker.php'` is one argument.
+        for word in argument.split_whitespace().chain([argument]) {
+            if word.starts_with('-') || word.contains('=') {
+                continue;
+            }
+            let path = cwd.join(word);
+            names.extend(name(&path));
+            names.extend(path.canonicalize().ok().and_then(|path| name(&path)));
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_of_a_command_is_among_its_names() {
+        let directory =
+            std::env::temp_dir().join(format!("pronghorn-names-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("real.php"), "").unwrap();
+        _ = std::os::unix::fs::symlink("real.php", directory.join("link.php"));
+        for (argv, names) in [
+            (
+                &["php", "-d", "memory_limit=1G", "artisan"][..],
+                &["artisan"][..],
+            ),
+            (&["php", "link.php"], &["link.php", "real.php"]),
+            (
+                &["sh", "-c", "exec php bin/w.php"],
+                &["exec", "php", "w.php"],
+            ),
+            (&["/srv/app/worker"], &[]),
+        ] {
+            let argv: Vec<OsString> = argv.iter().map(Into::into).collect();
+            assert_eq!(script_names(&directory, &argv), names);
+        }
+        assert!(
+            script_names(&directory, &["php".into(), "my app.php".into()])
+                .contains(&"my app.php".to_owned())
+        );
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -389,6 +389,8 @@ pub struct PoolHandle {
 pub struct PoolInfo {
     pub size: usize,
     pub command: String,
+    /// Names that the script of its command may have.
+    pub scripts: Vec<String>,
     /// None where nobody knows what a worker may take.
     memory: Option<MemoryShare>,
 }
@@ -465,6 +467,7 @@ impl PoolHandle {
             info: Arc::new(PoolInfo {
                 size: setup.plan.workers,
                 command: setup.launch.command().to_owned(),
+                scripts: setup.launch.scripts(),
                 memory: memory_of(&setup.launch, &setup.plan).await,
             }),
             orders,

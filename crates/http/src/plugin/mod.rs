@@ -488,8 +488,9 @@ impl HttpResources {
             is_script.then(|| pools.get(name)).flatten()
         };
         let workers: Vec<_> = settings.running_pools().filter_map(of_scripts).collect();
-        let commands: Vec<_> = workers.iter().map(|pool| &*pool.info().command).collect();
-        let routes = settings.compile(&commands, |route| {
+        let scripts = workers.iter().flat_map(|pool| &pool.info().scripts);
+        let scripts: Vec<_> = scripts.map(String::as_str).collect();
+        let routes = settings.compile(&scripts, |route| {
             self.behind(route, settings, pools, &behind)
         });
         let innermost = match routes.only() {

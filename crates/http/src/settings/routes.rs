@@ -94,11 +94,11 @@ impl HttpSettings {
             || self.routes.iter().any(|it| it.leads_to(DEFAULT_POOL))
     }
 
-    /// The routes, compiled; `to` makes what stands behind one. `commands` are those of pools that
-    /// run a worker script.
+    /// The routes, compiled; `to` makes what stands behind one. `scripts` are the names of worker
+    /// scripts.
     pub fn compile<T>(
         &self,
-        commands: &[&str],
+        scripts: &[&str],
         mut to: impl FnMut(&RouteSettings) -> T,
     ) -> Routes<T> {
         let end = self.routes.iter().position(RouteSettings::takes_all);
@@ -121,41 +121,8 @@ impl HttpSettings {
         });
         // `$_SERVER['SCRIPT_NAME']` names the worker's script, so frameworks take `/worker.php/x`
         // for `/x`.
-        let workers = commands.iter().filter_map(|command| worker_script(command));
-        Routes::new(routes.collect(), otherwise).with_fronts(fronts.chain(workers))
-    }
-}
-
-/// The name of the script that a command runs: its first word that ends as one, or the first that
-/// is no option.
-fn worker_script(command: &str) -> Option<&str> {
-    let words = || command.split([' ', '\t', '\n', '\'', '"']).skip(1);
-    let script = words().find(|word| word.as_bytes().ends_with(b".php"));
-    let script = script.or_else(|| words().find(|word| !word.is_empty() && !word.starts_with('-')));
-    script
-        .and_then(|path| path.rsplit('/').next())
-        .filter(|name| !name.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::worker_script;
-
-    #[test]
-    fn the_script_of_a_command_is_found() {
-        for (command, script) in [
-            ("php worker.php", Some("worker.php")),
-            (
-                "php -d memory_limit=1G bin/worker.php http",
-                Some("worker.php"),
-            ),
-            ("php artisan pronghorn", Some("artisan")),
-            ("sh -c 'exec php /srv/app/worker.php'", Some("worker.php")),
-            ("/srv/app/worker", None),
-            ("", None),
-        ] {
-            assert_eq!(worker_script(command), script, "{command}");
-        }
+        let fronts = fronts.chain(scripts.iter().copied());
+        Routes::new(routes.collect(), otherwise).with_fronts(fronts)
     }
 }
 
