@@ -252,6 +252,7 @@ bool booted_serve(int control, bool is_warm)
 		return true;
 	}
 	renew_copies(copies, count);
+	held_reopen();
 	renew_random();
 	renew_libraries();
 	name_descriptors(&order.offer);

@@ -22,6 +22,8 @@
 #define MOST 1024
 /* What is in the way and not told by name is counted. */
 #define TOLD 5
+/* As many files that are appended to are each worker's own. */
+#define APPENDED 64
 /* So often it is asked whether the server still wants to know. */
 #define CALLS 64
 
@@ -41,6 +43,9 @@ typedef struct {
 static place opened[MOST], owned;
 static int lowest_before, control;
 static bool is_watching, counts_own = true;
+/* Files that are only appended to. */
+static int appended[APPENDED];
+static size_t appended_count;
 static void (*over)(void);
 static void (*called_before)(zend_execute_data *frame, zval *result);
 
@@ -80,33 +85,42 @@ static void note(place *of, const zend_execute_data *frame)
 /* What these return would be the same in all forks, where the application keeps it. A generator
  * that the boot has made goes on with the same numbers in each. */
 static const char *const own_functions[] = {
-	"getmypid", "posix_getpid", "random_bytes", "random_int", "mt_rand", "rand", "lcg_value", "uniqid", "openssl_random_pseudo_bytes",
+	"getmypid", "posix_getpid", "random_bytes", "random_int", "mt_rand", "rand", "lcg_value", "uniqid", "shuffle", "str_shuffle",
+	"array_rand", "openssl_random_pseudo_bytes", "openssl_pkey_new", "session_create_id",
 };
-static zif_handler own_handlers[sizeof own_functions / sizeof *own_functions];
+/* `gmp_random_bits()`, `sodium_crypto_secretbox_keygen()`, `sodium_crypto_sign_keypair()`. */
+static const char *const own_parts[] = {"gmp_random", "_keygen", "_keypair"};
+static HashTable own_names;
 
-static void find_own(void)
+static void name_own(void)
 {
+	zend_hash_init(&own_names, sizeof own_functions / sizeof *own_functions, NULL, NULL, true);
 	for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
-		const zend_function *function = zend_hash_str_find_ptr(CG(function_table), own_functions[i], strlen(own_functions[i]));
-		own_handlers[i] = function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function->internal_function.handler : NULL;
+		zend_hash_str_add_empty_element(&own_names, own_functions[i], strlen(own_functions[i]));
 	}
 }
 
-static bool is_generator(const zend_function *function)
-{
-	static const char begin[] = "Random\\Engine\\";
-	const zend_class_entry *class = function->common.scope;
-	return class != NULL && class->constructor == function && strncmp(ZSTR_VAL(class->name), begin, sizeof begin - 1) == 0;
-}
-
+/* By its name: a closure of a function has another handler. */
 static bool gives_own(const zend_function *function)
 {
-	for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
-		if (own_handlers[i] != NULL && function->internal_function.handler == own_handlers[i]) {
+	static const char generators[] = "Random\\";
+	const zend_class_entry *class = function->common.scope;
+	zend_string *name = function->common.function_name;
+	if (name == NULL) {
+		return false;
+	}
+	if (class != NULL && (function->common.fn_flags & ZEND_ACC_FAKE_CLOSURE) == 0) {
+		return strncmp(ZSTR_VAL(class->name), generators, sizeof generators - 1) == 0;
+	}
+	if (zend_hash_exists(&own_names, name)) {
+		return true;
+	}
+	for (size_t i = 0; i < sizeof own_parts / sizeof *own_parts; i++) {
+		if (strstr(ZSTR_VAL(name), own_parts[i]) != NULL) {
 			return true;
 		}
 	}
-	return is_generator(function);
+	return false;
 }
 
 /* Whether the server has closed its end, as it does when a script of another package has answered:
@@ -155,6 +169,7 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 void held_startup(void)
 {
 	is_watching = true;
+	name_own();
 	called_before = zend_execute_internal;
 	zend_execute_internal = call_and_look;
 }
@@ -200,7 +215,6 @@ void held_begin(int of, void (*when_over)(void))
 	control = of;
 	over = when_over;
 	if (is_watching) {
-		find_own();
 		each_open(know, NULL);
 		lowest_before = lowest_free();
 	}
@@ -309,7 +323,13 @@ static void look_at(int descriptor, void *with)
 {
 	told *to = with;
 	struct stat what;
-	if (fstat(descriptor, &what) != 0 || is_same(descriptor, &what) || is_standard(&what) || may_be_shared(descriptor, &what)) {
+	if (fstat(descriptor, &what) != 0 || is_same(descriptor, &what) || is_standard(&what)) {
+		return;
+	}
+	if (may_be_shared(descriptor, &what)) {
+		if (S_ISREG(what.st_mode) && appended_count < APPENDED) {
+			appended[appended_count++] = descriptor;
+		}
 		return;
 	}
 	to->count++;
@@ -346,4 +366,18 @@ bool held_own(char *text, size_t room)
 		add_place(&all, &owned);
 	}
 	return owned.function[0] != '\0';
+}
+
+void held_reopen(void)
+{
+	char path[64];
+	for (size_t i = 0; i < appended_count; i++) {
+		snprintf(path, sizeof path, "/proc/self/fd/%d", appended[i]);
+		const int flags = fcntl(appended[i], F_GETFD);
+		const int own = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+		if (own >= 0) {
+			dup3(own, appended[i], flags > 0 && (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+			close(own);
+		}
+	}
 }

@@ -27,6 +27,10 @@ void held_count_own(bool counts);
  * random numbers. `text` gets by which call. */
 bool held_own(char *text, size_t room);
 
+/* In a worker: files that are only appended to are opened anew, because a lock of one belongs to
+ * whoever opened it. */
+void held_reopen(void);
+
 /* No call is looked at any more. */
 void held_end(void);
 

@@ -429,6 +429,18 @@ fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
             "its boot has called random_int()",
         ),
         (
+            "$make = random_bytes(...); $id = $make(8);",
+            "its boot has called random_bytes()",
+        ),
+        (
+            "$all = [1, 2, 3]; shuffle($all);",
+            "its boot has called shuffle()",
+        ),
+        (
+            "$from = new Random\\Randomizer();",
+            "its boot has called Random\\Randomizer::__construct()",
+        ),
+        (
             "$to = stream_socket_server('tcp://127.0.0.1:0');",
             "opened by stream_socket_server()",
         ),
@@ -447,6 +459,23 @@ fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
         assert_eq!(server.site().read("boots"), "..", "{boot}");
         server.stop();
     }
+}
+
+#[test]
+fn a_lock_of_a_file_that_the_boot_has_opened_excludes_other_workers() {
+    let boot = "$lock = fopen(__DIR__ . '/lock', 'a');";
+    let answer = "$is = flock($GLOBALS['lock'], LOCK_EX | LOCK_NB); usleep(500_000); \
+                  flock($GLOBALS['lock'], LOCK_UN); return $is ? 'locked' : 'busy';";
+    let server = Server::start(by_default(2, "", boot, answer));
+    one_zygote(&server);
+    let mut connections = [server.connect(), server.connect()];
+    for connection in &mut connections {
+        connection.request("GET", "/", "");
+    }
+    let mut said = connections.map(|mut connection| connection.response().text());
+    said.sort();
+    assert_eq!(said, ["busy", "locked"]);
+    server.stop();
 }
 
 #[test]
