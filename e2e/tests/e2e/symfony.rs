@@ -279,6 +279,7 @@ fn a_closed_entity_manager_and_a_lost_connection_are_made_anew() {
         .args(["--no-defaults", "--innodb-log-file-size=4M"])
         .arg("--auth-root-authentication-method=normal")
         .arg(format!("--datadir={}", folder.display()))
+        .env("TMPDIR", site.path("."))
         .output();
     assert!(made.is_ok_and(|made| made.status.success()));
     let mut database = wordpress::database(&site);

@@ -33,6 +33,7 @@ fn run(site: &Site, program: &str, script: &str, address: SocketAddr) {
         .arg(script)
         .current_dir(site.folder())
         .env("WP_HOME", format!("http://{address}"))
+        .env("TMPDIR", site.folder())
         .output()
         .expect("it starts");
     let said = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
@@ -49,6 +50,8 @@ pub(crate) fn database(site: &Site) -> Engine {
             "--skip-networking".to_owned(),
             format!("--datadir={folder}"),
             format!("--socket={folder}/socket"),
+            // A server that starts removes what others have in a directory of temporary files.
+            format!("--tmpdir={folder}"),
         ];
         arguments.extend(rights.then(|| "--user=root".to_owned()));
         arguments
