@@ -379,17 +379,26 @@ impl CommandLauncher {
         ways: Ways,
         answer: Result<Answered, BootCause>,
     ) -> Result<Connection, BootCause> {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(cause) => {
+                if matches!(cause, BootCause::Exited(_)) {
+                    ways.close(worker);
+                }
+                return Err(cause);
+            }
+        };
         let Ways {
             private,
             memory,
             pipes,
         } = ways;
         match answer {
-            Ok(Answered::Private(answer)) => {
+            Answered::Private(answer) => {
                 let stdout = pipes.map(|(_, stdout)| stdout);
                 self.ours(worker, answer, private, stdout, memory).await
             }
-            Ok(Answered::Pipes(answer)) => {
+            Answered::Pipes(answer) => {
                 if answer.native {
                     return Err(BootCause::Protocol(
                         "the native codec is spoken on descriptors 3 and 4, not on stdin and stdout".into(),
@@ -401,16 +410,9 @@ impl CommandLauncher {
                 let channel = Channel::Pipes { read, write };
                 self.foreign(channel, answer.leftover, true, memory)
             }
-            Ok(Answered::Listener(channel, leftover)) => {
+            Answered::Listener(channel, leftover) => {
                 worker.output.quote_stdout(self.quote);
                 self.foreign(channel, leftover, false, memory)
-            }
-            Err(cause) => {
-                if let (BootCause::Exited(_), Some((_, stdout))) = (&cause, pipes) {
-                    let output = worker.output.of_stdout();
-                    worker.readers.go_on(stdout, Vec::new(), output);
-                }
-                Err(cause)
             }
         }
     }

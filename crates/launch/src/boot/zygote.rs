@@ -162,18 +162,20 @@ impl Zygotes {
         offer: Offer,
     ) -> Result<NewWorker, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
-        let offer = match self.zygote(of, worker, offer).await? {
+        let mut unused = Some(offer);
+        let source = self.source(of, worker, &mut unused).await?;
+        let mut offer = || unused.take().map_or_else(|| of.offer(home), Ok);
+        match source {
             WorkerSource::Worker(begun) => return Ok(begun),
-            WorkerSource::Nothing(Some(offer)) => offer,
-            WorkerSource::Nothing(None) => of.offer(home).map_err(system)?,
-            WorkerSource::Zygote(zygote, offer) => {
-                let offer = offer.map_or_else(|| of.offer(home), Ok).map_err(system)?;
-                match self.fork_from(&zygote, of, worker, offer).await? {
-                    Some(begun) => return Ok(begun),
-                    None => of.offer(home).map_err(system)?,
+            WorkerSource::Nothing => {}
+            WorkerSource::Zygote(zygote) => {
+                let offer = offer().map_err(system)?;
+                if let Some(begun) = self.fork_from(&zygote, of, worker, offer).await? {
+                    return Ok(begun);
                 }
             }
-        };
+        }
+        let offer = offer().map_err(system)?;
         Ok(of.start(worker, offer, Vec::new()).await?.into())
     }
 
@@ -227,12 +229,13 @@ impl Zygotes {
         }
     }
 
-    /// The zygote of this generation. It is started with the first worker, and again after its end.
-    async fn zygote(
+    /// The zygote of this generation, which is started with the first worker, and again after its
+    /// end, or what there is instead. What takes the offer leaves none.
+    async fn source(
         &self,
         of: &CommandLauncher,
         worker: SlotId,
-        offer: Offer,
+        offer: &mut Option<Offer>,
     ) -> Result<WorkerSource, BootError> {
         let mut running = self.running.lock().await;
         if self.is_old.swap(false, Ordering::Relaxed) {
@@ -240,28 +243,28 @@ impl Zygotes {
             running.current = None;
         }
         if !self.fork() {
-            return Ok(WorkerSource::Nothing(Some(offer)));
+            return Ok(WorkerSource::Nothing);
         }
         let current = running.current.as_ref();
         if let Some(current) = current.filter(|current| !current.orders.is_closed()) {
-            return Ok(WorkerSource::Zygote(current.clone(), Some(offer)));
+            return Ok(WorkerSource::Zygote(current.clone()));
         }
         while running.owners.try_join_next().is_some() {}
-        let (owner, is_warm, offer) = match self.booted {
+        let (owner, is_warm) = match self.booted {
             Booted::Engine => {
                 let (owner, introduction) = Owner::start(of).await?;
                 if let Some(obstacle) = self.obstacle(of, &introduction) {
                     self.forbid(of, &obstacle.why, obstacle.hint);
                     // Where nobody orders it ends, as one that is not needed any more.
                     running.owners.spawn(owner.run(mpsc::channel(1).1));
-                    return Ok(WorkerSource::Nothing(Some(offer)));
+                    return Ok(WorkerSource::Nothing);
                 }
-                (owner, false, Some(offer))
+                (owner, false)
             }
             Booted::Application => match self.boot(of, worker, offer).await? {
-                Application::Zygote(owner, is_warm) => (owner, is_warm, None),
+                Application::Zygote(owner, is_warm) => (owner, is_warm),
                 Application::Worker(begun) => return Ok(WorkerSource::Worker(begun)),
-                Application::Nothing(offer) => return Ok(WorkerSource::Nothing(offer)),
+                Application::Nothing => return Ok(WorkerSource::Nothing),
             },
         };
         let (orders, inbox) = mpsc::channel(ORDERS);
@@ -272,7 +275,7 @@ impl Zygotes {
         };
         running.owners.spawn(owner.run(inbox));
         running.current = Some(current.clone());
-        Ok(WorkerSource::Zygote(current, offer))
+        Ok(WorkerSource::Zygote(current))
     }
 
     /// Starts the pool's command so that it can be both, a zygote or a worker: what it is, it knows
@@ -281,14 +284,17 @@ impl Zygotes {
         &self,
         of: &CommandLauncher,
         worker: SlotId,
-        mut offer: Offer,
+        offer: &mut Option<Offer>,
     ) -> Result<Application, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         if !of.php.has_extension(&of.spec).await {
             let hint = "`pronghorn extension install` builds it";
             self.forbid(of, "PHP has no extension `pronghorn`", hint);
-            return Ok(Application::Nothing(Some(offer)));
+            return Ok(Application::Nothing);
         }
+        let Some(mut offer) = offer.take() else {
+            return Ok(Application::Nothing);
+        };
         let (link, theirs) = Zygote::pair().map_err(system)?;
         let control = FIRST_PASSED + offer.passed.len();
         offer.passed.push(theirs);
@@ -309,16 +315,14 @@ impl Zygotes {
             }
             // Workers may serve all the same, where a function of `beforeFork()` has failed.
             BootAnswer::Answer(Err(BootCause::Exited(exit)), _) => {
-                _ = of
-                    .connect(&mut worker, ways, Err(BootCause::Exited(exit)))
-                    .await;
+                ways.close(&mut worker);
                 let failed = of.given_up(worker, BootCause::Exited(exit)).await;
                 let why = format!("the process to fork has ended ({exit}) instead of waiting");
                 let mut lines = failed.transcript.lines().map(str::trim);
                 let said = lines.find(|line| !line.is_empty());
                 let hint = said.map_or_else(String::new, |line| format!("it said: {line}"));
                 self.forbid(of, &why, &hint);
-                Ok(Application::Nothing(None))
+                Ok(Application::Nothing)
             }
             BootAnswer::Answer(answer, is_warm) => {
                 match of.connect(&mut worker, ways, answer).await {
@@ -482,19 +486,19 @@ async fn bring_up(
     }
 }
 
-/// Where a new worker comes from. An offer that was not used is given back.
+/// Where a new worker comes from.
 enum WorkerSource {
-    Zygote(Current, Option<Offer>),
+    Zygote(Current),
     Worker(NewWorker),
     /// It has to be started.
-    Nothing(Option<Offer>),
+    Nothing,
 }
 
 /// The pool's command, when it has booted.
 enum Application {
     Zygote(Owner, bool),
     Worker(NewWorker),
-    Nothing(Option<Offer>),
+    Nothing,
 }
 
 /// The first word of a process that can be both. Flags tell whether it is warm.

@@ -27,8 +27,8 @@ use pronghorn_pool::transport::Channel;
 const STRANGERS: usize = 128;
 /// A worker answers at once; whoever doesn't is none.
 const SHAKE_HANDS: Duration = Duration::from_secs(10);
-/// How long a worker may be quicker than the boot that has started it. That is moments: its
-/// program has begun, and its number is on its way from the thread that starts processes.
+/// A worker may connect so long before its boot waits for it. Moments would do: its number is on
+/// its way from the thread that starts processes.
 const EARLY: Duration = Duration::from_secs(5);
 /// Numbers of refused processes that are kept, for who waits for a worker in vain.
 const MOST_REFUSED: usize = 16;
@@ -45,7 +45,7 @@ pub enum RelayAddress {
 pub struct RelayListener {
     entrance: Arc<Entrance>,
     accepting: JoinHandle<()>,
-    /// Where it really listens: port 0 has become one that was free.
+    /// The address in use: port 0 has become a free one.
     address: RelayAddress,
     socket: OwnedFd,
     file: Option<SocketFile>,
