@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::lock;
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
+use pronghorn_process::peer::after_name;
 use pronghorn_store::{Failed, LazyStore, Lender, Transaction};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -501,11 +502,9 @@ impl Process {
     fn lives(self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.number));
         let stat = stat.unwrap_or_default();
-        // The name before may have any signs, also spaces and brackets.
-        let Some((_, fields)) = stat.rsplit_once(") ") else {
+        let Some(mut fields) = after_name(&stat) else {
             return false;
         };
-        let mut fields = fields.split(' ');
         let state = fields.next();
         let started = fields.nth(18).and_then(|it| it.parse::<u64>().ok());
         !matches!(state, Some("Z" | "X"))

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::str::SplitAsciiWhitespace;
 
 /// A script that starts a script that starts a program is three.
 const MOST_ANCESTORS: usize = 64;
@@ -19,9 +20,32 @@ pub fn lineage(pid: u32) -> impl Iterator<Item = u32> {
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before the fields may itself have brackets and spaces.
+    after_name(&stat)?.nth(1)?.parse().ok()
+}
+
+/// The fields of `/proc/PID/stat` from the third one on, the state. The name before them is in
+/// brackets and may hold anything, brackets and spaces too.
+pub fn after_name(stat: &str) -> Option<SplitAsciiWhitespace<'_>> {
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+    Some(fields.split_ascii_whitespace())
+}
+
+/// The users that a process runs as: real, effective, saved, and that of files. Who owns its
+/// directory in `/proc` does not say: of a process that must not be looked into, that is root.
+///
+/// # Errors
+///
+/// When it has ended.
+pub fn users_of(pid: u32) -> io::Result<[u32; 4]> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let mut uids = line.unwrap_or_default().split_ascii_whitespace();
+    let mut users = [0; 4];
+    for user in &mut users {
+        let uid = uids.next().and_then(|uid| uid.parse().ok());
+        *user = uid.ok_or(io::ErrorKind::InvalidData)?;
+    }
+    Ok(users)
 }
 
 /// The other end of a TCP connection, where that is a socket of this machine and still open.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use nix::time::ClockId;
 use nix::unistd::Pid;
 
+use crate::peer::after_name;
+
 /// One process, without its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -120,11 +122,9 @@ fn shared_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
-/// utime and stime, fields 14 and 15 of stat; the name before them is in brackets and may hold
-/// anything.
+/// utime and stime, fields 14 and 15 of stat.
 fn cpu_ticks(stat: &str) -> Option<u64> {
-    let (_, behind_name) = stat.rsplit_once(')')?;
-    let mut fields = behind_name.split_ascii_whitespace().skip(11);
+    let mut fields = after_name(stat)?.skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     user.checked_add(system)

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use pronghorn_base::read_plain;
 use pronghorn_control::{Ask, Client, ClientError, Tell};
+use pronghorn_process::peer::users_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -146,17 +147,6 @@ fn number_in(path: &Path) -> io::Result<(u32, u32)> {
 fn is_server(pid: u32) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     name.is_ok_and(|name| matches!(name.trim_end(), "pronghorn" | "rr"))
-}
-
-/// The real, effective and saved user. Who owns the directory in `/proc` does not say: of a process
-/// that must not be looked into, it is root.
-fn users_of(pid: u32) -> io::Result<Vec<u32>> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let uids = uids.unwrap_or_default().split_ascii_whitespace();
-    let uids: Result<Vec<u32>, _> = uids.map(str::parse).collect();
-    let uids = uids.ok().filter(|uids| !uids.is_empty());
-    uids.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A process that is no child.

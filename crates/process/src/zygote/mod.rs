@@ -12,6 +12,7 @@ use rustix::process::Pid;
 use thiserror::Error;
 
 use crate::link::{Link, WatchedLink};
+use crate::peer::users_of;
 use crate::process::Process;
 use crate::reap;
 
@@ -121,12 +122,13 @@ impl Zygote {
         let number = number.and_then(|number| number.parse().ok());
         let pid = number.filter(|number| *number > 1).and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| ForkError::nonsense(&said))?;
-        let not_ours = |_| ForkError::NotOurs(pid.as_raw_nonzero().get().unsigned_abs());
+        let number = pid.as_raw_nonzero().get().unsigned_abs();
+        let not_ours = |_| ForkError::NotOurs(number);
         adoption.adopt(pid).map_err(not_ours)?;
-        let forked = pid.as_raw_nonzero().get().unsigned_abs();
-        if users(zygote).is_none_or(|of| users(forked) != Some(of)) {
+        let of_one_user = users_of(zygote).and_then(|of| Ok(users_of(number)? == of));
+        if !of_one_user.unwrap_or_default() {
             reap::forget(pid);
-            return Err(ForkError::NotOurs(forked));
+            return Err(ForkError::NotOurs(number));
         }
         let end = Process::watch(pid).inspect_err(|_| {
             // Nobody would learn of its end.
@@ -144,13 +146,6 @@ impl Zygote {
     async fn receive(&self) -> Result<String, ForkError> {
         self.0.receive().await?.ok_or(ForkError::Closed)
     }
-}
-
-/// The users that a process runs as: real, effective, saved, of files. None: it has ended.
-fn users(pid: u32) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("Uid:"))?;
-    Some(line.to_owned())
 }
 
 /// Its words about the application, for people.
