@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use pronghorn_process::socket::{Access, BindError, bind_unix, connect_at_once};
 use thiserror::Error;
 
+use crate::trusted::Trusted;
+
 /// For the server's user alone.
 const OWN: Access = Access {
     mode: 0o600,
@@ -117,9 +119,9 @@ pub(crate) fn pid_behind(stream: &UnixStream) -> Option<u32> {
 
 /// Whether it is neither root's nor this user's.
 fn is_foreign(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid();
+    let trusted = Trusted::new(rustix::process::geteuid().as_raw(), None);
     let peer = rustix::net::sockopt::socket_peercred(stream);
-    peer.is_ok_and(|peer| !peer.uid.is_root() && peer.uid != own)
+    peer.is_ok_and(|peer| !trusted.has(peer.uid.as_raw()))
 }
 
 /// Removed when it is dropped, if it is still the same.
