@@ -126,7 +126,7 @@ impl Setup {
 pub(crate) async fn memory_of(launch: &Launch, plan: &Plan) -> Option<MemoryShare> {
     let limits = [launch.memory_limit().await, plan.limits.max_memory];
     Some(MemoryShare {
-        workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+        workers: plan.largest(),
         each: limits.into_iter().flatten().min()?,
     })
 }

@@ -301,7 +301,7 @@ impl Start<'_> {
     fn fpm(&self, kept: &KeptSettings) -> Fpm {
         let plan = self.plan();
         Fpm {
-            workers: plan.scaling.map_or(plan.workers, |scaling| scaling.max),
+            workers: plan.largest(),
             max_requests: kept.max_jobs.map(NonZeroU64::get),
             // The client is told by the server; what still runs then is ended soon after.
             drain: self.spec.settings.common.reset_timeout,
@@ -347,8 +347,7 @@ impl Start<'_> {
 
     /// Workers share what was booted, in pools that have several and whose code is as it was then.
     fn gains_by_forks(&self, settings: &WorkerSettings) -> bool {
-        let plan = self.plan();
-        plan.scaling.map_or(plan.workers, |scaling| scaling.max) > 1
+        self.plan().largest() > 1
             && !settings.kept.debug
             && settings.transport != TransportChoice::Relay
             && !settings.ini.wants_jit()

@@ -127,10 +127,10 @@ impl Outlet {
         let mut left = Some(bytes);
         while let Some(bytes) = left.take() {
             let since = Instant::now();
-            self.on_its_way.get_or_insert(self.handed);
+            let due = since + self.patience().saturating_sub(self.waited);
             let is_in_time = tokio::select! {
                 () = self.room(&bytes, lead) => true,
-                () = self.too_slow(since, slot_handle) => false,
+                () = needed_by_others(due, slot_handle) => false,
             };
             self.waited += since.elapsed();
             if is_in_time {
@@ -153,22 +153,14 @@ impl Outlet {
         }
     }
 
-    /// Waits until the client has had its time, and another request waits for a worker.
-    async fn too_slow(&self, since: Instant, slot_handle: &SlotHandle) {
-        let patience = if self.may_spill {
+    /// The time that the worker waits for the client, in all, while others wait for the worker.
+    fn patience(&mut self) -> Duration {
+        // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
+        let on_its_way = *self.on_its_way.get_or_insert(self.handed);
+        if self.may_spill {
             BEFORE_A_FILE
         } else {
-            // Bytes that found room before may still lie in the kernel's buffers, megabytes of it.
-            let on_its_way = self.on_its_way.unwrap_or(self.handed);
             GRACE + Duration::from_secs((self.handed - on_its_way) / LEAST_RATE)
-        };
-        let mut next = since + patience.saturating_sub(self.waited);
-        loop {
-            sleep_until(next).await;
-            if slot_handle.others_wait() {
-                return;
-            }
-            next = Instant::now() + BEFORE_A_FILE;
         }
     }
 
@@ -256,5 +248,18 @@ impl Outlet {
     pub fn end(&mut self) {
         self.pass_file();
         self.pieces.put_last(Piece::End);
+    }
+}
+
+/// Waits until then, and until a request waits for a worker.
+async fn needed_by_others(mut due: Instant, slot_handle: &SlotHandle) {
+    /// Between two looks.
+    const LOOK: Duration = Duration::from_secs(1);
+    loop {
+        sleep_until(due).await;
+        if slot_handle.others_wait() {
+            return;
+        }
+        due = Instant::now() + LOOK;
     }
 }

@@ -22,6 +22,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// As many workers as it has by itself at the most.
+    pub fn largest(&self) -> usize {
+        self.scaling.map_or(self.workers, |scaling| scaling.max)
+    }
+
     /// Has the pool named have so many workers from now on, instead of `before`; its scaling moves
     /// along.
     pub(super) fn resize(
