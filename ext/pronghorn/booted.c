@@ -115,8 +115,7 @@ static size_t find_copies(copy_t *copies)
 static void renew_copies(const copy_t *copies, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		const int flags = fcntl(copies[i].descriptor, F_GETFD);
-		dup3(copies[i].of, copies[i].descriptor, flags > 0 && (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+		held_replace(copies[i].descriptor, copies[i].of);
 	}
 }
 

@@ -368,15 +368,20 @@ bool held_own(char *text, size_t room)
 	return owned.function[0] != '\0';
 }
 
+void held_replace(int descriptor, int by)
+{
+	const int flags = fcntl(descriptor, F_GETFD);
+	dup3(by, descriptor, flags > 0 && (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+}
+
 void held_reopen(void)
 {
 	char path[64];
 	for (size_t i = 0; i < appended_count; i++) {
 		snprintf(path, sizeof path, "/proc/self/fd/%d", appended[i]);
-		const int flags = fcntl(appended[i], F_GETFD);
 		const int own = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
 		if (own >= 0) {
-			dup3(own, appended[i], flags > 0 && (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);
+			held_replace(appended[i], own);
 			close(own);
 		}
 	}

@@ -27,6 +27,9 @@ void held_count_own(bool counts);
  * random numbers. `text` gets by which call. */
 bool held_own(char *text, size_t room);
 
+/* Gives a descriptor another file. Whether programs inherit it stays as it is. */
+void held_replace(int descriptor, int by);
+
 /* In a worker: files that are only appended to are opened anew, because a lock of one belongs to
  * whoever opened it. */
 void held_reopen(void);
