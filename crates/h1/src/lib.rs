@@ -45,7 +45,7 @@ mod response;
 pub use connection::fuzz_connection;
 pub use connection::{BODY_PAUSE, BODY_RATE, FIELDS, HEAD, HEAD_TIME, IDLE};
 pub use connection::{Connection, Expiry, Limits, Received};
-pub use head::{Parts, RequestHead, Version, host_of};
+pub use head::{Parts, RequestHead, Version, host_of, is_host};
 pub use refusal::Refusal;
 pub use response::{
     BodySize, ChunkHead, PieceFrame, Response, interim, interim_fields, reason, switching,

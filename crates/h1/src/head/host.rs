@@ -35,6 +35,11 @@ pub fn host_of(authority: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether a request may be for this host.
+pub fn is_host(authority: &str) -> bool {
+    check(authority.as_bytes()).is_ok()
+}
+
 /// Host and port of RFC 3986, section 3.2, without user information: what lands in URIs and is
 /// compared with routes. Also an empty one. A comma is none: it stands between two hosts.
 pub(super) fn check(authority: &[u8]) -> Result<(), Refusal> {
@@ -63,7 +68,7 @@ fn bracketed(host: &str) -> Option<&str> {
     host.strip_prefix('[')?.strip_suffix(']')
 }
 
-/// Whether each label has a letter; the root's, behind the last dot, may be written.
+/// Whether no label is empty, but for that of the root, after the last dot.
 fn has_labels(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     host.is_empty() || name.split('.').all(|label| !label.is_empty())

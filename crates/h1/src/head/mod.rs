@@ -11,7 +11,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
-pub use host::host_of;
+pub use host::{host_of, is_host};
 pub use parts::Parts;
 
 use crate::connection::Limits;
@@ -113,7 +113,8 @@ impl RequestHead {
         std::str::from_utf8(self.text(&self.authority)).unwrap_or_default()
     }
 
-    /// Who is asked, in the one form that is compared, and without the port; see [`host_of`].
+    /// The host that the request is for, without its port, in the form that is compared; see
+    /// [`host_of`].
     pub fn host(&self) -> Cow<'_, str> {
         host_of(self.authority())
     }

@@ -1,9 +1,7 @@
 //! Hosts, as [`host_of`] gives them: without port and case.
 
-use std::net::Ipv6Addr;
-
 use pronghorn_config::{Node, Setting, Shown, Wrong};
-use pronghorn_h1::host_of;
+use pronghorn_h1::{host_of, is_host};
 
 /// `example.com`, just this host, or `*.example.com`, all hosts below it but not itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,12 +51,7 @@ impl HostPattern {
             return Err(format!("ports are not compared: `{star}{host}`"));
         }
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~[]:".contains(c);
-        let is_name = host.split('.').all(|label| !label.is_empty());
-        let address = host
-            .strip_prefix('[')
-            .map(|rest| rest.trim_end_matches(']'));
-        let is_address = address.is_none_or(|address| address.parse::<Ipv6Addr>().is_ok());
-        if !is_name || !is_address || !host.chars().all(allowed) {
+        if host.is_empty() || !is_host(name) || !host.chars().all(allowed) {
             return Err(String::new());
         }
         let name = host.into_owned();
