@@ -304,8 +304,8 @@ struct Walk<'a> {
 struct Strange {
     step: PathBuf,
     owner: u32,
-    /// How many names follow once it has led somewhere.
-    behind: usize,
+    /// Names of the path that are left when its target is reached.
+    left: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -372,13 +372,9 @@ impl<'a> Walk<'a> {
         let (step, owner) = (self.shown.join(name), facts.st_uid);
         if !self.by.is_one(owner) {
             let is_last = self.rest.is_empty() && !self.to_directory;
-            let behind = self.rest.len();
+            let left = self.rest.len();
             match self.by.rule {
-                Rule::Links if !is_last => self.strange.push(Strange {
-                    step,
-                    owner,
-                    behind,
-                }),
+                Rule::Links if !is_last => self.strange.push(Strange { step, owner, left }),
                 Rule::Nothing => {}
                 Rule::LastLink if !is_last => {}
                 _ => return Err(Untrusted::Link { step, owner }.error()),
@@ -412,7 +408,7 @@ impl<'a> Walk<'a> {
     fn judge_strange(&mut self, more: usize) -> io::Result<()> {
         let here = fstat(&self.at)?.st_uid;
         let left = self.rest.len();
-        let arrived = |link: &mut Strange| left <= link.behind.saturating_add(more);
+        let arrived = |link: &mut Strange| left <= link.left.saturating_add(more);
         while let Some(Strange { step, owner, .. }) = self.strange.pop_if(arrived) {
             if owner != here {
                 return Err(Untrusted::Link { step, owner }.error());

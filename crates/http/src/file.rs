@@ -98,7 +98,7 @@ fn open_now(
     Ok((OpenFile::new(file, metadata.len()), identity))
 }
 
-/// Who has to be allowed to read a file that clients get.
+/// The users who must be able to read a file before clients get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readers {
     Server,

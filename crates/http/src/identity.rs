@@ -1,4 +1,4 @@
-//! By what the pool knows a request again after a worker died of it.
+//! The identity of a request, by which the pool recognises it after a worker died of it.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;

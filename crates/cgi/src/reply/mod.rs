@@ -181,8 +181,8 @@ impl Head {
                     continue;
                 }
             }
-            // How the reply is sent is the server's business (RFC 3875, section 6.3.4). The body is
-            // sent as it was printed, as nginx and Apache do.
+            // The server decides how a reply is sent (RFC 3875, section 6.3.4). The body is sent as
+            // it was printed, as nginx and Apache do.
             if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") {
                 continue;
             }

@@ -61,7 +61,7 @@ pub struct RootSettings {
     pub fields: Fields,
     /// How long what was seen of a file is believed.
     pub cache_duration: Duration,
-    /// Who has to be allowed to read what is sent.
+    /// The users who must be able to read a file before it is sent.
     pub(crate) readers: Readers,
 }
 
