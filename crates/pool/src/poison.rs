@@ -7,8 +7,11 @@
 //! A request is all that PHP sees of it. Who kills workers by a header shuts nothing for clients
 //! that do not send it. So a page with a bug would end a worker or two for each of its visitors,
 //! whose headers differ. That is counted for the page: it is shut once requests of several clients,
-//! or many of one, have ended workers, and no visitor got an answer in between. A shut page is
-//! tried again every few seconds, so that who shuts one by malice holds it for no longer.
+//! or many of one, have ended workers, and no visitor got an answer in between.
+//!
+//! Several clients may be one attacker with several addresses. So a shut page is tried every few
+//! seconds by a client whose requests have ended no worker. An answer opens the page, and from then
+//! on the clients that had shut it count no more: they can only shut it for themselves.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,6 +32,8 @@ const CLIENTS: usize = 3;
 /// A page is shut for one client by so many deaths. More than two: all clients of a proxy that is
 /// not trusted are one.
 const DEATHS_OF_ONE: u32 = 6;
+/// Of one page. Whoever has more addresses than these shuts it again and again.
+const MOST_CLIENTS: usize = 64;
 /// A page that is shut is tried so long after the last death, and after the last trial.
 const TRIAL: Duration = Duration::from_secs(5);
 
@@ -75,32 +80,70 @@ struct Suspect {
 
 #[derive(Debug)]
 struct Page {
-    /// Clients with the deaths of their requests, [`CLIENTS`] at most.
-    deaths: Vec<(u64, u32)>,
+    killers: Vec<Killer>,
     /// When it may be tried, if it is shut.
     trial: Instant,
     until: Instant,
 }
 
+/// A client whose requests for a page have ended workers.
+#[derive(Debug)]
+struct Killer {
+    client: u64,
+    deaths: u32,
+    /// Whether nobody has got an answer since the first death.
+    is_believed: bool,
+}
+
 impl Page {
     /// Counts a death of this client's request.
     fn died(&mut self, client: u64) {
-        let known = self.deaths.iter_mut().find(|(known, _)| *known == client);
-        if let Some((_, deaths)) = known {
-            *deaths = deaths.saturating_add(1);
-        } else if self.deaths.len() < CLIENTS {
-            self.deaths.push((client, 1));
+        if let Some(killer) = self.killers.iter_mut().find(|it| it.client == client) {
+            killer.deaths = killer.deaths.saturating_add(1);
+            return;
+        }
+        if self.killers.len() >= MOST_CLIENTS {
+            let least = self.killers.iter().position(|it| !it.is_believed);
+            self.killers.remove(least.unwrap_or_default());
+        }
+        self.killers.push(Killer {
+            client,
+            deaths: 1,
+            is_believed: true,
+        });
+    }
+
+    /// The page can live. What this client did before was an accident.
+    fn answered(&mut self, client: u64) {
+        self.killers.retain(|it| it.client != client);
+        for killer in &mut self.killers {
+            killer.is_believed = false;
         }
     }
 
     fn is_shut_for_all(&self) -> bool {
-        self.deaths.len() >= CLIENTS
+        let believed = self.killers.iter().filter(|it| it.is_believed);
+        believed.take(CLIENTS).count() == CLIENTS
+    }
+
+    fn deaths_of(&self, client: u64) -> u32 {
+        let killer = self.killers.iter().find(|it| it.client == client);
+        killer.map_or(0, |killer| killer.deaths)
     }
 
     fn is_shut_for(&self, client: u64) -> bool {
-        let mut deaths = self.deaths.iter();
-        self.is_shut_for_all()
-            || deaths.any(|(known, deaths)| *known == client && *deaths >= DEATHS_OF_ONE)
+        self.is_shut_for_all() || self.deaths_of(client) >= DEATHS_OF_ONE
+    }
+
+    /// Lets one request of a shut page through, if it is time for a trial and this client would
+    /// give a fair one.
+    fn is_tried_by(&mut self, client: u64, now: Instant) -> bool {
+        let is_fair = !self.is_shut_for_all() || self.deaths_of(client) == 0;
+        let is_trial = is_fair && self.trial <= now;
+        if is_trial {
+            self.trial = now + TRIAL;
+        }
+        is_trial
     }
 }
 
@@ -128,7 +171,7 @@ impl Table {
             make_room(&mut self.pages, |page| page.until);
         }
         let page = self.pages.entry(call.page).or_insert_with(|| Page {
-            deaths: Vec::new(),
+            killers: Vec::new(),
             trial: now,
             until: now,
         });
@@ -152,17 +195,17 @@ impl Table {
         else {
             return false;
         };
-        if page.trial <= now {
-            page.trial = now + TRIAL;
-            return false;
-        }
-        true
+        !page.is_tried_by(call.client, now)
     }
 
-    /// A worker lived through this request. That acquits the page whatever is known of it: who asks
-    /// for it is answered.
+    /// A worker lived through this request.
     fn answered(&mut self, call: Identity) {
-        self.pages.remove(&call.page);
+        if let Some(page) = self.pages.get_mut(&call.page) {
+            page.answered(call.client);
+            if page.killers.is_empty() {
+                self.pages.remove(&call.page);
+            }
+        }
         let suspect = self.requests.get(&call.request);
         if suspect.is_some_and(|suspect| !suspect.refused) {
             self.requests.remove(&call.request);
@@ -306,7 +349,9 @@ mod tests {
         }
         assert!(poison.refuses(asks(1, 1000, 1), now), "he has tried enough");
         poison.answered(asks(2, 1000, 1));
-        assert!(!poison.refuses(asks(1, 1000, 1), now), "the page can live");
+        assert!(poison.refuses(asks(1, 1000, 1), now), "nothing is new");
+        poison.answered(asks(1, 1000, 1));
+        assert!(!poison.refuses(asks(1, 1000, 1), now), "he can ask rightly");
         assert!(poison.refuses(asks(1, 99, 1), now), "his request can't");
     }
 
@@ -331,6 +376,60 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_has_shut_a_page_does_not_try_it() {
+        let poison = Poison::default();
+        for client in 1..=3 {
+            poison.died(asks(client, client, 1), Instant::now());
+        }
+        advance(TRIAL).await;
+        let now = Instant::now();
+        assert!((1..=3).all(|client| poison.refuses(asks(client, 9, 1), now)));
+        assert!(!poison.refuses(asks(4, 9, 1), now));
+        poison.answered(asks(4, 9, 1));
+        for client in 1..=3 {
+            let another = asks(client, 10 + client, 1);
+            assert!(!poison.refuses(another, now));
+            assert_eq!(poison.died(another, now), None);
+        }
+        assert!(!poison.refuses(asks(5, 9, 1), now), "they are known");
+        advance(SUSPECTED).await;
+        assert!(!poison.refuses(asks(5, 9, 1), Instant::now()));
+        assert!(!poison.is_known());
+    }
+
+    /// A site with few visitors, and killers of several addresses who never tire and are quicker.
+    #[tokio::test(start_paused = true)]
+    async fn each_address_of_a_killer_holds_a_page_shut_once() {
+        const STEP: Duration = Duration::from_millis(100);
+        const MINUTES: u64 = 3;
+        for addresses in [1, 2, 3, 4, 11, MOST_CLIENTS as u64 - 1] {
+            let poison = Poison::default();
+            let mut refused = Duration::ZERO;
+            for step in 0..MINUTES * 600 {
+                advance(STEP).await;
+                let now = Instant::now();
+                for address in 1..=addresses {
+                    let deadly = asks(address, address << 16 | step, 1);
+                    if !poison.refuses(deadly, now) {
+                        poison.died(deadly, now);
+                    }
+                }
+                let visit = asks(1000 + step % 7, 0, 1);
+                if poison.refuses(visit, now) {
+                    refused += STEP;
+                } else {
+                    poison.answered(visit);
+                }
+            }
+            let trials = u32::try_from(addresses).unwrap().saturating_sub(2);
+            assert!(
+                refused <= (TRIAL + STEP) * trials,
+                "{addresses} addresses: {refused:?} of {MINUTES} min"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_request_that_is_refused_is_no_trial() {
         let poison = Poison::default();
         for client in 1..=CLIENTS as u64 {
@@ -338,7 +437,7 @@ mod tests {
         }
         advance(TRIAL).await;
         assert!(poison.refuses(deadly(), Instant::now()));
-        assert!(!poison.refuses(asks(1, 2, 1), Instant::now()));
+        assert!(!poison.refuses(asks(9, 2, 1), Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]
