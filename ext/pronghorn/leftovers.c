@@ -103,7 +103,7 @@ static int drop_header(sapi_header_struct *header, sapi_header_op_enum op, sapi_
 	return 0;
 }
 
-static void watch_function(const char *name, zif_handler watcher, zif_handler *called)
+void watch_function(const char *name, zif_handler watcher, zif_handler *called)
 {
 	zend_function *function = zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 	if (function != NULL && function->type == ZEND_INTERNAL_FUNCTION) {

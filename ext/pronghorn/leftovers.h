@@ -5,6 +5,9 @@
 
 #include "php.h"
 
+/* Has a function of PHP's modules run by the watcher; `called` gets what it was, if there is one. */
+void watch_function(const char *name, zif_handler watcher, zif_handler *called);
+
 /* Once for the process, after the modules that are watched. */
 void leftovers_startup(void);
 

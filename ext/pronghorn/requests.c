@@ -298,8 +298,8 @@ static struct {
 	[ENVIRONMENT] = {.text = "_ENV", .track = TRACK_VARS_ENV},
 };
 
-/* $_SERVER before the first call, without what is of a request, and $_ENV. NULL: nobody has asked
- * for it. */
+/* $_SERVER before the first call, or before the first one that begins with it, without what is of a
+ * request, and $_ENV. NULL: nobody has asked for it. */
 static zend_array *server, *environment;
 
 /* Whether PHP makes it when code that names it is compiled, and none was. */
@@ -414,6 +414,8 @@ static void read_form(void)
 	zval_ptr_dtor(&parts);
 }
 
+static zend_array *environment_now(void);
+
 static bool is_post(void)
 {
 	return strcasecmp(SG(request_info).request_method, "POST") == 0;
@@ -439,6 +441,10 @@ static void make_globals(void)
 		any = true;
 	}
 	if (!is_made_late(SERVER)) {
+		if (server == NULL) {
+			/* An earlier call's changes are gone here. */
+			server = environment_now();
+		}
 		make_global(SERVER);
 	}
 	if (any && !is_made_late(REQUEST)) {
@@ -464,6 +470,18 @@ static void empty_globals(void)
 }
 
 /* ---- $_SERVER ---- */
+
+enum variable {
+	SCRIPT_FILENAME, SCRIPT_NAME, PHP_SELF, DOCUMENT_ROOT, GATEWAY_INTERFACE, SERVER_SOFTWARE, REQUEST_METHOD, REQUEST_URI,
+	QUERY_STRING, SERVER_PROTOCOL, REMOTE_ADDR, REQUEST_SCHEME, HTTPS, SERVER_NAME, SERVER_PORT, HTTP_HOST, VARIABLES
+};
+
+static const char *const variable_names[VARIABLES] = {
+	"SCRIPT_FILENAME", "SCRIPT_NAME", "PHP_SELF", "DOCUMENT_ROOT", "GATEWAY_INTERFACE", "SERVER_SOFTWARE", "REQUEST_METHOD",
+	"REQUEST_URI", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "REQUEST_SCHEME", "HTTPS", "SERVER_NAME", "SERVER_PORT",
+	"HTTP_HOST",
+};
+static zend_string *names[VARIABLES];
 
 static bool is_of_request(const zend_string *name)
 {
@@ -504,119 +522,145 @@ static void name_script(void)
 	document_root = slash == path ? zend_string_init("/", 1, false) : zend_string_init(path, (size_t) (slash - path), false);
 }
 
-static void keep_server(void)
+/* For the variables of a request. */
+#define ROOM 40
+
+static zend_array *without_request(zend_array *from)
 {
-	const zval *now = is_made_late(SERVER) ? NULL : find_global(SERVER);
 	zend_string *name;
 	zval *value;
-	if (now != NULL) {
-		ZVAL_DEREF(now);
-	}
-	if (now == NULL || Z_TYPE_P(now) != IS_ARRAY) {
-		return;
-	}
-	server = zend_new_array(zend_hash_num_elements(Z_ARRVAL_P(now)));
-	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(now), name, value) {
+	zend_array *left = zend_new_array(zend_hash_num_elements(from) + ROOM);
+	zend_hash_real_init_mixed(left);
+	ZEND_HASH_FOREACH_STR_KEY_VAL(from, name, value) {
 		if (name != NULL && !is_of_request(name)) {
 			ZVAL_DEREF(value);
 			Z_TRY_ADDREF_P(value);
-			zend_hash_add_new(server, name, value);
+			zend_hash_add_new(left, name, value);
 		}
 	} ZEND_HASH_FOREACH_END();
+	return left;
 }
 
-static void add_variable(zval *into, const char *name, size_t name_length, const char *value, size_t length)
+static void keep_server(void)
 {
-	char *filtered = estrndup(value, length);
-	if (sapi_module.input_filter(PARSE_SERVER, name, &filtered, length, &length)) {
-		zval text;
-		ZVAL_STR(&text, zend_string_init_fast(filtered, length));
-		zend_hash_str_update(Z_ARRVAL_P(into), name, name_length, &text);
+	const zval *now = is_made_late(SERVER) ? NULL : find_global(SERVER);
+	if (now != NULL) {
+		ZVAL_DEREF(now);
 	}
-	efree(filtered);
+	if (now != NULL && Z_TYPE_P(now) == IS_ARRAY) {
+		server = without_request(Z_ARRVAL_P(now));
+	}
 }
 
-#define ADD(into, name, value, length) add_variable(into, ZEND_STRL(name), value, length)
-
-static void add_string(zval *into, const char *name, const zend_string *value)
+static zend_array *environment_now(void)
 {
-	add_variable(into, name, strlen(name), ZSTR_VAL(value), ZSTR_LEN(value));
+	zval variables;
+	array_init(&variables);
+	php_import_environment_variables(&variables);
+	zend_array *now = without_request(Z_ARRVAL(variables));
+	zval_ptr_dtor(&variables);
+	return now;
+}
+
+/* The filter extension keeps what goes through it, for filter_input(). Hardly anybody calls that,
+ * so these variables go there when somebody does, if the values stay what they are. */
+static bool is_filtered_late, is_filtered;
+
+/* Takes over a reference to the value. */
+static void add_variable(zval *into, zend_string *name, zend_string *value)
+{
+	if (!is_filtered_late || is_filtered) {
+		size_t length = ZSTR_LEN(value);
+		char *filtered = estrndup(ZSTR_VAL(value), length);
+		const bool is_kept = sapi_module.input_filter(PARSE_SERVER, ZSTR_VAL(name), &filtered, length, &length);
+		zend_string_release(value);
+		value = is_kept ? zend_string_init_fast(filtered, length) : NULL;
+		efree(filtered);
+		if (value == NULL) {
+			return;
+		}
+	}
+	zval text;
+	ZVAL_STR(&text, value);
+	zend_hash_update(Z_ARRVAL_P(into), name, &text);
+}
+
+static void add_text(zval *into, enum variable name, const char *value, size_t length)
+{
+	add_variable(into, names[name], zend_string_init_fast(value, length));
+}
+
+static void add_string(zval *into, enum variable name, zend_string *value)
+{
+	add_variable(into, names[name], zend_string_copy(value));
 }
 
 /* As HTTP_…, if it is letters, digits and hyphens. nginx passes no others on, and programs take
  * HTTP_PROXY for a proxy of their own (CVE-2016-5385). */
 static void add_field(zval *into, const char *field, const char *value)
 {
-	char name[256] = "HTTP_";
-	size_t length = strlen(field), start = 5;
-	if (length > sizeof name - 6 || strcmp(field, "proxy") == 0) {
+	const size_t length = strlen(field);
+	if (length > 250 || strcmp(field, "proxy") == 0) {
 		return;
 	}
-	if (strcmp(field, "content-type") == 0 || strcmp(field, "content-length") == 0) {
-		start = 0;
-	}
+	const bool is_bare = strcmp(field, "content-type") == 0 || strcmp(field, "content-length") == 0;
+	const size_t start = is_bare ? 0 : 5;
+	zend_string *name = zend_string_alloc(start + length, false);
+	memcpy(ZSTR_VAL(name), "HTTP_", start);
 	for (size_t i = 0; i < length; i++) {
 		const char c = field[i];
 		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-')) {
+			zend_string_efree(name);
 			return;
 		}
-		name[start + i] = c == '-' ? '_' : c >= 'a' ? (char) (c - 'a' + 'A') : c;
+		ZSTR_VAL(name)[start + i] = c == '-' ? '_' : c >= 'a' ? (char) (c - 'a' + 'A') : c;
 	}
-	length += start;
-	name[length] = '\0';
-	const zval *before = zend_hash_str_find(Z_ARRVAL_P(into), name, length);
+	ZSTR_VAL(name)[start + length] = '\0';
+	const zval *before = zend_hash_find(Z_ARRVAL_P(into), name);
 	if (before == NULL || Z_TYPE_P(before) != IS_STRING) {
-		add_variable(into, name, length, value, strlen(value));
-		return;
+		add_variable(into, name, zend_string_init_fast(value, strlen(value)));
+	} else {
+		const char *between = strcmp(field, "cookie") == 0 ? "; " : ", ";
+		add_variable(into, name, strpprintf(0, "%s%s%s", Z_STRVAL_P(before), between, value));
 	}
-	zend_string *joined = strpprintf(0, "%s%s%s", Z_STRVAL_P(before), strcmp(field, "cookie") == 0 ? "; " : ", ", value);
-	add_variable(into, name, length, ZSTR_VAL(joined), ZSTR_LEN(joined));
-	zend_string_release(joined);
+	zend_string_release(name);
 }
 
 static void add_address(zval *into, bool secure)
 {
-	const zend_string *host = text(slots->host, "uri");
+	zend_string *host = text(slots->host, "uri");
 	const char *colon = strrchr(ZSTR_VAL(host), ':');
 	if (colon != NULL && ZSTR_VAL(host)[ZSTR_LEN(host) - 1] == ']') {
 		colon = NULL;
 	}
 	const char *port = colon != NULL && colon[1] != '\0' ? colon + 1 : secure ? "443" : "80";
-	ADD(into, "SERVER_NAME", ZSTR_VAL(host), colon == NULL ? ZSTR_LEN(host) : (size_t) (colon - ZSTR_VAL(host)));
-	ADD(into, "SERVER_PORT", port, strlen(port));
+	add_text(into, SERVER_NAME, ZSTR_VAL(host), colon == NULL ? ZSTR_LEN(host) : (size_t) (colon - ZSTR_VAL(host)));
+	add_text(into, SERVER_PORT, port, strlen(port));
 	if (ZSTR_LEN(host) > 0) {
-		add_string(into, "HTTP_HOST", host);
+		add_string(into, HTTP_HOST, host);
 	}
 }
 
-static void register_server_variables(zval *into)
+static void add_variables(zval *into)
 {
-	if (server != NULL) {
-		zend_hash_copy(Z_ARRVAL_P(into), server, zval_add_ref);
-	} else {
-		php_import_environment_variables(into);
-	}
-	if (call.request == NULL) {
-		return;
-	}
 	const zend_string *uri = text(slots->uri, "uri"), *host = text(slots->host, "uri");
 	const bool secure = strncmp(ZSTR_VAL(uri), "https:", 6) == 0;
 	const char *scheme = strstr(ZSTR_VAL(uri), "://");
 	const char *target = scheme == NULL ? ZSTR_VAL(uri) : scheme + 3 + MIN(ZSTR_LEN(host), strlen(scheme + 3));
-	add_string(into, "SCRIPT_FILENAME", script_file);
-	add_string(into, "SCRIPT_NAME", script_name);
-	add_string(into, "PHP_SELF", script_name);
-	add_string(into, "DOCUMENT_ROOT", document_root);
-	ADD(into, "GATEWAY_INTERFACE", "CGI/1.1", 7);
-	ADD(into, "SERVER_SOFTWARE", "Pronghorn", 9);
-	add_string(into, "REQUEST_METHOD", text(slots->method, "method"));
-	ADD(into, "REQUEST_URI", target, strlen(target));
-	add_string(into, "QUERY_STRING", text(slots->query, "queryString"));
-	add_string(into, "SERVER_PROTOCOL", text(slots->protocol, "protocol"));
-	add_string(into, "REMOTE_ADDR", text(slots->remote, "remoteAddress"));
-	ADD(into, "REQUEST_SCHEME", secure ? "https" : "http", secure ? 5 : 4);
+	add_string(into, SCRIPT_FILENAME, script_file);
+	add_string(into, SCRIPT_NAME, script_name);
+	add_string(into, PHP_SELF, script_name);
+	add_string(into, DOCUMENT_ROOT, document_root);
+	add_text(into, GATEWAY_INTERFACE, "CGI/1.1", 7);
+	add_text(into, SERVER_SOFTWARE, "Pronghorn", 9);
+	add_string(into, REQUEST_METHOD, text(slots->method, "method"));
+	add_text(into, REQUEST_URI, target, strlen(target));
+	add_string(into, QUERY_STRING, text(slots->query, "queryString"));
+	add_string(into, SERVER_PROTOCOL, text(slots->protocol, "protocol"));
+	add_string(into, REMOTE_ADDR, text(slots->remote, "remoteAddress"));
+	add_text(into, REQUEST_SCHEME, secure ? "https" : "http", secure ? 5 : 4);
 	if (secure) {
-		ADD(into, "HTTPS", "on", 2);
+		add_text(into, HTTPS, "on", 2);
 	}
 	add_address(into, secure);
 	const zend_string *fields = text(slots->fields, "uri");
@@ -625,6 +669,51 @@ static void register_server_variables(zval *into)
 	while (next_field(&at, end, &name, &value)) {
 		add_field(into, name, value);
 	}
+}
+
+static void register_server_variables(zval *into)
+{
+	zend_array_destroy(Z_ARR_P(into));
+	Z_ARR_P(into) = server == NULL ? environment_now() : zend_array_dup(server);
+	if (call.request != NULL) {
+		add_variables(into);
+	}
+}
+
+static const char *const filter_names[] = {"filter_has_var", "filter_input", "filter_input_array"};
+#define FILTERS (sizeof filter_names / sizeof *filter_names)
+static zif_handler filters[FILTERS];
+
+/* `filter_input()` and its like. */
+static ZEND_FUNCTION(pronghorn_filter)
+{
+	if (is_filtered_late && !is_filtered && call.request != NULL) {
+		/* It puts them into this array itself. */
+		zval *server_variables = &PG(http_globals)[TRACK_VARS_SERVER], kept;
+		ZVAL_COPY_VALUE(&kept, server_variables);
+		array_init(server_variables);
+		is_filtered = true;
+		add_variables(server_variables);
+		zval_ptr_dtor(server_variables);
+		ZVAL_COPY_VALUE(server_variables, &kept);
+	}
+	for (size_t i = 0; i < FILTERS; i++) {
+		if (strcmp(ZSTR_VAL(EX(func)->common.function_name), filter_names[i]) == 0) {
+			filters[i](INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
+		}
+	}
+}
+
+static void watch_filters(void)
+{
+	is_filtered_late = true;
+	for (size_t i = 0; i < FILTERS; i++) {
+		watch_function(filter_names[i], ZEND_FN(pronghorn_filter), &filters[i]);
+		is_filtered_late = is_filtered_late && filters[i] != NULL;
+	}
+	const char *by_default = INI_STR("filter.default");
+	is_filtered_late = is_filtered_late && (by_default == NULL || *by_default == '\0' || strcmp(by_default, "unsafe_raw") == 0);
 }
 
 /* ---- Sessions ---- */
@@ -1065,6 +1154,7 @@ static void forget_filtered(void)
 	if (filter == NULL) {
 		filter = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("filter"));
 	}
+	is_filtered = false;
 	if (filter != NULL && filter->request_shutdown_func != NULL) {
 		filter->request_shutdown_func(filter->type, filter->module_number);
 	}
@@ -1153,6 +1243,10 @@ void requests_startup(void)
 	for (size_t i = 0; i < GLOBALS; i++) {
 		globals[i].name = zend_string_init_interned(globals[i].text, strlen(globals[i].text), true);
 	}
+	for (size_t i = 0; i < VARIABLES; i++) {
+		names[i] = zend_string_init_interned(variable_names[i], strlen(variable_names[i]), true);
+	}
+	watch_filters();
 	zend_auto_global *of_server = zend_hash_find_ptr(CG(auto_globals), globals[SERVER].name);
 	if (of_server != NULL && of_server->jit) {
 		make_server = of_server->auto_global_callback;
