@@ -149,9 +149,10 @@ bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH
 	@scripts/need build
 	cargo bench -p pronghorn-wire -p pronghorn-h1 -p pronghorn-pool -p pronghorn-http --bench wire --bench h1 --bench queue --bench routes -- $(BENCH)
 
-instructions: build ## Count instructions per request; UPDATE_INSTRUCTIONS=1 accepts what was counted
+instructions: build ## Count instructions per request, of the server and of PHP; ROWS="native php-slim" only these, UPDATE_INSTRUCTIONS=1 accepts what was counted
 	@scripts/need instructions
-	cargo run --quiet -p pronghorn-instructions -- $(BINARY)
+	@scripts/php-extensions
+	$(OWN_PHP) cargo run --quiet -p pronghorn-instructions -- $(BINARY) $(ROWS)
 
 browser: ## Load a site with TLS and HTTP/2 in headless Chromium
 	@scripts/need build php browser

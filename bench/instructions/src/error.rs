@@ -7,12 +7,14 @@ use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub(crate) enum Error {
-    #[error("which binary?\nhint: `make instructions` builds it and names it")]
+    #[error(
+        "which binary? Rows may follow, all by default\nhint: `make instructions` builds it and names it"
+    )]
     Usage,
     #[error("there is no binary `{}`\nhint: `make instructions` builds it", .0.display())]
     NoBinary(PathBuf),
-    #[error("cannot run valgrind: {0}\nhint: `scripts/need instructions` installs it")]
-    NoValgrind(io::Error),
+    #[error("cannot run a program: {0}\nhint: `scripts/need instructions` installs valgrind")]
+    NoProgram(io::Error),
     #[error("`{}`: {source}", .file.display())]
     File { file: PathBuf, source: io::Error },
     #[error("`{}`, line {line}: `name = number` is expected", .file.display())]

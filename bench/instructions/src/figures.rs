@@ -11,21 +11,24 @@ use crate::error::Error;
 const TOLERANCE_PERCENT: f64 = 2.0;
 
 const HEAD: &str = "\
-# Instructions that the server spends on one request, by row (bench/instructions/README.md). Written
-# by `make instructions UPDATE_INSTRUCTIONS=1`; `make instructions` fails when one is more than 2 %
-# off.
+# Instructions that the server, or PHP, spends on one request, by row (bench/instructions/README.md).
+# Written by `make instructions UPDATE_INSTRUCTIONS=1`; `make instructions` fails when one is more than
+# 2 % off.
 ";
 
 /// What stands before the compiler's name.
 const COMPILER: &str = "# Counted with ";
+const PHP: &str = "# PHP's side with ";
 
 /// Instructions per request by row.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
     rows: BTreeMap<String, u64>,
     /// As `rustc --version` says it. Another one makes other code, whose figures say nothing about
     /// ours.
     pub(crate) compiler: Option<String>,
+    /// As `php --version` says it, for rows of PHP's side.
+    pub(crate) php: Option<String>,
 }
 
 /// A measured figure beside the tracked one.
@@ -63,7 +66,7 @@ impl Figures {
             file: file.to_owned(),
             line,
         };
-        let compiler = text.lines().find_map(|line| line.strip_prefix(COMPILER));
+        let named = |prefix| text.lines().find_map(|line| line.strip_prefix(prefix));
         let lines = (1..).zip(text.lines().map(str::trim));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let figures = lines.map(|(number, line)| {
@@ -74,14 +77,17 @@ impl Figures {
         });
         Ok(Self {
             rows: figures.collect::<Result<_, _>>()?,
-            compiler: compiler.map(str::to_owned),
+            compiler: named(COMPILER).map(str::to_owned),
+            php: named(PHP).map(str::to_owned),
         })
     }
 
     pub(crate) fn write(&self, file: &Path) -> Result<(), Error> {
         let mut text = HEAD.to_owned();
-        if let Some(compiler) = &self.compiler {
-            writeln!(text, "{COMPILER}{compiler}").expect("a string takes all");
+        for (prefix, name) in [(COMPILER, &self.compiler), (PHP, &self.php)] {
+            if let Some(name) = name {
+                writeln!(text, "{prefix}{name}").expect("a string takes all");
+            }
         }
         for (name, figure) in &self.rows {
             writeln!(text, "{name} = {figure}").expect("a string takes all");
@@ -140,6 +146,7 @@ mod tests {
         let file = std::env::temp_dir().join(format!("pronghorn-figures-{}", std::process::id()));
         let mut figures = Figures {
             compiler: Some("rustc 1.0".into()),
+            php: Some("PHP 8.1".into()),
             ..Figures::default()
         };
         figures.set("native", 20_000);
@@ -154,6 +161,7 @@ mod tests {
             (Some(20_000), Some(40_000))
         );
         assert_eq!(read.compiler.as_deref(), Some("rustc 1.0"));
+        assert_eq!(read.php.as_deref(), Some("PHP 8.1"));
         assert!(wrong.contains("line 1"), "{wrong}");
     }
 }

@@ -1,9 +1,9 @@
-//! Counts the instructions that the release binary spends on a request, and compares them with
-//! `bench/instructions.toml`.
+//! Counts the instructions that the release binary spends on a request, and those that PHP spends,
+//! and compares them with `bench/instructions.toml`.
 //!
 //! The binary runs under callgrind; this program plays its workers and its clients. Each of their
 //! steps waits until all threads of the server sleep, so nothing depends on who is faster: two runs
-//! differ by less than a thousandth.
+//! differ by less than a thousandth. For PHP's side only its workers run under callgrind.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -17,6 +17,7 @@
 mod client;
 mod error;
 mod figures;
+mod php;
 mod rows;
 mod server;
 mod worker;
@@ -50,30 +51,42 @@ fn run() -> Result<bool, Error> {
         );
         return Ok(true);
     }
-    let binary = std::env::args_os().nth(1).map(PathBuf::from);
+    let mut arguments = std::env::args_os().skip(1);
+    let binary = arguments.next().map(PathBuf::from);
     let binary = binary.ok_or(Error::Usage)?;
-    if !binary.is_file() {
-        return Err(Error::NoBinary(binary));
-    }
+    let wanted: Vec<_> = arguments.collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|row| *row == *name);
+    let binary = match std::path::absolute(&binary) {
+        Ok(path) if path.is_file() => path,
+        _ => return Err(Error::NoBinary(binary)),
+    };
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).with_extension("toml");
     let tracked = Figures::read(&file)?;
     let folder = Folder::new(&binary)?;
-    let mut measured = Figures::default();
-    measured.compiler = compiler();
-    println!("{:<10} {:>12} {:>12}", "row", "tracked", "measured");
+    let mut measured = tracked.clone();
+    measured.compiler = said_by("rustc");
+    measured.php = said_by("php");
+    let is_judged = [
+        tracked.compiler == measured.compiler,
+        tracked.php == measured.php,
+    ];
+    println!("{:<14} {:>9} {:>9}", "row", "tracked", "measured");
     let mut verdicts = Vec::new();
-    for row in &ROWS {
-        let figure = row.measure(&binary, &folder)?;
-        let verdict = tracked.judge(row.name, figure);
-        println!(
-            "{:<10} {:>12} {figure:>12} {verdict}",
-            row.name,
-            tracked
-                .of(row.name)
-                .map_or_else(|| "-".to_owned(), |figure| figure.to_string()),
-        );
-        measured.set(row.name, figure);
-        verdicts.push((row.name, verdict));
+    let mut count = |name, figure, is_judged: bool| {
+        let verdict = tracked.judge(name, figure);
+        let before = tracked.of(name);
+        let before = before.map_or_else(|| "-".to_owned(), |figure| figure.to_string());
+        println!("{name:<14} {before:>9} {figure:>9} {verdict}");
+        measured.set(name, figure);
+        if is_judged {
+            verdicts.push((name, verdict));
+        }
+    };
+    for row in ROWS.iter().filter(|row| is_wanted(row.name)) {
+        count(row.name, row.measure(&binary, &folder)?, is_judged[0]);
+    }
+    for row in php::ROWS.iter().filter(|row| is_wanted(row.name)) {
+        count(row.name, row.measure(&binary, &folder)?, is_judged[1]);
     }
     let are_allowed = costs(&measured);
     if std::env::var_os(UPDATE).is_some() {
@@ -81,21 +94,30 @@ fn run() -> Result<bool, Error> {
         println!("\n{} is written anew: look at what changed", file.display());
         return Ok(are_allowed);
     }
-    if tracked.compiler != measured.compiler {
-        println!(
-            "\nnot judged: the tracked figures were counted with {}, this is {}",
-            tracked.compiler.as_deref().unwrap_or("another compiler"),
-            measured.compiler.as_deref().unwrap_or("another"),
-        );
-        return Ok(are_allowed);
+    for (tracked, measured, whose) in [
+        (
+            &tracked.compiler,
+            &measured.compiler,
+            "the server's figures",
+        ),
+        (&tracked.php, &measured.php, "PHP's figures"),
+    ] {
+        if tracked != measured {
+            println!(
+                "\n{whose} are not judged: they were counted with {}, this is {}",
+                tracked.as_deref().unwrap_or("something else"),
+                measured.as_deref().unwrap_or("something else"),
+            );
+        }
     }
     Ok(conclude(&verdicts, &folder) && are_allowed)
 }
 
-fn compiler() -> Option<String> {
-    let said = Command::new("rustc").arg("--version").output().ok()?;
+/// The first line of what a program says about its version.
+fn said_by(program: &str) -> Option<String> {
+    let said = Command::new(program).arg("--version").output().ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
-    Some(said.trim().to_owned())
+    said.lines().next().map(|line| line.trim().to_owned())
 }
 
 /// Libraries choose their code by the CPU, and callgrind shows them the features of the real one.

@@ -209,7 +209,7 @@ const TRACES: &str = "metrics: {address: '127.0.0.1:0'}\n\
 impl Row {
     /// Instructions per request.
     pub(crate) fn measure(&self, binary: &Path, folder: &Folder) -> Result<u64, Error> {
-        let mut server = Server::start(self.name, &self.configuration(), binary, folder)?;
+        let mut server = Server::under_callgrind(self.name, &self.configuration(), binary, folder)?;
         let kind = match self.codec {
             Codec::Native => Kind::Native,
             Codec::Json | Codec::Proto => Kind::Foreign,

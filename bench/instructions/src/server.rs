@@ -1,4 +1,4 @@
-//! The server under callgrind: started, cut into pieces, ended.
+//! The server, under callgrind or not: started, cut into pieces, ended.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -32,6 +32,7 @@ const TUNABLES: &str =
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
+    /// `binary` is an absolute path.
     pub(crate) fn new(binary: &Path) -> Result<Self, Error> {
         let folder = binary.with_file_name("instructions");
         _ = fs::remove_dir_all(&folder); // of an earlier run, if there was one
@@ -54,7 +55,6 @@ impl Folder {
     }
 }
 
-/// A server that is traced.
 pub(crate) struct Server<'a> {
     row: &'static str,
     folder: &'a Folder,
@@ -64,11 +64,29 @@ pub(crate) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// Starts a server with one worker.
-    pub(crate) fn start(
+    /// Starts a server under callgrind.
+    pub(crate) fn under_callgrind(
         row: &'static str,
         configuration: &str,
         binary: &Path,
+        folder: &'a Folder,
+    ) -> Result<Self, Error> {
+        let mut out_file = std::ffi::OsString::from("--callgrind-out-file=");
+        out_file.push(folder.file(row, "profile"));
+        let mut command = Command::new("valgrind");
+        command
+            .args(["--quiet", "--tool=callgrind"])
+            .arg(format!("--dump-before={CUT}"))
+            .arg(out_file)
+            .arg(binary);
+        Self::start(row, configuration, command, folder)
+    }
+
+    /// Starts a server by the command that its arguments follow.
+    pub(crate) fn start(
+        row: &'static str,
+        configuration: &str,
+        mut command: Command,
         folder: &'a Folder,
     ) -> Result<Self, Error> {
         let write = |ending, content: &str| {
@@ -83,13 +101,7 @@ impl<'a> Server<'a> {
             let file = folder.file(row, ending);
             File::create(&file).map_err(|source| Error::File { file, source })
         };
-        let mut out_file = std::ffi::OsString::from("--callgrind-out-file=");
-        out_file.push(folder.file(row, "profile"));
-        let child = Command::new("valgrind")
-            .args(["--quiet", "--tool=callgrind"])
-            .arg(format!("--dump-before={CUT}"))
-            .arg(out_file)
-            .arg(std::path::absolute(binary).unwrap_or_else(|_| binary.to_owned()))
+        let child = command
             .args(["serve", "-c"])
             .arg(configuration)
             .env("GLIBC_TUNABLES", TUNABLES)
@@ -97,7 +109,7 @@ impl<'a> Server<'a> {
             .stdout(output("stdout")?)
             .stderr(output("stderr")?)
             .spawn()
-            .map_err(Error::NoValgrind)?;
+            .map_err(Error::NoProgram)?;
         Ok(Self {
             row,
             folder,
@@ -117,6 +129,10 @@ impl<'a> Server<'a> {
                 .find(|pid| is_child(*pid, server, COMMAND))
         })?;
         Worker::of(pid).map_err(|what| self.wrong(what))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits until it says where it serves.
@@ -216,17 +232,16 @@ impl Drop for Server<'_> {
 }
 
 fn is_child(pid: u32, parent: u32, command: &str) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    let Some((start, rest)) = stat.rsplit_once(')') else {
-        return false;
-    };
-    let named = start
-        .split_once('(')
-        .is_some_and(|(_, name)| name == command);
-    let its_parent = rest.split_whitespace().nth(1);
-    named && its_parent.and_then(|pid| pid.parse().ok()) == Some(parent)
+    status_of(pid) == Some((command.to_owned(), parent))
+}
+
+/// The name of a process, and its parent.
+pub(crate) fn status_of(pid: u32) -> Option<(String, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (start, rest) = stat.rsplit_once(')')?;
+    let (_, name) = start.split_once('(')?;
+    let parent = rest.split_whitespace().nth(1)?;
+    Some((name.to_owned(), parent.parse().ok()?))
 }
 
 /// The state in a line of `/proc/<pid>/task/<tid>/stat`.
@@ -236,7 +251,7 @@ fn state(stat: &str) -> Option<char> {
 }
 
 /// The sum at the end of a profile; none while it is being written.
-fn total(profile: &str) -> Option<u64> {
+pub(crate) fn total(profile: &str) -> Option<u64> {
     let line = profile
         .lines()
         .rev()
