@@ -37,7 +37,7 @@ static enum printed_place look(void)
 /* What PHP was told of it by now, as before any output. */
 static void give_head(void)
 {
-	if (reply_has_head()) {
+	if (reply_has_head() || reply_has_first()) {
 		return;
 	}
 	if (requests_under_way()) {
@@ -47,18 +47,22 @@ static void give_head(void)
 	}
 }
 
+void printed_to_nobody(void)
+{
+	PG(connection_status) = PHP_CONNECTION_ABORTED;
+	if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !requests_are_finished()) {
+		/* The call ends here. PHP would end the process's request. */
+		zend_throw_unwind_exit();
+	}
+}
+
 static void end_if_gone(bool is_there)
 {
 	if (reply_has_begun()) {
 		has_begun();
 	}
-	if (is_there) {
-		return;
-	}
-	PG(connection_status) = PHP_CONNECTION_ABORTED;
-	if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !requests_are_finished()) {
-		/* The call ends here. PHP would end the process's request. */
-		zend_throw_unwind_exit();
+	if (!is_there) {
+		printed_to_nobody();
 	}
 }
 

@@ -25,6 +25,9 @@ void printed_give_back(void);
 /* As the output of PHP. */
 size_t printed_write(const char *text, size_t length);
 
+/* The client of the call under way has left: the call ends, unless it wants to go on. */
+void printed_to_nobody(void);
+
 /* Adds to what is dropped. */
 void printed_drop(size_t length);
 

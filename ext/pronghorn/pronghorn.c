@@ -451,14 +451,68 @@ static zend_string *with_end(const native_envelope *envelope, const zend_string 
 	return whole;
 }
 
+/* What a handler has returned, while functions for the end of its call run. */
+static struct {
+	native_envelope envelope;
+	zend_array *headers;
+	zend_string *body;
+	bool is_sent;
+} returned;
+
+/* Those functions print more than waits, or want it out: head and body go before it. */
+static bool send_returned(void)
+{
+	static bool is_sending;
+	if (is_sending) {
+		return false; /* the callback for the head prints */
+	}
+	if (returned.envelope.flags & NATIVE_BODY_FILE) {
+		size_t length;
+		reply_take(&length);
+		printed_drop(length);
+		return false;
+	}
+	is_sending = true;
+	requests_call_back_for_head(true);
+	zend_array *headers = requests_head(&returned.envelope.small, returned.headers, false, true);
+	native_envelope envelope = returned.envelope;
+	envelope.flags = 0;
+	native_fields fields;
+	returned.is_sent = native_collect_fields(&fields, headers) && send_message(&envelope, &fields, NULL, returned.body, true);
+	native_release_fields(&fields);
+	zend_array_release(headers);
+	is_sending = false;
+	return returned.is_sent;
+}
+
+/* Runs the functions for the end of a call. True: the reply is sent. */
+static bool finish_returned(const native_envelope *envelope, zend_array *headers, zend_string *body)
+{
+	returned.envelope = *envelope;
+	returned.headers = headers;
+	returned.body = body;
+	returned.is_sent = false;
+	reply_begin_once(envelope->call, false);
+	reply_send_first(send_returned);
+	requests_finish();
+	if (returned.is_sent || printed_any()) {
+		/* PHP's buffers may hold more than fits. */
+		php_output_end_all();
+	}
+	reply_send_first(NULL);
+	return returned.is_sent && reply_end(envelope->flags);
+}
+
 static bool send_reply(native_envelope envelope, zend_array *headers, zend_string *body, bool more)
 {
 	envelope.kind = NATIVE_REPLY;
 	const bool is_request = requests_under_way();
 	zend_string *whole = NULL;
 	if (is_request) {
-		if (!more) {
+		if (!more && EXPECTED(!requests_have_end())) {
 			requests_finish();
+		} else if (!more && finish_returned(&envelope, headers, body)) {
+			return true;
 		}
 		/* The server names the type of a file. */
 		const bool is_file = (envelope.flags & NATIVE_BODY_FILE) != 0;
@@ -656,6 +710,22 @@ static void survive_exit(zval *place)
 	}
 }
 
+/* The client has left, which has ended the call: what it has of the reply is all. False: something
+ * else has ended it. */
+static bool end_without_client(zend_object *exchange)
+{
+	zval *state = exchange == NULL ? NULL : OBJ_PROP(exchange, property_offsets.state);
+	if (!has_channel() || state == NULL || Z_LVAL_P(state) == DONE || !(PG(connection_status) & PHP_CONNECTION_ABORTED)) {
+		return false;
+	}
+	zend_clear_exception();
+	requests_finish();
+	php_output_end_all();
+	reply_end(has_deferred(exchange) ? NATIVE_BUSY : 0);
+	ZVAL_LONG(state, DONE);
+	return true;
+}
+
 /* A function of PHP that was handed over to be called. */
 typedef struct {
 	zend_fcall_info call;
@@ -695,6 +765,9 @@ static enum call_outcome call_handler(callback *handler, zend_object *exchange, 
 		ZVAL_OBJ_COPY(value, EG(exception));
 		zend_clear_exception();
 		return THREW;
+	}
+	if (end_without_client(current_request())) {
+		return ANSWERED;
 	}
 	survive_exit(value);
 	return EXITED;
@@ -1184,7 +1257,7 @@ ZEND_FUNCTION(Pronghorn_Internal_until_exit)
 		deadline_ends(0);
 	}
 	zval_ptr_dtor(&result);
-	if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+	if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception)) && !end_without_client(current_request())) {
 		survive_exit(return_value);
 	}
 }

@@ -23,6 +23,7 @@ static struct {
 	bool gone; /* nobody reads it */
 	bool too_long;
 	size_t kept; /* so much of its body waits for more, or for its end */
+	bool (*first)(void); /* sends what comes before the body */
 	unsigned status; /* 0: there is no head yet */
 	uint32_t fields;
 	buffer_t table; /* of pairs of lengths */
@@ -160,6 +161,16 @@ void reply_set_status(unsigned status)
 	}
 }
 
+void reply_send_first(bool (*send)(void))
+{
+	reply.first = send;
+}
+
+bool reply_has_first(void)
+{
+	return reply.first != NULL;
+}
+
 bool reply_has_head(void)
 {
 	return reply.status != 0;
@@ -182,13 +193,16 @@ bool reply_write(const char *from, size_t length)
 	if (reply.ended || channel.map == NULL) {
 		return true;
 	}
-	while (length > reply.kept - reply.body.used) {
+	while (reply.body.used <= reply.kept && length > reply.kept - reply.body.used) {
 		size_t piece = reply.kept - reply.body.used;
 		add(&reply.body, from, piece);
 		from += piece;
 		length -= piece;
 		if (!reply_flush()) {
 			return false;
+		}
+		if (reply.body.used > 0) {
+			break; /* nothing goes out now */
 		}
 	}
 	add(&reply.body, from, length);
@@ -197,12 +211,20 @@ bool reply_write(const char *from, size_t length)
 
 bool reply_flush(void)
 {
-	if (reply.ended || channel.map == NULL || !reply_has_head()) {
+	if (reply.ended || channel.map == NULL || !(reply_has_head() || reply_has_first())) {
 		return true;
 	}
 	if (client_has_left()) {
 		reply.body.used = 0;
 		return false;
+	}
+	if (reply_has_first()) {
+		if (!reply.first()) {
+			return true;
+		}
+		reply.first = NULL;
+		reply.begun = true;
+		reply.status = 200;
 	}
 	send_kept(0, true);
 	return true;

@@ -43,6 +43,11 @@ void reply_set_status(unsigned status);
 bool reply_has_head(void);
 bool reply_has_begun(void);
 
+/* Until it is called with NULL: head and begin of the body are sent by somebody else, when something
+ * has to go out. False: not yet, and what there is was taken. */
+void reply_send_first(bool (*send)(void));
+bool reply_has_first(void);
+
 /* Adds to the body. False when the client has left. */
 bool reply_write(const char *bytes, size_t length);
 

@@ -880,11 +880,7 @@ static size_t write_output(const char *text, size_t length)
 		return length;
 	}
 	if (!reply_write(text, length)) {
-		PG(connection_status) = PHP_CONNECTION_ABORTED;
-		if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !call.is_finished) {
-			/* The call ends here. PHP would end the process's request. */
-			zend_throw_unwind_exit();
-		}
+		printed_to_nobody();
 	}
 	return length;
 }
@@ -893,7 +889,7 @@ static void flush_output(void *context)
 {
 	(void) context;
 	if (call.request != NULL && !reply_has_ended() && !reply_flush()) {
-		PG(connection_status) = PHP_CONNECTION_ABORTED;
+		printed_to_nobody();
 	}
 }
 
@@ -1106,6 +1102,11 @@ void requests_begin(zend_object *request, zend_object *body)
 		zend_set_timeout(EG(timeout_seconds), false);
 	}
 	begin_session();
+}
+
+bool requests_have_end(void)
+{
+	return reset_has_shutdown_functions() || has_session();
 }
 
 void requests_finish(void)

@@ -35,6 +35,9 @@ void requests_begin(zend_object *request, zend_object *body);
  * session is written. Once for a call. */
 void requests_finish(void);
 
+/* Whether code of the application may run there. */
+bool requests_have_end(void);
+
 /* Calls what waits for the head of a reply (header_register_callback()), before requests_head().
  * What it prints is of the call. `has_type`: PHP has a default type for it. */
 void requests_call_back_for_head(bool has_type);

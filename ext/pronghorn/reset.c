@@ -724,12 +724,18 @@ static bool run_functions_of(HashTable *own)
 	return is_fatal;
 }
 
+bool reset_has_shutdown_functions(void)
+{
+	const HashTable *all = BG(user_shutdown_function_names);
+	return all != NULL && zend_hash_num_elements(all) > shutdown_functions;
+}
+
 void reset_run_shutdown_functions(void)
 {
-	HashTable *all = BG(user_shutdown_function_names);
-	if (all == NULL || zend_hash_num_elements(all) <= shutdown_functions) {
+	if (!reset_has_shutdown_functions()) {
 		return;
 	}
+	HashTable *all = BG(user_shutdown_function_names);
 	/* Those of the call move into a table of their own, where what they register joins them. */
 	HashTable *own;
 	ALLOC_HASHTABLE(own);

@@ -18,6 +18,7 @@ void reset_restore(void);
 /* Runs the functions that were registered for the end of the call, but not those of the boot. What
  * one throws is there afterwards, and ends the rest. */
 void reset_run_shutdown_functions(void);
+bool reset_has_shutdown_functions(void);
 
 /* Lets go of what was kept. */
 void reset_let_go(void);

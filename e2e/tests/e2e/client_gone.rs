@@ -1,7 +1,7 @@
 //! Calls whose clients leave while they wait for a worker: they run, as under php-fpm, where
 //! programs rely on it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -282,4 +282,58 @@ fn those_who_come_and_go_leave_room_in_the_queue() {
     assert_eq!(slow.response().status, 200);
     assert_eq!(ran(&server), "gone gone ");
     server.stop();
+}
+
+/// Pages that go on for half a minute, and ask for the client in the ways in which pages do.
+const ENDLESS: &str = r#"<?php
+    function endless(string $way): string {
+        if ($way === 'pid') { return (string) getmypid(); }
+        for ($i = 0; $i < 3000; $i++) {
+            echo "data: $i\n\n";
+            match ($way) {
+                'flushed' => [@ob_flush(), flush()],
+                'past the buffers' => [ob_get_level() && ob_end_flush(), flush()],
+                'much' => print(str_repeat('x', 100_000)),
+            };
+            usleep(10_000);
+        }
+        return 'end';
+    }
+"#;
+
+#[test]
+fn output_to_a_client_that_has_left_ends_the_call_and_not_the_worker() {
+    extension();
+    let handler =
+        Site::sdk_worker("require_once 'endless.php'; return endless($request->query()['way']);");
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () { require_once 'endless.php'; echo endless($_GET['way']); }",
+    );
+    for (worker, pool) in [
+        (&handler, "spawn: exec"),
+        (&handler, "spawn: fork"),
+        (&handler, "spawn: exec, globals: false"),
+        (&front, "spawn: exec"),
+        (&front, "spawn: fork"),
+    ] {
+        let site = Site::new()
+            .file("worker.php", worker)
+            .file("endless.php", ENDLESS)
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: debug}}\nhttp:\n  \
+                 address: '127.0.0.1:0'\n  pool: {{num_workers: 1, {pool}}}\n"
+            ));
+        let server = Server::start(site);
+        let pid = server.get("/?way=pid").text();
+        for way in ["flushed", "past%20the%20buffers", "much"] {
+            let mut client = TcpStream::connect(server.address()).expect("it accepts");
+            let request = format!("GET /?way={way} HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.write_all(request.as_bytes()).expect("it reads");
+            client.read_exact(&mut [0]).expect("the page begins");
+            drop(client);
+            assert_eq!(server.get("/?way=pid").text(), pid, "{way}, {pool}");
+        }
+        server.stop();
+    }
 }

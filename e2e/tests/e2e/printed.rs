@@ -153,3 +153,55 @@ fn what_is_printed_past_all_buffers_without_the_extension_is_in_no_log() {
     server.logged(&["1,Ada"]);
     server.stop();
 }
+
+/// Behind the reply of a handler that has returned it.
+const ENDS: [(&str, &str, &str); 5] = [
+    ("much", "echo str_repeat('x', 70_000);", ""),
+    (
+        "much in a buffer",
+        "ob_start(); echo str_repeat('x', 70_000);",
+        "",
+    ),
+    ("flushed", "echo 'x'; @ob_flush(); flush(); echo 'y';", ""),
+    ("a head", "header('X-End: 1'); echo 'x';", "X-End"),
+    (
+        "much by the callback for the head",
+        "header_register_callback(function () { header('X-End: 1'); echo str_repeat('c', 70_000); }); echo str_repeat('x', 70_000);",
+        "X-End",
+    ),
+];
+
+#[test]
+fn what_is_printed_at_the_end_of_a_handler_stands_behind_its_reply() {
+    let mut cases = String::new();
+    for (end, code, _) in ENDS {
+        cases += &format!("'{end}' => function () {{ {code} }},\n");
+    }
+    let handler = Site::sdk_worker(&format!(
+        "if ($request->path === '/pid') {{ return (string) getmypid(); }} \
+         register_shutdown_function([{cases}][$request->query()['end']]); \
+         return new Pronghorn\\Response('page ', 201, ['X-A' => '1', 'Content-Length' => '5']);"
+    ));
+    for pool in ["spawn: exec", "spawn: fork"] {
+        let server = serve(&handler, pool);
+        let pid = server.get("/pid").text();
+        for (end, _, field) in ENDS {
+            let reply = server.get(&format!("/?end={}", end.replace(' ', "%20")));
+            assert_eq!(reply.status, 201, "{end}");
+            assert_eq!(reply.header("X-A"), Some("1"), "{end}");
+            if !field.is_empty() {
+                assert_eq!(reply.header(field), Some("1"), "{end}");
+            }
+            let text = reply.text();
+            let (first, last) = (text.strip_prefix("page "), text.chars().last());
+            assert!(first.is_some_and(|rest| !rest.is_empty()), "{end}");
+            assert_eq!(
+                last,
+                Some(if end == "flushed" { 'y' } else { 'x' }),
+                "{end}"
+            );
+        }
+        assert_eq!(server.get("/pid").text(), pid, "{pool}");
+        server.stop();
+    }
+}
