@@ -34,7 +34,16 @@ pub struct Response {
     framing: Framing,
     /// Some of the reply's fields go behind its body.
     trailers: bool,
-    broken: bool,
+    fault: Option<Fault>,
+}
+
+/// How a body differs from what its head announced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// It has more bytes. The client got those that were announced.
+    TooLong,
+    /// It ended before its end.
+    CutShort,
 }
 
 /// What a reply's fields say about how it is framed.
@@ -171,7 +180,7 @@ impl Response {
             keep_alive: keep_alive && request.keep_alive(),
             framing: Framing::None,
             trailers: false,
-            broken: false,
+            fault: None,
         }
     }
 
@@ -183,7 +192,7 @@ impl Response {
             keep_alive: false,
             framing: Framing::None,
             trailers: false,
-            broken: false,
+            fault: None,
         }
     }
 
@@ -315,7 +324,9 @@ impl Response {
             Framing::Length(left) => {
                 let take = usize::try_from(*left).unwrap_or(usize::MAX).min(len);
                 *left = left.saturating_sub(take as u64);
-                self.broken |= take < len;
+                if take < len {
+                    self.fault.get_or_insert(Fault::TooLong);
+                }
                 PieceFrame { take, ..BARE }
             }
         }
@@ -325,7 +336,7 @@ impl Response {
     /// another request may follow.
     pub fn end(&mut self, out: &mut Vec<u8>, fields: &Fields) {
         match self.framing {
-            Framing::Chunked if self.broken => {}
+            Framing::Chunked if self.is_broken() => {}
             Framing::Chunked => {
                 out.extend_from_slice(b"0\r\n");
                 for (name, value) in self.trailers(fields) {
@@ -333,8 +344,8 @@ impl Response {
                 }
                 out.extend_from_slice(b"\r\n");
             }
-            Framing::Length(left) => self.broken |= left > 0,
-            Framing::None | Framing::Close => {}
+            Framing::Length(1..) => self.abort(),
+            Framing::Length(0) | Framing::None | Framing::Close => {}
         }
     }
 
@@ -351,17 +362,28 @@ impl Response {
     /// The body ends here although it is not complete: the connection must be cut, so that it does
     /// not look whole.
     pub fn abort(&mut self) {
-        self.broken = true;
+        self.fault.get_or_insert(Fault::CutShort);
     }
 
-    /// Whether the reply kept to what it announced.
+    /// Whether the client must not take what it got for the whole body.
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.fault == Some(Fault::CutShort)
+    }
+
+    /// Whether the body has more bytes than were announced. The client has got these, and what it
+    /// has is whole.
+    pub fn is_too_long(&self) -> bool {
+        self.fault == Some(Fault::TooLong)
+    }
+
+    /// Whether nothing that follows of the body would be sent.
+    pub fn has_fault(&self) -> bool {
+        self.fault.is_some()
     }
 
     /// Whether the connection can carry another request.
     pub fn keeps_alive(&self) -> bool {
-        self.keep_alive && !self.broken
+        self.keep_alive && self.fault.is_none()
     }
 }
 

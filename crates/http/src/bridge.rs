@@ -785,6 +785,16 @@ impl Observer for HttpCall {
     }
 }
 
+fn tell_of_excess(pool: &Pool, request: &Request) {
+    static TOO_LONG: LogThrottle = LogThrottle::new();
+    if let Some(replies) = TOO_LONG.should_log() {
+        tracing::warn!(
+            target: "http", pool = pool.name(), replies, method = request.head.method(), URI = request.shown_target(),
+            "a reply's body is longer than its `Content-Length`: the client got as many bytes as that says"
+        );
+    }
+}
+
 impl OnSent for HttpCall {
     fn on_sent(&self, sent: &mut Sent) {
         let PoolHandler {
@@ -798,6 +808,9 @@ impl OnSent for HttpCall {
         } = &*self.handler;
         if let Some(metrics) = metrics {
             metrics.observe(sent, self.stamps.get());
+        }
+        if sent.is_too_long {
+            tell_of_excess(pool, &self.request);
         }
         let is_recorded = record::is_wanted(sent.status);
         let slow = slow.as_ref().filter(|slow| slow.is_slow(sent));

@@ -145,6 +145,7 @@ mod tests {
         Sent {
             status,
             bytes: 0,
+            is_too_long: false,
             elapsed: Duration::from_millis(millis),
             split: None,
         }

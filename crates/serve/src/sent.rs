@@ -15,6 +15,8 @@ pub struct Sent {
     pub status: u16,
     /// Bytes of the body, as many as the client took.
     pub bytes: u64,
+    /// The body has more bytes than its head announced; the client did not get these.
+    pub is_too_long: bool,
     /// From the moment when the head of the request was complete until the last byte was out.
     pub elapsed: Duration,
     /// The parts of the time of a request that reached a worker, where somebody wants to know them.
@@ -132,6 +134,7 @@ mod tests {
         let mut sent = Sent {
             status: 204,
             bytes: 0,
+            is_too_long: false,
             elapsed: Duration::ZERO,
             split: None,
         };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
@@ -134,6 +135,85 @@ fn a_reply_that_breaks_off_does_not_look_whole() {
         }
     }
     assert_eq!(get(&server, "/", &["--http2"]), "Hello");
+    server.stop();
+}
+
+/// A blank line behind `?>` is enough.
+#[test]
+fn of_a_body_that_is_too_long_all_that_was_announced_arrives() {
+    const SCRIPT: &str = "<?php header('Content-Length: ' . $_GET['n']); echo str_repeat('x', (int) $_GET['n']); ?>\n\n";
+    const PROGRAM: &str = "#!/bin/sh\nprintf 'Content-Length: 300000\\n\\n'\nhead -c 300000 /dev/zero | tr '\\0' x\necho; echo\n";
+    let more = format!(
+        "  pools:\n    classic: {{mode: classic, root: public, num_workers: 1, php: 'php -d extension={}'}}\n    \
+         fastcgi: {{mode: fastcgi, root: public, num_workers: 1}}\n    cgi: {{mode: cgi, root: programs, num_workers: 1}}\n    \
+         front: {{command: php front.php, num_workers: 1}}\n    sdk: {{command: php sdk.php, num_workers: 1}}\n  \
+         routes:\n    - {{path: /classic.php, pool: classic}}\n    - {{path: /fastcgi.php, pool: fastcgi}}\n    \
+         - {{path: /program, pool: cgi}}\n    - {{path: /front, pool: front}}\n    - {{path: /sdk, pool: sdk}}\n",
+        extension().display()
+    );
+    let sdk = "$n = (int) $request->query()['n'];
+        return Pronghorn\\Response::stream(function ($send) use ($n) { $send(str_repeat('x', $n)); $send('too many'); }, 200, ['Content-Length' => (string) $n]);";
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () { require 'public/classic.php'; }",
+    );
+    let site = site("app.php", "", &more)
+        .file("public/classic.php", SCRIPT)
+        .file("public/fastcgi.php", SCRIPT)
+        .file("front.php", &front)
+        .file("sdk.php", &Site::sdk_worker(sdk))
+        .file("programs/program", PROGRAM);
+    let runnable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(site.path("programs/program"), runnable).expect("it is there");
+    let server = Server::start(site);
+    let clear = format!("http://{}", server.address());
+    let secure = format!("https://localhost:{}", port(&server));
+    for path in ["/classic.php", "/fastcgi.php", "/front", "/sdk", "/program"] {
+        for (url, protocol) in [
+            (&clear, "--http1.1"),
+            (&secure, "--http1.1"),
+            (&clear, "--http2-prior-knowledge"),
+            (&secure, "--http2"),
+        ] {
+            let url = format!("{url}{path}?n=300000");
+            let said = curl(
+                &server,
+                &["--ipv4", "--cacert", "localhost.pem", protocol, &url],
+            );
+            assert!(
+                said == "x".repeat(300_000),
+                "{protocol} {url}: {}",
+                said.len()
+            );
+        }
+    }
+    server.logged(&[
+        "WARN",
+        "a reply's body is longer than its `Content-Length`",
+        "/classic.php",
+    ]);
+    server.stop();
+}
+
+/// The client has all of it, and is not gone.
+#[test]
+fn a_script_goes_on_behind_the_length_that_it_announced() {
+    const SCRIPT: &str = "<?php header('Content-Length: 5'); echo 'hello'; flush(); usleep(300000);
+        echo ''; flush(); file_put_contents('behind', connection_status(), FILE_APPEND);";
+    let more = format!(
+        "  pools:\n    classic: {{mode: classic, root: public, num_workers: 1, php: 'php -d extension={}'}}\n  \
+         routes:\n    - {{path: /classic.php, pool: classic}}\n",
+        extension().display()
+    );
+    let site = site("app.php", "", &more).file("public/classic.php", SCRIPT);
+    let server = Server::start(site);
+    for (protocol, all) in [("--http1.1", "0"), ("--http2", "00")] {
+        assert_eq!(get(&server, "/classic.php", &[protocol]), "hello");
+        wait_for("the end of the script", || {
+            let said = std::fs::read_to_string(server.site().path("public/behind")).ok()?;
+            (said == all).then_some(())
+        });
+    }
     server.stop();
 }
 

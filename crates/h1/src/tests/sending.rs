@@ -164,10 +164,11 @@ fn a_stream_that_announced_its_length_is_held_to_it() {
     assert!(right.keeps_alive());
     let mut short = start();
     assert_eq!((short.piece(4).take, end(&mut short)), (4, Vec::new()));
-    assert!(short.is_broken() && !short.keeps_alive());
+    assert!(short.is_broken() && !short.is_too_long() && !short.keeps_alive());
     let mut long = start();
     assert_eq!((long.piece(4).take, long.piece(4).take), (4, 1));
-    assert!(long.is_broken() && !long.keeps_alive());
+    assert_eq!((long.is_complete(), end(&mut long)), (true, Vec::new()));
+    assert!(long.is_too_long() && !long.is_broken() && !long.keeps_alive());
 }
 
 #[test]

@@ -528,6 +528,7 @@ mod tests {
         entry.line(&Sent {
             status: 200,
             bytes: 1234,
+            is_too_long: false,
             elapsed: Duration::from_micros(1_234_567),
             split: is_phps.then(|| Split {
                 read: millis(1),

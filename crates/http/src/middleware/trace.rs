@@ -157,6 +157,7 @@ mod tests {
         trace.on_sent(&mut Sent {
             status,
             bytes: 3,
+            is_too_long: false,
             elapsed,
             split,
         });

@@ -240,7 +240,7 @@ impl Http1 {
                     let now_us = self.opened_us + micros(now - self.opened);
                     let request = Unhandled::unreadable(&self.peer, &self.input, now, now_us);
                     let on_sent = self.entered.service().handler().unhandled(&request);
-                    self.sent(on_sent, 400, 0, now);
+                    self.sent(on_sent, 400, 0, false, now);
                     return End::Closed;
                 }
                 Next::Closed => {
@@ -286,7 +286,7 @@ impl Http1 {
         self.hear();
         if self.is_gone {
             // The status is for the record alone: none is for a client that left.
-            self.sent(response.on_sent, response.status, 0, accepted);
+            self.sent(response.on_sent, response.status, 0, false, accepted);
             return After::Cut;
         }
         let response = match (response.status, self.upgrade.take()) {
@@ -310,7 +310,8 @@ impl Http1 {
         let sent = self
             .send(&mut framing, status, &response.fields, response.body, done)
             .await;
-        let mut ended = self.sent(on_sent, status, self.body_sent, accepted);
+        let is_too_long = framing.is_too_long();
+        let mut ended = self.sent(on_sent, status, self.body_sent, is_too_long, accepted);
         if sent.is_err() || framing.is_broken() {
             return After::Cut;
         }
@@ -360,7 +361,7 @@ impl Http1 {
         }
         h1::switching(&mut self.out, protocol, &response.fields);
         let sent = self.flush().await;
-        self.sent(response.on_sent, response.status, 0, accepted);
+        self.sent(response.on_sent, response.status, 0, false, accepted);
         self.release_output();
         sent.map_or(After::Cut, |()| After::Upgrade(serve))
     }
@@ -371,12 +372,14 @@ impl Http1 {
         on_sent: Option<Arc<dyn OnSent>>,
         status: u16,
         bytes: u64,
+        is_too_long: bool,
         accepted: Instant,
     ) -> Instant {
         let at = Instant::now();
         let sent = Sent {
             status,
             bytes,
+            is_too_long,
             elapsed: at.saturating_duration_since(accepted),
             split: None,
         };
@@ -669,7 +672,7 @@ impl Http1 {
                 Read::End => return Ok(()),
                 Read::Broken => framing.abort(),
             }
-            if framing.is_broken() {
+            if framing.has_fault() {
                 return self.flush().await;
             }
         }
@@ -846,7 +849,7 @@ impl Http1 {
         let sent = self
             .send(&mut framing, status, &response.fields, response.body, now)
             .await;
-        self.sent(on_sent, status, self.body_sent, now);
+        self.sent(on_sent, status, self.body_sent, false, now);
         if sent.is_ok() {
             self.linger().await;
         }

@@ -142,14 +142,14 @@ pub(super) async fn answer(
         // An error of the stream (RFC 9113, section 8.1.1). A reply before it would have to be out
         // first.
         stream.respond.send_reset(Reason::PROTOCOL_ERROR);
-        stream.out(on_sent, status, accepted);
+        stream.out(on_sent, status, false, accepted);
         return;
     }
     // A client that is gone is told nothing; the record says what was sent.
     _ = stream
         .send(&mut framing, status, &response.fields, response.body)
         .await;
-    stream.out(on_sent, status, accepted);
+    stream.out(on_sent, status, framing.is_too_long(), accepted);
 }
 
 fn head(
@@ -187,10 +187,17 @@ fn header_map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeaderM
 
 impl Stream {
     /// The response is out, or nobody is there who would take it.
-    fn out(&self, on_sent: Option<Arc<dyn OnSent>>, status: u16, accepted: Instant) {
+    fn out(
+        &self,
+        on_sent: Option<Arc<dyn OnSent>>,
+        status: u16,
+        is_too_long: bool,
+        accepted: Instant,
+    ) {
         let sent = Sent {
             status,
             bytes: self.sent,
+            is_too_long,
             elapsed: accepted.elapsed(),
             split: None,
         };
@@ -232,6 +239,9 @@ impl Stream {
         let is_all = !framing.sends_body() || length == Some(0) && trailers.is_empty();
         let mut out = self.respond.send_response(head, is_all)?;
         if is_all {
+            if framing.sends_body() {
+                pass_over(framing, Reader::new(body)).await;
+            }
             return Ok(());
         }
         let sent = self.send_body(framing, &mut out, body, trailers).await;
@@ -298,12 +308,17 @@ impl Stream {
                         reader.go_on_with(spill(spool.clone(), bytes, client).await?);
                         continue;
                     }
-                    let _counted = held.map(|held| (held, shared.charged(bytes.len())));
+                    let counted = held.map(|held| (held, shared.charged(bytes.len())));
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
                     let is_last = framing.is_complete() && trailers.is_empty();
                     self.send_bytes(out, bytes, is_last).await?;
-                    if is_last || framing.is_broken() {
+                    if is_last {
+                        drop((counted, making, spilled));
+                        pass_over(framing, reader).await;
                         return Ok(());
+                    }
+                    if framing.has_fault() {
+                        break;
                     }
                 }
                 Read::Broken => {
@@ -371,6 +386,17 @@ impl Stream {
         })
         .await?;
         Ok(out.capacity())
+    }
+}
+
+/// Reads a body on of which the client has all that was announced: a worker whose body nobody reads
+/// would be told that its client has left. Ends with the first byte too many.
+async fn pass_over(framing: &mut h1::Response, mut reader: Reader) {
+    while !framing.has_fault() {
+        match poll_fn(|cx| reader.poll_next(cx)).await {
+            Read::Bytes(bytes) => _ = framing.piece(bytes.len()),
+            Read::Broken | Read::End => break,
+        }
     }
 }
 
