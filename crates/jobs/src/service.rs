@@ -178,6 +178,9 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
         pools,
         settings.brokers.clone(),
     );
+    if !settings.schedules.is_empty() {
+        refuse_second(&context.store).await?;
+    }
     let waits = is_with_predecessor(&settings, &context.store).await;
     for (name, pipeline) in &settings.pipelines {
         if waits && pipeline.is_stored() {
@@ -284,16 +287,23 @@ async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward
     }
 }
 
+/// Schedules are in the store whatever drivers pipelines have. Those of a server that does not get
+/// it would never run.
+async fn refuse_second(store: &LazyStore) -> Result<(), OpenError> {
+    match store.claim_now().await {
+        Err(error @ OpenError::InUse { .. }) if !error.is_of_predecessor() => Err(error),
+        // The schedules tell what else is wrong with the store.
+        _ => Ok(()),
+    }
+}
+
 /// Whether the store is still that of the process that has started this one.
 async fn is_with_predecessor(settings: &JobsSettings, store: &LazyStore) -> bool {
     if !settings.pipelines.iter().any(|(_, it)| it.is_stored()) {
         return false;
     }
-    let holder = match store.get_now().await {
-        Err(OpenError::InUse { process, .. }) => process,
-        _ => None,
-    };
-    holder == Some(std::os::unix::process::parent_id())
+    let opened = store.get_now().await;
+    opened.is_err_and(|error| error.is_of_predecessor())
 }
 
 /// Opens the pipelines that had to wait, and resumes them.

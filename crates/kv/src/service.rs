@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use pronghorn_base::lock;
 use pronghorn_cache::Cache;
 use pronghorn_config::{Severity, Size, Table};
 use pronghorn_plugin_api::{
     BoxFuture, Context, Finding, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_process::memory;
-use pronghorn_store::{LazyStore, OpenError};
+use pronghorn_store::{Claim, LazyStore, OpenError};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -47,6 +48,8 @@ struct AtWork {
     shared: Vec<(String, Arc<OwnedFd>)>,
     /// Storages in memory that outlive a stop.
     kept: Vec<(Kept, Arc<dyn Driver>)>,
+    /// For their files.
+    claim: Option<Claiming>,
     /// Another process has their memory.
     is_handed_over: bool,
     /// Where entries are kept that outlive the server, if a storage needs it.
@@ -182,11 +185,18 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         .then(|| context.store.share());
     if let Some(store) = &store {
         match store.get_now().await {
-            // That of the process before, which is about to leave it.
+            // The process before is about to leave it. Of another server's, each call says so.
             Ok(_) | Err(OpenError::InUse { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
+    // Before the files are read, which another server may be about to write.
+    let mut storages = settings.storages.iter();
+    let claim = if storages.any(|(_, driver)| driver.persists()) {
+        Some(Claiming::begin(context.store.clone()).await?)
+    } else {
+        None
+    };
     let sweeper = store.clone().map(embedded::sweeper);
     let (mut drivers, mut files, mut persistent) = (Vec::new(), Vec::new(), Vec::new());
     for (name, driver) in &settings.storages {
@@ -230,12 +240,58 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         settings,
         shared: files,
         kept: persistent,
+        claim,
         is_handed_over: false,
         store,
         _sweeper: sweeper.unwrap_or_default(),
         _watch: watch,
         _sessions: sessions,
     })
+}
+
+/// The claim to the state directory. At an upgrade it comes once the process before has left that.
+struct Claiming {
+    store: LazyStore,
+    _claim: Arc<Mutex<Option<Claim>>>,
+    _waiting: JoinSet<()>,
+}
+
+impl Claiming {
+    async fn begin(store: LazyStore) -> Result<Self, OpenError> {
+        let (claim, mut waiting) = (Arc::default(), JoinSet::new());
+        match store.claim_now().await {
+            Ok(now) => *lock(&claim) = Some(now),
+            Err(error) if error.is_of_predecessor() => {
+                waiting.spawn(when_left(store.clone(), Arc::clone(&claim)));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Self {
+            store,
+            _claim: claim,
+            _waiting: waiting,
+        })
+    }
+
+    /// Whether no other server has the directory; the process before has no use for it any more.
+    async fn is_mine(&self) -> Result<(), OpenError> {
+        match self.store.claim_now().await {
+            Err(error) if !error.is_of_predecessor() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn when_left(store: LazyStore, claim: Arc<Mutex<Option<Claim>>>) {
+    loop {
+        match store.claim().await {
+            Ok(now) => return *lock(&claim) = Some(now),
+            Err(error) if error.is_of_predecessor() => {}
+            Err(error) => {
+                return warn!(target: LOG, "a stop will lose the entries of storages in memory: {error}");
+            }
+        }
+    }
 }
 
 impl Running for AtWork {
@@ -281,14 +337,25 @@ impl Running for AtWork {
 
     fn hand_over(&mut self, step: Handover) {
         self.is_handed_over = step == Handover::Done;
+        if self.is_handed_over {
+            self.claim = None;
+        }
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
-            if !self.is_handed_over {
-                for (kept, driver) in self.kept {
-                    keep(kept, driver, deadline).await;
+            let mine = match &self.claim {
+                Some(claim) => claim.is_mine().await,
+                None => Ok(()),
+            };
+            match mine {
+                _ if self.is_handed_over => {}
+                Ok(()) => {
+                    for (kept, driver) in self.kept {
+                        keep(kept, driver, deadline).await;
+                    }
                 }
+                Err(error) => warn!(target: LOG, "entries are lost: {error}"),
             }
             if let Some(store) = self.store {
                 store.close().await;

@@ -56,6 +56,13 @@ pub enum DriverSettings {
     },
 }
 
+impl DriverSettings {
+    /// Whether a stop writes its entries into a file.
+    pub(crate) fn persists(&self) -> bool {
+        matches!(self, Self::Memory { persist: true, .. })
+    }
+}
+
 /// Which Redis, and what a storage's keys begin with there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisStorage {

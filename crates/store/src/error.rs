@@ -15,7 +15,7 @@ pub enum OpenError {
     NoFolder,
     /// The operator's: two servers would share it.
     #[error(
-        "the store in {} is used by {}: stop that server, or set a `state_dir` of its own for each",
+        "the state directory {} is used by {}: stop that server, or set a `state_dir` of its own for each",
         folder.display(), process_name(*process)
     )]
     InUse {
@@ -53,6 +53,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether the process that has started this one has it: it is handing over.
+    pub fn is_of_predecessor(&self) -> bool {
+        let parent = std::os::unix::process::parent_id();
+        matches!(self, Self::InUse { process, .. } if *process == Some(parent))
+    }
+
     /// An error of a file, or of the directory around it.
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         if Untrusted::is(&source) {

@@ -15,7 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::elsewhere::serve;
 use crate::error::OpenError;
+use crate::folder;
 use crate::link::Link;
+use crate::lock::{Lock, SharedLock};
 use crate::store::{Foreign, Lender, Others, Store};
 
 /// How long an operation waits for the store of the process before, which leaves it when its last
@@ -35,6 +37,7 @@ struct Inner {
     /// With the limit.
     place: Option<(PathBuf, u64)>,
     store: OnceCell<Store>,
+    lock: SharedLock,
     /// One waits for the process before, for all that need the store.
     waits: Mutex<()>,
     /// Users that have not closed it.
@@ -50,6 +53,7 @@ impl LazyStore {
         Self(Arc::new(Inner {
             place: Some((folder, limit)),
             store: OnceCell::new(),
+            lock: SharedLock::default(),
             waits: Mutex::default(),
             users: AtomicUsize::new(0),
             successor: std::sync::Mutex::default(),
@@ -64,15 +68,27 @@ impl LazyStore {
     ///
     /// As [`Store::open`]; the next call tries again.
     pub async fn get(&self) -> Result<Store, OpenError> {
-        let first = self.get_now().await;
-        if !is_of_predecessor(&first) {
+        self.when_left(|| self.get_now()).await
+    }
+
+    /// Tries until the process before has left the directory, for a minute.
+    async fn when_left<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, OpenError>
+    where
+        F: Future<Output = Result<T, OpenError>>,
+    {
+        let is_left = |tried: &Result<T, OpenError>| {
+            let error = tried.as_ref().err();
+            !error.is_some_and(OpenError::is_of_predecessor)
+        };
+        let first = attempt().await;
+        if is_left(&first) {
             return first;
         }
         let wait = async {
             let _turn = self.0.waits.lock().await;
             loop {
-                let next = self.get_now().await;
-                if !is_of_predecessor(&next) {
+                let next = attempt().await;
+                if is_left(&next) {
                     return next;
                 }
                 sleep(NEXT_TRY).await;
@@ -88,27 +104,55 @@ impl LazyStore {
     /// As [`get`](Self::get).
     pub async fn get_now(&self) -> Result<Store, OpenError> {
         let open = || async {
-            let (folder, limit) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
-            let (path, foreign) = (folder.clone(), self.0.foreign.clone());
+            let (directory, limit) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
+            let (path, foreign, lock_of_directory) = (
+                directory.clone(),
+                self.0.foreign.clone(),
+                self.0.lock.clone(),
+            );
             if let Some(link) = lock(&self.0.successor).take() {
                 let elsewhere = Store::elsewhere(link, foreign);
                 return elsewhere.map_err(|source| OpenError::Io { path, source });
             }
-            let opened = spawn_blocking(move || Store::open_beside(&folder, limit, foreign)).await;
-            opened.unwrap_or_else(|ended| {
-                let source = io::Error::other(ended);
-                Err(OpenError::Io { path, source })
-            })
+            let open = move || Store::open_beside(&directory, limit, foreign, &lock_of_directory);
+            opened_apart(path, open).await
         };
         self.0.store.get_or_try_init(open).await.cloned()
+    }
+
+    /// Keeps other servers away from the state directory, as an open store does: for who has files
+    /// of its own there. Waits as [`get`](Self::get) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub async fn claim(&self) -> Result<Claim, OpenError> {
+        self.when_left(|| self.claim_now()).await
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub async fn claim_now(&self) -> Result<Claim, OpenError> {
+        let (directory, _) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
+        let (path, lock_of_directory) = (directory.clone(), self.0.lock.clone());
+        let claim = move || {
+            let created = folder::create_state_folder(&directory);
+            created.map_err(|source| OpenError::io(&directory, source))?;
+            let lock = lock_of_directory.take(&directory)?;
+            Ok(Claim { _lock: lock })
+        };
+        opened_apart(path, claim).await
     }
 
     /// The store, if it is open or a file of it is there: who only looks makes none, and does not
     /// wait.
     pub async fn get_if_there(&self) -> Option<Result<Store, OpenError>> {
         if self.0.store.get().is_none() {
-            let (folder, _) = self.0.place.as_ref()?;
-            let file = crate::folder::file(folder, "redb");
+            let (directory, _) = self.0.place.as_ref()?;
+            let file = folder::file(directory, "redb");
             let is_there = spawn_blocking(move || file.exists()).await;
             if !is_there.unwrap_or(false) {
                 return None;
@@ -201,8 +245,19 @@ impl LazyStore {
     }
 }
 
-/// Whether the process that has started this one has the store: it is handing over.
-pub(crate) fn is_of_predecessor<T>(opened: &Result<T, OpenError>) -> bool {
-    let parent = std::os::unix::process::parent_id();
-    matches!(opened, Err(OpenError::InUse { process, .. }) if *process == Some(parent))
+/// The state directory, which no other server uses while this lives.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: Arc<Lock>,
+}
+
+/// Opens something on a thread that may wait for the disk.
+async fn opened_apart<T: Send + 'static>(
+    path: PathBuf,
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    spawn_blocking(open).await.unwrap_or_else(|ended| {
+        let source = io::Error::other(ended);
+        Err(OpenError::Io { path, source })
+    })
 }

@@ -4,6 +4,7 @@
 //!   Operations that wait at the same time share one commit, and each is answered when it is on
 //!   the disk.
 //! - [`LazyStore`]: the same before somebody needs it.
+//! - [`Claim`]: keeps other servers away from the directory, for other files in it.
 //! - [`Transaction`]: what an operation sees.
 //! - [`state_folder`]: where the file is.
 //!
@@ -27,7 +28,7 @@ pub use error::{OpenError, StoreError};
 pub use folder::{
     Surroundings, create_state_folder, folder_of_systemd, judge_state_directory, state_folder,
 };
-pub use lazy::LazyStore;
+pub use lazy::{Claim, LazyStore};
 pub use store::{Lender, Others, Store};
 pub use transaction::{Failed, Transaction, Tree, entry_size};
 

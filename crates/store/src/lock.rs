@@ -1,17 +1,18 @@
-//! Keeps a second server away from a store.
+//! Keeps a second server away from a state directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
 
-use pronghorn_base::open_plain;
+use pronghorn_base::{lock, open_plain};
 
 use crate::error::OpenError;
 use crate::folder;
 
-/// Held for as long as the store is open; the kernel gives it up when the process ends, however
-/// it ends.
+/// Held for as long as the store is open or something else there is claimed; the kernel gives it up
+/// when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
@@ -19,8 +20,8 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// The file stays where it is: to remove it would let two processes lock two files of one name.
-    pub(crate) fn take(folder: &Path) -> Result<Self, OpenError> {
-        let path = folder::file(folder, "lock");
+    fn take(directory: &Path) -> Result<Self, OpenError> {
+        let path = folder::file(directory, "lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let opened = open_plain(&path, options.mode(0o600));
@@ -29,7 +30,7 @@ impl Lock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(OpenError::InUse {
-                    folder: folder.to_owned(),
+                    folder: directory.to_owned(),
                     process: holder(&mut file),
                 });
             }
@@ -38,6 +39,22 @@ impl Lock {
         let written = write_number(&mut file);
         written.map_err(|source| OpenError::io(&path, source))?;
         Ok(Self { _file: file })
+    }
+}
+
+/// The lock for all of this process that need it: it is free once the last one has dropped it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedLock(Arc<Mutex<Weak<Lock>>>);
+
+impl SharedLock {
+    pub(crate) fn take(&self, directory: &Path) -> Result<Arc<Lock>, OpenError> {
+        let mut known = lock(&self.0);
+        if let Some(taken) = known.upgrade() {
+            return Ok(taken);
+        }
+        let taken = Arc::new(Lock::take(directory)?);
+        *known = Arc::downgrade(&taken);
+        Ok(taken)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::engine::{self, CACHE, Engine, Operation, PROBE, Volume};
 use crate::error::{OpenError, StoreError};
 use crate::folder;
 use crate::link::Link;
-use crate::lock::Lock;
+use crate::lock::{Lock, SharedLock};
 use crate::transaction::{Failed, Transaction};
 
 /// How many operations share a commit at most. A commit takes as long as the disk needs, and so
@@ -101,17 +101,18 @@ impl Store {
     /// When another process has it, when it is of a newer version or broken, or the system says no.
     /// A file that is empty is broken.
     pub fn open(directory: &Path, limit: u64) -> Result<Self, OpenError> {
-        Self::open_beside(directory, limit, Foreign::default())
+        Self::open_beside(directory, limit, Foreign::default(), &SharedLock::default())
     }
 
     pub(crate) fn open_beside(
         directory: &Path,
         limit: u64,
         foreign: Foreign,
+        shared: &SharedLock,
     ) -> Result<Self, OpenError> {
         folder::create_state_folder(directory)
             .map_err(|source| OpenError::io(directory, source))?;
-        let lock = Lock::take(directory)?;
+        let lock = shared.take(directory)?;
         let path = folder::file(directory, "redb");
         let judged = Trusted::steps_of_server().judge_file(&path);
         judged.map_err(|source| OpenError::io(&path, source))?;
@@ -318,7 +319,7 @@ pub(crate) fn builder() -> redb::Builder {
 
 /// Who has the file.
 pub(crate) enum Keeper {
-    Here(Engine, Option<Lock>),
+    Here(Engine, Option<Arc<Lock>>),
     /// The process that has taken over.
     Elsewhere(Link),
     /// That one, which has ended or does not answer.

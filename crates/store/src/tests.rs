@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Room};
 use crate::engine::{self, Engine, FORMAT, Operation, Volume};
-use crate::lazy::is_of_predecessor;
 use crate::link::Link;
 use crate::store::{Foreign, Keeper, builder};
 use crate::transaction::Failed;
@@ -157,7 +156,7 @@ async fn a_second_server_learns_who_has_the_store() {
     let second = Store::open(&directory.path, PLENTY).unwrap_err();
     let said = second.to_string();
     let expected = format!(
-        "the store in {} is used by process {}: stop that server, or set a `state_dir` of its own for each",
+        "the state directory {} is used by process {}: stop that server, or set a `state_dir` of its own for each",
         directory.path.display(),
         std::process::id()
     );
@@ -194,15 +193,34 @@ async fn a_store_that_nobody_asks_for_makes_no_folder() {
     assert!(!directory.path.exists());
     let held = directory.open();
     assert!(matches!(lazy.get().await, Err(OpenError::InUse { .. })));
-    assert!(
-        !is_of_predecessor(&lazy.get_now().await),
-        "it is this one's"
-    );
+    let error = lazy.get_now().await.unwrap_err();
+    assert!(!error.is_of_predecessor(), "it is this one's");
     held.close().await;
     put(&lazy.get().await.unwrap(), 1, b"value").await.unwrap();
     assert_eq!(keys(&lazy.get().await.unwrap()).await, [1]);
     lazy.close().await;
     directory.open();
+}
+
+#[tokio::test]
+async fn who_claims_the_directory_keeps_others_from_it_and_not_its_own_store() {
+    let directory = StateDirectory::new();
+    let (lazy, other) = (
+        LazyStore::new(directory.path.clone(), PLENTY),
+        LazyStore::new(directory.path.clone(), PLENTY),
+    );
+    let claim = lazy.claim().await.unwrap();
+    let refused = other.claim().await.unwrap_err().to_string();
+    assert!(
+        refused.contains("set a `state_dir` of its own"),
+        "{refused}"
+    );
+    assert!(matches!(other.get().await, Err(OpenError::InUse { .. })));
+    lazy.get().await.unwrap().close().await;
+    assert!(matches!(other.get().await, Err(OpenError::InUse { .. })));
+    drop(claim);
+    let _store = other.get().await.unwrap();
+    assert!(lazy.claim().await.is_err(), "the other one has its store");
 }
 
 #[tokio::test]

@@ -1501,6 +1501,20 @@ fn brokers_that_are_away_hold_up_neither_who_looks_nor_a_stop() {
     quick("a stop", took);
 }
 
+/// Its schedules would never run: the first one has what they need to know.
+#[test]
+fn a_second_server_with_schedules_is_told_so_too() {
+    let site = site(1);
+    let config = site.read(".rr.yaml");
+    let (kept, rest) = config.split_once("    kept:").expect("a pipeline");
+    let (_, rest) = rest.split_once('\n').expect("a line");
+    let config = format!("{kept}{rest}  schedules: {{often: {{every: 1h, command: 'true'}}}}\n");
+    let server = Server::start(site.config(&config.replace("[mail, kept]", "[mail]")));
+    let ended = Server::run_beside(server.site(), &["serve"]);
+    ended.assert_refused(&[&format!("is used by process {}", server.pid())]);
+    server.stop();
+}
+
 #[test]
 fn a_second_server_is_told_who_has_the_store() {
     let (server, _) = start(1);

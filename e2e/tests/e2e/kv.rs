@@ -335,6 +335,30 @@ fn a_million_storages_are_refused_in_a_sentence() {
     assert!(!ended.status.success() && said.len() < 10_000, "{said}");
 }
 
+/// The entries of one of them would be lost, and nobody would know.
+#[test]
+fn a_second_server_is_told_who_keeps_entries_in_the_state_directory() {
+    const KV: &str = "fast: {driver: memory, config: {persist: true}}";
+    let (mut server, mut rpc) = start(KV);
+    let set = request("fast", &[(b"a", b"1", "")]);
+    assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+    let refused = |server: &Server| {
+        let ended = Server::run_beside(server.site(), &["serve"]);
+        let pid = server.pid();
+        ended.assert_refused(&[&format!("is used by process {pid}"), "`state_dir`"]);
+    };
+    refused(&server);
+    drop(rpc);
+    server.upgrade();
+    refused(&server);
+    let server = Server::start(server.into_site());
+    let mut rpc = Rpc::connect(&server);
+    let get = request("fast", &[(b"a", b"", "")]);
+    assert!(call(&mut rpc, "kv.MGet", &get).ends_with(r"\x12\x011"));
+    drop(rpc);
+    server.stop();
+}
+
 /// The one who came first has it; the other one says so, and goes on when it is free.
 #[test]
 fn two_servers_do_not_write_one_store() {
