@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use pronghorn_serve::{Handler, Request};
+use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Unhandled};
 
 /// One after the other; a program that sends to itself must not run for ever.
 const MOST_REDIRECTS: u8 = 10;
 
-/// The handler that requests begin at, for handlers behind it. It is known only when all of them
-/// are there.
+/// The handler that finds an answer by its path, for handlers behind it. It is known only when all
+/// of them are there.
 #[derive(Default)]
 pub struct LocalRedirects(OnceLock<Weak<dyn Handler>>);
 
@@ -52,6 +52,26 @@ impl LocalRedirects {
         next.redirects = request.redirects + 1;
         next.trace.clone_from(&request.trace);
         Ok((next, first))
+    }
+}
+
+/// The chain, and what lives as long: the handler at which local redirects begin.
+pub(crate) struct Redirecting {
+    pub(crate) next: Arc<dyn Handler>,
+    pub(crate) _found: Arc<dyn Handler>,
+}
+
+impl Handler for Redirecting {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        self.next.handle(request, exchange)
+    }
+
+    fn unhandled(&self, request: &Unhandled<'_>) -> Option<Arc<dyn OnSent>> {
+        self.next.unhandled(request)
+    }
+
+    fn without_tls(&self, request: &Request) -> Option<Response> {
+        self.next.without_tls(request)
     }
 }
 

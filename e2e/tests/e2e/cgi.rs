@@ -145,6 +145,55 @@ fn programs_are_of_any_language() {
     server.stop();
 }
 
+/// As a client gets it who asks for the path: by `static` and `rewrite`, once each.
+#[test]
+fn an_answer_leads_to_files_and_rewritten_paths_too() {
+    let server = Server::start(
+        Site::new()
+            .config(
+                "version: '3'
+http:
+  address: 127.0.0.1:0
+  middleware: [sendfile, static, rewrite, headers]
+  static: {dir: files}
+  rewrite: [{path: '^/old/(.*)$', to: '/{1}'}]
+  headers: {response: {X-By: chain}}
+  pools:
+    cgi: {mode: cgi, root: programs, num_workers: 1}
+    site: {mode: fastcgi, root: public, num_workers: 1}
+  routes:
+    - {path: /cgi-bin/*, pool: cgi, strip_prefix: /cgi-bin}
+    - {pool: site}
+",
+            )
+            .file("public/index.php", "<?php echo 'front';")
+            .file("files/a.css", "p { color: red }")
+            .program("style", "#!/bin/sh\necho 'Location: /a.css'\necho\n")
+            .program("old", "#!/bin/sh\necho 'Location: /old/a.css'\necho\n")
+            .program("none", "#!/bin/sh\necho 'Location: /b.css'\necho\n"),
+    );
+    let mut client = server.connect();
+    for (program, text) in [
+        ("style", "p { color: red }"),
+        ("old", "p { color: red }"),
+        ("none", "front"),
+    ] {
+        let said = client.get(&format!("/cgi-bin/{program}"));
+        assert_eq!(
+            (said.status, said.text().as_str()),
+            (200, text),
+            "{program}"
+        );
+        assert_eq!(said.all("x-by"), ["chain"], "{program}");
+    }
+    let style = client.get("/cgi-bin/style");
+    assert_eq!(
+        style.header("content-type"),
+        Some("text/css; charset=utf-8")
+    );
+    server.stop();
+}
+
 #[test]
 fn answers_lead_to_clients_or_elsewhere() {
     let server = Server::start(

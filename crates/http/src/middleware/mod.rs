@@ -85,6 +85,29 @@ pub fn chain(innermost: Arc<dyn Handler>, parts: Parts<'_>) -> Result<Arc<dyn Ha
     Ok(handler)
 }
 
+/// Puts around `innermost` what decides by a path who answers: for a request that a handler behind
+/// the chain has sent elsewhere. Its response passes the whole chain once, with that handler's.
+///
+/// # Errors
+///
+/// As [`chain`].
+pub fn by_path(
+    innermost: Arc<dyn Handler>,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, Unusable> {
+    let mut seen = Vec::new();
+    let mut handler = innermost;
+    let listed = parts.settings.middleware.iter();
+    for middleware in listed.filter_map(|name| Middleware::by_name(name)) {
+        let decides = matches!(middleware, Middleware::Static | Middleware::Rewrite);
+        if decides && !seen.contains(&middleware) {
+            seen.push(middleware);
+            handler = around(middleware, handler, parts)?;
+        }
+    }
+    Ok(handler)
+}
+
 #[cfg(test)]
 pub(crate) mod testing {
     //! Requests for tests of middleware.

@@ -19,7 +19,7 @@ use pronghorn_process::{Credentials, open_files};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
-use pronghorn_workers::settings::{HttpPoolSettings, RequestBody};
+use pronghorn_workers::settings::{HttpPoolSettings, Mode, RequestBody};
 use pronghorn_workers::{
     Io, PoolHandle, PoolSet, PoolSpec, Pools, ServerSettings, StartedPools, WorkerUsers,
 };
@@ -38,7 +38,7 @@ use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
 use crate::development::{Changes, Development, Reloading};
 use crate::files::{FileCaches, MOST_OPEN};
-use crate::local_redirects::LocalRedirects;
+use crate::local_redirects::{LocalRedirects, Redirecting};
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
 use crate::route_names::RouteNames;
@@ -497,7 +497,6 @@ impl HttpResources {
             Some(only) => only.clone(),
             None => Arc::new(Router(routes)) as Arc<dyn Handler>,
         };
-        behind.local_redirects.set(&innermost);
         let folder = &self.folder;
         let addresses = &self.addresses;
         let parts = Parts {
@@ -512,7 +511,7 @@ impl HttpResources {
             let files = self.file_caches.clone();
             self.caches.add(STATIC, move || files.forget());
         }
-        let mut handler = self.around.put(innermost);
+        let mut handler = self.around.put(innermost.clone());
         if let Some(changes) = self.changes.clone().filter(|_| settings.development.reload) {
             let stopping = self.stopping.clone();
             let next = handler;
@@ -522,7 +521,17 @@ impl HttpResources {
                 stopping,
             });
         }
-        middleware::chain(handler, parts)
+        let handler = middleware::chain(handler, parts)?;
+        let has_programs = |(_, pool): (_, &HttpPoolSettings)| pool.workers.mode() == Mode::Cgi;
+        if !settings.running_pools().any(has_programs) {
+            return Ok(handler);
+        }
+        let found = middleware::by_path(innermost, parts)?;
+        behind.local_redirects.set(&found);
+        Ok(Arc::new(Redirecting {
+            next: handler,
+            _found: found,
+        }))
     }
 
     /// The roots of pools that run scripts, in each way in which routes show them.
