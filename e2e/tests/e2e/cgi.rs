@@ -203,6 +203,7 @@ fn answers_lead_to_clients_or_elsewhere() {
                 "#!/bin/sh\necho 'Location: /somewhere?from=cgi'\necho\n",
             )
             .program("page", "#!/bin/sh\necho 'Location: /page.txt'\necho\n")
+            .program("anchor", "#!/bin/sh\necho 'Location: /a page#top'\necho\n")
             .program(
                 "there",
                 "#!/bin/sh\necho 'Location: https://example.org/'\necho\n",
@@ -230,6 +231,11 @@ fn answers_lead_to_clients_or_elsewhere() {
     assert_eq!((moved.status, moved.header("location")), (301, Some("/x")));
     assert_eq!(server.get("/cgi-bin/round").status, 500);
     server.logged(&["/cgi-bin/round", "one redirect too many"]);
+    let anchor = server.get("/cgi-bin/anchor");
+    assert_eq!(
+        (anchor.status, anchor.header("location")),
+        (302, Some("/a%20page#top"))
+    );
     for _ in 0..20 {
         assert_eq!(server.get("/cgi-bin/nph-raw").status, 403);
     }

@@ -216,16 +216,25 @@ impl Head {
         Ok(head)
     }
 
-    fn of(status: Option<u16>, headers: Fields) -> Self {
+    fn of(status: Option<u16>, mut headers: Fields) -> Self {
         let location = headers.get("location").filter(|_| status.is_none());
         let kind = match location {
             None => Kind::Document,
             // `//host/path` names another server, and so do the backslashes that browsers take for
             // slashes.
             Some([b'/', b'/' | b'\\', ..]) => Kind::ClientRedirect,
-            Some(path @ [b'/', ..]) => Kind::LocalRedirect(path.to_vec()),
+            Some(path @ [b'/', ..]) if path.iter().all(|byte| is_of_request(*byte)) => {
+                Kind::LocalRedirect(path.to_vec())
+            }
+            // A fragment is the client's business (RFC 3875, section 6.3.2).
             Some(_) => Kind::ClientRedirect,
         };
+        let encoded = location
+            .filter(|_| kind == Kind::ClientRedirect)
+            .and_then(encoded);
+        if let Some(location) = encoded {
+            headers.set("Location", location);
+        }
         let usual = if kind == Kind::ClientRedirect {
             302
         } else {
@@ -261,6 +270,23 @@ impl From<Head> for wire::Head {
             Kind::Document | Kind::ClientRedirect => Self::Http(head.reply),
         }
     }
+}
+
+/// Whether a byte may stand in the target of a request.
+fn is_of_request(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'#'
+}
+
+/// A location with codes for bytes that no URI has. None for one that has none of these.
+fn encoded(location: &[u8]) -> Option<Vec<u8>> {
+    if location.iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let code = |&byte: &u8| match byte {
+        b'!'..=b'~' => vec![byte],
+        _ => format!("%{byte:02X}").into_bytes(),
+    };
+    Some(location.iter().flat_map(code).collect())
 }
 
 fn shown(line: &[u8]) -> String {

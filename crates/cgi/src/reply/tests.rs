@@ -122,6 +122,19 @@ fn a_location_without_a_status_is_a_redirect() {
         (Kind::ClientRedirect, 302)
     );
     assert_eq!(kind("Location: next.html"), (Kind::ClientRedirect, 302));
+    for (path, sent) in [
+        ("/page#top", "/page#top"),
+        ("/a page?b=c d", "/a%20page?b=c%20d"),
+        ("/caf\u{e9}%20x", "/caf%C3%A9%20x"),
+        ("/\u{1}#\u{7f}", "/%01#%7F"),
+        ("next page.html", "next%20page.html"),
+        ("https://example.org/#top", "https://example.org/#top"),
+    ] {
+        let head = parse(format!("Location: {path}\n\n").as_bytes()).unwrap();
+        assert_eq!((head.kind, head.reply.status), (Kind::ClientRedirect, 302));
+        let location = head.reply.headers.get("location");
+        assert_eq!(location, Some(sent.as_bytes()), "{path}");
+    }
     assert_eq!(kind("Status: 301\nLocation: /a"), (Kind::Document, 301));
     assert_eq!(
         kind("location: /a\nstatus: 302 Found"),
