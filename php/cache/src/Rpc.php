@@ -72,6 +72,9 @@ final class Rpc implements Store
         $answer = $this->call('Increment', [
             'key' => \base64_encode($key), 'by' => $by, 'ttl' => self::milliseconds($ttl),
         ]);
+        if ($ttl !== null && $ttl <= 0) {
+            throw new \ValueError('A time to live of a new integer must be above 0');
+        }
         if (!($answer['done'] ?? false)) {
             throw new \ValueError('What is there is no integer, or the sum is too large');
         }

@@ -31,10 +31,11 @@ interface Store
     public function delete(string $key): bool;
 
     /**
-     * Adds to an integer, which begins with 0. The `$ttl` is that of a new one.
+     * Adds to an integer, which begins with 0. The `$ttl` is that of a new one, and above 0.
      *
      * @return int the sum
-     * @throws \ValueError when something else is there, or the sum is too large
+     * @throws \ValueError when something else is there, the sum is too large, or the `$ttl` is not
+     *     above 0
      */
     public function increment(string $key, int $by = 1, ?float $ttl = null): int;
 

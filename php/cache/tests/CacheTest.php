@@ -96,6 +96,24 @@ final class CacheTest extends TestCase
         yield 'compareAndSwap' => [static fn (Store $store) => $store->compareAndSwap('a', 1, 2, NAN)];
     }
 
+    /** @dataProvider noTimes */
+    public function testANumberIsNotBegunForNoTime(float $ttl): void
+    {
+        // Nobody answers: it is refused before anything is sent, as by shared memory.
+        $listener = stream_socket_server('tcp://127.0.0.1:0');
+        $rpc = Connection::connect('tcp://' . stream_socket_get_name($listener, false), 1);
+        $this->expectException(\ValueError::class);
+        $this->expectExceptionMessage('above 0');
+        (new Rpc($rpc, 'fast'))->increment('a', 5, $ttl);
+    }
+
+    /** @return iterable<string, array{float}> */
+    public static function noTimes(): iterable
+    {
+        yield 'none' => [0.0];
+        yield 'the past' => [-1.5];
+    }
+
     public function testAValueIsComputedOnceWhileItIsFresh(): void
     {
         $count = 0;

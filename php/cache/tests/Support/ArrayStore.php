@@ -53,6 +53,9 @@ final class ArrayStore implements Store
 
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
+        if ($ttl !== null && $ttl <= 0) {
+            throw new \ValueError('A time to live of a new integer must be above 0');
+        }
         $before = $this->get($key, 0);
         if (!is_int($before)) {
             throw new \ValueError('What is there is no integer, or the sum is too large');
