@@ -234,6 +234,10 @@ static bool unpack(zval *into, uint32_t kind, zend_string *value)
 		case CACHE_IGBINARY:
 			ZVAL_STR(&text, value);
 			known = by_igbinary("igbinary_unserialize", &text, into);
+			/* Neither is ever kept so: it says that it can't read this. */
+			if (known && (Z_TYPE_P(into) == IS_NULL || Z_TYPE_P(into) == IS_FALSE)) {
+				known = false;
+			}
 			break;
 		default:
 			known = false;

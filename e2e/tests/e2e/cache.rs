@@ -457,6 +457,38 @@ fn a_pool_sees_the_storages_that_it_is_given() {
     }
 }
 
+/// By both ways to a storage.
+#[test]
+fn what_can_not_be_read_back_is_missing_and_no_time_is_refused() {
+    let body = "$deep = [];
+        for ($i = 0; $i < 4200; $i++) { $deep = [$deep]; }
+        $said = [];
+        $rpc = new Pronghorn\\Cache\\Rpc(Pronghorn\\Rpc::connect(), 'fast');
+        foreach ([Pronghorn\\Cache\\SharedMemory::open('fast'), $rpc] as $store) {
+            $warnings = 0;
+            set_error_handler(function () use (&$warnings) { $warnings++; return true; });
+            $store->set('deep', $deep);
+            $said[] = [$store->get('deep', 'default'), $store->many(['deep']), $warnings];
+            restore_error_handler();
+            foreach ([0, -1.5] as $ttl) {
+                try { $said[] = $store->increment('n', 5, $ttl); } catch (ValueError) { $said[] = 'refused'; }
+            }
+            $said[] = $store->get('n');
+        }
+        return json_encode($said);";
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let worker =
+        Site::sdk_worker(body).replacen("<?php", &format!("<?php require '{packages}';"), 1);
+    let site = site("num_workers: 1", "{fast: {driver: memory}}").file("worker.php", &worker);
+    let config = site.read(".rr.yaml");
+    let server = Server::start(site.config(&config.replace("num_workers: 2, ", "")));
+    assert_eq!(
+        server.get("/").text(),
+        r#"[["default",[],2],"refused","refused",null,["default",[],2],"refused","refused",null]"#
+    );
+    server.stop();
+}
+
 #[test]
 fn a_worker_without_the_extension_goes_over_rpc() {
     let body = "$store = new Pronghorn\\Cache\\Rpc(Pronghorn\\Rpc::connect(), 'fast');

@@ -36,7 +36,10 @@ final class Rpc implements Store
         $asked = \array_map(static fn (mixed $key): string => \base64_encode((string) $key), \array_values($keys));
         foreach ($this->call('Get', ['keys' => $asked])['items'] ?? [] as $item) {
             $value = \base64_decode($item['value'] ?? '');
-            $found[\base64_decode($item['key'])] = self::unpack($item['kind'] ?? self::BYTES, $value);
+            $unpacked = self::unpack($item['kind'] ?? self::BYTES, $value);
+            if ($unpacked !== []) {
+                $found[\base64_decode($item['key'])] = $unpacked[0];
+            }
         }
 
         return $found;
@@ -69,12 +72,12 @@ final class Rpc implements Store
 
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
-        $answer = $this->call('Increment', [
-            'key' => \base64_encode($key), 'by' => $by, 'ttl' => self::milliseconds($ttl),
-        ]);
         if ($ttl !== null && $ttl <= 0) {
             throw new \ValueError('A time to live of a new integer must be above 0');
         }
+        $answer = $this->call('Increment', [
+            'key' => \base64_encode($key), 'by' => $by, 'ttl' => self::milliseconds($ttl),
+        ]);
         if (!($answer['done'] ?? false)) {
             throw new \ValueError('What is there is no integer, or the sum is too large');
         }
@@ -144,17 +147,54 @@ final class Rpc implements Store
         return ['kind' => $kind, 'bytes' => \base64_encode($bytes)];
     }
 
-    private static function unpack(int $kind, string $bytes): mixed
+    /** @return list<mixed> the value; none where it can't be read */
+    private static function unpack(int $kind, string $bytes): array
     {
         return match ($kind) {
-            self::INTEGER => \unpack('P', $bytes)[1],
-            self::FLOAT => \unpack('e', $bytes)[1],
-            self::NULL => null,
-            self::FALSE => false,
-            self::TRUE => true,
-            self::SERIALIZED => \unserialize($bytes),
-            self::IGBINARY => \igbinary_unserialize($bytes),
-            default => $bytes,
+            self::INTEGER => [\unpack('P', $bytes)[1]],
+            self::FLOAT => [\unpack('e', $bytes)[1]],
+            self::NULL => [null],
+            self::FALSE => [false],
+            self::TRUE => [true],
+            self::SERIALIZED => self::unserialized($bytes),
+            self::IGBINARY => self::byIgbinary($bytes),
+            default => [$bytes],
         };
+    }
+
+    /** @return list<mixed> */
+    private static function unserialized(string $bytes): array
+    {
+        $before = null;
+        $told = false;
+        // PHP warns of one value twice. What classes of the application warn of is not held back.
+        $once = static function (int $type, string $message, string $file, int $line) use (&$told, &$before): bool {
+            if (\str_starts_with($message, 'unserialize(): ')) {
+                if ($told) {
+                    return true;
+                }
+                $told = true;
+            }
+
+            return $before !== null && $before($type, $message, $file, $line) !== false;
+        };
+        $before = \set_error_handler($once);
+        try {
+            $value = \unserialize($bytes);
+        } finally {
+            \restore_error_handler();
+        }
+
+        // `false` is kept as it is, so it is never what was serialized.
+        return $value === false ? [] : [$value];
+    }
+
+    /** @return list<mixed> */
+    private static function byIgbinary(string $bytes): array
+    {
+        $value = \function_exists('igbinary_unserialize') ? \igbinary_unserialize($bytes) : null;
+
+        // As above: it answers null, or false, for what it can't read.
+        return $value === null || $value === false ? [] : [$value];
     }
 }
