@@ -9,7 +9,7 @@ use crate::entry::{Entry, NewEntry};
 use crate::layout::INTEGER;
 use crate::memory::milliseconds;
 use crate::segment::{Figures, Refused, Segment, Step, Survey};
-use crate::writer::Writer;
+use crate::writer::{self, Writer};
 
 /// A storage in shared memory. Threads of one process share its place to write.
 #[derive(Debug)]
@@ -71,6 +71,15 @@ impl Cache {
 
     pub fn get(&self, key: &[u8]) -> Option<Entry> {
         self.segment.read(key)
+    }
+
+    /// Whether this entry is one that [`set`](Self::set) takes, if there is room.
+    ///
+    /// # Errors
+    ///
+    /// When it is too long.
+    pub fn check_length(&self, entry: &NewEntry<'_>) -> Result<(), Refused> {
+        writer::check_length(&self.segment, entry.len())
     }
 
     /// # Errors

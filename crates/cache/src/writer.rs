@@ -36,6 +36,15 @@ fn kind(state: u64) -> u64 {
     state & KIND_BITS
 }
 
+/// Whether an entry of so many bytes fits into a block.
+pub(crate) fn check_length(on: &Segment, length: usize) -> Result<(), Refused> {
+    if length.next_multiple_of(UNIT) > on.shape.block_size {
+        let most = on.shape.block_size - ENTRY;
+        return Err(Refused::TooLong { most });
+    }
+    Ok(())
+}
+
 impl Writer {
     /// Writes an entry where nobody reads it yet. Its place, as buckets have it.
     pub(crate) fn put(&mut self, on: &Segment, entry: &NewEntry<'_>) -> Result<u64, Refused> {
@@ -57,11 +66,8 @@ impl Writer {
     }
 
     fn room(&mut self, on: &Segment, length: usize) -> Result<usize, Refused> {
+        check_length(on, length)?;
         let length = length.next_multiple_of(UNIT);
-        if length > on.shape.block_size {
-            let most = on.shape.block_size - ENTRY;
-            return Err(Refused::TooLong { most });
-        }
         if let Some(at) = self.fit(on, length) {
             return Ok(at);
         }

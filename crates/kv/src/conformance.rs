@@ -219,6 +219,32 @@ async fn memory_conforms() {
 }
 
 #[tokio::test]
+async fn of_several_none_is_kept_where_one_is_too_long() {
+    let driver = memory(4 << 20);
+    let now = Moment::now();
+    driver
+        .set(vec![item("b", "before", None)], now)
+        .await
+        .unwrap();
+    let long = "x".repeat(1 << 20);
+    let items = vec![
+        item("a", "new", None),
+        item("b", "gone", Some(now)),
+        item("c", &long, None),
+    ];
+    let refused = driver.set(items, now).await.unwrap_err();
+    assert!(matches!(refused, DriverError::TooLong { .. }), "{refused}");
+    assert_eq!(
+        values(&driver, &["a", "b", "c"], now).await,
+        ["-", "before", "-"]
+    );
+    // An entry that is over takes no room.
+    let over = vec![item("a", "new", None), item("c", &long, Some(now))];
+    driver.set(over, now).await.unwrap();
+    assert_eq!(values(&driver, &["a"], now).await, ["new"]);
+}
+
+#[tokio::test]
 async fn an_entry_in_memory_ends_by_a_clock_that_nobody_sets() {
     let driver = memory(16 << 20);
     let soon = NOW.after(Duration::from_millis(20));

@@ -32,20 +32,16 @@ impl Memory {
     }
 
     fn keep(&self, items: &[Item], now: Moment) -> Result<(), DriverError> {
-        for Item { key, entry } in items {
-            if entry.ends.is_some_and(|end| end <= now) {
-                self.cache.delete(key);
-                continue;
+        let refused = |refused| self.refused(refused);
+        // One that is too long is a mistake of the caller, who is to find all as it was.
+        for new in items.iter().filter_map(|item| new_entry(item, now)) {
+            self.cache.check_length(&new).map_err(refused)?;
+        }
+        for item in items {
+            match new_entry(item, now) {
+                Some(new) => self.cache.set(&new).map_err(refused)?,
+                None => _ = self.cache.delete(&item.key),
             }
-            let new = NewEntry {
-                key,
-                value: &entry.value,
-                kind: BYTES,
-                ends: entry.ends.map_or(0, |end| Cache::end(end.since(now))),
-            };
-            self.cache
-                .set(&new)
-                .map_err(|refused| self.refused(refused))?;
         }
         Ok(())
     }
@@ -58,6 +54,18 @@ impl Memory {
             Refused::TooLong { most } => DriverError::TooLong { most },
         }
     }
+}
+
+/// None for one whose end has come.
+fn new_entry(item: &Item, now: Moment) -> Option<NewEntry<'_>> {
+    let Item { key, entry } = item;
+    let is_over = entry.ends.is_some_and(|end| end <= now);
+    (!is_over).then(|| NewEntry {
+        key,
+        value: &entry.value,
+        kind: BYTES,
+        ends: entry.ends.map_or(0, |end| Cache::end(end.since(now))),
+    })
 }
 
 /// When an entry ends by the calendar.
