@@ -57,7 +57,7 @@ final class FakeQueue extends Queue
         $job = $this->jobs[$id] ?? throw new NotDone("No job $id was pushed.");
         $handler = $this->handlers[$job->name] ?? throw new NotDone("No handler was given for jobs `$job->name`.");
 
-        return \json_decode(\json_encode($handler($job), \JSON_THROW_ON_ERROR), true, flags: \JSON_THROW_ON_ERROR);
+        return \json_decode(\json_encode($handler($job), Message::JSON), true, flags: \JSON_THROW_ON_ERROR);
     }
 
     /** All that was pushed and not removed: no handler runs. */

@@ -48,7 +48,7 @@ final class QueueTest extends TestCase
         self::assertEquals([
             'job' => 'ping',
             'id' => 'mine',
-            'payload' => base64_encode('{"to":"a/b"}'),
+            'payload' => base64_encode('{"to":"a/b","price":5.0}'),
             'headers' => (object) [
                 'a' => ['value' => ['1', '2']],
                 'b' => ['value' => ['x']],
@@ -62,7 +62,7 @@ final class QueueTest extends TestCase
                 'content-type' => ['value' => ['application/json']],
             ],
             'options' => ['pipeline' => 'kept', 'priority' => 3, 'delay' => 5, 'auto_ack' => true],
-        ], Message::of(new NewJob('ping', ['to' => 'a/b'], $options), 'mail'));
+        ], Message::of(new NewJob('ping', ['to' => 'a/b', 'price' => 5.0], $options), 'mail'));
     }
 
     public function testAPayloadThatIsNoJsonIsRefused(): void
@@ -113,6 +113,13 @@ final class QueueTest extends TestCase
         }
         $this->expectException(NotDone::class);
         $queue->await('nobody');
+    }
+
+    public function testAFloatStaysOneInAResult(): void
+    {
+        $queue = Queue::fake();
+        $queue->handle('sum', static fn (): array => [1.0, 2]);
+        self::assertSame([1.0, 2], $queue->await($queue->push('sum')));
     }
 
     public function testCodeThatWantsAQueueTakesTheFake(): void

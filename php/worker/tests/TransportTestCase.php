@@ -1216,9 +1216,9 @@ abstract class TransportTestCase extends TestCase
     {
         $this->server->job('', ['flags' => Native::WANTS_RESULT]);
         $this->server->job('', ['flags' => Native::WANTS_RESULT, 'name' => 'nan']);
-        [$good, $bad] = $this->serveJob(fn (Job $job) => $job->name === 'nan' ? \NAN : ['sent' => 3]);
+        [$good, $bad] = $this->serveJob(fn (Job $job) => $job->name === 'nan' ? \NAN : ['sent' => 3, 'paid' => 1.0]);
 
-        self::assertSame([Native::JOB_DONE, '{"sent":3}'], [$good->number, $good->body]);
+        self::assertSame([Native::JOB_DONE, '{"sent":3,"paid":1.0}'], [$good->number, $good->body]);
         self::assertSame(Native::JOB_DONE_WITHOUT, $bad->number, 'its work is done');
         self::assertStringStartsWith("what its handler returned can't be written as JSON: ", $bad->body);
     }

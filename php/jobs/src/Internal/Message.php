@@ -10,6 +10,9 @@ use Pronghorn\Jobs\Options;
 /** A job as `jobs.Push` takes it. */
 final class Message
 {
+    /** A float stays one. */
+    public const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_PRESERVE_ZERO_FRACTION;
+
     /**
      * @return array<string, mixed>
      * @throws \JsonException when the payload can't be written as JSON
@@ -20,7 +23,7 @@ final class Message
         $headers = $options->headers + self::extras($options);
         $payload = $job->payload;
         if (!\is_string($payload)) {
-            $payload = \json_encode($payload, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES);
+            $payload = \json_encode($payload, self::JSON);
             $headers['content-type'] = 'application/json';
         }
         $fields = [];

@@ -9,6 +9,8 @@ use Pronghorn\Job;
 /** Gets a job; what it returns is for whoever waits for it. */
 final class JobHandler extends Handler
 {
+    /** A float stays one. */
+    private const JSON = \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES | \JSON_PRESERVE_ZERO_FRACTION;
     private const SHAPE = 'Accepted is fn (Pronghorn\Job $job): mixed.';
 
     /** @throws BadWorker when nobody could call it */
@@ -54,7 +56,7 @@ final class JobHandler extends Handler
         }
         if ($outcome === Native::JOB_DONE && $exchange->wantsResult) {
             try {
-                $body = \json_encode($result, \JSON_THROW_ON_ERROR | \JSON_UNESCAPED_SLASHES);
+                $body = \json_encode($result, self::JSON);
             } catch (\JsonException $problem) {
                 // It has run: another attempt would do its work twice, and give the same.
                 $outcome = Native::JOB_DONE_WITHOUT;

@@ -74,7 +74,7 @@ final class MadeRequest
         return match (true) {
             $files !== [] => ['multipart/form-data; boundary=made', Form::encode(self::entries($form, $files)), true],
             $form !== [] => ['application/x-www-form-urlencoded', \http_build_query($form), false],
-            $json !== null => ['application/json', \json_encode($json, \JSON_THROW_ON_ERROR), false],
+            $json !== null => ['application/json', \json_encode($json, \JSON_THROW_ON_ERROR | \JSON_PRESERVE_ZERO_FRACTION), false],
             default => [null, $body, false],
         };
     }
