@@ -24,6 +24,11 @@ bool head_split(const sapi_header_struct *field, size_t *name_length, const char
 	return true;
 }
 
+unsigned head_status(zend_long status)
+{
+	return status < 0 || status > HEAD_NO_STATUS ? HEAD_NO_STATUS : (unsigned) status;
+}
+
 /* To a server in front of PHP the field `Status` is none but the status; a second one changes
  * nothing. */
 static unsigned find_status(sapi_headers_struct *headers)
@@ -34,10 +39,10 @@ static unsigned find_status(sapi_headers_struct *headers)
 		size_t name_length, length;
 		const char *value;
 		if (head_split(field, &name_length, &value, &length) && is_called(field->header, name_length, "Status")) {
-			return (unsigned) MIN(strtoul(value, NULL, 10), UINT16_MAX);
+			return head_status(strtol(value, NULL, 10));
 		}
 	}
-	return (unsigned) headers->http_response_code;
+	return head_status(headers->http_response_code);
 }
 
 int head_send(sapi_headers_struct *headers)

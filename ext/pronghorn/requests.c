@@ -1027,7 +1027,7 @@ zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length
 {
 	sapi_headers_struct *of_php = &SG(sapi_headers);
 	if (*status == 200 && of_php->http_response_code >= 200) {
-		*status = (uint16_t) of_php->http_response_code;
+		*status = (uint16_t) head_status(of_php->http_response_code);
 	}
 	SG(headers_sent) = 1;
 	const bool is_empty = *status == 204 || *status == 304;

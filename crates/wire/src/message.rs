@@ -234,7 +234,7 @@ const fn is_control(byte: u8) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadHead {
     /// Not a status that a server may send: 100 to 599 without 101.
-    #[error("status {0}, it must be 100 to 599 and not 101")]
+    #[error("status {}, it must be 100 to 599 and not 101", status_name(*.0))]
     Status(u16),
     /// Not a token (RFC 9110, section 5.6.2).
     #[error("header name `{}`, it must be letters, digits and -_.!#$%&'*+^`|~", .0.escape_debug())]
@@ -247,6 +247,14 @@ pub enum BadHead {
         /// Its value, invalid UTF-8 replaced.
         value: String,
     },
+}
+
+/// The extension sends [`u16::MAX`] for all that is negative or no less.
+fn status_name(status: u16) -> String {
+    match status {
+        u16::MAX => "below 0 or above 65534".to_owned(),
+        _ => status.to_string(),
+    }
 }
 
 /// Whether a byte may stand in a header's name or a method (RFC 9110, section 5.6.2).
@@ -327,6 +335,9 @@ mod tests {
                 Err(BadHead::Status(status))
             );
         }
+        let shown = |status| BadHead::Status(status).to_string();
+        assert_eq!(shown(600), "status 600, it must be 100 to 599 and not 101");
+        assert!(shown(u16::MAX).starts_with("status below 0 or above 65534, "));
         for name in ["", "X A", "X:A", "X\r\nA", "Gr\u{fc}n", "X\0"] {
             assert_eq!(
                 head(200, name, "1").check(),

@@ -177,3 +177,23 @@ fn a_reply_has_the_type_that_php_fpm_gives_it_in_all_modes() {
         );
     }
 }
+
+/// A status goes to the server in 16 bits.
+#[test]
+fn a_status_that_is_no_number_of_three_digits_is_not_told_as_another_one() {
+    const SCRIPT: &str = "<?php http_response_code((int) $_GET['n']); echo 'x';";
+    for (name, codes) in [
+        ("handler", &["65736", "70000"][..]),
+        ("front controller", &["-1", "65736"]),
+        ("classic", &["-1", "65736"]),
+    ] {
+        let mode = MODES.into_iter().find(|mode| mode.name == name);
+        let server = Server::start(site(mode.expect("it is there"), SCRIPT, ""));
+        for code in codes {
+            let target = format!("/?n={code}");
+            assert_eq!(server.get(&target).status, 500, "{name} {code}");
+            server.logged(&["can't be sent: status below 0 or above 65534", &target]);
+        }
+        server.stop();
+    }
+}
