@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::{Admission, BoxFuture, LogThrottle, Place, Standings};
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
@@ -16,9 +17,6 @@ use crate::lines::{self, LineError};
 use crate::listener::{Listener, SocketFile};
 use crate::message::{Ask, PROTOCOL, Question, Tell, Version};
 
-/// People and scripts at work at the same time; for one more the one that has asked nothing for the
-/// longest time goes.
-const CONNECTIONS: usize = 32;
 /// The longest question: a call that pushes a batch of jobs.
 const QUESTION: usize = 16 << 20;
 /// From one question to the next, and from its first byte to its last. `workers -i` asks every
@@ -70,6 +68,8 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
     let mut connections = JoinSet::new();
     let throttles = Arc::<Throttles>::default();
     let standings = Arc::<Standings>::default();
+    // For one more the one that has asked nothing for the longest time goes.
+    let most = Share::CONTROL.connections();
     loop {
         let opened = tokio::select! {
             opened = door.socket.accept() => opened,
@@ -77,10 +77,10 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
         };
         match opened {
             // They are tried again by a person.
-            Ok(_) if standings.make_room(connections.len(), CONNECTIONS) == Admission::Full => {
+            Ok(_) if standings.make_room(connections.len(), most) == Admission::Full => {
                 if let Some(connections) = throttles.too_many.should_log() {
                     tracing::warn!(
-                        target: "server", connections, limit = CONNECTIONS,
+                        target: "server", connections, limit = most,
                         "connections of commands refused: there are too many"
                     );
                 }

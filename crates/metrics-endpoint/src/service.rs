@@ -10,6 +10,7 @@ use pronghorn_config::Listen;
 use pronghorn_metrics::{Kind, ReadFamily, Registry};
 use pronghorn_plugin_api::rpc::{Argument, Failure, ServiceMethods};
 use pronghorn_plugin_api::{self as api, BoxFuture, Context, Health, Running, queue_families};
+use pronghorn_process::open_files::Share;
 use pronghorn_serve::{
     Body, ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
     Response, resolve,
@@ -30,9 +31,6 @@ use crate::workers;
 
 /// The name of the service, and of its listening socket for the next process.
 const METRICS: &str = "metrics";
-/// A few Prometheus servers and people. Where there is one more, the one that has not taken its
-/// text for the longest time goes.
-const CONNECTIONS: usize = 32;
 /// Prometheus gives up after 10 s: nobody waits longer for a text.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// A text that a client has not taken yet is given to others as well for so long: many slow clients
@@ -103,7 +101,7 @@ impl MetricsService {
         add_methods(&context.rpc.service(METRICS, collectors.clone()));
         let metrics = Exposition::new(context, &collectors);
         let limits = Limits {
-            connections: CONNECTIONS,
+            connections: Share::METRICS.connections(),
             whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };

@@ -29,7 +29,7 @@ pub use client::{CallError, Client};
 pub use listener::{ListenError, Listener};
 pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
 pub use room::{REPLIES_PER_CONNECTION, REPLIES_UNREAD};
-pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, CONNECTIONS, Server};
+pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, Server};
 pub use service::Rpc;
 pub use successor::{Successor, answer_predecessor};
 pub use thread::RpcThread;

@@ -9,6 +9,7 @@ use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Admitted, BindError, SocketFile, is_about_the_connection,
 };
@@ -23,9 +24,6 @@ use crate::connection::serve;
 use crate::listener::{Listener, Socket};
 use crate::room::{REPLIES_UNREAD, Room};
 
-/// Open connections; for one more the one that has called nothing for the longest time is closed.
-/// Each PHP package that a worker uses may keep one: 200 workers with five.
-pub const CONNECTIONS: usize = 1024;
 /// Calls of one connection that are not answered yet; while there are as many, nothing is read from
 /// it.
 pub const CALLS_PER_CONNECTION: usize = 64;
@@ -89,7 +87,8 @@ impl Server {
         let (door, file) = Door::new(listener.socket).map_err(BindError::Runtime)?;
         let shared = Arc::new(Shared::new(
             methods,
-            CONNECTIONS,
+            // For one more the one that has called nothing for the longest time is closed.
+            Share::RPC.connections(),
             BYTES_UNDER_WAY,
             REPLIES_UNREAD,
         ));

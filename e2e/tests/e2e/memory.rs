@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use pronghorn_testkit::{Connection, PATIENCE, Server, free_address, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -425,6 +426,42 @@ fn idle_callers_of_rpc_keep_nobody_out() {
         .collect();
     assert_eq!(server.get("/rpc").status, 200);
     server.logged(&["idle connections closed for new ones", "\"limit\":1024"]);
+    drop(idle);
+    server.stop();
+}
+
+#[test]
+fn listeners_at_their_limits_leave_open_files_to_the_site() {
+    let [rpc, status, metrics, admin] = [(); 4].map(|()| free_address());
+    let site = site("app.php", "", "");
+    let config = format!(
+        "{}rpc: {{listen: 'tcp://{rpc}'}}\nstatus: {{address: '{status}'}}\n\
+         metrics: {{address: '{metrics}'}}\nadmin: {{listen: '{admin}', token: 0123456789abcdef0123456789abcdef}}\n",
+        site.read(".rr.yaml")
+    );
+    site.write(".rr.yaml", &config);
+    let mut command = std::process::Command::new("prlimit");
+    command.arg("--nofile=1024:1024");
+    command.arg(pronghorn_testkit::binary());
+    let server = Server::start_by(command, site, &["serve"]);
+    // The site's own last: it has what the others leave.
+    let mut idle = Vec::new();
+    for (address, many) in [
+        (rpc, 1010),
+        (status, 300),
+        (metrics, 100),
+        (admin, 100),
+        (server.address(), 1010),
+    ] {
+        for _ in 0..many {
+            idle.extend(TcpStream::connect_timeout(&address, Duration::from_secs(5)));
+        }
+    }
+    assert_eq!(server.get("/rpc").status, 200);
+    let health = Connection::open(status).get("/health?plugin=http");
+    assert_eq!(health.status, 200);
+    let log = server.log();
+    assert!(!log.contains("cannot accept connections"), "{log}");
     drop(idle);
     server.stop();
 }

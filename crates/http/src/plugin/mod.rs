@@ -15,6 +15,7 @@ use pronghorn_plugin_api::{
     Running, Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
+use pronghorn_process::open_files::Share;
 use pronghorn_process::{Credentials, open_files};
 use pronghorn_serve::{Accepting, Addresses, Handler, Limits, Listener, Service};
 use pronghorn_trace::Tracer;
@@ -811,6 +812,7 @@ fn cached_files(settings: &HttpSettings) -> u64 {
 }
 
 fn connections(open_files: u64, workers: usize) -> usize {
-    let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
+    let kept =
+        KEPT_DESCRIPTORS + Share::all_of(open_files) + workers as u64 * DESCRIPTORS_PER_WORKER;
     usize::try_from(open_files.saturating_sub(kept).max(FEWEST_CONNECTIONS)).unwrap_or(usize::MAX)
 }

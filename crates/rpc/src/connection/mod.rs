@@ -128,6 +128,8 @@ async fn take_calls<R: AsyncRead + Unpin>(
     let room = OwnRoom::new(&shared.replies);
     let mut calls = JoinSet::new();
     let mut late = 0;
+    // PHP's clients connect when they call; a worker then keeps its connection for life.
+    let mut is_new = true;
     // Closed because it does not read, a caller gets no further replies.
     while !closing.is_cancelled() || (shared.stopping.is_cancelled() && late < CALLS_PER_CONNECTION)
     {
@@ -137,7 +139,11 @@ async fn take_calls<R: AsyncRead + Unpin>(
                 _call: acquire(&places, 1).await,
                 reply: Taken::default(),
             };
-            if incoming.begins().await? {
+            let begins = match is_new {
+                true => timeout(FRAME_TIME, incoming.begins()).await,
+                false => Ok(incoming.begins().await),
+            };
+            if begins.map_err(|_| Broken::Silent)?? {
                 work.standing.reading();
             }
             let call = incoming.next(&shared.budget).await?;
@@ -158,6 +164,7 @@ async fn take_calls<R: AsyncRead + Unpin>(
         late += usize::from(closing.is_cancelled());
         match next {
             Ok((place, Some((request, held)))) => {
+                is_new = false;
                 while calls.try_join_next().is_some() {}
                 let working = Working::new(work);
                 let pending = Pending::new(&request, place, replies.clone(), left, shared);
@@ -358,6 +365,8 @@ pub(crate) enum Broken {
     Malformed { error: Malformed, begin: String },
     #[error("the rest of a frame did not come within {} s", FRAME_TIME.as_secs())]
     HalfFrame,
+    #[error("no call came within {} s", FRAME_TIME.as_secs())]
+    Silent,
     #[error("it ended inside a frame")]
     Cut,
     #[error(transparent)]
@@ -377,8 +386,9 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
 
     /// The next call, and its share of `budget`; `None` when the caller is done.
     ///
-    /// A connection may be idle for as long as it likes; a frame that has begun must go on. Time
-    /// that is spent on waiting for other calls to free memory is not the caller's.
+    /// A connection that has called may be idle for as long as it likes; a frame that has begun
+    /// must go on. Time that is spent on waiting for other calls to free memory is not the
+    /// caller's.
     pub(crate) async fn next(
         &mut self,
         budget: &Arc<Semaphore>,
@@ -442,7 +452,7 @@ impl Broken {
                     tracing::warn!(target: "rpc", peer, connections, "connection closed: {self}");
                 }
             }
-            Self::Cut | Self::Io(_) => {
+            Self::Silent | Self::Cut | Self::Io(_) => {
                 tracing::debug!(target: "rpc", peer, "connection ended: {self}");
             }
         }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 use super::*;
 use crate::request::{MAX_METHOD, MAX_PAYLOAD};
 use crate::room::{self, REPLIES_PER_CONNECTION, REPLIES_UNREAD};
-use crate::server::{BYTES_UNDER_WAY, CONNECTIONS};
+use crate::server::BYTES_UNDER_WAY;
 
 /// A connection, its server, and the caller's end of it.
 struct Stage {
@@ -440,6 +440,8 @@ async fn a_long_argument_and_a_long_result_pass() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_kept_and_half_a_frame_is_not() {
     let mut stage = Stage::new();
+    stage.send(&vector("RPC request")).await;
+    assert_eq!(stage.frame().await, vector("RPC reply"));
     pass(Duration::from_secs(100_000)).await;
     stage.send(&vector("RPC request")).await;
     assert_eq!(stage.frame().await, vector("RPC reply"));
@@ -455,6 +457,15 @@ async fn an_idle_connection_is_kept_and_half_a_frame_is_not() {
             " WARN rpc: connection closed: the rest of a frame did not come within 30 s peer=\"the test\" connections=1\n"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_calls_is_closed() {
+    let mut stage = Stage::new();
+    let began = Instant::now();
+    stage.is_closed().await;
+    assert_eq!(began.elapsed().as_secs(), FRAME_TIME.as_secs());
+    assert_eq!(stage.log.text(), "");
 }
 
 #[tokio::test(start_paused = true)]
@@ -845,9 +856,12 @@ async fn a_call_that_is_cut_off_is_named() {
 #[test]
 fn the_reference_has_these_limits() {
     let page = include_str!("../../../../docs/reference/rpc.md");
-    let thousands = |n: usize| format!("{},{:03}", n / 1000, n % 1000);
     for row in [
-        format!("| connections | {} |", thousands(CONNECTIONS)),
+        "| connections | an eighth of the limit of open files, at most 1,024 |".to_owned(),
+        format!(
+            "| connection without a call so far | {} s |",
+            FRAME_TIME.as_secs()
+        ),
         format!("| calls of one connection without a reply | {CALLS_PER_CONNECTION} |"),
         format!("| payload of a call | {} MB |", MAX_PAYLOAD >> 20),
         format!(

@@ -16,6 +16,7 @@ use std::time::Duration;
 use pronghorn_config::{Listen, Section, Table};
 use pronghorn_metrics_endpoint::{Collectors, Exposition};
 use pronghorn_plugin_api::{self as api_of_services, BoxFuture, Context, Pages, Running};
+use pronghorn_process::open_files::Share;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
     ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
@@ -29,9 +30,6 @@ use settings::AdminSettings;
 
 /// The name of the service, and of its listening socket for the next process.
 const ADMIN: &str = "admin";
-/// A few people and programs; each connection may hold an answer until its client takes it, which
-/// must not take long.
-const CONNECTIONS: usize = 32;
 /// What stands before a token.
 const SCHEME: &[u8] = b"Bearer ";
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -119,7 +117,7 @@ impl AdminService {
             pages: context.pages.clone(),
         };
         let limits = Limits {
-            connections: CONNECTIONS,
+            connections: Share::ADMIN.connections(),
             whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };

@@ -11,6 +11,7 @@ use pronghorn_config::{Listen, Table};
 use pronghorn_plugin_api::{
     self as api, BoxFuture, Context, Health, NotReady, Question, QueueReport, Running, Stopped,
 };
+use pronghorn_process::open_files::Share;
 use pronghorn_serve::{
     ControlEndpoint, Exchange, Handled, Handler, Limits, ListenAddress, Listener, Request,
     Response, resolve,
@@ -23,9 +24,6 @@ pub(crate) use settings::UNAVAILABLE;
 
 /// The name of the service, and of its listening socket for the next process.
 const STATUS: &str = "status";
-/// Probes of a handful of balancers; each has one connection at a time. For more, those without a
-/// whole request are closed.
-const CONNECTIONS: usize = 256;
 /// A balancer gives up sooner: nobody waits longer for an answer of one line.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -145,7 +143,7 @@ impl StatusSettings {
             unavailable: self.unavailable_status_code,
         };
         let mut limits = Limits {
-            connections: CONNECTIONS,
+            connections: Share::STATUS.connections(),
             whole_response: Some(TAKEN_WITHIN),
             ..Limits::default()
         };
