@@ -9,6 +9,8 @@ use Pronghorn\File;
 /** The parts of a request that a test makes. */
 final class MadeRequest
 {
+    private const JSON = \JSON_THROW_ON_ERROR | \JSON_PRESERVE_ZERO_FRACTION;
+
     /**
      * @param array<lowercase-string, list<string>> $headers
      * @param bool $isForm the payload is a form that was taken apart
@@ -74,7 +76,7 @@ final class MadeRequest
         return match (true) {
             $files !== [] => ['multipart/form-data; boundary=made', Form::encode(self::entries($form, $files)), true],
             $form !== [] => ['application/x-www-form-urlencoded', \http_build_query($form), false],
-            $json !== null => ['application/json', \json_encode($json, \JSON_THROW_ON_ERROR | \JSON_PRESERVE_ZERO_FRACTION), false],
+            $json !== null => ['application/json', \json_encode($json, self::JSON), false],
             default => [null, $body, false],
         };
     }
