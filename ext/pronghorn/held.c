@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -86,10 +87,12 @@ static void note(place *of, const zend_execute_data *frame)
  * that the boot has made goes on with the same numbers in each. */
 static const char *const own_functions[] = {
 	"getmypid", "posix_getpid", "random_bytes", "random_int", "mt_rand", "rand", "lcg_value", "uniqid", "shuffle", "str_shuffle",
-	"array_rand", "openssl_random_pseudo_bytes", "openssl_pkey_new", "session_create_id",
+	"array_rand", "openssl_random_pseudo_bytes", "openssl_pkey_new", "session_create_id", "tempnam", "posix_getpgrp",
+	"posix_getpgid", "posix_getsid", "uuid_create", "uuid_make", "sodium_crypto_box_seal",
 };
-/* `gmp_random_bits()`, `sodium_crypto_secretbox_keygen()`, `sodium_crypto_sign_keypair()`. */
-static const char *const own_parts[] = {"gmp_random", "_keygen", "_keypair"};
+/* `gmp_random_bits()`, `sodium_crypto_secretbox_keygen()`, `sodium_crypto_sign_keypair()`,
+ * `uuid_generate_random()`. */
+static const char *const own_parts[] = {"gmp_random", "_keygen", "_keypair", "uuid_generate"};
 static HashTable own_names;
 
 static void name_own(void)
@@ -287,15 +290,60 @@ static bool is_sqlite(int descriptor)
 	return pread(descriptor, start, sizeof start, 0) == sizeof start && memcmp(start, begin, sizeof begin) == 0;
 }
 
+/* Whether it holds a lock, by flock() or fcntl(). */
+static bool is_locked(int descriptor)
+{
+	char path[64], line[256];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", descriptor);
+	FILE *facts = fopen(path, "re");
+	bool is_there = facts == NULL;
+	while (!is_there && fgets(line, sizeof line, facts) != NULL) {
+		is_there = strncmp(line, "lock:", 5) == 0;
+	}
+	if (facts != NULL) {
+		fclose(facts);
+	}
+	return is_there;
+}
+
+/* null, zero, full, random and urandom. Others, such as pseudo-terminals, have two ends. */
+static bool is_plain_device(const struct stat *what)
+{
+	const unsigned number = minor(what->st_rdev);
+	return S_ISCHR(what->st_mode) && major(what->st_rdev) == 1 && (number == 3 || number == 5 || (number >= 7 && number <= 9));
+}
+
+/* PHP keeps the file of `auto_prepend_file` open, and reads it no more. */
+static bool is_prepended(const struct stat *what)
+{
+	struct stat prepended;
+	const char *name = PG(auto_prepend_file);
+	if (name == NULL || *name == '\0') {
+		return false;
+	}
+	if (stat(name, &prepended) != 0) {
+		zend_string *path = php_resolve_path(name, strlen(name), PG(include_path));
+		const bool is_known = path != NULL && stat(ZSTR_VAL(path), &prepended) == 0;
+		if (path != NULL) {
+			zend_string_release(path);
+		}
+		if (!is_known) {
+			return false;
+		}
+	}
+	return prepended.st_dev == what->st_dev && prepended.st_ino == what->st_ino;
+}
+
 /* Whether two processes can go on with it: what is written at the end of a file whoever writes, and
  * devices. */
 static bool may_be_shared(int descriptor, const struct stat *what)
 {
 	if (S_ISREG(what->st_mode)) {
 		const int flags = fcntl(descriptor, F_GETFL);
-		return flags >= 0 && (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
+		const bool is_appended = flags >= 0 && (flags & O_ACCMODE) == O_WRONLY && (flags & O_APPEND) != 0;
+		return (is_appended && !is_locked(descriptor)) || is_prepended(what);
 	}
-	return S_ISCHR(what->st_mode);
+	return is_plain_device(what);
 }
 
 static void describe(int descriptor, const struct stat *what, told *to)
@@ -339,6 +387,34 @@ static void look_at(int descriptor, void *with)
 	}
 }
 
+/* A process that the application has started, and that has not ended. Each worker would end it, and
+ * none would wait for it. Kernels without the list tell nothing. */
+static void look_at_children(told *to)
+{
+	char path[64], name[64];
+	long pid;
+	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int) getpid());
+	FILE *children = fopen(path, "re");
+	while (children != NULL && fscanf(children, "%ld", &pid) == 1) {
+		char state = 'Z';
+		snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+		FILE *facts = fopen(path, "re");
+		if (facts != NULL) {
+			/* A name with a bracket in it ends there. */
+			if (fscanf(facts, "%*d (%63[^)]) %c", name, &state) != 2) {
+				state = '?';
+			}
+			fclose(facts);
+		}
+		if (state != 'Z' && ++to->count <= TOLD) {
+			add(to, "%sthe process %ld (%s), which the boot has started", to->count == 1 ? "" : "; ", pid, name);
+		}
+	}
+	if (children != NULL) {
+		fclose(children);
+	}
+}
+
 bool held_any(char *text, size_t room)
 {
 	told all = {.text = text, .room = room};
@@ -347,6 +423,7 @@ bool held_any(char *text, size_t room)
 		add(&all, "/proc is not there, which tells what is open");
 		return true;
 	}
+	look_at_children(&all);
 	if (all.count > TOLD) {
 		add(&all, "; and %u more", all.count - TOLD);
 	}

@@ -233,8 +233,35 @@ static void give_back_offer(void)
 	}
 }
 
+static bool has_handler(int number)
+{
+#ifdef ZEND_SIGNALS
+	/* PHP has one of its own for them, which asks this. */
+	return SIGG(handlers)[number - 1].handler != (void *) SIG_DFL;
+#else
+	struct sigaction action;
+	return sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL;
+#endif
+}
+
+/* PHP keeps a signal for a handler in memory, which all workers would have a copy of. One that is
+ * blocked waits in the kernel, for this process alone. What ends this process still does. */
+static void hold_signals(sigset_t *before)
+{
+	static const int ends[] = {SIGTERM, SIGINT, SIGQUIT};
+	sigset_t held;
+	sigfillset(&held);
+	for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+		if (!has_handler(ends[i])) {
+			sigdelset(&held, ends[i]);
+		}
+	}
+	pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
 bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order)
 {
+	sigset_t signals;
 	int descriptors[DESCRIPTORS];
 	char name[THREAD_NAME] = "php";
 	fcntl(control, F_SETFD, FD_CLOEXEC);
@@ -243,12 +270,14 @@ bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order)
 	prctl(PR_SET_NAME, NAME);
 	/* What waits to be written would be written by each of them. */
 	fflush(NULL);
+	hold_signals(&signals);
 	bool goes_on = introduce(control, boot);
 	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
 		if (!order->is_forked) {
 			close(control);
 			prctl(PR_SET_NAME, name);
+			pthread_sigmask(SIG_SETMASK, &signals, NULL);
 			return true;
 		}
 		give_back_offer();
@@ -256,6 +285,7 @@ bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order)
 		if (worker == 0) {
 			close(control);
 			become_worker(descriptors, order);
+			pthread_sigmask(SIG_SETMASK, &signals, NULL);
 			return true;
 		}
 		if (worker > 0) {

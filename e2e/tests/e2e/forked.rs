@@ -444,6 +444,20 @@ fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
             "$to = stream_socket_server('tcp://127.0.0.1:0');",
             "opened by stream_socket_server()",
         ),
+        (
+            "$jar = tempnam(sys_get_temp_dir(), 'jar'); register_shutdown_function('unlink', $jar);",
+            "its boot has called tempnam()",
+        ),
+        (
+            "$lock = fopen(__DIR__ . '/lock', 'a'); flock($lock, LOCK_SH);",
+            "/lock`, opened by fopen()",
+        ),
+        ("$end = fopen('/dev/ptmx', 'r+');", "`/dev/ptmx`"),
+        (
+            "$null = ['file', '/dev/null', 'r+']; $helper = proc_open(['sleep', '60'], [$null, $null, $null], $pipes); \
+             register_shutdown_function('proc_terminate', $helper);",
+            "(sleep), which the boot has started",
+        ),
     ];
     for (boot, reason) in cases {
         let boot = format!("file_put_contents(__DIR__ . '/boots', '.', FILE_APPEND);\n{boot}");
@@ -459,6 +473,33 @@ fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
         assert_eq!(server.site().read("boots"), "..", "{boot}");
         server.stop();
     }
+}
+
+/// Each fork ends a process of the zygote, and people signal all processes of a program.
+#[test]
+fn signals_to_the_zygote_are_not_seen_by_its_workers() {
+    let boot = "$seen = 0; pcntl_async_signals(true); \
+                pcntl_signal(SIGCHLD, function () { $GLOBALS['seen']++; }); \
+                pcntl_signal(SIGUSR1, function () { $GLOBALS['seen']++; });";
+    let answer = "return getmypid() . ' ' . $GLOBALS['seen'];";
+    let server = Server::start(by_default(2, ", max_jobs: 1", boot, answer));
+    let zygote = one_zygote(&server);
+    for round in 0..6 {
+        let pid = i32::try_from(zygote).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), Signal::USR1).expect("it is there");
+        let seen = server.get("/").text();
+        assert!(seen.ends_with(" 0"), "{round}: {seen}");
+    }
+    server.stop();
+}
+
+/// PHP keeps it open.
+#[test]
+fn a_file_that_php_prepends_forbids_no_fork() {
+    let site = by_default(2, ", ini: {auto_prepend_file: first.php}", "", WHO);
+    let server = Server::start(site.file("first.php", "<?php define('FIRST', 1);"));
+    one_zygote(&server);
+    server.stop();
 }
 
 #[test]
