@@ -189,10 +189,10 @@ impl PhpRow {
             self.target
         );
         if self.post.is_some() {
-            request += &format!(
-                "Content-Type: application/json\r\nContent-Length: {}\r\n",
-                body.len()
-            );
+            let length = body.len();
+            request.push_str("Content-Type: application/json\r\nContent-Length: ");
+            request.push_str(&length.to_string());
+            request.push_str("\r\n");
         }
         let request = [request.as_bytes(), b"\r\n", &body].concat();
         for _ in 0..times {
@@ -205,12 +205,7 @@ impl PhpRow {
 
 /// As `bench/` has it.
 fn at(below: &str) -> String {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    bench
-        .unwrap_or(Path::new("/"))
-        .join(below)
-        .display()
-        .to_string()
+    format!("{}/../{below}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// The processes of PHP below a server.

@@ -29,7 +29,7 @@ pub(crate) fn restore() {
     }
 }
 
-/// What a listener beside `http` may hold of the open files. `http` leaves it free.
+/// The part of the open files that a listener beside `http` may hold. `http` leaves it free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     most: u64,
@@ -67,7 +67,7 @@ impl Share {
         usize::try_from(self.of(raise())).unwrap_or(usize::MAX)
     }
 
-    /// What all of them together may hold under this limit.
+    /// The parts of all of them under this limit.
     pub fn all_of(open_files: u64) -> u64 {
         Self::ALL.iter().map(|share| share.of(open_files)).sum()
     }

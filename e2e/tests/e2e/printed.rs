@@ -173,10 +173,8 @@ const ENDS: [(&str, &str, &str); 5] = [
 
 #[test]
 fn what_is_printed_at_the_end_of_a_handler_stands_behind_its_reply() {
-    let mut cases = String::new();
-    for (end, code, _) in ENDS {
-        cases += &format!("'{end}' => function () {{ {code} }},\n");
-    }
+    let cases = ENDS.map(|(end, code, _)| format!("'{end}' => function () {{ {code} }},\n"));
+    let cases = cases.concat();
     let handler = Site::sdk_worker(&format!(
         "if ($request->path === '/pid') {{ return (string) getmypid(); }} \
          register_shutdown_function([{cases}][$request->query()['end']]); \

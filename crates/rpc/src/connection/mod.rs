@@ -139,9 +139,10 @@ async fn take_calls<R: AsyncRead + Unpin>(
                 _call: acquire(&places, 1).await,
                 reply: Taken::default(),
             };
-            let begins = match is_new {
-                true => timeout(FRAME_TIME, incoming.begins()).await,
-                false => Ok(incoming.begins().await),
+            let begins = if is_new {
+                timeout(FRAME_TIME, incoming.begins()).await
+            } else {
+                Ok(incoming.begins().await)
             };
             if begins.map_err(|_| Broken::Silent)?? {
                 work.standing.reading();
