@@ -18,20 +18,32 @@ static ZEND_FUNCTION(pronghorn_opcache_reset)
 	was_reset |= Z_TYPE_P(return_value) == IS_TRUE;
 }
 
-static bool waits_for_restart(void)
+static double number_in(const zval *of, const char *name)
+{
+	zval *number = of == NULL || Z_TYPE_P(of) != IS_ARRAY ? NULL : zend_hash_str_find(Z_ARR_P(of), name, strlen(name));
+	return number == NULL ? 0 : zval_get_double(number);
+}
+
+/* Forked workers have one OPcache, so another one may have reset it. A full one begins anew only
+ * where so much of it is wasted. */
+static enum opcache_wish look(void)
 {
 	zval name, argument, status;
-	bool waits = false;
+	enum opcache_wish wish = OPCACHE_NOTHING;
 	ZVAL_STRING(&name, "opcache_get_status");
 	ZVAL_FALSE(&argument);
 	ZVAL_UNDEF(&status);
 	if (call_user_function(NULL, NULL, &name, &status, 1, &argument) == SUCCESS && Z_TYPE(status) == IS_ARRAY) {
-		zval *pending = zend_hash_str_find(Z_ARR(status), ZEND_STRL("restart_pending"));
-		waits = pending != NULL && zend_is_true(pending);
+		const zval *memory = zend_hash_str_find(Z_ARR(status), ZEND_STRL("memory_usage"));
+		const double wasted = number_in(memory, "current_wasted_percentage");
+		const double most = (double) zend_ini_long(ZEND_STRL("opcache.max_wasted_percentage"), false);
+		if (number_in(&status, "restart_pending") != 0) {
+			wish = wasted >= most ? OPCACHE_WAS_FULL : OPCACHE_WAS_RESET;
+		}
 	}
 	zval_ptr_dtor(&status);
 	zval_ptr_dtor(&name);
-	return waits;
+	return wish;
 }
 
 void opcache_watch(void)
@@ -53,12 +65,12 @@ enum opcache_wish opcache_wish(void)
 		return OPCACHE_NOTHING;
 	}
 	calls++;
+	enum opcache_wish wish = OPCACHE_NOTHING;
 	if (was_reset) {
-		told = true;
-		return OPCACHE_WAS_RESET;
+		wish = OPCACHE_WAS_RESET;
+	} else if ((calls & (calls - 1)) == 0 || calls % CALLS == 0) {
+		wish = look();
 	}
-	if ((calls & (calls - 1)) == 0 || calls % CALLS == 0) {
-		told = waits_for_restart();
-	}
-	return told ? OPCACHE_WAS_FULL : OPCACHE_NOTHING;
+	told = wish != OPCACHE_NOTHING;
+	return wish;
 }
