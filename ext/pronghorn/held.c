@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -25,14 +26,19 @@
 #define TOLD 5
 /* As many files that are appended to are each worker's own. */
 #define APPENDED 64
+/* Mappings of memory that processes share: PHP has one, and so has each of few extensions. */
+#define MAPPINGS 64
 /* So often it is asked whether the server still wants to know. */
 #define CALLS 64
 
-/* What a descriptor was when the application began. */
-static struct {
+typedef struct {
 	dev_t device;
 	ino_t number;
-} known[MOST];
+} file_id;
+
+/* What a descriptor was when the application began, and what was mapped. */
+static file_id known[MOST], known_memory[MAPPINGS];
+static size_t known_memory_count;
 /* A call of a function of PHP. Nothing: an empty name. */
 typedef struct {
 	char function[96];
@@ -40,8 +46,13 @@ typedef struct {
 	uint32_t line;
 } place;
 
-/* The call that has opened one, and the first that has got what is one process's. */
-static place opened[MOST], owned;
+/* Calls that leave what no descriptor shows. Semaphores that are let go of are counted. */
+typedef enum { NOTHING, OWN, MAPPING, TIMER, ACQUIRING, RELEASING, KINDS } kind;
+
+/* The call that has opened a descriptor, and the first of each kind. */
+static place opened[MOST], first[KINDS];
+/* Semaphores of System V that are acquired. */
+static size_t acquired;
 static int lowest_before, control;
 static bool is_watching, counts_own = true;
 /* Files that are only appended to. */
@@ -62,15 +73,15 @@ static int lowest_free(void)
 	return lowest;
 }
 
-static void note(place *of, const zend_execute_data *frame)
+/* The function is not asked of the frame: behind its call, one that was made for that, such as FFI's,
+ * is gone. */
+static void note(place *of, const zend_execute_data *frame, const zend_string *name, const zend_class_entry *class)
 {
-	const zend_function *function = frame->func;
-	const zend_string *name = function->common.function_name;
-	const zend_class_entry *class = function->common.scope;
 	snprintf(
 		of->function, sizeof of->function, "%s%s%s",
 		class == NULL ? "" : ZSTR_VAL(class->name), class == NULL ? "" : "::", name == NULL ? "" : ZSTR_VAL(name)
 	);
+	frame = frame->prev_execute_data;
 	while (frame != NULL && (frame->func == NULL || !ZEND_USER_CODE(frame->func->type))) {
 		frame = frame->prev_execute_data;
 	}
@@ -81,49 +92,71 @@ static void note(place *of, const zend_execute_data *frame)
 	}
 }
 
-/* ---- Who gets what belongs to one process ---- */
+/* ---- Who gets what no descriptor shows ---- */
 
-/* What these return would be the same in all forks, where the application keeps it. A generator
- * that the boot has made goes on with the same numbers in each. */
-static const char *const own_functions[] = {
-	"getmypid", "posix_getpid", "random_bytes", "random_int", "mt_rand", "rand", "lcg_value", "uniqid", "shuffle", "str_shuffle",
-	"array_rand", "openssl_random_pseudo_bytes", "openssl_pkey_new", "session_create_id", "tempnam", "posix_getpgrp",
-	"posix_getpgid", "posix_getsid", "uuid_create", "uuid_make", "sodium_crypto_box_seal",
+/* By what they do to the process; FFI's are called by the C library's names.
+ *
+ * What those of OWN return would be the same in all forks, where the application keeps it. A
+ * generator that the boot has made goes on with the same numbers in each. */
+static const struct {
+	const char *function;
+	kind of;
+} functions[] = {
+	{"getmypid", OWN}, {"posix_getpid", OWN}, {"random_bytes", OWN}, {"random_int", OWN}, {"mt_rand", OWN}, {"rand", OWN},
+	{"lcg_value", OWN}, {"uniqid", OWN}, {"shuffle", OWN}, {"str_shuffle", OWN}, {"array_rand", OWN},
+	{"openssl_random_pseudo_bytes", OWN}, {"openssl_pkey_new", OWN}, {"session_create_id", OWN}, {"tempnam", OWN},
+	{"posix_getpgrp", OWN}, {"posix_getpgid", OWN}, {"posix_getsid", OWN}, {"uuid_create", OWN}, {"uuid_make", OWN},
+	{"sodium_crypto_box_seal", OWN}, {"getpid", OWN}, {"gettid", OWN}, {"getrandom", OWN},
+	{"shmop_open", MAPPING}, {"shm_attach", MAPPING}, {"mmap", MAPPING}, {"mmap64", MAPPING}, {"shmat", MAPPING},
+	{"pcntl_alarm", TIMER}, {"alarm", TIMER}, {"ualarm", TIMER}, {"setitimer", TIMER},
+	{"sem_acquire", ACQUIRING}, {"sem_release", RELEASING}, {"sem_remove", RELEASING},
 };
 /* `gmp_random_bits()`, `sodium_crypto_secretbox_keygen()`, `sodium_crypto_sign_keypair()`,
  * `uuid_generate_random()`. */
 static const char *const own_parts[] = {"gmp_random", "_keygen", "_keypair", "uuid_generate"};
-static HashTable own_names;
+static HashTable kinds;
 
-static void name_own(void)
+static void name_functions(void)
 {
-	zend_hash_init(&own_names, sizeof own_functions / sizeof *own_functions, NULL, NULL, true);
-	for (size_t i = 0; i < sizeof own_functions / sizeof *own_functions; i++) {
-		zend_hash_str_add_empty_element(&own_names, own_functions[i], strlen(own_functions[i]));
+	zend_hash_init(&kinds, sizeof functions / sizeof *functions, NULL, NULL, true);
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		zval of;
+		ZVAL_LONG(&of, functions[i].of);
+		zend_hash_str_add(&kinds, functions[i].function, strlen(functions[i].function), &of);
 	}
 }
 
+/* With the key 0 no other process finds it: all forks would have one, where each process that boots
+ * has its own. */
+static bool is_private(const zend_execute_data *frame, const zend_string *name)
+{
+	return (zend_string_equals_literal(name, "sem_get") || zend_string_equals_literal(name, "msg_get_queue"))
+		&& ZEND_CALL_NUM_ARGS(frame) > 0 && Z_TYPE_P(ZEND_CALL_ARG(frame, 1)) == IS_LONG && Z_LVAL_P(ZEND_CALL_ARG(frame, 1)) == 0;
+}
+
 /* By its name: a closure of a function has another handler. */
-static bool gives_own(const zend_function *function)
+static kind kind_of(const zend_execute_data *frame)
 {
 	static const char generators[] = "Random\\";
+	const zend_function *function = frame->func;
 	const zend_class_entry *class = function->common.scope;
-	zend_string *name = function->common.function_name;
+	const zend_string *name = function->common.function_name;
 	if (name == NULL) {
-		return false;
+		return NOTHING;
 	}
 	if (class != NULL && (function->common.fn_flags & ZEND_ACC_FAKE_CLOSURE) == 0) {
-		return strncmp(ZSTR_VAL(class->name), generators, sizeof generators - 1) == 0;
+		return strncmp(ZSTR_VAL(class->name), generators, sizeof generators - 1) == 0 ? OWN : NOTHING;
 	}
-	if (zend_hash_exists(&own_names, name)) {
-		return true;
+	const zval *of = zend_hash_find(&kinds, (zend_string *) name);
+	if (of != NULL) {
+		return (kind) Z_LVAL_P(of);
 	}
 	for (size_t i = 0; i < sizeof own_parts / sizeof *own_parts; i++) {
 		if (strstr(ZSTR_VAL(name), own_parts[i]) != NULL) {
-			return true;
+			return OWN;
 		}
 	}
-	return false;
+	return is_private(frame, name) ? OWN : NOTHING;
 }
 
 /* Whether the server has closed its end, as it does when a script of another package has answered:
@@ -135,32 +168,28 @@ static bool is_over(void)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* Calls a function of PHP itself. Two system calls tell whether it has opened something. */
-static void call_and_look(zend_execute_data *frame, zval *result)
+static void count_acquired(kind of, const zval *result)
 {
-	static unsigned calls;
-	if (++calls % CALLS == 0 && is_over()) {
-		held_end();
-		over();
-	}
-	if (is_watching && counts_own && owned.function[0] == '\0' && gives_own(frame->func)) {
-		note(&owned, frame);
-	}
-	if (called_before != NULL) {
-		called_before(frame, result);
-	} else {
-		execute_internal(frame, result);
-	}
-	if (UNEXPECTED(!is_watching)) {
+	if (result == NULL || Z_TYPE_P(result) != IS_TRUE) {
 		return;
 	}
+	if (of == ACQUIRING) {
+		acquired++;
+	} else if (acquired > 0 && --acquired == 0) {
+		first[ACQUIRING].function[0] = '\0';
+	}
+}
+
+/* Behind each call: what is open that was not? */
+static void look_for_opened(const zend_execute_data *frame, const zend_string *name, const zend_class_entry *class)
+{
 	const int lowest = lowest_free();
 	if (EXPECTED(lowest == lowest_before) || lowest < 0) {
 		return;
 	}
 	for (int descriptor = lowest_before; descriptor < MIN(lowest, MOST); descriptor++) {
 		if (opened[descriptor].function[0] == '\0') {
-			note(&opened[descriptor], frame);
+			note(&opened[descriptor], frame, name, class);
 		}
 	}
 	if (lowest < MOST) {
@@ -169,10 +198,43 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 	lowest_before = lowest;
 }
 
+/* Calls a function of PHP itself. Two system calls tell whether it has opened something. */
+static void call_and_look(zend_execute_data *frame, zval *result)
+{
+	static unsigned calls;
+	if (++calls % CALLS == 0 && is_over()) {
+		held_end();
+		over();
+	}
+	zend_string *name = frame->func->common.function_name;
+	const zend_class_entry *class = frame->func->common.scope;
+	const kind of = is_watching ? kind_of(frame) : NOTHING;
+	if (of != NOTHING && first[of].function[0] == '\0' && (of != OWN || counts_own)) {
+		note(&first[of], frame, name, class);
+	}
+	if (name != NULL) {
+		zend_string_addref(name);
+	}
+	if (called_before != NULL) {
+		called_before(frame, result);
+	} else {
+		execute_internal(frame, result);
+	}
+	if (EXPECTED(is_watching)) {
+		if (of == ACQUIRING || of == RELEASING) {
+			count_acquired(of, result);
+		}
+		look_for_opened(frame, name, class);
+	}
+	if (name != NULL) {
+		zend_string_release(name);
+	}
+}
+
 void held_startup(void)
 {
 	is_watching = true;
-	name_own();
+	name_functions();
 	called_before = zend_execute_internal;
 	zend_execute_internal = call_and_look;
 }
@@ -204,12 +266,41 @@ static bool each_open(void (*use)(int descriptor, void *with), void *with)
 	return true;
 }
 
+/* `with`: whether it is only a file that may have come since. */
 static void know(int descriptor, void *with)
 {
 	struct stat what;
-	if (descriptor < MOST && fstat(descriptor, &what) == 0) {
+	if (descriptor < MOST && fstat(descriptor, &what) == 0 && (with == NULL || S_ISREG(what.st_mode))) {
 		known[descriptor].device = what.st_dev;
 		known[descriptor].number = what.st_ino;
+	}
+}
+
+/* Calls it with each mapping of memory that other processes may write. False: nobody can tell. */
+static bool each_shared_memory(void (*use)(const file_id *memory, const char *path, void *with), void *with)
+{
+	char line[PATH_MAX + 128], access[5], path[PATH_MAX + 32];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	if (maps == NULL) {
+		return false;
+	}
+	while (fgets(line, sizeof line, maps) != NULL) {
+		unsigned high, low;
+		unsigned long number;
+		path[0] = '\0';
+		if (sscanf(line, "%*s %4s %*s %x:%x %lu %4127[^\n]", access, &high, &low, &number, path) >= 4 && access[1] == 'w'
+			&& access[3] == 's') {
+			use(&(file_id) {.device = makedev(high, low), .number = number}, path, with);
+		}
+	}
+	fclose(maps);
+	return true;
+}
+
+static void know_memory(const file_id *memory, const char *path, void *with)
+{
+	if (known_memory_count < MAPPINGS) {
+		known_memory[known_memory_count++] = *memory;
 	}
 }
 
@@ -218,7 +309,15 @@ void held_begin(int of, void (*when_over)(void))
 	control = of;
 	over = when_over;
 	if (is_watching) {
-		each_open(know, NULL);
+		/* OPcache's preloading was a request before this one. PHP has opened its script since, and
+		 * what that request has drawn is gone; a persistent connection is not. */
+		static bool has_begun;
+		each_open(know, has_begun ? &has_begun : NULL);
+		if (!has_begun) {
+			each_shared_memory(know_memory, NULL);
+		}
+		has_begun = true;
+		first[OWN].function[0] = '\0';
 		lowest_before = lowest_free();
 	}
 }
@@ -367,6 +466,16 @@ static void describe(int descriptor, const struct stat *what, told *to)
 	}
 }
 
+/* Whether this one is told, and not only counted. */
+static bool tells(told *to)
+{
+	to->count++;
+	if (to->count <= TOLD) {
+		add(to, to->count == 1 ? "" : "; ");
+	}
+	return to->count <= TOLD;
+}
+
 static void look_at(int descriptor, void *with)
 {
 	told *to = with;
@@ -380,10 +489,77 @@ static void look_at(int descriptor, void *with)
 		}
 		return;
 	}
-	to->count++;
-	if (to->count <= TOLD) {
-		add(to, to->count == 1 ? "" : "; ");
+	if (tells(to)) {
 		describe(descriptor, &what, to);
+	}
+}
+
+/* Who knows its name shares it however processes are started. What has none is each process's own,
+ * unless they are forked. */
+static bool has_name(const char *path)
+{
+	static const char deleted[] = " (deleted)", keyed[] = "/SYSV", keyless[] = "/SYSV00000000";
+	const size_t length = strlen(path), end = sizeof deleted - 1;
+	if (length < end || strcmp(path + length - end, deleted) != 0) {
+		return *path != '\0';
+	}
+	return strncmp(path, keyed, sizeof keyed - 1) == 0 && strncmp(path, keyless, sizeof keyless - 1) != 0;
+}
+
+static bool is_known_memory(const file_id *memory)
+{
+	for (size_t i = 0; i < known_memory_count; i++) {
+		if (known_memory[i].device == memory->device && known_memory[i].number == memory->number) {
+			return true;
+		}
+	}
+	/* The server's, of which each process has a descriptor. */
+	for (size_t i = 0; i < MOST; i++) {
+		if (known[i].number != 0 && known[i].device == memory->device && known[i].number == memory->number) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void look_at_memory(const file_id *memory, const char *path, void *with)
+{
+	told *to = with;
+	if (has_name(path) || is_known_memory(memory) || !tells(to)) {
+		return;
+	}
+	add(to, "shared memory `%s`", path);
+	if (first[MAPPING].function[0] != '\0') {
+		add(to, ", had by ");
+		add_place(to, &first[MAPPING]);
+	}
+}
+
+/* A fork has none of its parent's. */
+static void look_at_timer(told *to)
+{
+	struct itimerval left;
+	if (getitimer(ITIMER_REAL, &left) != 0 || (left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0) || !tells(to)) {
+		return;
+	}
+	add(to, "an alarm");
+	if (first[TIMER].function[0] != '\0') {
+		add(to, ", set by ");
+		add_place(to, &first[TIMER]);
+	}
+}
+
+/* Each worker would take it for its own, and let go of it. One whose object is gone is let go of. */
+static void look_at_semaphores(told *to)
+{
+	bool is_there = false;
+	for (uint32_t i = 1; acquired > 0 && !is_there && i < EG(objects_store).top; i++) {
+		const zend_object *object = EG(objects_store).object_buckets[i];
+		is_there = IS_OBJ_VALID(object) && zend_string_equals_literal(object->ce->name, "SysvSemaphore");
+	}
+	if (is_there && tells(to)) {
+		add(to, "a semaphore, acquired by ");
+		add_place(to, &first[ACQUIRING]);
 	}
 }
 
@@ -406,8 +582,8 @@ static void look_at_children(told *to)
 			}
 			fclose(facts);
 		}
-		if (state != 'Z' && ++to->count <= TOLD) {
-			add(to, "%sthe process %ld (%s), which the boot has started", to->count == 1 ? "" : "; ", pid, name);
+		if (state != 'Z' && tells(to)) {
+			add(to, "the process %ld (%s), which the boot has started", pid, name);
 		}
 	}
 	if (children != NULL) {
@@ -423,7 +599,10 @@ bool held_any(char *text, size_t room)
 		add(&all, "/proc is not there, which tells what is open");
 		return true;
 	}
+	each_shared_memory(look_at_memory, &all);
 	look_at_children(&all);
+	look_at_timer(&all);
+	look_at_semaphores(&all);
 	if (all.count > TOLD) {
 		add(&all, "; and %u more", all.count - TOLD);
 	}
@@ -439,10 +618,10 @@ bool held_own(char *text, size_t room)
 {
 	told all = {.text = text, .room = room};
 	text[0] = '\0';
-	if (owned.function[0] != '\0') {
-		add_place(&all, &owned);
+	if (first[OWN].function[0] != '\0') {
+		add_place(&all, &first[OWN]);
 	}
-	return owned.function[0] != '\0';
+	return first[OWN].function[0] != '\0';
 }
 
 void held_replace(int descriptor, int by)
