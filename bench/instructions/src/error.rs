@@ -15,6 +15,8 @@ pub(crate) enum Error {
     NoBinary(PathBuf),
     #[error("cannot run a program: {0}\nhint: `scripts/need instructions` installs valgrind")]
     NoProgram(io::Error),
+    #[error("the applications cannot be copied to `{}`", .0.display())]
+    NoCopy(PathBuf),
     #[error("`{}`: {source}", .file.display())]
     File { file: PathBuf, source: io::Error },
     #[error("`{}`, line {line}: `name = number` is expected", .file.display())]

@@ -85,8 +85,13 @@ fn run() -> Result<bool, Error> {
     for row in ROWS.iter().filter(|row| is_wanted(row.name)) {
         count(row.name, row.measure(&binary, &folder)?, is_judged[0]);
     }
+    let copy = php::Copied::new()?;
     for row in php::ROWS.iter().filter(|row| is_wanted(row.name)) {
-        count(row.name, row.measure(&binary, &folder)?, is_judged[1]);
+        count(
+            row.name,
+            row.measure(&binary, &folder, &copy)?,
+            is_judged[1],
+        );
     }
     let are_allowed = costs(&measured);
     if std::env::var_os(UPDATE).is_some() {

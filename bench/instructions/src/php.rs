@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
 
 use crate::client::Client;
 use crate::error::Error;
@@ -38,7 +38,7 @@ pub(crate) struct PhpRow {
     post: Option<usize>,
 }
 
-/// Below `bench/`.
+/// Below `bench/` of the copy.
 enum App {
     /// A worker, with its arguments.
     Kept(&'static str),
@@ -114,15 +114,22 @@ pub(crate) const ROWS: [PhpRow; 10] = [
 
 impl PhpRow {
     /// Instructions of PHP per request.
-    pub(crate) fn measure(&self, binary: &Path, folder: &Folder) -> Result<u64, Error> {
+    pub(crate) fn measure(
+        &self,
+        binary: &Path,
+        folder: &Folder,
+        copy: &Copied,
+    ) -> Result<u64, Error> {
         let php = self.write_wrapper(folder)?;
+        let at = |below| copy.0.join("bench").join(below);
         let configuration = format!(
             "version: '3'\n\
              server: {{allow_root: true{}}}\n\
              http:\n  address: 127.0.0.1:0\n  threads: 1\n  pool: {{{}, allocate_timeout: 60s{}}}\n\
              logs: {{mode: production, channels: {{http: {{level: error}}}}}}\n",
             match self.app {
-                App::Kept(script) => format!(", command: {} {}", php.display(), at(script)),
+                App::Kept(script) =>
+                    format!(", command: {} {}", php.display(), at(script).display()),
                 App::Classic(_) => String::new(),
             },
             self.pool,
@@ -130,7 +137,7 @@ impl PhpRow {
                 App::Kept(_) => String::new(),
                 App::Classic(root) => format!(
                     ", mode: classic, root: {}, php: {}, clear_env: false",
-                    at(root),
+                    at(root).display(),
                     php.display()
                 ),
             },
@@ -142,6 +149,7 @@ impl PhpRow {
             .iter()
             .filter_map(|name| Some((name, std::env::var_os(name)?)));
         command.env_clear().envs(kept).env(USER.0, USER.1);
+        command.current_dir(&copy.0);
         let mut server = Server::start(self.name, &configuration, command, folder)?;
         server.wait_until_it_serves()?;
         let mut client = Client::connect(&mut server)?;
@@ -203,9 +211,44 @@ impl PhpRow {
     }
 }
 
-/// As `bench/` has it.
-fn at(below: &str) -> String {
-    format!("{}/../{below}", env!("CARGO_MANIFEST_DIR"))
+/// The applications, and the packages that they load, in a directory whose path has the same length
+/// and depth wherever the checkout is: PHP resolves the path of a script with each request.
+pub(crate) struct Copied(PathBuf);
+
+impl Copied {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let copy = Self(PathBuf::from(format!(
+            "/tmp/instructions-{:07}",
+            process::id()
+        )));
+        fs::create_dir(&copy.0).map_err(|source| Error::File {
+            file: copy.0.clone(),
+            source,
+        })?;
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let copied = Command::new("cp")
+            .args([
+                "-R",
+                "--parents",
+                "bench/apps",
+                "bench/instructions/workers",
+                "php/worker",
+                "php/goridge",
+            ])
+            .arg(&copy.0)
+            .current_dir(root)
+            .status();
+        match copied.map_err(Error::NoProgram)? {
+            status if status.success() => Ok(copy),
+            _ => Err(Error::NoCopy(copy.0.clone())),
+        }
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The processes of PHP below a server.
