@@ -232,6 +232,8 @@ static bool begin(zval *into, const native_envelope *envelope)
 	}
 	if (ring_claim(&channel, call)) {
 		channel_begun(call);
+		/* The client of the call before may have left. */
+		PG(connection_status) = PHP_CONNECTION_NORMAL;
 		deadline_begins(call);
 		spent_begins(call, (envelope->flags & NATIVE_TIMED) != 0);
 		return true;

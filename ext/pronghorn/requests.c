@@ -1040,6 +1040,9 @@ zend_array *requests_head(uint16_t *status, zend_array *headers, bool has_length
 	zend_llist_position at;
 	for (sapi_header_struct *field = zend_llist_get_first_ex(&of_php->headers, &at); field != NULL;
 		field = zend_llist_get_next_ex(&of_php->headers, &at)) {
+		if (!has_length && strncasecmp(field->header, ZEND_STRL("Content-Length:")) == 0) {
+			continue;
+		}
 		/* PHP adds its default type to whatever is printed; what has no content has none. */
 		if (!is_empty || strncasecmp(field->header, ZEND_STRL(HEAD_TYPE ":")) != 0) {
 			add_header(all, headers, field);
@@ -1085,7 +1088,6 @@ void requests_begin(zend_object *request, zend_object *body)
 	call.content_type = call.content_length = call.authorization = NULL;
 	call.taken = 0;
 	call.is_finished = false;
-	PG(connection_status) = PHP_CONNECTION_NORMAL;
 	SG(server_context) = &call;
 	describe();
 	/* First: the end of what was printed before sends headers. */

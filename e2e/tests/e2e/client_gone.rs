@@ -288,6 +288,9 @@ fn those_who_come_and_go_leave_room_in_the_queue() {
 const ENDLESS: &str = r#"<?php
     function endless(string $way): string {
         if ($way === 'pid') { return (string) getmypid(); }
+        if ($way === 'exits') { exit; }
+        if ($way === 'prints and exits') { print('printed'); exit; }
+        if ($way === 'asks') { return (string) connection_aborted(); }
         for ($i = 0; $i < 3000; $i++) {
             echo "data: $i\n\n";
             match ($way) {
@@ -300,6 +303,13 @@ const ENDLESS: &str = r#"<?php
         return 'end';
     }
 "#;
+
+fn leaves_while_it_prints(server: &Server, way: &str) {
+    let mut client = TcpStream::connect(server.address()).expect("it accepts");
+    let request = format!("GET /?way={way} HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.write_all(request.as_bytes()).expect("it reads");
+    client.read_exact(&mut [0]).expect("the page begins");
+}
 
 #[test]
 fn output_to_a_client_that_has_left_ends_the_call_and_not_the_worker() {
@@ -327,12 +337,21 @@ fn output_to_a_client_that_has_left_ends_the_call_and_not_the_worker() {
         let server = Server::start(site);
         let pid = server.get("/?way=pid").text();
         for way in ["flushed", "past%20the%20buffers", "much"] {
-            let mut client = TcpStream::connect(server.address()).expect("it accepts");
-            let request = format!("GET /?way={way} HTTP/1.1\r\nHost: x\r\n\r\n");
-            client.write_all(request.as_bytes()).expect("it reads");
-            client.read_exact(&mut [0]).expect("the page begins");
-            drop(client);
+            leaves_while_it_prints(&server, way);
+            let fresh = server.get("/?way=asks").text();
+            assert_eq!(fresh, "0", "{way}, {pool}");
             assert_eq!(server.get("/?way=pid").text(), pid, "{way}, {pool}");
+        }
+        // An `exit` behind one that left is not taken for its end.
+        let empty = if worker == &handler { 500 } else { 200 };
+        for (way, status) in [("exits", empty), ("prints%20and%20exits", 200)] {
+            leaves_while_it_prints(&server, "much");
+            let reply = server.get(&format!("/?way={way}"));
+            assert_eq!(reply.status, status, "{way}, {pool}");
+            assert_eq!(
+                reply.text().starts_with("printed"),
+                status == 200 && way != "exits"
+            );
         }
         server.stop();
     }

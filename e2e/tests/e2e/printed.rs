@@ -177,14 +177,17 @@ fn what_is_printed_at_the_end_of_a_handler_stands_behind_its_reply() {
     let cases = cases.concat();
     let handler = Site::sdk_worker(&format!(
         "if ($request->path === '/pid') {{ return (string) getmypid(); }} \
+         if ($request->query()['by'] === 'php') {{ header('Content-Length: 5'); }} \
          register_shutdown_function([{cases}][$request->query()['end']]); \
-         return new Pronghorn\\Response('page ', 201, ['X-A' => '1', 'Content-Length' => '5']);"
+         return new Pronghorn\\Response('page ', 201, ['X-A' => '1'] \
+         + ($request->query()['by'] === 'php' ? [] : ['Content-Length' => '5']));"
     ));
+    let each = ENDS.map(|end| [(end, "reply"), (end, "php")]).concat();
     for pool in ["spawn: exec", "spawn: fork"] {
         let server = serve(&handler, pool);
         let pid = server.get("/pid").text();
-        for (end, _, field) in ENDS {
-            let reply = server.get(&format!("/?end={}", end.replace(' ', "%20")));
+        for ((end, _, field), by) in each.clone() {
+            let reply = server.get(&format!("/?by={by}&end={}", end.replace(' ', "%20")));
             assert_eq!(reply.status, 201, "{end}");
             assert_eq!(reply.header("X-A"), Some("1"), "{end}");
             if !field.is_empty() {
