@@ -893,6 +893,42 @@ fn a_cookie_in_parts_is_one_field() {
 }
 
 #[test]
+fn who_wants_a_tunnel_gets_the_same_answer_in_every_protocol() {
+    let more = "  access_log: {format: '{status} {method} {target}', output: access.log}\n";
+    let server = Server::start(site("app.php", "", more));
+    for target in ["example.org:443", "/", "http://example.org/"] {
+        let mut connection = server.connect();
+        connection.send(format!(
+            "CONNECT {target} HTTP/1.1\r\nHost: example.org:443\r\n\r\n"
+        ));
+        assert_eq!(connection.response().status, 501, "{target}");
+    }
+    let fields = [
+        literal(b":method", b"CONNECT"),
+        literal(b":authority", b"example.org:443"),
+    ];
+    for secure in [false, true] {
+        let mut client = if secure {
+            Client::secure(&server)
+        } else {
+            Client::clear(&server)
+        };
+        client.send(&frame(HEADERS, 5, 1, &fields.concat()));
+        client.end_of(1);
+        let head = client.heads.remove(&1).expect("it has a head");
+        // `:status` by the static table, and `501` in Huffman's code.
+        let refused = [0x48, 0x82, 0x6c, 0x01];
+        assert!(head.starts_with(&refused), "TLS {secure}: {head:x?}");
+    }
+    let site = server.into_site();
+    let log = site.read("access.log");
+    let lines: Vec<&str> = log.lines().collect();
+    let same = "501 CONNECT example.org:443";
+    let others = ["501 CONNECT /", "501 CONNECT http://example.org/"];
+    assert_eq!(lines, [same, others[0], others[1], same, same]);
+}
+
+#[test]
 fn where_it_may_be_spoken_refused_requests_of_http1_are_answered() {
     let more = "  access_log: {format: '{status}', output: access.log}\n";
     let server = Server::start(site("app.php", "", more));

@@ -579,9 +579,12 @@ struct Target {
     query: Option<Range<usize>>,
 }
 
+/// The method of those who want a tunnel, by a proxy.
+const CONNECT: &str = "CONNECT";
+
 /// The four forms of RFC 9112, section 3.2.
 fn split_target(head: &[u8], target: Range<usize>, method: &str) -> Result<Target, Refusal> {
-    if method == "CONNECT" {
+    if method == CONNECT {
         return Err(Refusal::Connect);
     }
     let text = head.get(target.clone()).unwrap_or_default();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use pronghorn_wire::Fields;
 
-use super::{BodyFraming, Facts, RequestHead, Version, span, split_target};
+use super::{BodyFraming, CONNECT, Facts, RequestHead, Version, span, split_target};
 use crate::connection::Limits;
 use crate::refusal::Refusal;
 
@@ -86,7 +86,8 @@ where
         }
         places.push((span(name), span(place)));
     }
-    if !matches!(parts.target, [b'/', ..] | b"*") {
+    // One that connects has no path.
+    if parts.method != CONNECT && !matches!(parts.target, [b'/', ..] | b"*") {
         return Err(Refusal::Target);
     }
     let target = split_target(&bytes, target, parts.method)?;

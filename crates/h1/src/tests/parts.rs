@@ -113,8 +113,11 @@ fn host_and_authority_are_one() {
 
 #[test]
 fn what_is_judged_in_http_1_1_is_judged_here() {
-    let cases: [(&str, &str, Pairs<'_>, u16); 13] = [
+    let cases: [(&str, &str, Pairs<'_>, u16); 16] = [
         ("CONNECT", "/", &[], 501),
+        ("CONNECT", "", &[], 501),
+        ("CONNECT", "example.org:443", &[], 501),
+        ("GET", "", &[], 400),
         ("GET", "*", &[], 400),
         ("GET", "no-slash", &[], 400),
         ("GET", "http://other/", &[], 400),

@@ -123,11 +123,14 @@ pub(super) async fn answer(
                 "request refused: {refusal}"
             );
             let mut response = Response::plain(refusal.status(), &format!("{refusal}\n"));
-            let target = uri.path_and_query();
+            // One that connects has no path, and names in HTTP/1.1 what is the authority here.
+            let authority = || uri.authority().map(http::uri::Authority::as_str);
+            let target = uri.path_and_query().map(http::uri::PathAndQuery::as_str);
+            let target = target.or_else(authority).unwrap_or_default();
             response.on_sent = handler.unhandled(&Unhandled {
                 peer,
                 method: method.as_str().as_bytes(),
-                target: target.map_or(&b""[..], |target| target.as_str().as_bytes()),
+                target: target.as_bytes(),
                 protocol: b"HTTP/2.0",
                 accepted,
                 accepted_us,
