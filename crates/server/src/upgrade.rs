@@ -100,8 +100,8 @@ impl Predecessor {
     pub(crate) async fn ready(self) -> io::Result<Word> {
         let link = self.link.watch()?;
         match link.send(READY) {
-            // It has become this process.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Word::TakeOver),
+            // It has become this process, or was killed.
+            Err(error) if is_end(&error) => return Ok(Word::TakeOver),
             sent => sent?,
         }
         let word = timeout(WORD, link.receive()).await;
@@ -111,6 +111,12 @@ impl Predecessor {
             _ => Ok(Word::TakeOver),
         }
     }
+}
+
+/// Whether the process at the other end is gone.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 fn named_place((name, socket): &(String, OwnedFd)) -> Option<(&str, ActivatedPlace)> {

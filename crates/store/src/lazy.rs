@@ -194,7 +194,7 @@ impl LazyStore {
     }
 
     /// Carries out what the process before asks for, which may hand over its store from now on,
-    /// until it ends. That one hears of it at once.
+    /// until it ends. That one hears of it at once; one that has ended asks for nothing.
     ///
     /// # Errors
     ///
@@ -203,13 +203,21 @@ impl LazyStore {
         &self,
         from: UnixStream,
     ) -> io::Result<impl Future<Output = ()> + Send + 'static> {
-        let link = Link::of_new(from)?;
-        self.0.foreign.are_there(true);
         let (sender, mut asked) = mpsc::channel(1);
-        // It reads for as long as the other process lives, and ends with it.
-        thread::Builder::new()
-            .name("store-before".to_owned())
-            .spawn(move || serve(link, |operation| sender.blocking_send(operation).is_ok()))?;
+        match Link::of_new(from) {
+            Ok(link) => {
+                self.0.foreign.are_there(true);
+                // It reads for as long as the other process lives, and ends with it.
+                thread::Builder::new()
+                    .name("store-before".to_owned())
+                    .spawn(move || {
+                        serve(link, |operation| sender.blocking_send(operation).is_ok());
+                    })?;
+            }
+            // The kernel has given up its lock of the store.
+            Err(error) if is_end(&error) => drop(sender),
+            Err(error) => return Err(error),
+        }
         let this = self.clone();
         Ok(async move {
             while let Some(operation) = asked.recv().await {
@@ -249,6 +257,12 @@ impl LazyStore {
 #[derive(Debug)]
 pub struct Claim {
     _lock: Arc<Lock>,
+}
+
+/// Whether the other process has ended.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 /// Opens something on a thread that may wait for the disk.

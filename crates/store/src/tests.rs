@@ -786,6 +786,20 @@ async fn two_processes(
     (old, new, ours, serving)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_before_that_was_killed_leaves_its_store_to_the_next_one() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let directory = StateDirectory::new();
+    let new = LazyStore::new(directory.path.clone(), PLENTY);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(ours);
+    new.take_over(theirs).unwrap().await;
+    let store = new.get_now().await.unwrap();
+    assert!(!new.others().are_there);
+    put(&store, 1, b"value").await.unwrap();
+    store.close().await;
+}
+
 #[derive(Debug, Default)]
 struct Given {
     stays: AtomicBool,

@@ -485,6 +485,20 @@ impl Server {
         self.successor = Some(pid_of(new));
     }
 
+    /// Kills the process that was asked for an upgrade, and goes on with the one that it has
+    /// started.
+    ///
+    /// # Panics
+    ///
+    /// When it has started none.
+    pub fn follow_killed(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait_for_process();
+        let new = self.serving().into_iter().next();
+        let new = new.unwrap_or_else(|| panic!("no process follows:\n{}", self.log()));
+        self.successor = Some(pid_of(new));
+    }
+
     /// The numbers of all processes of this server, also of those that finish what they have.
     pub fn serving(&self) -> Vec<u32> {
         let mut pids = marked(&self.mark, self.site.folder());

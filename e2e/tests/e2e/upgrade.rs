@@ -1,9 +1,12 @@
 //! SIGUSR2: another process takes over, and no client notices.
 
+use std::fs::{self, Permissions};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Command;
 
-use pronghorn_testkit::{Load, PATIENCE, Server, Site, wait_for};
+use pronghorn_testkit::{Load, PATIENCE, Server, Site, binary, wait_for};
 use rustix::process::Signal;
 
 use crate::reload::{release, site};
@@ -79,6 +82,35 @@ fn a_process_that_takes_too_long_is_ended() {
     assert_eq!(server.workers(), workers);
     assert_eq!(server.get("/number?n=1").text(), "one 1");
     server.stop();
+}
+
+#[test]
+fn the_next_process_serves_though_the_one_before_was_killed_in_its_first_moments() {
+    for more in ["", "endure: {upgrade: in_place}\n"] {
+        let site = site_with(more);
+        let program = site.path("server");
+        symlink(binary(), &program).unwrap();
+        let mut server = Server::start_by(Command::new(&program), site, &["serve"]);
+        // What is started for the upgrade waits for the end of who has started it.
+        let waits = format!(
+            "#!/bin/sh\n: > begun\nuntil [ -e go ]; do sleep 0.01; done\nexec {} \"$@\"\n",
+            binary().display()
+        );
+        let site = server.site();
+        site.write("waiting", &waits);
+        fs::set_permissions(site.path("waiting"), Permissions::from_mode(0o755)).unwrap();
+        fs::rename(site.path("waiting"), &program).unwrap();
+        site.write("worker.php", &release("two"));
+        server.ask_for_upgrade();
+        wait_for("the next process", || {
+            server.site().path("begun").exists().then_some(())
+        });
+        server.follow_killed();
+        server.site().write("go", "");
+        server.logged(&["upgrade: this process has taken over"]);
+        assert_eq!(server.get("/number?n=0").text(), "two 0", "{more}");
+        server.stop();
+    }
 }
 
 #[test]
