@@ -1,8 +1,11 @@
 //! Clients that are slow, idle or send a lot: the others are served meanwhile, and the server's
 //! memory stays small.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use pronghorn_e2e::uploads::{PEAK, send_form, send_raw};
-use pronghorn_testkit::{Connection, Server, Site, wait_for};
+use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::first_minute::Disk;
@@ -55,6 +58,66 @@ fn heads_and_bodies_that_do_not_come_hold_no_worker() {
     }
     assert_eq!(server.get("/").text(), "Hello");
     drop(slow);
+    server.stop();
+}
+
+#[test]
+fn a_probe_is_answered_while_strangers_hold_half_requests() {
+    let listeners = ["status", "metrics", "admin"].map(|name| (name, free_address()));
+    let [(_, status), (_, metrics), (_, admin)] = listeners;
+    let config = format!(
+        "version: '3'\nserver: {{command: 'php {}'}}\nhttp: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n\
+         status: {{address: '{status}'}}\nmetrics: {{address: '{metrics}'}}\nadmin: {{listen: '{admin}'}}\n",
+        Site::fixture("app.php").display()
+    );
+    let server = Server::start(Site::new().config(&config));
+    for (name, address) in listeners {
+        let path = match name {
+            "status" => "/health?plugin=http",
+            "metrics" => "/metrics",
+            _ => "/health",
+        };
+        let post = format!("POST {path} HTTP/1.1\r\nHost: a\r\n");
+        for (kind, start, is_answered) in [
+            ("nothing", String::new(), false),
+            ("a head that does not end", format!("{post}X-A"), false),
+            ("a body", format!("{post}Content-Length: 9\r\n\r\n"), true),
+            (
+                "a long body",
+                format!("{post}Content-Length: 999999\r\n\r\n"),
+                true,
+            ),
+            (
+                "chunks",
+                format!("{post}Transfer-Encoding: chunked\r\n\r\n5\r\nhel"),
+                true,
+            ),
+            (
+                "a body that is asked for",
+                format!("{post}Content-Length: 9\r\nExpect: 100-continue\r\n\r\n"),
+                true,
+            ),
+            (
+                "what is refused",
+                "GET / HTTP/1.1\r\n\r\nmore".to_owned(),
+                true,
+            ),
+        ] {
+            // More than each of them has room for, at any limit of open files.
+            let mut strangers = Vec::new();
+            for number in 0..300 {
+                let mut stranger = TcpStream::connect(address).unwrap();
+                stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+                stranger.write_all(start.as_bytes()).unwrap();
+                let answered = !is_answered || stranger.read(&mut [0; 100]).is_ok_and(|n| n > 0);
+                assert!(answered, "{name}, {kind}: no answer to stranger {number}");
+                strangers.push(stranger);
+            }
+            let mut probe = Connection::open(address);
+            probe.request("GET", path, "");
+            assert_eq!(probe.response().status, 200, "{name}, {kind}");
+        }
+    }
     server.stop();
 }
 

@@ -858,26 +858,41 @@ impl Http1 {
     /// Tells a client that knows no other way that nothing was cut off.
     async fn say_goodbye(&mut self) {
         if self.stream.owes_goodbye() {
-            let until = Instant::now() + LINGER;
+            let until = self.begin_linger();
             poll_fn(|cx| match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Ready(_) => Poll::Ready(()),
-                Poll::Pending => self.timer.poll(cx, Some(until)),
+                Poll::Pending => self.poll_lingered(cx, until),
             })
             .await;
         }
     }
 
+    /// The answer is out, and what is left to do is for the client's sake: from now on the
+    /// connection makes room for others, as those do that have no request.
+    fn begin_linger(&self) -> Instant {
+        let now = Instant::now();
+        self.entered.place().idle(now);
+        now + LINGER
+    }
+
+    fn poll_lingered(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        if self.entered.place().poll_evicted(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.timer.poll(cx, Some(until))
+    }
+
     /// Closing with unread bytes resets the connection, and the client may never see the answer:
     /// tells it that nothing more comes, and reads away what it still sends for a moment.
     async fn linger(&mut self) {
-        let until = Instant::now() + LINGER;
+        let until = self.begin_linger();
         let (mut told, mut read) = (false, 0);
         poll_fn(|cx| {
             if !told {
                 match Pin::new(&mut self.stream).poll_shutdown(cx) {
                     Poll::Ready(Ok(())) => told = true,
                     Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Pending => return self.timer.poll(cx, Some(until)),
+                    Poll::Pending => return self.poll_lingered(cx, until),
                 }
             }
             while read < LINGER_BYTES {
@@ -885,7 +900,7 @@ impl Http1 {
                 match self.poll_fill(cx) {
                     Poll::Ready(Ok(())) => read += self.input.len(),
                     Poll::Ready(Err(Gone)) => return Poll::Ready(()),
-                    Poll::Pending => return self.timer.poll(cx, Some(until)),
+                    Poll::Pending => return self.poll_lingered(cx, until),
                 }
             }
             Poll::Ready(())
