@@ -468,3 +468,65 @@ fn a_front_controller_without_what_it_takes_does_not_start() {
         ended.assert_refused(&["takes no parameter, so its output would be the reply", why]);
     }
 }
+
+/// Names that begin as those of the server's variables, in programs that a request starts: one with
+/// the process's environment, and one with what an application puts together of all that it has, as
+/// Symfony's `Process` does.
+const VARIABLES: &str = r"
+    $all = array_filter($_ENV + $_SERVER + getenv(), 'is_string');
+    $names = [];
+    foreach ([null, $all] as $environment) {
+        $program = proc_open(['/usr/bin/env'], [1 => ['pipe', 'w']], $pipes, null, $environment);
+        preg_match_all('/^(?:PRONGHORN|RR)_\w+/m', stream_get_contents($pipes[1]), $found);
+        proc_close($program);
+        $names = array_merge($names, $found[0]);
+    }
+    $known = ['PRONGHORN_EXTENSIONS', 'PRONGHORN_BIN', 'PRONGHORN_TEST'];
+    $names = array_diff(array_unique($names), $known);
+    sort($names);
+    ";
+
+#[test]
+fn programs_that_workers_start_do_not_take_themselves_for_workers() {
+    let extension = extension().display().to_string();
+    let worker = Site::sdk_worker(&format!("{VARIABLES} return implode(' ', $names);"));
+    let require = worker.lines().nth(1).expect("it loads the package");
+    let front = format!("<?php\n{require}\nPronghorn\\serve(fn () => require 'public/index.php');");
+    let script = format!("<?php {VARIABLES} echo implode(' ', $names);");
+    let of_workers = "PRONGHORN_VERSION RR_MODE RR_RELAY RR_RPC RR_VERSION";
+    let php = format!("php -d extension={extension} -d variables_order=EGPCS");
+    let classic = format!("mode: classic, root: public, php: '{php}'");
+    for (worker, pool, expected) in [
+        (&worker, "spin: 20us, leaks: report", of_workers),
+        (
+            &worker,
+            "spawn: fork, warmup: [/], leaks: report",
+            of_workers,
+        ),
+        (&worker, "globals: false", of_workers),
+        (&worker, "transport: relay", of_workers),
+        (&front, "leaks: report", of_workers),
+        (&front, "spawn: fork", of_workers),
+        (&front, &format!("{classic}, clear_env: true"), ""),
+        (&front, &format!("{classic}, spawn: exec"), ""),
+        (
+            &front,
+            &format!("{classic}, clear_env: false"),
+            "RR_MODE RR_RELAY RR_RPC RR_VERSION",
+        ),
+    ] {
+        let site = Site::new()
+            .file("worker.php", worker)
+            .file("public/index.php", &script)
+            .config(&format!(
+                "version: '3'\nserver: {{command: '{php} worker.php'}}\nrpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+                 kv: {{local: {{driver: memory}}, kept: {{driver: embedded}}}}\n\
+                 http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, {pool}}}}}\n"
+            ));
+        let server = Server::start(site);
+        for _ in 0..2 {
+            assert_eq!(server.get("/").text(), expected, "{pool}");
+        }
+        server.stop();
+    }
+}

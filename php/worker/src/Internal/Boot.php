@@ -15,6 +15,12 @@ final class Boot
      */
     private const PIPES = 'PRONGHORN_PIPES';
     public const NUMBERS = '/^(\d+),(\d+)$/D';
+    /** What the server tells a worker and nobody else. */
+    private const INTERNAL = [
+        self::PIPES, Ring::OFFER, Zygote::CONTROL, Warmup::TARGETS, Requests::ASKED, Leaks::ASKED,
+        // The extension reads these.
+        'PRONGHORN_CACHE', 'PRONGHORN_SESSIONS', 'PRONGHORN_SPIN',
+    ];
 
     /** @throws NotAWorker */
     public static function expectServer(): void
@@ -50,8 +56,9 @@ final class Boot
         $streams = self::pipes($pipes);
         $ring = Ring::take($pipes, $announced);
         $relay = new Relay(new Pipes(...$streams), $announced);
-        // A PHP script that this one starts would inherit the pipes and take itself for a worker.
-        \putenv(self::PIPES);
+        Requests::remember();
+        Leaks::remember();
+        \array_map(self::forget(...), self::INTERNAL);
         $answers = $relay->announce($kinds);
         $transport = $ring ?? $relay;
         WorkerChannel::$current = $answers ? new AskedServer($transport, (int) \getmypid()) : null;
@@ -62,6 +69,20 @@ final class Boot
         LastWords::prepare($output);
 
         return new Loop($transport, $output, $messages, survivesExit: $ring !== null);
+    }
+
+    /**
+     * A PHP script that this one starts would inherit it and take itself for a worker, also where
+     * it is given `$_ENV` or `$_SERVER`. These are not named: PHP would fill them at each call.
+     */
+    public static function forget(string $variable): void
+    {
+        if (\getenv($variable) !== false) {
+            \putenv($variable);
+        }
+        foreach (['_SERVER', '_ENV'] as $superglobal) {
+            unset($GLOBALS[$superglobal][$variable]);
+        }
     }
 
     /** Ends the boot: nothing can be answered. */

@@ -11,8 +11,11 @@ namespace Pronghorn\Internal;
 final class Leaks
 {
     /** The server's wish: what to do, and one call of how many is examined: `report 1`. */
-    private const ASKED = 'PRONGHORN_LEAKS';
+    public const ASKED = 'PRONGHORN_LEAKS';
     public const PATTERN = '/^(report|recycle) (\d{1,6})$/D';
+
+    /** The wish once the environment has it no more. */
+    private static ?string $wish = null;
 
     private ?string $route = null;
     private readonly Growth $growth;
@@ -22,6 +25,12 @@ final class Leaks
         $this->growth = new Growth();
     }
 
+    /** For a worker that is about to forget what the server has told it. */
+    public static function remember(): void
+    {
+        self::$wish = (string) \getenv(self::ASKED);
+    }
+
     /**
      * Null: nobody wants it.
      *
@@ -29,7 +38,7 @@ final class Leaks
      */
     public static function watch(Transport $transport, bool $settings): ?self
     {
-        if (\preg_match(self::PATTERN, (string) \getenv(self::ASKED), $asked) !== 1) {
+        if (\preg_match(self::PATTERN, self::$wish ?? (string) \getenv(self::ASKED), $asked) !== 1) {
             return null;
         }
         \Pronghorn\Internal\leaks_watch((int) $asked[2], $settings);

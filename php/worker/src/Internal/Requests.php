@@ -14,18 +14,28 @@ use Pronghorn\Response;
 final class Requests
 {
     /** The server sets it where the pool's `globals` is on. */
-    private const ASKED = 'PRONGHORN_GLOBALS';
+    public const ASKED = 'PRONGHORN_GLOBALS';
+
+    /** The server's wish once the environment has it no more. */
+    private static ?bool $areWanted = null;
 
     /** Whether they can be, in a worker whose transport is the ring. */
     public static function areWanted(): bool
     {
-        return \getenv(self::ASKED) === '1';
+        return self::$areWanted ?? \getenv(self::ASKED) === '1';
+    }
+
+    /** For a worker that is about to forget what the server has told it. */
+    public static function remember(): void
+    {
+        self::$areWanted = self::areWanted();
     }
 
     /** They are not to be, whatever the pool says. */
     public static function turnOff(): void
     {
         \putenv(self::ASKED);
+        self::$areWanted = self::$areWanted === null ? null : false;
     }
 
     /** Why no handler can be a front controller in this process, or null. */

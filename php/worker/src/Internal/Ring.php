@@ -54,8 +54,7 @@ final class Ring extends Frames
     public static function take(string $pipes, array &$announced, int $lookAfter = self::LOOK_AFTER): ?self
     {
         $offered = \getenv(self::OFFER);
-        // A script that this one starts has none of it.
-        \putenv(self::OFFER);
+        Boot::forget(self::OFFER);
         if ($offered === false || !\extension_loaded('pronghorn')) {
             return null;
         }

@@ -13,13 +13,13 @@ use Pronghorn\Request;
 final class Warmup
 {
     /** Their targets, with a space between each two. The server sets it in a zygote alone. */
-    private const TARGETS = 'PRONGHORN_WARMUP';
+    public const TARGETS = 'PRONGHORN_WARMUP';
 
     /** Whether all were answered, and well; else each worker is asked, and its answer counts. */
     public static function isAnswered(HttpHandler $handler): bool
     {
         $targets = (string) \getenv(self::TARGETS);
-        \putenv(self::TARGETS);
+        Boot::forget(self::TARGETS);
         if ($targets === '' || $handler->isFrontController()) {
             // Superglobals are filled in workers only.
             return false;

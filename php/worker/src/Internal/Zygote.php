@@ -13,7 +13,7 @@ use Pronghorn\NotAWorker;
 final class Zygote
 {
     /** The descriptor by which the server orders workers. It sets this in a zygote alone. */
-    private const CONTROL = 'PRONGHORN_ZYGOTE';
+    public const CONTROL = 'PRONGHORN_ZYGOTE';
     /**
      * What a worker needs for its first call: loaded before the fork, they are compiled once and
      * their memory is shared. None names a superglobal: PHP would then fill that at each call,
