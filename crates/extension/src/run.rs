@@ -23,7 +23,7 @@ const MOST_OUTPUT: u64 = 1 << 20;
 /// A step that did not succeed.
 #[derive(Debug, Error)]
 pub enum StepError {
-    #[error("{0}")]
+    #[error(transparent)]
     Spawn(#[from] SpawnError),
     #[error("`{step}` failed ({exit})")]
     Failed {

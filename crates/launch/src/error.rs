@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use pronghorn_process::{Exit, ForkError, SpawnError};
 use pronghorn_pool::transport::LaunchError;
 
 use crate::output::Output;
-use crate::php::PhpError;
+use crate::php::{PhpError, SHORTER};
 use crate::spec::LaunchSpec;
 
 /// A worker that was started, or was to be, and is not up.
@@ -188,6 +189,11 @@ impl BootError {
                 format!("the first word of `server.command` is looked up in PATH; a path is taken from {cwd}")
             }
             BootCause::Spawn(SpawnError::NoFolder(_)) => "see `-w` and where the configuration file lies".into(),
+            BootCause::Spawn(SpawnError::Failed { source, .. })
+                if source.kind() == ErrorKind::ArgumentListTooLong =>
+            {
+                SHORTER.into()
+            }
             BootCause::Exited(_) if said(NOT_OPENED) => self.about_script(),
             BootCause::Exited(_) if said("vendor/autoload.php") => self.about_packages(),
             BootCause::Exited(_) if said("Parse error") || said("syntax error") => {
@@ -278,7 +284,7 @@ impl BootError {
                 path.display(),
                 how_to_let_read(&path)
             ),
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => format!(
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => format!(
                 "{who} may not enter a folder of `{0}`: `namei -l {0}` shows which",
                 path.display()
             ),

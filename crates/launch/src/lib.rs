@@ -27,7 +27,7 @@ pub use cgi::ProgramLauncher;
 pub use error::how_to_let_read;
 pub use fastcgi::{Addresses, Current, FastCgiLauncher, Fpm, Peers, Place};
 pub use php::{
-    About, Ini, IniSetting, LackingPhp, Php, PhpError, Preset, ask_php, classic_command,
+    About, Ini, IniSetting, LackingPhp, Php, PhpError, Preset, SHORTER, ask_php, classic_command,
     classic_variables, extension_command, installed_phps, php_option, script_of,
 };
 pub use program::{Leftovers, Program, ProgramError};

@@ -43,7 +43,7 @@ pub use mark::Mark;
 pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};
-pub use spawner::{Child, Command, SpawnError, Spawner, Stream};
+pub use spawner::{Child, Command, SpawnError, Spawner, Stream, TooLong};
 pub use usage::{CpuClock, Usage, own_memory, own_memory_of_forked};
 pub use which::which;
 pub use zygote::{Facts, ForkError, Introduction, Zygote};

@@ -16,8 +16,8 @@ use pronghorn_store::judge_state_directory;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::{Mode, Runner};
 use pronghorn_workers::{
-    Launch, MemoryShare, PhpError, PoolResources, PoolSpec, Start, TooMuchMemory, UserError,
-    Versions, WorkerUsers,
+    Launch, MemoryShare, PhpError, PoolResources, PoolSpec, SHORTER, Start, TooMuchMemory,
+    UserError, Versions, WorkerUsers,
 };
 use tokio::runtime::Builder;
 
@@ -117,7 +117,7 @@ async fn look_at_pools(
     let server = &settings.server;
     let spawner = Spawner::start().ok()?;
     let spool = Arc::new(Spool::open(&std::env::temp_dir(), None).ok()?);
-    let mut findings = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     let may_ask = users.is_some();
     let resources = PoolResources {
         users: users.cloned().unwrap_or_default(),
@@ -153,6 +153,13 @@ async fn look_at_pools(
             environment,
             resources: &resources,
         };
+        if let Some(finding) = look_at_environment(&start, &pool) {
+            // PHP can't be asked with it either.
+            if findings.iter().all(|it| it.message != finding.message) {
+                findings.push(finding);
+            }
+            continue;
+        }
         if may_ask {
             findings.extend(look_at_ini(&start, &pool).await);
             let share = start.memory().await;
@@ -190,6 +197,16 @@ fn look_at_memory(shares: &[(String, MemoryShare)]) -> Option<Finding> {
         message: found.message,
         hint: found.hint,
     })
+}
+
+/// An environment with which no program can be started.
+fn look_at_environment(start: &Start<'_>, pool: &ConfiguredPool<'_>) -> Option<Finding> {
+    if !pool.settings.addresses().is_empty() {
+        return None; // somebody else starts it
+    }
+    let too_long = start.launch().too_long()?;
+    let message = format!("can't be given to workers: {too_long}");
+    Some(Finding::missing("server.env", message, SHORTER))
 }
 
 /// Settings that the pool's PHP does not have: it would pass over them in silence.

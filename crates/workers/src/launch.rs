@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use pronghorn_launch::{CommandLauncher, FastCgiLauncher, Peers, PhpError, ProgramLauncher};
 use pronghorn_pool::{LaunchError, LauncherRef};
+use pronghorn_process::TooLong;
 
 /// What kept workers with the extension have, and those without it have not.
 const LOST_BY_PIPES: &str = "calls cost more, and `exit` or a passed deadline ends the worker";
@@ -36,6 +37,18 @@ impl Launch {
             } => &launcher.spec.command,
             Self::FastCgi(launcher) => &launcher.spec.command,
             Self::Programs(_) => "programs",
+        }
+    }
+
+    /// The reason why the system does not start its processes: more than it takes.
+    pub fn too_long(&self) -> Option<TooLong> {
+        match self {
+            Self::Command(launcher)
+            | Self::Classic {
+                command: launcher, ..
+            } => TooLong::find(&launcher.spec.argv, &launcher.spec.env),
+            Self::FastCgi(launcher) => TooLong::find(&launcher.spec.argv, &launcher.spec.env),
+            Self::Programs(launcher) => TooLong::find(&[], &launcher.environment),
         }
     }
 

@@ -32,7 +32,7 @@ pub use pools::{
     Standing, StartedPools, Versions,
 };
 pub use processes::{server_families, worker_families};
-pub use pronghorn_launch::PhpError;
+pub use pronghorn_launch::{PhpError, SHORTER};
 pub use settings::{OnInit, RelayAddress, ServerSettings};
 pub use start::Start;
 pub use user::{UserError, WorkerUser, WorkerUsers};

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use pronghorn_base::with_causes;
 use pronghorn_config::show_duration;
 use pronghorn_launch::{Leftovers, Program, ProgramError};
 use pronghorn_process::{Credentials, Exit, LookupError, SpawnError, Spawner};
@@ -73,7 +74,7 @@ pub async fn run(
         Ok(()) => Ok(()),
         Err(error) if on_init.exit_on_error => Err(error),
         Err(error) => {
-            let why = std::error::Error::source(&error).map(ToString::to_string);
+            let why = std::error::Error::source(&error).map(with_causes);
             tracing::error!(
                 target: "server", why,
                 "`server.on_init` failed, the server starts nevertheless: {error}"

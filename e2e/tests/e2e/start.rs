@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Server, Site, binary};
 use rustix::process::Signal;
 
 fn site() -> Site {
@@ -69,6 +69,81 @@ fn a_machine_without_php_is_told_the_package() {
         "`php`",
         "hint: PHP is not installed, or not in PATH: `apt install php-cli`",
     ]);
+}
+
+#[test]
+fn variables_that_are_too_long_are_named_with_the_limit() {
+    let worker = Site::sdk_worker("return 'Hello';");
+    let list = |prefix: &str, count: usize| -> Vec<(String, String)> {
+        let names = (0..count).map(|number| format!("{prefix}_{number}"));
+        names.map(|name| (name, "x".repeat(100_000))).collect()
+    };
+    let alone = vec![("SECRET_LIST".to_owned(), "x".repeat(200_000))];
+    for (variables, inherited, parts) in [
+        (
+            alone,
+            Vec::new(),
+            [
+                "the variable `SECRET_LIST` has 200012 bytes",
+                "the system takes 131071 of each",
+            ],
+        ),
+        (
+            list("OWN", 9),
+            list("ITS", 14),
+            [
+                "all arguments and variables have 23",
+                "the system takes 2097152; the variable `",
+            ],
+        ),
+    ] {
+        let variables = variables.iter();
+        let variables: Vec<_> = variables
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        let variables = variables.join(", ");
+        // These get of the server's environment what they need.
+        let is_cleared = !inherited.is_empty();
+        for (command, pool) in [
+            ("php worker.php", "num_workers: 1"),
+            // What does not tell which PHP it runs is not asked.
+            ("sh -c 'exec php worker.php'", "num_workers: 1"),
+            ("php worker.php", "mode: classic, root: ."),
+            ("php worker.php", "mode: fastcgi, root: ."),
+        ] {
+            if is_cleared && pool.contains("fastcgi") {
+                continue;
+            }
+            let config = format!(
+                "version: '3'\nserver: {{command: \"{command}\", env: {{{variables}}}}}\n\
+                 http: {{address: 127.0.0.1:0, pool: {{{pool}}}}}\n"
+            );
+            let site = Site::new().file("worker.php", &worker).config(&config);
+            for verb in ["check", "serve"] {
+                let mut server = Command::new("sh");
+                server.args(["-c", "ulimit -s 8192; exec \"$@\"", "sh"]);
+                server.arg(binary()).envs(inherited.clone());
+                let ended = Server::run_by(server, &site, &[verb]);
+                let said = [&*ended.stdout, &ended.stderr].concat();
+                for part in [
+                    "argument list too long",
+                    parts[0],
+                    parts[1],
+                    "hint: put what is long",
+                ] {
+                    assert!(
+                        said.contains(part),
+                        "{verb}, {command}, {pool}: {said:.3000}"
+                    );
+                }
+                assert!(
+                    !said.contains("xxxxxxxx") && !said.contains("does not report"),
+                    "{verb}"
+                );
+                assert_ne!(ended.code, Some(0), "{verb}, {command}, {pool}");
+            }
+        }
+    }
 }
 
 #[test]

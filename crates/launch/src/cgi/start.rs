@@ -1,6 +1,7 @@
 //! What a program is started with, and why it could not be.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -80,7 +81,10 @@ pub(super) fn cannot_start(file: &Path, error: &SpawnError) -> String {
                 Some(Errno::NOEXEC) => {
                     "it has to begin with `#!` and the path of an interpreter, or be a binary for this machine"
                 }
-                Some(Errno::TOOBIG) => "the request's header is longer than an environment may be",
+                _ if source.kind() == ErrorKind::ArgumentListTooLong => {
+                    "the request's header, or what the server's environment adds to it, is longer \
+                     than an environment may be"
+                }
                 _ => "start it by hand to see more",
             };
             (source.to_string(), hint)

@@ -28,7 +28,7 @@ pub(crate) mod stack;
 
 pub(crate) use classic::classic_worker;
 pub use classic::{classic_command, classic_variables};
-pub use error::PhpError;
+pub use error::{PhpError, SHORTER};
 pub use ini::option as php_option;
 use ini::{MemoryLimit, Settings};
 pub use program::installed as installed_phps;

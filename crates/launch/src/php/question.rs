@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_process::{Command, Credentials, Spawner, Stream};
+use pronghorn_process::{Command, Credentials, SpawnError, Spawner, Stream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
@@ -187,8 +187,10 @@ pub(super) async fn ask(
     let asking = answer_there.get_or_try_init(|| async {
         let question = question(&asked, environment, of.cwd.clone(), credentials);
         let about = answer(&of.spawner, question).await;
-        let about = about.map_err(|said| PhpError::NoAnswer { php: php(), said })?;
-        Ok(Arc::new(about))
+        about.map(Arc::new).map_err(|silence| match silence {
+            Silence::NotStarted(error) => PhpError::not_started(&error),
+            Silence::Said(said) => PhpError::NoAnswer { php: php(), said },
+        })
     });
     let limit = of.boot_timeout;
     let answered = timeout(limit, asking).await;
@@ -241,19 +243,25 @@ fn question(
     }
 }
 
-/// The error is what was said instead.
-async fn answer(spawner: &Spawner, question: Command) -> Result<About, String> {
+/// No answer.
+enum Silence {
+    NotStarted(SpawnError),
+    /// In place of one.
+    Said(String),
+}
+
+async fn answer(spawner: &Spawner, question: Command) -> Result<About, Silence> {
     let spawned = spawner.spawn(question).await;
-    let mut child = spawned.map_err(|error| error.to_string())?;
+    let mut child = spawned.map_err(Silence::NotStarted)?;
     let ended = child.process.wait().await;
-    let exit = ended.map_err(|error| error.to_string())?;
+    let exit = ended.map_err(|error| Silence::Said(error.to_string()))?;
     let said = read(child.stdout.take());
     About::parse(&said).ok_or_else(|| {
         let said = [said, read(child.stderr.take())].concat();
-        match said.trim() {
+        Silence::Said(match said.trim() {
             "" => format!("nothing, and ended ({exit})"),
             said => said.to_owned(),
-        }
+        })
     })
 }
 

@@ -5,7 +5,7 @@
 //! Here the child runs in this process's memory until it executes the program, and the thread that
 //! starts it stands still so long.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -45,14 +45,14 @@ impl Image {
     ///
     /// When something has a NUL in it.
     pub(super) fn new(
-        program: OsString,
-        args: Vec<OsString>,
-        env: Vec<(OsString, OsString)>,
+        program: &OsStr,
+        args: &[OsString],
+        env: &[(OsString, OsString)],
         cwd: OsString,
         streams: [OwnedFd; 3],
     ) -> io::Result<Self> {
         let text = |text: OsString| Ok::<_, io::Error>(CString::new(text.into_vec())?);
-        let program = text(program)?;
+        let program = text(program.to_owned())?;
         let mut texts = Vec::with_capacity(args.len() + env.len());
         let mut pointers = |text: CString| {
             let pointer = text.as_ptr();
@@ -61,10 +61,13 @@ impl Image {
         };
         let mut arguments = vec![program.as_ptr()];
         for arg in args {
-            arguments.push(pointers(text(arg)?));
+            arguments.push(pointers(text(arg.clone())?));
         }
         let mut environment = Vec::with_capacity(env.len() + 1);
-        for (mut variable, value) in env {
+        for (name, value) in env {
+            let length = name.len().saturating_add(value.len()).saturating_add(2);
+            let mut variable = OsString::with_capacity(length);
+            variable.push(name);
             variable.push("=");
             variable.push(value);
             environment.push(pointers(text(variable)?));

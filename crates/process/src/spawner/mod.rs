@@ -17,8 +17,10 @@ use crate::process::Process;
 use crate::{Credentials, Mark, open_files, reap};
 
 mod light;
+mod too_long;
 
 use light::Image;
+pub use too_long::TooLong;
 
 /// The first descriptor behind the standard streams: what a child is handed beside them starts
 /// here.
@@ -193,7 +195,7 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     builder
         .args(&command.args)
         .env_clear()
-        .envs(command.env)
+        .envs(command.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&command.cwd)
         .process_group(0)
         .stdin(stdio(command.stdin))
@@ -218,7 +220,8 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         builder.pre_exec(in_child);
     }
     let spawning = reap::spawning();
-    let mut child = builder.spawn().map_err(failed)?;
+    let explain = |error| TooLong::explain(error, &command.args, &command.env);
+    let mut child = builder.spawn().map_err(|error| failed(explain(error)))?;
     let pid = Pid::from_child(&child);
     spawning.remember(pid);
     let end = Process::watch(pid).map_err(|source| {
@@ -254,9 +257,10 @@ fn start_light(command: Command) -> io::Result<Started> {
         cwd,
         ..
     } = command;
-    let image = Image::new(program, args, env, cwd.into_os_string(), streams)?;
+    let image = Image::new(&program, &args, &env, cwd.into_os_string(), streams)?;
     let spawning = reap::spawning();
-    let (pid, end) = image.start()?;
+    let started = image.start();
+    let (pid, end) = started.map_err(|error| TooLong::explain(error, &args, &env))?;
     spawning.remember(pid);
     Ok(Started {
         pid,

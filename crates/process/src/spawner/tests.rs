@@ -285,3 +285,27 @@ async fn what_is_no_program_says_so_and_leaves_no_child() {
     command.program = "/bin/a\0b".into();
     assert!(spawner.spawn(command).await.is_err());
 }
+
+#[tokio::test]
+async fn an_environment_that_is_too_long_is_told_with_its_longest_variable() {
+    let spawner = Spawner::start().unwrap();
+    // By each of the two ways to start a program.
+    for program in ["sh", "/bin/sh"] {
+        let mut command = shell("");
+        command.program = program.into();
+        command
+            .env
+            .push(("SECRETS".into(), "s3cret".repeat(40_000).into()));
+        command.env.push(("SHORT".into(), "x".into()));
+        let error = spawner.spawn(command).await.unwrap_err();
+        let SpawnError::Failed { source, .. } = &error else {
+            panic!("{error:?}")
+        };
+        let said = source.to_string();
+        assert!(
+            said.starts_with("argument list too long: the variable `SECRETS` has 240008 bytes"),
+            "{said}"
+        );
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}
