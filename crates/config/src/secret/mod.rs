@@ -14,6 +14,9 @@ use text::without_secrets;
 /// As long as a token that stands for a user in a URL, and longer than most names.
 const TOKEN: usize = 16;
 
+/// An address inside another one, in a parameter of a log-in, may have a third one inside.
+const DEEPEST: u8 = 4;
+
 /// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too:
 /// one masked for nothing does less harm than one shown.
 pub(crate) fn is_secret(name: &str) -> bool {
@@ -83,30 +86,66 @@ impl RequestMask {
         cookies.collect::<Vec<_>>().join("; ")
     }
 
-    /// A text that may have a query behind a question mark: the values of secret parameters go.
+    /// A text that may have a query behind a question mark: the values of secret parameters go, and
+    /// those that are addresses, or forms, with such a parameter.
     pub fn target(&self, text: &str) -> String {
-        let Some((before, query)) = text.split_once('?') else {
-            return text.to_owned();
+        let (before, query) = match text.split_once('?') {
+            Some((before, query)) => (before, Some(query)),
+            None => (text, None),
+        };
+        let before = self.path(before);
+        let Some(query) = query else {
+            return before.into_owned();
         };
         // The length of the name of a parameter whose value goes.
         let masked = |parameter: &str| {
             let (name, value) = parameter.split_once('=')?;
-            let plain = decoded(name);
-            let is_secret =
-                self.is_secret(&plain) || is_secret_of_query(&plain, value) || looks_secret(value);
-            is_secret.then_some(name.len())
+            self.is_secret_value(name, value, 0).then_some(name.len())
         };
-        if query
-            .split('&')
-            .all(|parameter| masked(parameter).is_none())
-        {
-            return text.to_owned();
-        }
         let parameters = query.split('&').map(|parameter| {
             let name = masked(parameter).and_then(|name| parameter.get(..name));
-            name.map_or_else(|| parameter.to_owned(), |name| format!("{name}={MASK}"))
+            name.map_or(Cow::Borrowed(parameter), |name| {
+                format!("{name}={MASK}").into()
+            })
         });
         format!("{before}?{}", parameters.collect::<Vec<_>>().join("&"))
+    }
+
+    /// A path in which each part may be an address, with a query of its own.
+    fn path<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let has_secret = |part: &str| {
+            let plain = decoded(part);
+            let query = plain.split_once(['?', '#']);
+            query.is_some_and(|(_, query)| self.has_secret(query, 1))
+        };
+        if !path.contains('%') || !path.split('/').any(has_secret) {
+            return path.into();
+        }
+        let parts = path.split('/');
+        let parts = parts.map(|part| if has_secret(part) { MASK } else { part });
+        parts.collect::<Vec<_>>().join("/").into()
+    }
+
+    /// Whether the value of a parameter goes, which is so deep inside others.
+    fn is_secret_value(&self, name: &str, value: &str, depth: u8) -> bool {
+        let plain = decoded(name);
+        self.is_secret(&plain)
+            || is_secret_of_query(&plain, value)
+            || looks_secret(value)
+            || value.contains(['=', '%']) && self.has_secret(&decoded(value), depth + 1)
+    }
+
+    /// Whether a plain text, such as an address or a form, has a secret parameter.
+    fn has_secret(&self, text: &str, depth: u8) -> bool {
+        if !text.contains(['=', '%']) {
+            return false;
+        }
+        // Nobody reads what is wrapped so often.
+        depth > DEEPEST
+            || text.split(['?', '#', '&', ';']).any(|parameter| {
+                let parts = parameter.split_once('=');
+                parts.is_some_and(|(name, value)| self.is_secret_value(name, value, depth))
+            })
     }
 
     fn is_secret(&self, name: &str) -> bool {
@@ -510,9 +549,35 @@ mod tests {
                 "/a?code=404&zip_code=12345&sigma=1",
                 "/a?code=404&zip_code=12345&sigma=1",
             ),
+            (
+                "/a?next=https%3A%2F%2Fx%2F%3Fa%3D1%26token%3Dabc&b=1",
+                "/a?next=***&b=1",
+            ),
+            ("/a?next=/b?token=abc", "/a?next=***"),
+            ("/a?next=%2Fb%23access_token%3Dabc", "/a?next=***"),
+            ("/a?form=a%3D1%26pass%77ord%3Dabc", "/a?form=***"),
+            (
+                "/a?next=%2Fb%3Fnext%3D%252Fc%253Ftoken%253Dabc",
+                "/a?next=***",
+            ),
+            (
+                "/a?next=%2Fb%3Fpage%3D2%26q%3Dx",
+                "/a?next=%2Fb%3Fpage%3D2%26q%3Dx",
+            ),
+            ("/a?q=100%25&b=YWJj==", "/a?q=100%25&b=YWJj=="),
+            (
+                "/go/https%3A%2F%2Fx%3Ftoken%3Dabc/end?b=1",
+                "/go/***/end?b=1",
+            ),
+            ("/go/a%20b%3Fpage%3D1", "/go/a%20b%3Fpage%3D1"),
         ] {
             assert_eq!(mask.target(target), shown);
         }
+    }
+
+    fn escaped(text: &str) -> String {
+        let bytes = text.bytes().map(|byte| format!("%{byte:02x}"));
+        bytes.collect::<Vec<_>>().concat()
     }
 
     proptest! {
@@ -520,6 +585,18 @@ mod tests {
         fn no_value_of_a_secret_parameter_is_left(before: String, name in "[a-z%0-9]{0,4}", value in "[A-Z]{8,12}") {
             let text = format!("/?{}&{name}token={value}", before.replace(['&', '='], ""));
             prop_assert!(!RequestMask::default().target(&text).contains(&value));
+        }
+
+        #[test]
+        fn no_value_of_a_secret_parameter_is_left_in_an_address_inside(
+            before in "[a-z0-9=&#/?]{0,12}", value in "[A-Z]{8,12}", depth in 1..6usize,
+        ) {
+            let mut text = format!("/{before}?token={value}");
+            for _ in 0..depth {
+                text = format!("/?next={}", escaped(&text));
+            }
+            let shown = RequestMask::default().target(&text);
+            prop_assert_eq!(shown, "/?next=***");
         }
     }
 

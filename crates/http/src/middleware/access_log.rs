@@ -3,11 +3,13 @@
 //! What a line shows of a request is kept, escaped, until then. The line is a record of the channel
 //! `access`: it waits in the bounded queue of its output, and a thread of that output writes it.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use pronghorn_base::{LONGEST_SHOWN, LeftOut};
+use pronghorn_config::RequestMask;
 use pronghorn_serve::{
     Destination, Exchange, Handled, Handler, OnSent, Peer, Request, Response, Sent, Unhandled,
 };
@@ -205,10 +207,14 @@ impl Entry {
                 Placeholder::Method => entry.keep(shown.method),
                 Placeholder::Target => {
                     let query = shown.query.map(|query| [b"?", query].concat());
-                    entry.keep(&[shown.path, &query.unwrap_or_default()].concat());
+                    entry.keep(&masked(&[shown.path, &query.unwrap_or_default()].concat()));
                 }
-                Placeholder::Path => entry.keep(shown.path),
-                Placeholder::Query => entry.keep(shown.query.unwrap_or_default()),
+                Placeholder::Path => entry.keep(&masked(shown.path)),
+                Placeholder::Query => {
+                    let query = shown.query.map(|query| [b"?", query].concat());
+                    let query = query.unwrap_or_default();
+                    entry.keep(masked(&query).get(1..).unwrap_or_default());
+                }
                 Placeholder::Host => entry.keep(shown.host.as_bytes()),
                 Placeholder::Scheme => entry.keep(shown.peer.scheme().as_bytes()),
                 Placeholder::Protocol => entry.keep(shown.protocol),
@@ -220,7 +226,7 @@ impl Entry {
                 Placeholder::Header(name) => {
                     let fields = shown.fields;
                     let value = fields.and_then(|fields| fields.get(name));
-                    entry.keep(value.unwrap_or_default());
+                    entry.keep_field(name, value.unwrap_or_default());
                 }
                 Placeholder::Status
                 | Placeholder::Bytes
@@ -242,8 +248,15 @@ impl Entry {
         let lines = self.lines.clone();
         for placeholder in lines.placeholders() {
             if let Placeholder::ResponseHeader(name) = placeholder {
-                self.keep(fields.get(name).unwrap_or_default());
+                self.keep_field(name, fields.get(name).unwrap_or_default());
             }
+        }
+    }
+
+    fn keep_field(&mut self, name: &str, value: &[u8]) {
+        match name {
+            "referer" | "location" => self.keep(&masked(value)),
+            _ => self.keep(value),
         }
     }
 
@@ -293,6 +306,22 @@ impl Entry {
         }
         line
     }
+}
+
+/// A target or an address without the values of secret parameters, as in the record of a request.
+/// Bytes that are no UTF-8 stay what they are.
+fn masked(target: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'?', b'%', target).is_none() {
+        return target.into();
+    }
+    let mask = RequestMask::default();
+    if let Ok(text) = std::str::from_utf8(target) {
+        return mask.target(text).into_bytes().into();
+    }
+    let text: String = target.iter().map(|&byte| char::from(byte)).collect();
+    let masked = mask.target(&text);
+    let bytes = masked.chars().map(|c| u8::try_from(c).unwrap_or(b'?'));
+    bytes.collect::<Vec<u8>>().into()
 }
 
 /// Adds what is known since the response is out; `false` if this is nothing of that kind.
@@ -571,6 +600,40 @@ mod tests {
         let unknown = ",\"write_us\":null,\"pid\":null,\"pool\":\"\",\"route\":\"\"}";
         assert!(line.ends_with(unknown), "{line}");
         assert!(!line.contains("_id"), "nothing has an ID: {line}");
+    }
+
+    #[test]
+    fn secret_parameters_have_no_value_in_any_part() {
+        use Placeholder::{Header, Path, Query, ResponseHeader, Target};
+        let secret = "GET /a%3Ftoken=abc/b?token=abc&c=\u{e9}&next=%2F%3Fpassword%3Dabc HTTP/1.1\r\n\
+                      Host: example.org\r\nReferer: http://x/?code=abcabcabc\r\n\r\n";
+        let pieces = [
+            Target,
+            Path,
+            Query,
+            Header("referer".to_owned()),
+            ResponseHeader("location".to_owned()),
+        ];
+        let pieces = pieces.into_iter().map(LogPiece::Value);
+        let pieces: Vec<_> = pieces.flat_map(|piece| [piece, text(" ")]).collect();
+        let lines = lines(pieces, Escape::Text);
+        let request = request(secret);
+        let mut entry = Entry::new(&lines, &Shown::of(&request));
+        entry.note(&[("location", "/c?token=abc")].into_iter().collect());
+        let line = entry.line(&Sent {
+            status: 302,
+            bytes: 0,
+            is_too_long: false,
+            elapsed: Duration::ZERO,
+            split: None,
+        });
+        assert_eq!(
+            line,
+            "/***/b?token=***&c=\\xc3\\xa9&next=*** /***/b token=***&c=\\xc3\\xa9&next=*** \
+             http://x/?code=*** /c?token=*** "
+        );
+        let latin = b"/\xe9?token=abc&b=\xe9";
+        assert_eq!(*masked(latin), *b"/\xe9?token=***&b=\xe9");
     }
 
     #[test]
