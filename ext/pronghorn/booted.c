@@ -4,6 +4,7 @@
 
 #include "booted.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -189,6 +190,18 @@ static void renew_libraries(void)
 	}
 }
 
+/* SQLite's generator, which all its databases draw from, is seeded with the first number, so by each
+ * worker if there was none since this. SQLite does it itself where a file is opened, but not for a
+ * database in memory. */
+static void forget_sqlite_seed(void)
+{
+	void (*draw)(int, void *);
+	*(void **) &draw = dlsym(RTLD_DEFAULT, "sqlite3_randomness");
+	if (draw != NULL) {
+		draw(0, NULL);
+	}
+}
+
 /* The end of a request of a worker is the end of its process. The end of PHP's modules, of which
  * nobody has anything, costs several milliseconds, and copies memory that was shared until then. */
 static int leave(void)
@@ -236,6 +249,7 @@ bool booted_serve(int control, bool is_warm)
 	is_one = false;
 	held_end();
 	freeze();
+	forget_sqlite_seed();
 	const size_t count = find_copies(copies);
 	const zygote_boot boot = {
 		.is_warm = is_warm,

@@ -51,10 +51,16 @@ typedef enum { NOTHING, OWN, MAPPING, TIMER, ACQUIRING, RELEASING, KINDS } kind;
 
 /* The call that has opened a descriptor, and the first of each kind. */
 static place opened[MOST], first[KINDS];
+/* Memory that a call of MAPPING has brought. */
+static struct {
+	file_id memory;
+	place by;
+} mapped[MAPPINGS];
+static size_t mapped_count;
 /* Semaphores of System V that are acquired. */
 static size_t acquired;
 static int lowest_before, control;
-static bool is_watching, counts_own = true;
+static bool was_next_open, is_watching, counts_own = true;
 /* Files that are only appended to. */
 static int appended[APPENDED];
 static size_t appended_count;
@@ -71,6 +77,23 @@ static int lowest_free(void)
 		close(lowest);
 	}
 	return lowest;
+}
+
+/* Calls it with the number of each open descriptor. False: nobody can tell. */
+static bool each_open(void (*use)(int descriptor, void *with), void *with)
+{
+	DIR *all = opendir("/proc/self/fd");
+	if (all == NULL) {
+		return false;
+	}
+	const struct dirent *one;
+	while ((one = readdir(all)) != NULL) {
+		if (one->d_name[0] != '.' && atoi(one->d_name) != dirfd(all)) {
+			use(atoi(one->d_name), with);
+		}
+	}
+	closedir(all);
+	return true;
 }
 
 /* The function is not asked of the frame: behind its call, one that was made for that, such as FFI's,
@@ -180,25 +203,104 @@ static void count_acquired(kind of, const zval *result)
 	}
 }
 
-/* Behind each call: what is open that was not? */
-static void look_for_opened(const zend_execute_data *frame, const zend_string *name, const zend_class_entry *class)
+static bool is_open(int descriptor)
 {
-	const int lowest = lowest_free();
-	if (EXPECTED(lowest == lowest_before) || lowest < 0) {
-		return;
-	}
-	for (int descriptor = lowest_before; descriptor < MIN(lowest, MOST); descriptor++) {
-		if (opened[descriptor].function[0] == '\0') {
-			note(&opened[descriptor], frame, name, class);
-		}
-	}
-	if (lowest < MOST) {
-		opened[lowest].function[0] = '\0';
-	}
-	lowest_before = lowest;
+	return fcntl(descriptor, F_GETFD) >= 0;
 }
 
-/* Calls a function of PHP itself. Two system calls tell whether it has opened something. */
+typedef struct {
+	const zend_execute_data *frame;
+	const zend_string *name;
+	const zend_class_entry *class;
+} call;
+
+static void note_if_unnamed(int descriptor, void *with)
+{
+	const call *of = with;
+	if (descriptor < MOST && opened[descriptor].function[0] == '\0') {
+		note(&opened[descriptor], of->frame, of->name, of->class);
+	}
+}
+
+/* Behind each call: what is open that was not? Of a pipe, PHP may keep the end with the greater
+ * number: then the lowest that is free is what it was, and the next one is not free any more. */
+static void look_for_opened(call *of)
+{
+	const int lowest = lowest_free();
+	const bool is_next_open = lowest >= 0 && is_open(lowest + 1);
+	if (EXPECTED(lowest == lowest_before && is_next_open == was_next_open) || lowest < 0) {
+		return;
+	}
+	for (int descriptor = lowest_before; descriptor < lowest; descriptor++) {
+		note_if_unnamed(descriptor, of);
+	}
+	if (is_next_open) {
+		each_open(note_if_unnamed, of);
+	}
+	for (int closed = lowest; closed < MIN(lowest + (is_next_open ? 1 : 2), MOST); closed++) {
+		opened[closed].function[0] = '\0';
+	}
+	lowest_before = lowest;
+	was_next_open = is_next_open;
+}
+
+/* Calls it with each mapping of memory that other processes may write. False: nobody can tell. */
+static bool each_shared_memory(void (*use)(const file_id *memory, const char *path, void *with), void *with)
+{
+	char line[PATH_MAX + 128], access[5], path[PATH_MAX + 32];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	if (maps == NULL) {
+		return false;
+	}
+	while (fgets(line, sizeof line, maps) != NULL) {
+		unsigned high, low;
+		unsigned long number;
+		path[0] = '\0';
+		if (sscanf(line, "%*s %4s %*s %x:%x %lu %4127[^\n]", access, &high, &low, &number, path) >= 4 && access[1] == 'w'
+			&& access[3] == 's') {
+			use(&(file_id) {.device = makedev(high, low), .number = number}, path, with);
+		}
+	}
+	fclose(maps);
+	return true;
+}
+
+static bool is_known_memory(const file_id *memory)
+{
+	for (size_t i = 0; i < known_memory_count; i++) {
+		if (known_memory[i].device == memory->device && known_memory[i].number == memory->number) {
+			return true;
+		}
+	}
+	/* The server's, of which each process has a descriptor. */
+	for (size_t i = 0; i < MOST; i++) {
+		if (known[i].number != 0 && known[i].device == memory->device && known[i].number == memory->number) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static place *who_mapped(const file_id *memory)
+{
+	for (size_t i = 0; i < mapped_count; i++) {
+		if (mapped[i].memory.device == memory->device && mapped[i].memory.number == memory->number) {
+			return &mapped[i].by;
+		}
+	}
+	return NULL;
+}
+
+static void note_memory(const file_id *memory, const char *path, void *with)
+{
+	const call *of = with;
+	if (mapped_count < MAPPINGS && !is_known_memory(memory) && who_mapped(memory) == NULL) {
+		mapped[mapped_count].memory = *memory;
+		note(&mapped[mapped_count++].by, of->frame, of->name, of->class);
+	}
+}
+
+/* Calls a function of PHP itself. Three system calls tell whether it has opened something. */
 static void call_and_look(zend_execute_data *frame, zval *result)
 {
 	static unsigned calls;
@@ -224,7 +326,11 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 		if (of == ACQUIRING || of == RELEASING) {
 			count_acquired(of, result);
 		}
-		look_for_opened(frame, name, class);
+		call done = {.frame = frame, .name = name, .class = class};
+		if (of == MAPPING) {
+			each_shared_memory(note_memory, &done);
+		}
+		look_for_opened(&done);
 	}
 	if (name != NULL) {
 		zend_string_release(name);
@@ -249,23 +355,6 @@ void held_end(void)
 
 /* ---- What is open ---- */
 
-/* Calls it with the number of each open descriptor. False: nobody can tell. */
-static bool each_open(void (*use)(int descriptor, void *with), void *with)
-{
-	DIR *all = opendir("/proc/self/fd");
-	if (all == NULL) {
-		return false;
-	}
-	const struct dirent *one;
-	while ((one = readdir(all)) != NULL) {
-		if (one->d_name[0] != '.' && atoi(one->d_name) != dirfd(all)) {
-			use(atoi(one->d_name), with);
-		}
-	}
-	closedir(all);
-	return true;
-}
-
 /* `with`: whether it is only a file that may have come since. */
 static void know(int descriptor, void *with)
 {
@@ -274,27 +363,6 @@ static void know(int descriptor, void *with)
 		known[descriptor].device = what.st_dev;
 		known[descriptor].number = what.st_ino;
 	}
-}
-
-/* Calls it with each mapping of memory that other processes may write. False: nobody can tell. */
-static bool each_shared_memory(void (*use)(const file_id *memory, const char *path, void *with), void *with)
-{
-	char line[PATH_MAX + 128], access[5], path[PATH_MAX + 32];
-	FILE *maps = fopen("/proc/self/maps", "re");
-	if (maps == NULL) {
-		return false;
-	}
-	while (fgets(line, sizeof line, maps) != NULL) {
-		unsigned high, low;
-		unsigned long number;
-		path[0] = '\0';
-		if (sscanf(line, "%*s %4s %*s %x:%x %lu %4127[^\n]", access, &high, &low, &number, path) >= 4 && access[1] == 'w'
-			&& access[3] == 's') {
-			use(&(file_id) {.device = makedev(high, low), .number = number}, path, with);
-		}
-	}
-	fclose(maps);
-	return true;
 }
 
 static void know_memory(const file_id *memory, const char *path, void *with)
@@ -319,6 +387,7 @@ void held_begin(int of, void (*when_over)(void))
 		has_begun = true;
 		first[OWN].function[0] = '\0';
 		lowest_before = lowest_free();
+		was_next_open = is_open(lowest_before + 1);
 	}
 }
 
@@ -506,22 +575,6 @@ static bool has_name(const char *path)
 	return strncmp(path, keyed, sizeof keyed - 1) == 0 && strncmp(path, keyless, sizeof keyless - 1) != 0;
 }
 
-static bool is_known_memory(const file_id *memory)
-{
-	for (size_t i = 0; i < known_memory_count; i++) {
-		if (known_memory[i].device == memory->device && known_memory[i].number == memory->number) {
-			return true;
-		}
-	}
-	/* The server's, of which each process has a descriptor. */
-	for (size_t i = 0; i < MOST; i++) {
-		if (known[i].number != 0 && known[i].device == memory->device && known[i].number == memory->number) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static void look_at_memory(const file_id *memory, const char *path, void *with)
 {
 	told *to = with;
@@ -529,9 +582,10 @@ static void look_at_memory(const file_id *memory, const char *path, void *with)
 		return;
 	}
 	add(to, "shared memory `%s`", path);
-	if (first[MAPPING].function[0] != '\0') {
+	const place *by = who_mapped(memory);
+	if (by != NULL) {
 		add(to, ", had by ");
-		add_place(to, &first[MAPPING]);
+		add_place(to, by);
 	}
 }
 
@@ -563,8 +617,8 @@ static void look_at_semaphores(told *to)
 	}
 }
 
-/* A process that the application has started, and that has not ended. Each worker would end it, and
- * none would wait for it. Kernels without the list tell nothing. */
+/* A process that the application has started, and nobody has waited for. Each worker would end it,
+ * and none would get its exit code. Kernels without the list tell nothing. */
 static void look_at_children(told *to)
 {
 	char path[64], name[64];
@@ -572,18 +626,20 @@ static void look_at_children(told *to)
 	snprintf(path, sizeof path, "/proc/self/task/%d/children", (int) getpid());
 	FILE *children = fopen(path, "re");
 	while (children != NULL && fscanf(children, "%ld", &pid) == 1) {
-		char state = 'Z';
+		char state = '?';
+		name[0] = '\0';
 		snprintf(path, sizeof path, "/proc/%ld/stat", pid);
 		FILE *facts = fopen(path, "re");
 		if (facts != NULL) {
 			/* A name with a bracket in it ends there. */
-			if (fscanf(facts, "%*d (%63[^)]) %c", name, &state) != 2) {
-				state = '?';
+			if (fscanf(facts, "%*d (%63[^)]) %c", name, &state) < 1) {
+				name[0] = '\0';
 			}
 			fclose(facts);
 		}
-		if (state != 'Z' && tells(to)) {
-			add(to, "the process %ld (%s), which the boot has started", pid, name);
+		if (tells(to)) {
+			const char *what = state == 'Z' ? "has started, and has not waited for" : "has started";
+			add(to, "the process %ld (%s), which the boot %s", pid, name, what);
 		}
 	}
 	if (children != NULL) {

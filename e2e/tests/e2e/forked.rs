@@ -1,6 +1,8 @@
 //! Kept workers that are forked from an application which has booted once: what they share, what
 //! each has of its own, and what forbids it.
 
+mod kinds;
+
 use pronghorn_testkit::{Server, Site, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -415,66 +417,6 @@ fn kept_workers_are_forked_by_default() {
     server.stop();
 }
 
-/// The default is more careful than one who asks for forks, and no boot of it is for nothing.
-#[test]
-fn where_forks_may_be_wrong_the_process_that_has_booted_is_a_worker() {
-    let cases = [
-        (
-            "$id = bin2hex(random_bytes(8));",
-            "its boot has called random_bytes() in",
-        ),
-        ("$id = getmypid();", "its boot has called getmypid() in"),
-        (
-            "$id = array_map('random_int', [1], [9]);",
-            "its boot has called random_int()",
-        ),
-        (
-            "$make = random_bytes(...); $id = $make(8);",
-            "its boot has called random_bytes()",
-        ),
-        (
-            "$all = [1, 2, 3]; shuffle($all);",
-            "its boot has called shuffle()",
-        ),
-        (
-            "$from = new Random\\Randomizer();",
-            "its boot has called Random\\Randomizer::__construct()",
-        ),
-        (
-            "$to = stream_socket_server('tcp://127.0.0.1:0');",
-            "opened by stream_socket_server()",
-        ),
-        (
-            "$jar = tempnam(sys_get_temp_dir(), 'jar'); register_shutdown_function('unlink', $jar);",
-            "its boot has called tempnam()",
-        ),
-        (
-            "$lock = fopen(__DIR__ . '/lock', 'a'); flock($lock, LOCK_SH);",
-            "/lock`, opened by fopen()",
-        ),
-        ("$end = fopen('/dev/ptmx', 'r+');", "`/dev/ptmx`"),
-        (
-            "$null = ['file', '/dev/null', 'r+']; $helper = proc_open(['sleep', '60'], [$null, $null, $null], $pipes); \
-             register_shutdown_function('proc_terminate', $helper);",
-            "(sleep), which the boot has started",
-        ),
-    ];
-    for (boot, reason) in cases {
-        let boot = format!("file_put_contents(__DIR__ . '/boots', '.', FILE_APPEND);\n{boot}");
-        let site = by_default(2, "", &boot, WHO);
-        let server = Server::start(site);
-        server.logged(&["INFO", "each worker boots the application itself", reason]);
-        let all = answers(&server, 2);
-        assert!(
-            all.iter().all(|(booted, pid)| booted == pid),
-            "{boot}: {all:?}"
-        );
-        assert!(server.zygotes().is_empty());
-        assert_eq!(server.site().read("boots"), "..", "{boot}");
-        server.stop();
-    }
-}
-
 /// Each fork ends a process of the zygote, and people signal all processes of a program.
 #[test]
 fn signals_to_the_zygote_are_not_seen_by_its_workers() {
@@ -503,20 +445,36 @@ fn a_file_that_php_prepends_forbids_no_fork() {
 }
 
 #[test]
-fn a_lock_of_a_file_that_the_boot_has_opened_excludes_other_workers() {
-    let boot = "$lock = fopen(__DIR__ . '/lock', 'a');";
-    let answer = "$is = flock($GLOBALS['lock'], LOCK_EX | LOCK_NB); usleep(500_000); \
-                  flock($GLOBALS['lock'], LOCK_UN); return $is ? 'locked' : 'busy';";
-    let server = Server::start(by_default(2, "", boot, answer));
-    one_zygote(&server);
-    let mut connections = [server.connect(), server.connect()];
-    for connection in &mut connections {
-        connection.request("GET", "/", "");
+fn what_the_boot_has_made_to_exclude_others_excludes_other_workers() {
+    let cases = [
+        (
+            "$lock = fopen(__DIR__ . '/lock', 'a');",
+            "flock($lock, LOCK_EX | LOCK_NB)",
+            "flock($lock, LOCK_UN)",
+        ),
+        // A semaphore that the boot has had, and let go of.
+        (
+            "$lock = sem_get(ftok(__FILE__, 'a')); sem_acquire($lock); sem_release($lock); \
+             register_shutdown_function(fn () => @sem_remove($lock));",
+            "sem_acquire($lock, true)",
+            "!$is || sem_release($lock)",
+        ),
+    ];
+    for (boot, take, give) in cases {
+        let answer = format!(
+            "global $lock; $is = {take}; usleep(500_000); {give}; return $is ? 'locked' : 'busy';"
+        );
+        let server = Server::start(by_default(2, "", boot, &answer));
+        one_zygote(&server);
+        let mut connections = [server.connect(), server.connect()];
+        for connection in &mut connections {
+            connection.request("GET", "/", "");
+        }
+        let mut said = connections.map(|mut connection| connection.response().text());
+        said.sort();
+        assert_eq!(said, ["busy", "locked"], "{boot}");
+        server.stop();
     }
-    let mut said = connections.map(|mut connection| connection.response().text());
-    said.sort();
-    assert_eq!(said, ["busy", "locked"]);
-    server.stop();
 }
 
 #[test]
