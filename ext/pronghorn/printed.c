@@ -22,6 +22,7 @@ static void (*has_begun)(void);
 static size_t (*write_by_php)(const char *text, size_t length);
 static void (*flush_by_php)(void *context);
 static size_t late;
+static bool has_ended_call;
 
 /* The reply is the one of this call, as far as it is. */
 static enum printed_place look(void)
@@ -53,7 +54,18 @@ void printed_to_nobody(void)
 	if (!PG(ignore_user_abort) && EG(exception) == NULL && EG(current_execute_data) != NULL && !requests_are_finished()) {
 		/* The call ends here. PHP would end the process's request. */
 		zend_throw_unwind_exit();
+		has_ended_call = true;
 	}
+}
+
+void printed_begins(void)
+{
+	has_ended_call = false;
+}
+
+bool printed_has_ended_call(void)
+{
+	return has_ended_call;
 }
 
 static void end_if_gone(bool is_there)

@@ -28,6 +28,13 @@ size_t printed_write(const char *text, size_t length);
 /* The client of the call under way has left: the call ends, unless it wants to go on. */
 void printed_to_nobody(void);
 
+/* Whether that has ended the call under way. An `exit` or a want of memory ends calls as well, also
+ * of those whose client has left. */
+bool printed_has_ended_call(void);
+
+/* A call begins. */
+void printed_begins(void);
+
 /* Adds to what is dropped. */
 void printed_drop(size_t length);
 

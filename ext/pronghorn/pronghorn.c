@@ -9,6 +9,7 @@
 #include "php.h"
 #include "php_ini.h"
 #include "php_output.h"
+#include "ext/standard/head.h"
 #include "ext/standard/info.h"
 #include "zend_exceptions.h"
 #include "zend_interfaces.h"
@@ -234,6 +235,7 @@ static bool begin(zval *into, const native_envelope *envelope)
 		channel_begun(call);
 		/* The client of the call before may have left. */
 		PG(connection_status) = PHP_CONNECTION_NORMAL;
+		printed_begins();
 		deadline_begins(call);
 		spent_begins(call, (envelope->flags & NATIVE_TIMED) != 0);
 		return true;
@@ -386,10 +388,14 @@ ZEND_FUNCTION(Pronghorn_Internal_zygote_serve)
 	}
 }
 
-/* Waits for a call, or another frame. NULL: the server is gone, or an exception was thrown. */
+/* Waits for a call, or another frame. NULL: the server is gone, an exception was thrown, or this
+ * process should leave. */
 static void wait_for_next(zval *into)
 {
 	ZVAL_NULL(into);
+	if (!requests_settle()) {
+		return;
+	}
 	enum opcache_wish wish = opcache_wish();
 	if (wish != OPCACHE_NOTHING) {
 		channel_send((native_envelope) {.kind = NATIVE_RENEW, .flags = NATIVE_IGNORABLE, .small = (uint16_t) wish, .call = 1});
@@ -717,7 +723,7 @@ static void survive_exit(zval *place)
 static bool end_without_client(zend_object *exchange)
 {
 	zval *state = exchange == NULL ? NULL : OBJ_PROP(exchange, property_offsets.state);
-	if (!has_channel() || state == NULL || Z_LVAL_P(state) == DONE || !(PG(connection_status) & PHP_CONNECTION_ABORTED)) {
+	if (!has_channel() || state == NULL || Z_LVAL_P(state) == DONE || !printed_has_ended_call()) {
 		return false;
 	}
 	zend_clear_exception();
@@ -800,7 +806,7 @@ static bool is_ended(void)
 	if (EG(exception) == NULL || !zend_is_unwind_exit(EG(exception)) || !has_channel()) {
 		return false;
 	}
-	if (PG(connection_status) & PHP_CONNECTION_ABORTED) {
+	if (printed_has_ended_call()) {
 		zend_clear_exception();
 	}
 	survive_exit(&place);
@@ -833,7 +839,10 @@ static enum call_outcome call_front(callback *handler, zend_object *exchange, zv
 	requests_finish();
 	if (Z_TYPE_P(value) != IS_OBJECT) {
 		php_output_end_all();
-		/* Of an output callback. */
+		if (EG(exception) == NULL) {
+			php_header();
+		}
+		/* Of an output callback, or that of the head. */
 		if (EG(exception) != NULL && !is_ended()) {
 			if (zend_is_unwind_exit(EG(exception))) {
 				reply_empty(500); /* a fatal error, behind the head */
@@ -1430,6 +1439,8 @@ ZEND_FUNCTION(Pronghorn_Internal_request_end)
 	ZEND_PARSE_PARAMETERS_NONE();
 
 	requests_end();
+	/* PHP still has the call's last values. */
+	requests_unsettled();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_request_last)

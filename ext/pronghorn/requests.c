@@ -327,6 +327,10 @@ static zval *find_global(unsigned global)
 	return value;
 }
 
+/* Code of the application may have run behind the end of a call, or may still, when its last values
+ * are freed. */
+static bool is_unsettled;
+
 /* Takes over a reference to the array. */
 static void set_global(unsigned global, zend_array *array)
 {
@@ -337,13 +341,25 @@ static void set_global(unsigned global, zend_array *array)
 	} else {
 		ZVAL_ARR(&value, array);
 	}
+	/* Destructors find the new value. */
+	zval before, tracked, *place = find_global(global);
+	ZVAL_UNDEF(&tracked);
+	ZVAL_UNDEF(&before);
 	if (track >= 0) {
-		zval before;
-		ZVAL_COPY_VALUE(&before, &PG(http_globals)[track]);
+		ZVAL_COPY_VALUE(&tracked, &PG(http_globals)[track]);
 		ZVAL_COPY(&PG(http_globals)[track], &value);
-		zval_ptr_dtor(&before);
 	}
-	zend_hash_update(&EG(symbol_table), globals[global].name, &value);
+	if (place == NULL) {
+		zend_hash_add_new(&EG(symbol_table), globals[global].name, &value);
+	} else {
+		ZVAL_COPY_VALUE(&before, place);
+		ZVAL_COPY_VALUE(place, &value);
+	}
+	/* An object that goes, and may have run something, is the next one in PHP's list of free ones. */
+	const int next_free = EG(objects_store).free_list_head;
+	zval_ptr_dtor(&tracked);
+	zval_ptr_dtor(&before);
+	is_unsettled |= EG(objects_store).free_list_head != next_free;
 }
 
 static void empty_global(unsigned global)
@@ -372,8 +388,10 @@ static void make_global(unsigned global)
 	zend_auto_global *maker = globals[global].maker;
 	const int track = globals[global].track;
 	if (track >= 0) {
-		zval_ptr_dtor(&PG(http_globals)[track]);
+		zval before;
+		ZVAL_COPY_VALUE(&before, &PG(http_globals)[track]);
 		ZVAL_UNDEF(&PG(http_globals)[track]);
+		zval_ptr_dtor(&before);
 	}
 	maker->armed = maker->auto_global_callback(maker->name);
 }
@@ -821,8 +839,10 @@ static void forget_session(void)
 	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
 		zval *now = session_functions(session) + i;
 		if (Z_TYPE_P(now) != Z_TYPE(save_handlers[i]) || (Z_TYPE_P(now) > IS_TRUE && Z_COUNTED_P(now) != Z_COUNTED(save_handlers[i]))) {
-			zval_ptr_dtor(now);
+			zval before;
+			ZVAL_COPY_VALUE(&before, now);
 			ZVAL_COPY(now, &save_handlers[i]);
+			zval_ptr_dtor(&before);
 		}
 	}
 }
@@ -1177,19 +1197,75 @@ static void forget_info(void)
 	info->current_user = NULL;
 }
 
+/* What code of the application finds by a name. First, because destructors may run, and open a
+ * session; those of the session's own values may open another. */
+static void forget_values(void)
+{
+	is_unsettled |= reset_has_shutdown_functions();
+	reset_run_shutdown_functions();
+	tell_exception();
+	empty_globals();
+	for (int times = 0; times < 2 && UNEXPECTED(has_session()); times++) {
+		is_unsettled = true;
+		forget_session();
+	}
+}
+
+/* Whether it is that array; so is one that nobody has asked for. */
+static bool is_shared(unsigned global, const zend_array *array)
+{
+	const zval *value = array == NULL || is_made_late(global) ? NULL : find_global(global);
+	return value == NULL || (Z_TYPE_P(value) == IS_ARRAY && Z_ARR_P(value) == array);
+}
+
+/* Whether something is there that the next call would find. */
+static bool is_left(void)
+{
+	for (unsigned global = GET; global <= REQUEST; global++) {
+		const zval *value = global == REQUEST && is_made_late(REQUEST) ? NULL : find_global(global);
+		if (UNEXPECTED(value != NULL && (Z_TYPE_P(value) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(value)) > 0))) {
+			return true;
+		}
+	}
+	if (UNEXPECTED(!is_shared(SERVER, server) || !is_shared(ENVIRONMENT, environment))) {
+		return true;
+	}
+	return has_session() || reset_has_shutdown_functions() || has_head_callback() || reset_is_due();
+}
+
+void requests_unsettled(void)
+{
+	is_unsettled = true;
+}
+
+bool requests_settle(void)
+{
+	/* Each round runs destructors, which may leave things as the ones before did. */
+	enum { ROUNDS = 10 };
+	if (EXPECTED(!is_unsettled)) {
+		return true;
+	}
+	for (int round = 0; style != OFF && is_left(); round++) {
+		if (round == ROUNDS) {
+			fprintf(stderr, "pronghorn: destructors of a request leave sessions, handlers or settings without an end: this worker leaves\n");
+			return false;
+		}
+		forget_values();
+		forget_head_callback();
+		reset_restore();
+		tell_exception();
+	}
+	is_unsettled = false;
+	return true;
+}
+
 void requests_end(void)
 {
 	if (style == OFF) {
 		return;
 	}
-	reset_run_shutdown_functions();
-	tell_exception();
-	/* First, because destructors may run, and open a session; those of the session's own values may
-	 * open another. */
-	empty_globals();
-	for (int times = 0; times < 2 && UNEXPECTED(has_session()); times++) {
-		forget_session();
-	}
+	forget_values();
+	is_unsettled |= has_head_callback();
 	if (call.request != NULL) {
 		begin_output();
 		SG(post_read) = 1;
@@ -1210,7 +1286,8 @@ void requests_end(void)
 		call.request = NULL;
 		OBJ_RELEASE(request);
 	}
-	reset_restore();
+	is_unsettled |= reset_restore();
+	tell_exception();
 }
 
 static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);

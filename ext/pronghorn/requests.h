@@ -57,6 +57,13 @@ bool requests_last(zval *tell);
 /* The call is over. */
 void requests_end(void);
 
+/* The same for what destructors have left that ran behind it, when its last values were freed.
+ * False: they leave something each time, and this process gets no other call. */
+bool requests_settle(void);
+
+/* Values of it are freed later, so that there may be something. */
+void requests_unsettled(void);
+
 /* At the end of the process's request. */
 void requests_give_back(void);
 

@@ -90,6 +90,16 @@ static zend_function *find_function(const char *name)
 	return function != NULL && function->type == ZEND_INTERNAL_FUNCTION ? function : NULL;
 }
 
+/* The next call of a watched function is ours. Destructors may run in it, and change things again. */
+static bool is_ours;
+
+static bool take_ours(void)
+{
+	const bool it_is = is_ours;
+	is_ours = false;
+	return it_is;
+}
+
 /* Calls a function of PHP. False: there is none, or it threw. */
 static bool call(const char *name, zval *result, uint32_t count, zval *arguments)
 {
@@ -98,7 +108,9 @@ static bool call(const char *name, zval *result, uint32_t count, zval *arguments
 	if (function == NULL) {
 		return false;
 	}
+	is_ours = true;
 	zend_call_known_function(function, NULL, NULL, result, count, arguments, NULL);
+	is_ours = false;
 	if (EG(exception) != NULL) {
 		zend_clear_exception();
 		zval_ptr_dtor(result);
@@ -125,9 +137,12 @@ static bool call_setting(const setting *of, const char *name, const zval *value,
 static ZEND_FUNCTION(pronghorn_set)
 {
 	zif_handler called = NULL;
+	const bool by_us = take_ours();
 	for (size_t i = 0; i < SETTINGS; i++) {
 		if (settings[i].called != NULL && strcmp(ZSTR_VAL(EX(func)->common.function_name), settings[i].set) == 0) {
-			settings[i].is_changed = has_changes = true;
+			if (!by_us) {
+				settings[i].is_changed = has_changes = true;
+			}
 			called = settings[i].called;
 		}
 	}
@@ -177,10 +192,10 @@ static void restore_settings(void)
 	for (size_t i = 0; i < SETTINGS; i++) {
 		if (UNEXPECTED(settings[i].is_changed)) {
 			zval result;
+			settings[i].is_changed = false;
 			if (settings[i].is_kept && call_setting(&settings[i], settings[i].set, &settings[i].value, &result)) {
 				zval_ptr_dtor(&result);
 			}
-			settings[i].is_changed = false;
 		}
 	}
 }
@@ -262,27 +277,32 @@ static void look_before(size_t change)
 	call_silently(change, 1, &argument, into);
 }
 
-/* That is set again. */
+/* That is set again, if it was looked at. */
 static void put_back(size_t change, zval *value)
 {
 	zval arguments[2], result;
 	const uint32_t before = change == ASSERT_OPTIONS;
-	if (!changes[change].happened || Z_TYPE_P(value) == IS_UNDEF) {
+	if (Z_TYPE_P(value) == IS_UNDEF) {
 		return;
 	}
 	ZVAL_LONG(&arguments[0], OPTION_CALLBACK);
 	ZVAL_COPY_VALUE(&arguments[before], value);
+	ZVAL_UNDEF(value);
 	call_silently(change, before + 1, arguments, &result);
 	zval_ptr_dtor(&result);
-	zval_ptr_dtor(value);
-	ZVAL_UNDEF(value);
+	zval_ptr_dtor(&arguments[before]);
 }
 
 static ZEND_FUNCTION(pronghorn_change)
 {
+	const bool by_us = take_ours();
 	for (size_t i = 0; i < CHANGES; i++) {
 		if (changes[i].called == NULL || strcmp(ZSTR_VAL(EX(func)->common.function_name), changes[i].function) != 0) {
 			continue;
+		}
+		if (by_us) {
+			changes[i].called(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+			return;
 		}
 		const bool is_first = !changes[i].happened;
 		changes[i].happened = has_changes = true;
@@ -424,47 +444,50 @@ static void restore_title(void)
 static void restore_changes(void)
 {
 	zval result;
-	if (changes[PUTENV].happened) {
+	bool happened[CHANGES];
+	/* Forgotten first: what happens from now on happens again. */
+	for (size_t i = 0; i < CHANGES; i++) {
+		happened[i] = changes[i].happened;
+		changes[i].happened = false;
+	}
+	if (happened[PUTENV]) {
 		restore_environment();
 	}
 	put_back(ASSERT_OPTIONS, &assert_callback);
 	put_back(TEXT_DOMAIN, &text_domain);
 	put_back(ASYNC_SIGNALS, &async_signals);
-	if (changes[LIBXML_STREAMS].happened) {
+	if (happened[LIBXML_STREAMS]) {
 		restore_streams_context();
 	}
-	if (changes[LIBXML_LOADER].happened && call("libxml_disable_entity_loader", &result, 1, &loader_is_disabled)) {
+	if (happened[LIBXML_LOADER] && call("libxml_disable_entity_loader", &result, 1, &loader_is_disabled)) {
 		zval_ptr_dtor(&result);
 	}
-	if (changes[SEED].happened || changes[SEED_BY_ALIAS].happened) {
+	if (happened[SEED] || happened[SEED_BY_ALIAS]) {
 		seed_anew();
 	}
-	if (changes[WRAPPER].happened || changes[NO_WRAPPER].happened) {
+	if (happened[WRAPPER] || happened[NO_WRAPPER]) {
 		restore_wrappers();
 	}
-	if (changes[ALARM].happened) {
+	if (happened[ALARM]) {
 		/* It would kill the worker in another visitor's call. */
 		alarm(0);
 	}
-	if (changes[MYSQLI_REPORT].happened) {
+	if (happened[MYSQLI_REPORT]) {
 		zval level;
 		ZVAL_LONG(&level, mysqli_reporting);
 		if (call("mysqli_report", &result, 1, &level)) {
 			zval_ptr_dtor(&result);
 		}
 	}
-	if (changes[TITLE].happened) {
+	if (happened[TITLE]) {
 		restore_title();
 	}
 	bool has_searched = false;
 	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
-		has_searched |= changes[i].happened;
+		has_searched |= happened[i];
 	}
 	if (has_searched) {
 		restore_search();
-	}
-	for (size_t i = 0; i < CHANGES; i++) {
-		changes[i].happened = false;
 	}
 }
 
@@ -657,7 +680,6 @@ static void restore_all_handlers(void)
 	if (!are_handlers_as_kept(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers))) {
 		restore_handlers(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers), NULL);
 	}
-	EG(user_error_handler_error_reporting) = handler_reporting;
 }
 
 /* ---- The default context of streams ---- */
@@ -844,18 +866,31 @@ void reset_keep(void)
 	is_keeping = true;
 }
 
-void reset_restore(void)
+bool reset_is_due(void)
 {
-	restore_all_handlers();
-	if (UNEXPECTED(!is_ini_as_kept())) {
-		restore_ini();
+	return has_changes || PG(last_error_message) != NULL || !is_ini_as_kept()
+		|| !are_handlers_as_kept(&errors, &EG(user_error_handler), &EG(user_error_handlers))
+		|| !are_handlers_as_kept(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers))
+		|| FG(default_context) != default_context
+		|| (default_context != NULL && Z_ARR(default_context->options) != Z_ARR(context_options));
+}
+
+bool reset_restore(void)
+{
+	const bool is_due = reset_is_due();
+	if (UNEXPECTED(is_due)) {
+		restore_all_handlers();
+		if (!is_ini_as_kept()) {
+			restore_ini();
+		}
 	}
+	EG(user_error_handler_error_reporting) = handler_reporting;
 	if (UNEXPECTED(has_changes)) {
 		/* What they say is nobody's. */
 		EG(error_reporting) = 0;
+		has_changes = false;
 		restore_settings();
 		restore_changes();
-		has_changes = false;
 	}
 	zval result;
 	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {
@@ -872,13 +907,16 @@ void reset_restore(void)
 	}
 	/* An `exit` behind an @ leaves it low. */
 	EG(error_reporting) = error_reporting;
-	restore_context();
+	if (UNEXPECTED(is_due)) {
+		restore_context();
+	}
 	forget_errors();
 	forget_strtok();
 	forget_files();
 #if PHP_VERSION_ID >= 80200
 	zend_memory_reset_peak_usage();
 #endif
+	return is_due;
 }
 
 void reset_let_go(void)

@@ -12,8 +12,11 @@ void reset_startup(void);
 /* What is there now is there again after each call. */
 void reset_keep(void);
 
-/* Back to it. A few loads where a call has changed nothing. */
-void reset_restore(void);
+/* Back to it. A few loads where a call has changed nothing. Whether it had changed something. */
+bool reset_restore(void);
+
+/* Whether something of that was changed since. */
+bool reset_is_due(void);
 
 /* Runs the functions that were registered for the end of the call, but not those of the boot. What
  * one throws is there afterwards, and ends the rest. */

@@ -290,6 +290,12 @@ const ENDLESS: &str = r#"<?php
         if ($way === 'pid') { return (string) getmypid(); }
         if ($way === 'exits') { exit; }
         if ($way === 'prints and exits') { print('printed'); exit; }
+        if ($way === 'memory') {
+            ignore_user_abort(true);
+            for ($i = 0; $i < 300 && !connection_aborted(); $i++) { echo str_repeat('x', 100_000); flush(); usleep(10_000); }
+            $all = [];
+            while (true) { $all[] = str_repeat('y', 1_000_000); }
+        }
         if ($way === 'asks') { return (string) connection_aborted(); }
         for ($i = 0; $i < 3000; $i++) {
             echo "data: $i\n\n";
@@ -353,6 +359,15 @@ fn output_to_a_client_that_has_left_ends_the_call_and_not_the_worker() {
                 status == 200 && way != "exits"
             );
         }
+        // A fatal error behind it is one of that page, and of no other.
+        leaves_while_it_prints(&server, "memory");
+        assert_eq!(server.get("/?way=asks").text(), "0", "{pool}");
+        server.logged(&[
+            "\"error\"",
+            "failed after its client had left",
+            "Allowed memory size",
+            "/?way=memory",
+        ]);
         server.stop();
     }
 }

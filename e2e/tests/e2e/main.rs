@@ -41,6 +41,7 @@ mod killed;
 mod kind;
 mod kv;
 mod laravel;
+mod late;
 mod leaks;
 mod left;
 mod life;

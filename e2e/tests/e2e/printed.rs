@@ -206,3 +206,39 @@ fn what_is_printed_at_the_end_of_a_handler_stands_behind_its_reply() {
         server.stop();
     }
 }
+
+/// The callback for the head of a page that prints nothing runs at its end.
+#[test]
+fn a_callback_for_the_head_that_throws_or_exits_ends_the_call_and_not_the_worker() {
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () {
+            if ($_GET['way'] === 'pid') { echo getmypid(); return; }
+            if (isset($_GET['prints'])) { echo 'printed'; }
+            header_register_callback(fn () => match ($_GET['way']) {
+                'throws' => throw new Exception('thrown'),
+                'exits' => exit,
+                'prints' => print('more'),
+            });
+        }",
+    );
+    for pool in ["spawn: exec", "spawn: fork"] {
+        let server = serve(&front, pool);
+        let pid = server.get("/?way=pid").text();
+        for (way, status, text) in [
+            ("throws", 500, None),
+            ("exits", 200, Some("")),
+            ("prints", 200, Some("more")),
+            ("throws&prints", 500, None),
+            ("exits&prints", 200, None),
+        ] {
+            let reply = server.get(&format!("/?way={way}"));
+            assert_eq!(reply.status, status, "{way}, {pool}");
+            if let Some(text) = text {
+                assert_eq!(reply.text(), text, "{way}, {pool}");
+            }
+            assert_eq!(server.get("/?way=pid").text(), pid, "{way}, {pool}");
+        }
+        server.stop();
+    }
+}

@@ -54,7 +54,9 @@ final class Leftovers
         $places = $this->native ? \Pronghorn\Internal\places_seen() : [];
         // First, because destructors may run, and open a session; those of the session's own values
         // may open another.
-        $this->superglobals?->reset();
+        if ($this->superglobals !== null) {
+            $this->free($this->superglobals->reset(...));
+        }
         for ($times = 0; $times < 2 && $this->hasSessions && (isset($_SESSION) || \session_id() !== ''); $times++) {
             $this->endSession($exchange, $places);
         }
@@ -64,6 +66,20 @@ final class Leftovers
         }
 
         return !($this->hasSessions && \headers_sent($file, $line)) || $this->isOfBoot($file, $line);
+    }
+
+    /** Frees values of the application, whose destructors may throw. */
+    private function free(\Closure $work): void
+    {
+        for ($times = 0; $times < 8; $times++) {
+            try {
+                $work();
+
+                return;
+            } catch (\Throwable $thrown) {
+                $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
+            }
+        }
     }
 
     /**
@@ -95,8 +111,10 @@ final class Leftovers
             $this->closeSession();
         }
         // Through the reference that the session module has of it, and then as in a new request.
-        $_SESSION = [];
-        unset($_SESSION);
+        $this->free(static function (): void {
+            $_SESSION = [];
+            unset($_SESSION);
+        });
         if (!\headers_sent() || !\ini_get('session.use_cookies')) {
             // Else PHP refuses it with a warning, and to start a session as well.
             \session_id('');

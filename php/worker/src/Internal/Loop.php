@@ -52,8 +52,7 @@ final class Loop
         }
         while (!$this->isSpoiled && ($exchange = $this->transport->next()) !== null) {
             $this->serve($exchange, $handlers);
-            // What belongs to a call is gone before the wait for the next one begins.
-            unset($exchange);
+            $this->forget($exchange);
             $this->lookForLeaks();
         }
     }
@@ -76,8 +75,21 @@ final class Loop
             } else {
                 $this->conclude(...$next);
             }
-            unset($next);
+            $this->forget($next);
             $this->lookForLeaks();
+        }
+    }
+
+    /** What belongs to a call is gone before the wait for the next one begins. */
+    private function forget(mixed &$last): void
+    {
+        try {
+            $last = null;
+        } catch (\Throwable $thrown) {
+            $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
+        }
+        if ($this->leftovers !== null) {
+            $this->isSpoiled = !$this->leftovers->clear(null) || $this->isSpoiled;
         }
     }
 

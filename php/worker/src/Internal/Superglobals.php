@@ -54,6 +54,16 @@ final class Superglobals
      */
     public function reset(): void
     {
+        $this->putBack();
+        if ($_GET !== $this->get || $_POST !== $this->post || $_COOKIE !== $this->cookie || $_FILES !== $this->files
+            || $_REQUEST !== $this->request || $_SERVER !== $this->server) {
+            // A destructor has put something there.
+            $this->putBack();
+        }
+    }
+
+    private function putBack(): void
+    {
         $_GET = $this->get;
         $_POST = $this->post;
         $_COOKIE = $this->cookie;

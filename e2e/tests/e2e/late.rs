@@ -1,0 +1,155 @@
+//! What destructors do that run behind a call, when its last values are freed: the next visitor
+//! finds nothing of it, and the worker stays.
+
+use pronghorn_testkit::{Server, Site};
+
+use crate::ring::extension;
+
+/// An object that lies somewhere until it is freed, and does something then.
+const LATE: &str = r#"<?php
+    final class Late {
+        public function __construct(private array $deeds) {}
+        public function __destruct() {
+            $deed = array_shift($this->deeds);
+            // Its own deeds may be late as well.
+            $next = $this->deeds === [] ? 'alice' : new self($this->deeds);
+            match ($deed) {
+                'session' => [session_id('alice'), session_start(), $_SESSION['user'] = 'alice', $_SESSION['next'] = $next],
+                'shutdown' => register_shutdown_function(function () use ($next) { echo 'alice'; }),
+                'superglobals' => $_GET['user'] = $_POST['user'] = $_COOKIE['user'] = $_REQUEST['user'] = $_FILES['user'] = $_SERVER['user'] = $_ENV['user'] = $next,
+                'settings' => [date_default_timezone_set('Asia/Tokyo'), putenv('LATE=alice'), chdir('/'), ini_set('precision', '3'), setlocale(LC_ALL, 'C.UTF-8')],
+                'handlers' => [set_error_handler(function () use ($next) { exit('alice'); }), set_exception_handler(fn () => $next)],
+                'assertion' => @assert_options(ASSERT_CALLBACK, fn () => $next),
+                'head' => [@header_register_callback(function () use ($next) { header('X-User: alice'); }), @header('X-User: alice')],
+                'many' => [$GLOBALS['kept'] = $_GET, array_map(function ($n) { $_SERVER["n$n"] = $_GET["n$n"] = $_COOKIE["n$n"] = $n; }, range(1, 3000))],
+                'throws' => throw new Exception('alice'),
+                'error' => @file_get_contents('/alice'),
+            };
+        }
+        public function handle() { return false; }
+    }
+    function hold(string $where, Late $late): mixed {
+        switch ($where) {
+            case 'error handler': set_error_handler([$late, 'handle']); break;
+            case 'exception handler': set_exception_handler([$late, 'handle']); break;
+            case 'assertion': @assert_options(ASSERT_CALLBACK, [$late, 'handle']); break;
+            case 'shutdown function': register_shutdown_function([$late, 'handle']); break;
+            case 'superglobals': $_GET['late'] = $_POST['late'] = $_COOKIE['late'] = $_REQUEST['late'] = $_SERVER['late'] = $late; break;
+            case 'superglobal by reference': $all = &$_GET; $all['late'] = $late; break;
+            case 'session': session_start(); $_SESSION['late'] = $late; break;
+            case 'context': stream_context_set_default(['http' => ['late' => $late]]); break;
+            case 'exception': $thrown = new Exception('thrown'); $thrown->late = $late; throw $thrown;
+            case 'buffer': ob_start([$late, 'handle']); break;
+        }
+        return 'held';
+    }
+    function see(): string {
+        $seen = [session_status(), session_id(), $_GET, $_POST, $_COOKIE, $_REQUEST, $_FILES, isset($_SERVER['user']), isset($_ENV['user']),
+            isset($_SERVER['n7']), date_default_timezone_get(), getenv('LATE'), getcwd(), ini_get('precision'), set_error_handler(null),
+            set_exception_handler(null), error_get_last(), setlocale(LC_ALL, '0'), @assert_options(ASSERT_CALLBACK)];
+        session_start(['use_strict_mode' => 1]);
+        $seen[] = $_SESSION;
+        return json_encode($seen);
+    }
+    function answer(array $query): mixed {
+        return $query === [] ? see() : ($query['where'] === 'pid' ? (string) getmypid() : hold($query['where'], new Late(explode(' ', $query['deeds']))));
+    }
+"#;
+
+const PLACES: [&str; 10] = [
+    "error handler",
+    "exception handler",
+    "assertion",
+    "shutdown function",
+    "superglobals",
+    "superglobal by reference",
+    "session",
+    "context",
+    "exception",
+    "buffer",
+];
+
+/// Each, and some behind others.
+const DEEDS: [&str; 14] = [
+    "session",
+    "shutdown",
+    "superglobals",
+    "settings",
+    "handlers",
+    "assertion",
+    "head",
+    "many",
+    "throws",
+    "error",
+    "superglobals session",
+    "session shutdown superglobals settings",
+    "handlers handlers handlers session",
+    "assertion handlers assertion head",
+];
+
+/// A worker whose calls are no requests of PHP's own keeps settings; sessions are nobody's there, too.
+#[test]
+fn what_a_late_destructor_opens_is_no_visitors_without_globals() {
+    let handler = Site::sdk_worker("require_once 'late.php'; return answer($request->query());");
+    let server = serve(&handler, "spawn: exec, globals: false");
+    let session = |text: String| {
+        let seen: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        (seen[..7].to_vec(), seen.last().cloned())
+    };
+    let clean = session(server.get("/").text());
+    let pid = server.get("/?where=pid").text();
+    for place in PLACES {
+        for deeds in ["session", "shutdown", "superglobals session", "throws"] {
+            let target = format!("/?where={place}&deeds={deeds}").replace(' ', "%20");
+            server.get(&target);
+            assert_eq!(session(server.get("/").text()), clean, "{place}: {deeds}");
+            assert_eq!(server.get("/?where=pid").text(), pid, "{place}: {deeds}");
+        }
+    }
+    server.stop();
+}
+
+fn serve(worker: &str, pool: &str) -> Server {
+    extension();
+    let site = Site::new()
+        .file("worker.php", worker)
+        .file("late.php", LATE)
+        .file("sessions/.keep", "")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: debug}}\nhttp:\n  \
+             address: '127.0.0.1:0'\n  pool: {{num_workers: 1, {pool}, ini: {{session.save_path: sessions}}}}\n"
+        ));
+    Server::start(site)
+}
+
+#[test]
+fn what_a_late_destructor_does_is_no_visitors() {
+    let handler = Site::sdk_worker("require_once 'late.php'; return answer($request->query());");
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () { require_once 'late.php'; echo answer($_GET); }",
+    );
+    for (worker, pool) in [
+        (&handler, "spawn: exec"),
+        (&handler, "spawn: fork"),
+        (&front, "spawn: exec"),
+        (&front, "spawn: fork"),
+    ] {
+        let server = serve(worker, pool);
+        let clean = server.get("/").text();
+        let pid = server.get("/?where=pid").text();
+        for place in PLACES {
+            for deeds in DEEDS {
+                let target = format!("/?where={place}&deeds={deeds}").replace(' ', "%20");
+                let first = server.get(&target);
+                let what = format!("{pool}, {place}: {deeds}");
+                assert!(matches!(first.status, 200 | 500), "{what}");
+                let seen = server.get("/");
+                assert_eq!(seen.text(), clean, "{what}");
+                assert_eq!(seen.header("X-User"), None, "{what}");
+                assert_eq!(server.get("/?where=pid").text(), pid, "{what}");
+            }
+        }
+        server.stop();
+    }
+}
