@@ -75,23 +75,71 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     let request_id = request.id.as_deref();
     let trace_id = RequestTrace::of(request).map(RequestTrace::id);
     let trace_id = trace_id.as_deref();
-    let (method, remote_address) = (request.head.method(), request.peer.address);
+    let (method, remote_address) = (request.head.method(), request.peer.shown_address());
     if !details {
         record!(
-            status, status, method, URI = target, URL = target, %remote_address, read_bytes, write_bytes,
-            start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid, worker_call,
-            retried, pool, route, request_id, trace_id, "http log"
+            status,
+            status,
+            method,
+            URI = target,
+            URL = target,
+            remote_address,
+            read_bytes,
+            write_bytes,
+            start,
+            elapsed,
+            elapsed_us,
+            read_us,
+            queue_us,
+            php_us,
+            write_us,
+            php_cpu_us,
+            php_blocked_us,
+            pid,
+            worker_call,
+            retried,
+            pool,
+            route,
+            request_id,
+            trace_id,
+            "http log"
         );
         return;
     }
     let field = |name| String::from_utf8_lossy(request.head.fields().get(name).unwrap_or_default());
     let query = target.split_once('?').map_or("", |(_, query)| query);
     record!(
-        status, status, method, URI = target, URL = target, %remote_address, query,
-        content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
-        user_agent = &*field("user-agent"), referer = RequestMask::default().target(&field("referer")), read_bytes, write_bytes,
-        start, request_time = start, elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us, php_blocked_us, pid,
-        worker_call, retried, pool, route, request_id, trace_id, "http access log"
+        status,
+        status,
+        method,
+        URI = target,
+        URL = target,
+        remote_address,
+        query,
+        content_len = request.head.body_len().unwrap_or(read_bytes),
+        host = request.head.authority(),
+        user_agent = &*field("user-agent"),
+        referer = RequestMask::default().target(&field("referer")),
+        read_bytes,
+        write_bytes,
+        start,
+        request_time = start,
+        elapsed,
+        elapsed_us,
+        read_us,
+        queue_us,
+        php_us,
+        write_us,
+        php_cpu_us,
+        php_blocked_us,
+        pid,
+        worker_call,
+        retried,
+        pool,
+        route,
+        request_id,
+        trace_id,
+        "http access log"
     );
 }
 

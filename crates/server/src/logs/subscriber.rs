@@ -82,9 +82,12 @@ impl<'a> Route<'a> {
     fn of(metadata: &'a Metadata<'_>, channels: &'a [Channel]) -> Option<Self> {
         let level = level(metadata)?;
         let target = metadata.target();
-        let own = channels
-            .iter()
-            .find(|channel| channel.name.eq_ignore_ascii_case(target));
+        let find = |is_named: fn(&str, &str) -> bool| {
+            channels
+                .iter()
+                .find(|channel| is_named(&channel.name, target))
+        };
+        let own = find(|name, target| name == target).or_else(|| find(str::eq_ignore_ascii_case));
         let route = match own {
             Some(channel) => Route {
                 channel,
@@ -113,15 +116,16 @@ fn is_talkative(target: &str) -> bool {
 
 impl Subscriber for Router {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.enabled(metadata) {
+        if self.enabled(metadata) && Route::of(metadata, &self.channels.0.load()).is_some() {
             Interest::always()
         } else {
             Interest::never()
         }
     }
 
+    /// Asked several times for each record, of callsites that are not [`Interest::never`] already.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        !metadata.is_span() && Route::of(metadata, &self.channels.0.load()).is_some()
+        !metadata.is_span()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

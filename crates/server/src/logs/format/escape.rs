@@ -61,19 +61,17 @@ impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut plain = 0;
         let mut at = 0;
-        while let Some(&byte) = text.as_bytes().get(at) {
-            at += 1;
-            if !may_need_change(byte) {
-                continue;
-            }
-            let c = text.get(at - 1..).and_then(|rest| rest.chars().next());
-            let Some(c) = c.filter(|c| self.must_change(*c)) else {
-                continue;
+        loop {
+            at += plain_run(text.as_bytes().get(at..).unwrap_or_default());
+            let Some(c) = text.get(at..).and_then(|rest| rest.chars().next()) else {
+                break;
             };
-            self.push(text.get(plain..at - 1).unwrap_or_default());
-            self.change(c);
-            at += c.len_utf8() - 1;
-            plain = at;
+            if self.must_change(c) {
+                self.push(text.get(plain..at).unwrap_or_default());
+                self.change(c);
+                plain = at + c.len_utf8();
+            }
+            at += c.len_utf8();
         }
         self.push(text.get(plain..).unwrap_or_default());
         Ok(())
@@ -84,7 +82,27 @@ impl Write for Escaped<'_> {
 /// characters, the quote, the backslash, and what begins U+0080 to U+00BF, U+0600 to U+063F and
 /// U+2000 to U+2FFF.
 fn may_need_change(byte: u8) -> bool {
-    matches!(byte, ..0x20 | b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2)
+    (byte < 0x20)
+        | (byte == b'"')
+        | (byte == b'\\')
+        | (byte == 0x7f)
+        | (byte == 0xc2)
+        | (byte == 0xd8)
+        | (byte == 0xe2)
+}
+
+/// How many bytes at the beginning are none of these. It looks at sixteen at once, which the
+/// compiler makes vectors of.
+fn plain_run(text: &[u8]) -> usize {
+    let (chunks, _) = text.as_chunks::<16>();
+    let is_plain = |chunk: &&[u8; 16]| {
+        !chunk
+            .iter()
+            .fold(false, |any, it| any | may_need_change(*it))
+    };
+    let at = 16 * chunks.iter().take_while(is_plain).count();
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(|it| !may_need_change(**it)).count()
 }
 
 impl<'a> Escaped<'a> {
