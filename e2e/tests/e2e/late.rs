@@ -87,7 +87,7 @@ const DEEDS: [&str; 14] = [
     "assertion handlers assertion head",
 ];
 
-/// A worker whose calls are no requests of PHP's own keeps settings; sessions are nobody's there, too.
+/// Where calls are no requests of PHP's own, settings stay; sessions are nobody's there, too.
 #[test]
 fn what_a_late_destructor_opens_is_no_visitors_without_globals() {
     let handler = Site::sdk_worker("require_once 'late.php'; return answer($request->query());");
