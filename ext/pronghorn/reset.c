@@ -204,7 +204,7 @@ static void restore_settings(void)
 
 enum {
 	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, TITLE,
-	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, CHANGES
+	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, CHANGES
 };
 static struct {
 	const char *function;
@@ -229,6 +229,7 @@ static struct {
 	[MB_SEARCH_POS] = {.function = "mb_ereg_search_pos"},
 	[MB_SEARCH_REGS] = {.function = "mb_ereg_search_regs"},
 	[MB_SEARCH_SETPOS] = {.function = "mb_ereg_search_setpos"},
+	[TEXT_FOLDER] = {.function = "bindtextdomain"},
 };
 
 /* What held before the first call of these functions in a call. */
@@ -293,6 +294,50 @@ static void put_back(size_t change, zval *value)
 	zval_ptr_dtor(&arguments[before]);
 }
 
+/* Where a call has bound domains of gettext: where their texts were before, by their names. */
+static HashTable *text_folders;
+
+static void look_at_folder(zval *domain)
+{
+	zval arguments[2], before;
+	if (text_folders == NULL) {
+		ALLOC_HASHTABLE(text_folders);
+		zend_hash_init(text_folders, 8, NULL, ZVAL_PTR_DTOR, false);
+	}
+	if (zend_hash_find(text_folders, Z_STR_P(domain)) != NULL) {
+		return;
+	}
+	ZVAL_COPY_VALUE(&arguments[0], domain);
+	ZVAL_NULL(&arguments[1]);
+	call_silently(TEXT_FOLDER, 2, arguments, &before);
+	if (EG(exception) != NULL || Z_TYPE(before) != IS_STRING) {
+		/* The call itself tells what is wrong with this name. */
+		zend_clear_exception();
+		zval_ptr_dtor(&before);
+		return;
+	}
+	zend_hash_update(text_folders, Z_STR_P(domain), &before);
+}
+
+static void restore_text_folders(void)
+{
+	zend_string *domain;
+	zval *before, arguments[2], result;
+	if (text_folders == NULL) {
+		return;
+	}
+	ZEND_HASH_FOREACH_STR_KEY_VAL(text_folders, domain, before) {
+		if (domain != NULL) {
+			ZVAL_STR(&arguments[0], domain);
+			ZVAL_COPY_VALUE(&arguments[1], before);
+			call_silently(TEXT_FOLDER, 2, arguments, &result);
+			zval_ptr_dtor(&result);
+		}
+	} ZEND_HASH_FOREACH_END();
+	zend_array_destroy(text_folders);
+	text_folders = NULL;
+}
+
 static ZEND_FUNCTION(pronghorn_change)
 {
 	const bool by_us = take_ours();
@@ -312,6 +357,10 @@ static ZEND_FUNCTION(pronghorn_change)
 		}
 		if (is_first && is_keeping) {
 			look_before(i);
+		}
+		const bool binds = i == TEXT_FOLDER && is_keeping && ZEND_NUM_ARGS() == 2 && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 1)) == IS_STRING;
+		if (binds && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 2)) != IS_NULL && Z_STRLEN_P(ZEND_CALL_ARG(execute_data, 1)) > 0) {
+			look_at_folder(ZEND_CALL_ARG(execute_data, 1));
 		}
 		const bool has_level = i == MYSQLI_REPORT && ZEND_NUM_ARGS() == 1 && Z_TYPE_P(ZEND_CALL_ARG(execute_data, 1)) == IS_LONG;
 		if (has_level && !is_keeping) {
@@ -455,6 +504,7 @@ static void restore_changes(void)
 	}
 	put_back(ASSERT_OPTIONS, &assert_callback);
 	put_back(TEXT_DOMAIN, &text_domain);
+	restore_text_folders();
 	put_back(ASYNC_SIGNALS, &async_signals);
 	if (happened[LIBXML_STREAMS]) {
 		restore_streams_context();
@@ -933,6 +983,10 @@ void reset_let_go(void)
 	for (size_t i = 0; i < sizeof looked_at / sizeof *looked_at; i++) {
 		zval_ptr_dtor(looked_at[i]);
 		ZVAL_UNDEF(looked_at[i]);
+	}
+	if (text_folders != NULL) {
+		zend_array_destroy(text_folders);
+		text_folders = NULL;
 	}
 	free(locale);
 	locale = NULL;
