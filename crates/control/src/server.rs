@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::{Admission, BoxFuture, LogThrottle, Place, Standings};
-use pronghorn_process::open_files::Share;
+use pronghorn_process::open_files::{self, Share};
 use pronghorn_process::socket::{AFTER_FAILED_ACCEPT, is_about_the_connection};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
@@ -96,6 +96,7 @@ pub async fn serve(listener: Listener, steerable: Arc<dyn Steerable>) -> io::Res
                 if let Some(times) = throttles.failed.should_log() {
                     tracing::error!(target: "server", times, "cannot accept connections of commands: {error}");
                 }
+                open_files::made_room(&error);
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }

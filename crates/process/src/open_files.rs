@@ -1,8 +1,11 @@
 //! The limit on open files: all that the system allows for the server, what was there before for
 //! its children.
 
-use std::sync::OnceLock;
+use std::io;
+use std::sync::{Mutex, OnceLock, Weak};
 
+use pronghorn_base::lock;
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The limit that the server was started with, once it was raised.
@@ -29,7 +32,40 @@ pub(crate) fn restore() {
     }
 }
 
-/// The part of the open files that a listener beside `http` may hold. `http` leaves it free.
+/// Who has open files that can be done without.
+pub trait Spare: Send + Sync {
+    /// Closes them. Called where the process has no descriptor left, on any thread.
+    fn give_back(&self);
+}
+
+/// All who have some. The limit is the process's, and so is this.
+static SPARE: Mutex<Vec<Weak<dyn Spare>>> = Mutex::new(Vec::new());
+
+/// From now on this one is asked where descriptors are short.
+pub fn spared_by(spare: Weak<dyn Spare>) {
+    let mut all = lock(&SPARE);
+    all.retain(|spare| spare.strong_count() > 0);
+    all.push(spare);
+}
+
+/// Where something failed because there was no descriptor for it, has others give back what they
+/// can do without. True: it is worth another try.
+pub fn made_room(error: &io::Error) -> bool {
+    let is_short = matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    );
+    if is_short {
+        let all = lock(&SPARE).clone();
+        for spare in all.iter().filter_map(Weak::upgrade) {
+            spare.give_back();
+        }
+    }
+    is_short
+}
+
+/// A part of the open files that `http` leaves free: for a listener beside it, or for files that
+/// are kept open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     most: u64,
@@ -48,12 +84,17 @@ impl Share {
     /// People and scripts at work at the same time.
     pub const CONTROL: Self = Self::new(32, 32);
 
-    const ALL: [Self; 5] = [
+    /// Files that caches keep open, those of all roots together: as many as eight roots of old had,
+    /// and so few that a visitor who asks for all that there is takes nobody's place.
+    pub const FILES: Self = Self::new(4096, 8);
+
+    const ALL: [Self; 6] = [
         Self::RPC,
         Self::STATUS,
         Self::ADMIN,
         Self::METRICS,
         Self::CONTROL,
+        Self::FILES,
     ];
     /// Where the limit is very low.
     const FEWEST: u64 = 8;
@@ -79,11 +120,34 @@ impl Share {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    #[derive(Default)]
+    struct Given(AtomicUsize);
+
+    impl Spare for Given {
+        fn give_back(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_has_something_to_spare_is_asked_where_descriptors_are_short() {
+        let given = Arc::new(Given::default());
+        let as_spare: Arc<dyn Spare> = given.clone();
+        spared_by(Arc::downgrade(&as_spare));
+        assert!(!made_room(&Errno::CONNABORTED.into()));
+        assert_eq!(given.0.load(Ordering::Relaxed), 0);
+        assert!(made_room(&Errno::MFILE.into()) && made_room(&Errno::NFILE.into()));
+        assert_eq!(given.0.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn shares_follow_the_limit_and_leave_most_of_it() {
-        for (limit, rpc, all) in [(256, 32, 72), (1024, 128, 288), (1 << 20, 1024, 1376)] {
+        for (limit, rpc, all) in [(256, 32, 104), (1024, 128, 416), (1 << 20, 1024, 5472)] {
             assert_eq!((Share::RPC.of(limit), Share::all_of(limit)), (rpc, all));
         }
         assert_eq!(Share::RPC.of(u64::MAX), 1024);

@@ -9,7 +9,7 @@ use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::Stopped;
 use pronghorn_plugin_api::rpc::Methods;
-use pronghorn_process::open_files::Share;
+use pronghorn_process::open_files::{self, Share};
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Admitted, BindError, SocketFile, is_about_the_connection,
 };
@@ -247,6 +247,7 @@ async fn accept(door: Door, shared: Arc<Shared>) {
                 if let Some(times) = shared.throttles.failed.should_log() {
                     tracing::error!(target: "rpc", times, "cannot accept connections: {error}");
                 }
+                open_files::made_room(&error);
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }

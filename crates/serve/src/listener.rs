@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use pronghorn_base::LogThrottle;
 use pronghorn_config::Address;
+use pronghorn_process::open_files;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
     open_unix,
@@ -431,6 +432,7 @@ impl Door {
                     if let Some(times) = FAILED.should_log() {
                         tracing::error!(target: "http", times, "cannot accept connections: {error}");
                     }
+                    open_files::made_room(&error);
                     tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
                 }
             }

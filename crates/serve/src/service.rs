@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use pronghorn_base::{Admission, LogThrottle, Place, Standings};
 use pronghorn_metrics::Registry;
 use pronghorn_pool::Spool;
+use pronghorn_process::open_files::{Spare, spared_by};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -63,7 +64,7 @@ impl Service {
             let open = connections.clone();
             ConnectionMetrics::new(metrics, move || open.len())
         });
-        Arc::new(Self {
+        let service = Arc::new(Self {
             handler: ArcSwap::from_pointee(handler),
             limits,
             draining,
@@ -77,7 +78,10 @@ impl Service {
             counted,
             responses: metrics.map(ResponseMetrics::new),
             spool,
-        })
+        });
+        let spare: Arc<dyn Spare> = service.clone();
+        spared_by(Arc::downgrade(&spare));
+        service
     }
 
     /// Requests from now on go to this one.
@@ -187,6 +191,23 @@ impl Service {
                 target: "http", connections, limit,
                 "idle connections closed for new ones: the limit of connections is reached"
             );
+        }
+    }
+}
+
+impl Spare for Service {
+    /// Tells some connections to end that have no request: a client of another one waits.
+    fn give_back(&self) {
+        /// Until the next look a tenth of a second later, this many new ones may come.
+        const SPARED: usize = 8;
+        for _ in 0..SPARED {
+            let open = self.connections.len();
+            if self.standings.make_room(open, open) != Admission::Freed {
+                return;
+            }
+            if let Some(counted) = &self.counted {
+                counted.evicted.increment();
+            }
         }
     }
 }

@@ -6,11 +6,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use pronghorn_testkit::{Connection, PATIENCE, Server, free_address, wait_for};
+use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::http2::{end_of, literal, request, site_with_large_file, with_window};
 use crate::malformed::repository;
+use crate::ring::extension;
 use crate::secure::{frame, get, site};
 
 const HEADERS: u8 = 1;
@@ -440,10 +441,7 @@ fn listeners_at_their_limits_leave_open_files_to_the_site() {
         site.read(".rr.yaml")
     );
     site.write(".rr.yaml", &config);
-    let mut command = std::process::Command::new("prlimit");
-    command.arg("--nofile=1024:1024");
-    command.arg(pronghorn_testkit::binary());
-    let server = Server::start_by(command, site, &["serve"]);
+    let server = limited(site, 1024);
     // The site's own last: it has what the others leave.
     let mut idle = Vec::new();
     for (address, many) in [
@@ -464,6 +462,81 @@ fn listeners_at_their_limits_leave_open_files_to_the_site() {
     assert!(!log.contains("cannot accept connections"), "{log}");
     drop(idle);
     server.stop();
+}
+
+/// A server under a limit of open files.
+fn limited(site: Site, open_files: usize) -> Server {
+    let mut command = std::process::Command::new("prlimit");
+    command.arg(format!("--nofile={open_files}:{open_files}"));
+    command.arg(pronghorn_testkit::binary());
+    Server::start_by(command, site, &["serve"])
+}
+
+#[test]
+fn files_that_caches_keep_open_leave_open_files_to_the_site() {
+    const FILES: usize = 300;
+    for limit in [256, 1024] {
+        let [rpc, status, files] = [(); 3].map(|()| free_address());
+        let php = format!("php -d extension={}", extension().display());
+        let scripts = |root: &str| {
+            format!("{root}: {{mode: classic, root: {root}, php: '{php}', num_workers: 1}}")
+        };
+        let more = format!(
+            "  pools:\n    {}\n    {}\n  \
+             routes: [{{path: '/a/*', pool: a, strip_prefix: /a}}, {{path: '/b/*', pool: b, strip_prefix: /b}}]\n  \
+             middleware: [static]\n  static: {{dir: c, serve: [{{prefix: /d, root: d}}, {{prefix: /e, root: e}}]}}\n",
+            scripts("a"),
+            scripts("b")
+        );
+        let mut site = site("app.php", "", &more);
+        for root in ["a", "b"] {
+            site = site.file(&format!("{root}/index.php"), "<?php echo 'a page';");
+        }
+        for root in ["a", "b", "c", "d", "e", "f"] {
+            for number in 0..FILES {
+                site.write(&format!("{root}/{number}.bin"), "");
+                let path = site.path(&format!("{root}/{number}.bin"));
+                let file = std::fs::File::options().write(true).open(path);
+                file.and_then(|file| file.set_len(40_000))
+                    .expect("it may be longer");
+            }
+        }
+        let config = format!(
+            "{}rpc: {{listen: 'tcp://{rpc}'}}\nstatus: {{address: '{status}'}}\n\
+             fileserver: {{address: '{files}', serve: [{{prefix: /, root: f}}]}}\n",
+            site.read(".rr.yaml")
+        );
+        site.write(".rr.yaml", &config);
+        let server = limited(site, limit);
+        let open = || {
+            let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid()));
+            open.expect("it runs").count()
+        };
+        let before = open();
+        let roots = [
+            (server.address(), "/a/"),
+            (server.address(), "/b/"),
+            (server.address(), "/"),
+            (server.address(), "/d/"),
+            (server.address(), "/e/"),
+            (files, "/"),
+        ];
+        for (address, root) in roots {
+            let mut visitor = Connection::open(address);
+            for number in 0..FILES {
+                assert_eq!(visitor.get(&format!("{root}{number}.bin")).status, 200);
+            }
+        }
+        let more = open() - before;
+        assert!(more <= limit / 8 + 16, "{more} of {limit} were opened");
+        for page in ["/", "/a/", "/b/", "/rpc"] {
+            assert_eq!(server.get(page).status, 200, "{page}");
+        }
+        assert_eq!(Connection::open(status).get("/ready").status, 200);
+        let log = server.log();
+        assert!(!log.contains("cannot accept connections"), "{log}");
+        server.stop();
+    }
 }
 
 #[test]

@@ -10,31 +10,40 @@ use pronghorn_base::lock;
 use tokio::time::Instant;
 
 use super::entry::Entry;
+use super::kept_open::{KeptOpen, OpenCache};
 
 /// Threads that look at the same moment seldom look in the same one.
 const SHARDS: usize = 8;
-/// In each. All may hold a descriptor, or some of a small file's memory.
+/// In each. All may hold some of a small file's memory, and as many descriptors as all caches
+/// together may.
 const MOST: usize = 64;
-
-/// How many files a cache keeps open at most.
-pub(super) const MOST_OPEN: usize = SHARDS * MOST;
 
 /// Files by their path below the root.
 #[derive(Debug)]
 pub(super) struct Cache {
     hasher: RandomState,
-    shards: [Mutex<Shard>; SHARDS],
+    shards: Arc<Shards>,
+    kept: Arc<KeptOpen>,
     /// How long what was seen is believed.
     pub(super) duration: Duration,
 }
 
+/// What is in a cache.
+#[derive(Debug, Default)]
+pub(super) struct Shards([Mutex<Shard>; SHARDS]);
+
 type Shard = HashMap<Box<[u8]>, Arc<Entry>>;
 
 impl Cache {
-    pub(super) fn new(duration: Duration) -> Self {
+    /// Its open files are among those of `kept`.
+    pub(super) fn new(duration: Duration, kept: Arc<KeptOpen>) -> Self {
+        let shards: Arc<Shards> = Arc::default();
+        let as_open: Arc<dyn OpenCache> = shards.clone();
+        kept.add(&as_open);
         Self {
             hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards,
+            kept,
             duration,
         }
     }
@@ -48,8 +57,11 @@ impl Cache {
     }
 
     /// Keeps an entry. When there is no room, the one that was seen first goes; what nobody asked
-    /// for is not seen again.
+    /// for is not seen again. Where no more files may be kept open, it is not kept.
     pub(super) fn put(&self, path: &[u8], entry: Arc<Entry>) {
+        if !entry.is_kept_open(|| self.kept.permit()) {
+            return self.remove(path);
+        }
         let old = self.with(path, |shard| {
             let mut oldest = None;
             if shard.len() >= MOST && !shard.contains_key(path) {
@@ -64,7 +76,7 @@ impl Cache {
 
     /// Forgets all. Closes files, so not on an I/O thread's way.
     pub(super) fn clear(&self) {
-        for shard in &self.shards {
+        for shard in &self.shards.0 {
             let old = std::mem::take(&mut *lock(shard));
             drop(old); // not while others wait
         }
@@ -76,27 +88,60 @@ impl Cache {
 
     fn with<R>(&self, path: &[u8], work: impl FnOnce(&mut Shard) -> R) -> R {
         let place = usize::try_from(self.hasher.hash_one(path) % SHARDS as u64);
-        let shard = &self.shards[place.unwrap_or_default()];
+        let shard = &self.shards.0[place.unwrap_or_default()];
         work(&mut lock(shard))
+    }
+}
+
+impl OpenCache for Shards {
+    fn seen_open(&self) -> Vec<Instant> {
+        let mut seen = Vec::new();
+        for shard in &self.0 {
+            let shard = lock(shard);
+            let open = shard.values().filter(|entry| entry.is_open());
+            seen.extend(open.map(|entry| entry.seen));
+        }
+        seen
+    }
+
+    fn close_until(&self, last: Instant) {
+        self.close(|entry| entry.seen <= last);
+    }
+
+    fn close_all(&self) {
+        self.close(|_| true);
+    }
+}
+
+impl Shards {
+    fn close(&self, which: impl Fn(&Entry) -> bool) {
+        for shard in &self.0 {
+            let old: Vec<_> = lock(shard)
+                .extract_if(|_, entry| entry.is_open() && which(entry))
+                .collect();
+            drop(old); // closes files: not while others wait
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pronghorn_process::open_files::Spare;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn the_cache_has_an_end_and_forgets_what_it_saw_first() {
-        let cache = Cache::new(Duration::from_secs(1));
+        let cache = Cache::new(Duration::from_secs(1), KeptOpen::new(0));
         let start = Instant::now();
-        for number in 0..4 * MOST_OPEN {
+        for number in 0..4 * SHARDS * MOST {
             let seen = start + Duration::from_millis(number as u64);
             let path = number.to_string();
             cache.put(path.as_bytes(), Arc::new(Entry::empty(seen)));
         }
-        let kept: usize = cache.shards.iter().map(|s| s.lock().unwrap().len()).sum();
-        assert_eq!(kept, MOST_OPEN);
-        let last = (4 * MOST_OPEN - 1).to_string();
+        let kept: usize = cache.shards.0.iter().map(|s| s.lock().unwrap().len()).sum();
+        assert_eq!(kept, SHARDS * MOST);
+        let last = (4 * SHARDS * MOST - 1).to_string();
         let entry = cache.get(last.as_bytes()).unwrap();
         assert!(cache.is_fresh(&entry, entry.seen + Duration::from_millis(999)));
         assert!(!cache.is_fresh(&entry, entry.seen + Duration::from_secs(1)));
@@ -106,5 +151,38 @@ mod tests {
         cache.put(last.as_bytes(), entry);
         cache.remove(last.as_bytes());
         assert!(cache.get(last.as_bytes()).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_caches_together_keep_so_many_files_open() {
+        const OPEN: usize = 100;
+        let kept = KeptOpen::new(OPEN);
+        let caches = [(); 3].map(|()| Cache::new(Duration::from_secs(1), kept.clone()));
+        let start = Instant::now();
+        let mut number = 0;
+        for cache in &caches {
+            for _ in 0..SHARDS * MOST {
+                number += 1;
+                let seen = start + Duration::from_millis(number);
+                let path = number.to_string();
+                cache.put(path.as_bytes(), Arc::new(Entry::open(seen)));
+                assert!(cache.get(path.as_bytes()).is_some(), "the newest is kept");
+                assert!(kept.open() <= OPEN);
+            }
+        }
+        assert!(kept.open() > OPEN - OPEN / 8);
+        // One that is seen again needs no second permit.
+        let last = number.to_string();
+        let entry = caches[2].get(last.as_bytes()).unwrap();
+        let open = kept.open();
+        caches[2].put(last.as_bytes(), Arc::new(entry.seen_again(start)));
+        drop(entry);
+        assert_eq!(kept.open(), open);
+        kept.give_back();
+        assert_eq!(kept.open(), 0, "where descriptors are short");
+        assert!(caches[2].get(last.as_bytes()).is_none());
+        caches[0].put(b"small", Arc::new(Entry::empty(start)));
+        kept.give_back();
+        assert!(caches[0].get(b"small").is_some(), "it holds no descriptor");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use pronghorn_process::file::{Patience, read_at};
@@ -12,6 +12,7 @@ use pronghorn_wire::Fields;
 use tokio::time::Instant;
 
 use super::conditions::{Validators, date};
+use super::kept_open::KeptPermit;
 use crate::coding::Coding;
 use crate::file::{Identity, content_type};
 
@@ -35,6 +36,8 @@ pub(super) struct Representation {
     pub(super) fields: Fields,
     etag: Option<String>,
     modified: u64,
+    /// The permit of its descriptor, once a cache has it.
+    kept: OnceLock<KeptPermit>,
 }
 
 /// What a file holds.
@@ -61,6 +64,30 @@ pub(super) struct Style {
     pub(super) fields: Fields,
     /// Whether other forms may lie beside a file.
     pub(super) varies: bool,
+}
+
+impl Entry {
+    fn forms(&self) -> impl Iterator<Item = &Arc<Representation>> {
+        let coded = self.coded.iter().map(|(_, form)| form);
+        [&self.plain].into_iter().chain(coded)
+    }
+
+    /// Whether it holds descriptors.
+    pub(super) fn is_open(&self) -> bool {
+        self.forms().any(|form| form.is_open())
+    }
+
+    /// Whether it may be kept: each of its descriptors needs a permit.
+    pub(super) fn is_kept_open(&self, permit: impl Fn() -> Option<KeptPermit>) -> bool {
+        let mut open = self.forms().filter(|form| form.is_open());
+        open.all(|form| {
+            form.kept.get().is_some()
+                || permit().is_some_and(|permit| {
+                    _ = form.kept.set(permit); // somebody else may have set one
+                    true
+                })
+        })
+    }
 }
 
 impl Identity {
@@ -117,7 +144,12 @@ impl Representation {
             identity,
             etag,
             modified,
+            kept: OnceLock::new(),
         })
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.content, Content::File(_))
     }
 
     pub(super) fn is(&self, identity: &Identity) -> bool {
@@ -232,10 +264,28 @@ impl Entry {
             fields: Fields::new(),
             etag: None,
             modified: 0,
+            kept: OnceLock::new(),
         };
         Self {
             plain: Arc::new(plain),
             coded: Vec::new(),
+            seen,
+        }
+    }
+
+    /// With a descriptor.
+    pub(super) fn open(seen: Instant) -> Self {
+        let mut open = Self::empty(seen);
+        let plain = Arc::get_mut(&mut open.plain).expect("it is nobody else's");
+        let file = File::open("/dev/null").expect("every system has it");
+        plain.content = Content::File(OpenFile::new(file, 1 << 20));
+        open
+    }
+
+    pub(super) fn seen_again(&self, seen: Instant) -> Self {
+        Self {
+            plain: self.plain.clone(),
+            coded: self.coded.clone(),
             seen,
         }
     }

@@ -9,6 +9,7 @@ mod cache;
 mod conditions;
 mod entry;
 mod forbidden;
+mod kept_open;
 mod path;
 mod range;
 mod reply;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex, Weak};
 use pronghorn_base::{LogThrottle, lock};
 use pronghorn_h1::RequestHead;
 use pronghorn_process::file::Patience;
+use pronghorn_process::open_files::made_room;
 use pronghorn_serve::{Body, Request, Response, wanted};
 use tokio::time::Instant;
 
@@ -40,9 +42,6 @@ use entry::Entry;
 use path::Named;
 use reply::reply;
 use root::{Found, Root};
-
-/// How many files each root keeps open at most.
-pub const MOST_OPEN: usize = cache::MOST_OPEN;
 
 /// Folders whose files are sent.
 #[derive(Debug, Default)]
@@ -119,7 +118,9 @@ impl Files {
         let named = Named::by(path);
         match self.find(&named, wants_page(head), now, Patience::None) {
             Ok(place) => answer(place, head).map_or(Looked::Nothing, Looked::Answer),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Looked::Later,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock || made_room(&error) => {
+                Looked::Later
+            }
             Err(error) => Looked::Answer(trouble(head, &error)),
         }
     }
@@ -155,7 +156,14 @@ impl Files {
         let (now, for_answer) = (request.accepted, head.clone());
         let looking = tokio::task::spawn_blocking(move || {
             let named = Named::by(&path);
-            match files.find(&named, page, now, Patience::Waits) {
+            let find = || files.find(&named, page, now, Patience::Waits);
+            match find().or_else(|error| {
+                if made_room(&error) {
+                    find()
+                } else {
+                    Err(error)
+                }
+            }) {
                 Ok(place) => answer(place, &for_answer),
                 Err(error) => Some(trouble(&for_answer, &error)),
             }

@@ -21,6 +21,7 @@ use super::cache::Cache;
 use super::entry::{Entry, Representation, Style, Tag};
 use super::forbidden::Forbidden;
 use super::is_servable;
+use super::kept_open::KeptOpen;
 use super::path::{Named, below, ending, is_php, name};
 use super::trusted;
 use crate::coding::Coding;
@@ -156,7 +157,7 @@ impl Root {
                 varies: !settings.precompressed.is_empty(),
             },
             opened: Mutex::default(),
-            cache: Cache::new(settings.cache_duration),
+            cache: Cache::new(settings.cache_duration, KeptOpen::of_process()),
             told_of_link: AtomicBool::new(false),
             told_of_old: AtomicBool::new(false),
             settings,

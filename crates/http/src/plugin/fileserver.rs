@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::connections;
 use super::error::StartError;
 use crate::FileServer;
-use crate::files::MOST_OPEN;
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.
@@ -53,9 +52,8 @@ impl FileService {
         for socket in listener.sockets() {
             context.sockets.offer(FILESERVER, socket)?;
         }
-        let kept = (MOST_OPEN * settings.roots.len()) as u64;
         let limits = Limits {
-            connections: connections(open_files::raise().saturating_sub(kept), 0),
+            connections: connections(open_files::raise(), 0),
             ..Limits::default()
         };
         context.readiness.answer_with(|| Ok(()));

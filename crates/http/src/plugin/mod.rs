@@ -38,7 +38,7 @@ mod pages;
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
 use crate::development::{Changes, Development, Reloading};
-use crate::files::{FileCaches, MOST_OPEN};
+use crate::files::FileCaches;
 use crate::local_redirects::{LocalRedirects, Redirecting};
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
@@ -67,6 +67,8 @@ const KEPT_DESCRIPTORS: u64 = 256;
 const DESCRIPTORS_PER_WORKER: u64 = 8;
 /// Of what is left, in case the rest needs some for a moment.
 const FEWEST_CONNECTIONS: u64 = 64;
+/// Fewer are worth a word: a handful of browsers has as many.
+const FEW_CONNECTIONS: usize = 256;
 /// How often a stop says what it waits for.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
@@ -411,7 +413,7 @@ impl HttpService {
 
     /// Connections in all: what was asked for, as far as there are descriptors for them.
     fn connections(&self, workers: usize) -> usize {
-        let open_files = open_files::raise().saturating_sub(cached_files(&self.settings));
+        let open_files = open_files::raise();
         let possible = connections(open_files, workers);
         match self.settings.max_connections {
             Some(wanted) if wanted > possible => {
@@ -419,6 +421,14 @@ impl HttpService {
                     target: "server", wanted, possible,
                     "`http.max_connections` exceeds the limit of open files of this process: raise \
                      that limit"
+                );
+                possible
+            }
+            None if possible < FEW_CONNECTIONS => {
+                tracing::warn!(
+                    target: "server", open_files, connections = possible,
+                    "the limit of open files leaves few connections to `http`: raise that limit \
+                     (`ulimit -n`, `LimitNOFILE` of systemd)"
                 );
                 possible
             }
@@ -803,12 +813,6 @@ fn not_ready(why: String) -> NotReady {
 
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
-}
-
-/// What the caches of `static` may keep open.
-fn cached_files(settings: &HttpSettings) -> u64 {
-    let roots = settings.files.as_ref().map_or(0, |files| files.roots.len());
-    (MOST_OPEN * roots) as u64
 }
 
 fn connections(open_files: u64, workers: usize) -> usize {

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{Admission, LogThrottle, Standings, lock};
-use pronghorn_process::Credentials;
 use pronghorn_process::peer::{TcpPeer, lineage};
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, Admitted, BindError, SocketFile, bound_to, open_unix,
 };
+use pronghorn_process::{Credentials, open_files};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
@@ -268,6 +268,7 @@ async fn accept(listener: Listener, entrance: Arc<Entrance>, mut lent: watch::Re
                 if let Some(times) = FAILED.should_log() {
                     tracing::error!(target: "server", times, "relay socket: {error}");
                 }
+                open_files::made_room(&error);
                 tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
