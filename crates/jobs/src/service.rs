@@ -447,6 +447,7 @@ impl Running for Jobs {
 async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let Jobs {
         settings,
+        store,
         pipelines,
         spool,
         opener,
@@ -464,11 +465,21 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let pools_of = settings.pools.iter();
     let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
     let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
+    let ended = async { while consumers.join_next().await.is_some() {} };
     // Whoever is left after that is cut off.
-    _ = timeout_at(cut_at, async {
-        while consumers.join_next().await.is_some() {}
-    })
-    .await;
+    let is_lost = tokio::select! {
+        _ = timeout_at(cut_at, ended) => false,
+        () = store.lost() => true,
+    };
+    let cut_at = if is_lost {
+        tracing::warn!(
+            target: "jobs",
+            "the process that has taken over has ended: what this one has begun is cut off, and runs again"
+        );
+        Instant::now()
+    } else {
+        cut_at
+    };
     let reserved = pipelines.registry().reserved();
     consumers.shutdown().await;
     // A worker may still be at a job that was cancelled.

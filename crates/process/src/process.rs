@@ -219,9 +219,13 @@ impl Process {
         }
     }
 
-    /// Lets it live on without an owner; whoever is its parent reaps it.
-    pub fn release(mut self) {
+    /// Lets it live on without an owner; whoever is its parent reaps it. What is returned is ready
+    /// when it has ended, for who waits for that.
+    pub fn release(mut self) -> impl Future<Output = ()> + Send {
         self.released = true;
+        async move {
+            _ = self.wait().await; // an error says that it can't be waited for: it is gone
+        }
     }
 
     /// Signals the process and what it started in its process group.

@@ -181,7 +181,7 @@ mod tests {
         let ours = ours.watch().unwrap();
         let process = shell("exec sleep 1000").start(theirs).unwrap();
         let pid = Pid::from_raw(process.pid().cast_signed()).unwrap();
-        process.release();
+        drop(process.release());
         rustix::process::test_kill_process(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         assert_eq!(ours.receive().await.unwrap(), None);

@@ -11,8 +11,8 @@ use pronghorn_launch::{RelayAddress as RelaySocket, RelayListener};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::rpc::{Forward, Methods};
 use pronghorn_plugin_api::{
-    AtEnd, Caches, Configuration, Context, Handover, Health, Pages, Readiness, Running, Service,
-    Sockets, Stopped, WorkerContext,
+    AtEnd, BoxFuture, Caches, Configuration, Context, Handover, Health, Pages, Readiness, Running,
+    Service, Sockets, Stopped, WorkerContext,
 };
 use pronghorn_pool::Incidents;
 use pronghorn_process::activation::Activated;
@@ -86,6 +86,8 @@ pub struct Server {
     at_end: AtEnd,
     /// The process that has taken over from this one.
     pub(crate) successor: Option<Forward>,
+    /// Ready when that one has ended.
+    pub(crate) lost: Option<BoxFuture<'static, ()>>,
     /// Calls of the process before.
     answering: JoinSet<io::Result<()>>,
     /// Ends the answers to the process before.
@@ -179,6 +181,7 @@ impl Server {
                 .map_or_else(Sockets::default, Predecessor::sockets),
             at_end: AtEnd::default(),
             successor: None,
+            lost: None,
             answering: JoinSet::new(),
             answers: CancellationToken::new(),
             handed_over: false,
@@ -576,7 +579,20 @@ impl Server {
         let at_end = self.at_end.clone();
         if let Some(successor) = self.successor.take() {
             let at_end = at_end.carry_out(Some(successor));
-            tokio::join!(self.stop_services(deadline), at_end);
+            let store = self.places.as_ref().map(|places| places.store.clone());
+            let lost = self.lost.take();
+            let lose = async {
+                if let (Some(lost), Some(store)) = (lost, store) {
+                    lost.await;
+                    store.lose();
+                }
+                std::future::pending::<()>().await;
+            };
+            let stopped = async { tokio::join!(self.stop_services(deadline), at_end) };
+            tokio::select! {
+                _ = stopped => {}
+                () = lose => {}
+            }
             // The process before may still have work, and hands on through here what is left.
             let before = async { while self.answering.join_next().await.is_some() {} };
             _ = timeout_at(deadline, before).await; // then it is cut off

@@ -249,6 +249,8 @@ impl Server {
         let next = self.boot_next(program, way, theirs).await;
         let is_beside = matches!(next, Ok(Next::Process(_)));
         if is_beside {
+            // Their clients are the other process's, and nobody's where that one ends early.
+            self.sockets().close();
             self.successor = Some(successor.forward());
         }
         self.hand_over(match next {
@@ -265,7 +267,7 @@ impl Server {
     }
 
     async fn boot_next(
-        &self,
+        &mut self,
         program: &Program,
         way: Way,
         further: [(&str, OwnedFd); 2],
@@ -295,7 +297,7 @@ impl Server {
             Ok(()) => {
                 link.send(GO)?;
                 let pid = process.pid();
-                process.release();
+                self.lost = Some(Box::pin(process.release()));
                 Ok(Next::Process(pid))
             }
         }

@@ -173,6 +173,22 @@ impl LazyStore {
         _ = others.wait_for(|others| !others.are_there).await;
     }
 
+    /// The process that has taken over has ended. This one may not know of it: it has nothing to
+    /// ask.
+    pub fn lose(&self) {
+        if self.others().are_there {
+            self.0.foreign.are_lost();
+        }
+    }
+
+    /// Returns when nothing of this process can be written any more: the one that has the store has
+    /// ended. Cancel safe.
+    pub async fn lost(&self) {
+        let mut others = self.0.foreign.others.subscribe();
+        // Its sender lives as long as this one.
+        _ = others.wait_for(|others| others.are_lost).await;
+    }
+
     /// From now on, this one is asked before the store goes to another process.
     pub fn lends(&self, lender: Weak<dyn Lender>) {
         self.0.foreign.lends(lender);

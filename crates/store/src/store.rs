@@ -70,6 +70,8 @@ pub struct Others {
     pub are_there: bool,
     /// How often it may have changed something: a mirror of entries has to be made anew then.
     pub changes: u64,
+    /// It has taken over the store, and has ended: nothing of this process is written any more.
+    pub are_lost: bool,
 }
 
 impl Foreign {
@@ -79,6 +81,10 @@ impl Foreign {
 
     pub(crate) fn are_there(&self, it: bool) {
         self.others.send_modify(|others| others.are_there = it);
+    }
+
+    pub(crate) fn are_lost(&self) {
+        self.others.send_modify(|others| others.are_lost = true);
     }
 
     /// See [`LazyStore::lends`](crate::LazyStore::lends).
@@ -402,6 +408,7 @@ fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &Store
             }
         };
         if is_gone {
+            shared.foreign.are_lost();
             *keeper = Keeper::Gone;
         }
         if is_foreign {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -1188,6 +1189,43 @@ fn an_upgrade_hands_the_store_over_while_a_job_runs() {
     wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
     assert_eq!(self::ran(&server).lines().count(), 4, "each once");
     server.stop();
+}
+
+/// The process before has a job whose end it can't settle any more, and no clients.
+#[test]
+fn a_process_that_handed_over_ends_with_the_one_that_took_over() {
+    let (server, mut rpc) = start(1);
+    let long = push_request("kept", "long", "slow", 0).replace("OA==", "MzAwMDA="); // 30 s
+    assert_eq!(rpc.call("jobs.Push", &long), "{}");
+    wait_until_ran(&server, 1);
+    let old = server.pid();
+    server.ask_for_upgrade();
+    server.logged(&["upgrade: this process has taken over"]);
+    drop(rpc);
+    let new = server.serving().into_iter().find(|pid| *pid != old);
+    let new = i32::try_from(new.expect("it serves")).expect("a number of a process");
+    let new = Pid::from_raw(new).expect("it is not 0");
+    kill_process(new, Signal::KILL).expect("it runs");
+    let killed = SystemTime::now();
+    wait_for("nobody to listen", || {
+        TcpStream::connect(server.address()).err()
+    });
+    wait_for("the old process to end", || {
+        let stat = fs::read_to_string(format!("/proc/{old}/stat")).unwrap_or_default();
+        stat.contains(") Z ").then_some(())
+    });
+    let took = killed.elapsed().expect("time goes on");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    for entry in fs::read_dir(server.site().folder()).expect("it is there") {
+        let path = entry.expect("it can be read").path();
+        if path.extension().is_some_and(|it| it == "sock") {
+            fs::remove_file(path).expect("the killed process has left it");
+        }
+    }
+    let server = Server::start(server.into_site());
+    let ran = wait_until_ran(&server, 2);
+    assert_eq!(ran.matches(r#""id":"long""#).count(), 2, "{ran}");
+    server.killed();
 }
 
 #[test]
