@@ -91,11 +91,9 @@ impl JobsService {
     /// `t` is the whole configuration. None without the section `jobs`.
     pub fn read(t: &mut Table<'_>) -> Option<Self> {
         let brokers = Brokers::read(t);
-        let has_command = t.names_in("server").iter().any(|name| name == "command");
         let sentence = "Queues of jobs. Without this section there are none.";
-        let settings = t.optional_section_with(JOBS, sentence, |t| {
-            JobsSettings::read(t, brokers, has_command)
-        })?;
+        let settings =
+            t.optional_section_with(JOBS, sentence, |t| JobsSettings::read(t, brokers))?;
         Some(Self { settings })
     }
 }

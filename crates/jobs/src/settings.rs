@@ -238,8 +238,8 @@ fn is_name(name: &str) -> bool {
 }
 
 impl JobsSettings {
-    /// `t` is the section `jobs`; `has_command`: `server.command` is a worker for it.
-    pub(crate) fn read(t: &mut Table<'_>, brokers: Brokers, has_command: bool) -> Self {
+    /// `t` is the section `jobs`.
+    pub(crate) fn read(t: &mut Table<'_>, brokers: Brokers) -> Self {
         let num_pollers = t
             .key(
                 "num_pollers",
@@ -277,11 +277,11 @@ impl JobsSettings {
         let schedules = clock::read(t);
         check_schedules(t, &schedules, &pipelines);
         let mut pools = read_pools(t);
-        let has_pool = has_command || t.is_written("pool") || t.is_written("pools");
+        let has_pool = t.is_written("pool") || t.is_written("pools");
         let mut whats = schedules.iter().map(|(_, schedule)| &schedule.what);
         let are_commands = whats.all(|what| matches!(what, What::Command { .. }));
         if !schedules.is_empty() && are_commands && pipelines.is_empty() && !has_pool {
-            // Schedules of commands take no workers, and nobody says which these would be.
+            // Schedules of commands take no workers. `server.command` may be one for HTTP alone.
             pools.clear();
         }
         check_pools(t, &pipelines, &pools);
@@ -527,6 +527,32 @@ pub(crate) mod tests {
         let map = map.collect();
         PipelineSettings::declared(&map, &brokers())
             .map(|(name, pipeline)| (name.to_owned(), pipeline))
+    }
+
+    #[test]
+    fn schedules_of_commands_alone_take_no_workers() {
+        let commands = "schedules: {a: {every: 1h, command: 'true'}}";
+        for (keys, pools) in [
+            (commands.to_owned(), 0),
+            (format!("{commands}, pool: {{num_workers: 1}}"), 1),
+            (
+                format!("{commands}, pipelines: {{p: {{driver: memory}}}}"),
+                1,
+            ),
+            ("pipelines: {p: {driver: memory}}".to_owned(), 1),
+        ] {
+            let text = format!("server: {{command: php http.php}}\njobs: {{{keys}}}\n");
+            let loaded = load(&Input::from_text("p.yaml", text.as_str()));
+            let resolved = loaded.resolve_with(Severity::Error, |t| {
+                let brokers = Brokers::read(t);
+                t.optional_section_with("jobs", "Jobs.", |t| JobsSettings::read(t, brokers))
+            });
+            let settings = resolved
+                .settings()
+                .as_ref()
+                .expect("the section is written");
+            assert_eq!(settings.pools.len(), pools, "{text}");
+        }
     }
 
     /// Tests are built without Kafka's client.
