@@ -48,7 +48,7 @@ struct AtWork {
     shared: Vec<(String, Arc<OwnedFd>)>,
     /// Storages in memory that outlive a stop.
     kept: Vec<(Kept, Arc<dyn Driver>)>,
-    /// For their files.
+    /// For their files, and for the store.
     claim: Option<Claiming>,
     /// Another process has their memory.
     is_handed_over: bool,
@@ -185,14 +185,15 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
         .then(|| context.store.share());
     if let Some(store) = &store {
         match store.get_now().await {
-            // The process before is about to leave it. Of another server's, each call says so.
-            Ok(_) | Err(OpenError::InUse { .. }) => {}
+            Ok(_) => {}
+            Err(error) if error.is_of_predecessor() => {}
+            // Calls would wait for a server that goes on, and take its store once that starts anew.
             Err(error) => return Err(error.into()),
         }
     }
     // Before the files are read, which another server may be about to write.
     let mut storages = settings.storages.iter();
-    let claim = if storages.any(|(_, driver)| driver.persists()) {
+    let claim = if store.is_some() || storages.any(|(_, driver)| driver.persists()) {
         Some(Claiming::begin(context.store.clone()).await?)
     } else {
         None
@@ -288,7 +289,7 @@ async fn when_left(store: LazyStore, claim: Arc<Mutex<Option<Claim>>>) {
             Ok(now) => return *lock(&claim) = Some(now),
             Err(error) if error.is_of_predecessor() => {}
             Err(error) => {
-                return warn!(target: LOG, "a stop will lose the entries of storages in memory: {error}");
+                return warn!(target: LOG, "entries are not kept: {error}");
             }
         }
     }
@@ -345,8 +346,8 @@ impl Running for AtWork {
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
         Box::pin(async move {
             let mine = match &self.claim {
-                Some(claim) => claim.is_mine().await,
-                None => Ok(()),
+                Some(claim) if !self.kept.is_empty() => claim.is_mine().await,
+                _ => Ok(()),
             };
             match mine {
                 _ if self.is_handed_over => {}

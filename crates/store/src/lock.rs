@@ -5,6 +5,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
 
 use pronghorn_base::{lock, open_plain};
 
@@ -64,8 +66,25 @@ fn write_number(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// None while the other process is just about to write it.
+/// The other process may be just about to write it, which takes as long as its disk.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "who opens a store waits for a disk, on a thread for that"
+)]
 fn holder(file: &mut File) -> Option<u32> {
+    const TRIES: usize = 10;
+    const NEXT_TRY: Duration = Duration::from_millis(20);
+    for _ in 1..TRIES {
+        if let Some(number) = number_in(file) {
+            return Some(number);
+        }
+        thread::sleep(NEXT_TRY);
+        file.rewind().ok()?;
+    }
+    number_in(file)
+}
+
+fn number_in(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     // Longer than any number; what somebody else wrote there is no number.
     file.take(16).read_to_string(&mut text).ok()?;

@@ -338,54 +338,27 @@ fn a_million_storages_are_refused_in_a_sentence() {
 /// The entries of one of them would be lost, and nobody would know.
 #[test]
 fn a_second_server_is_told_who_keeps_entries_in_the_state_directory() {
-    const KV: &str = "fast: {driver: memory, config: {persist: true}}";
-    let (mut server, mut rpc) = start(KV);
-    let set = request("fast", &[(b"a", b"1", "")]);
-    assert_eq!(call(&mut rpc, "kv.Set", &set), "");
-    let refused = |server: &Server| {
-        let ended = Server::run_beside(server.site(), &["serve"]);
-        let pid = server.pid();
-        ended.assert_refused(&[&format!("is used by process {pid}"), "`state_dir`"]);
-    };
-    refused(&server);
-    drop(rpc);
-    server.upgrade();
-    refused(&server);
-    let server = Server::start(server.into_site());
-    let mut rpc = Rpc::connect(&server);
-    let get = request("fast", &[(b"a", b"", "")]);
-    assert!(call(&mut rpc, "kv.MGet", &get).ends_with(r"\x12\x011"));
-    drop(rpc);
-    server.stop();
-}
-
-/// The one who came first has it; the other one says so, and goes on when it is free.
-#[test]
-fn two_servers_do_not_write_one_store() {
-    let state = std::env::temp_dir().join(format!("pronghorn-two-{}", std::process::id()));
-    let start = || {
-        let site = Site::with_worker("app.php");
-        let config = site.read(".rr.yaml");
-        Server::start(site.config(&format!(
-            "{config}rpc: {{listen: 'tcp://127.0.0.1:0'}}\nstate_dir: '{}'\n\
-             kv: {{kept: {{driver: embedded}}}}\n",
-            state.display()
-        )))
-    };
-    let (one, other) = (start(), start());
-    let (mut first, mut second) = (Rpc::connect(&one), Rpc::connect(&other));
-    let set = request("kept", &[(b"a", b"1", "")]);
-    assert_eq!(call(&mut first, "kv.Set", &set), "");
-    let refused = call(&mut second, "kv.Set", &set);
-    let folder = state.display().to_string();
-    assert!(
-        refused.starts_with("error: rpc_set: ") && refused.contains(&folder),
-        "{refused}"
-    );
-    drop(first);
-    one.stop();
-    assert_eq!(call(&mut second, "kv.Set", &set), "");
-    drop(second);
-    other.stop();
-    std::fs::remove_dir_all(&state).expect("it is there");
+    for kv in [
+        "fast: {driver: memory, config: {persist: true}}",
+        "fast: {driver: embedded}",
+    ] {
+        let (mut server, mut rpc) = start(kv);
+        let set = request("fast", &[(b"a", b"1", "")]);
+        assert_eq!(call(&mut rpc, "kv.Set", &set), "");
+        let refused = |server: &Server| {
+            let ended = Server::run_beside(server.site(), &["serve"]);
+            let pid = server.pid();
+            ended.assert_refused(&[&format!("is used by process {pid}"), "`state_dir`"]);
+        };
+        refused(&server);
+        drop(rpc);
+        server.upgrade();
+        refused(&server);
+        let server = Server::start(server.into_site());
+        let mut rpc = Rpc::connect(&server);
+        let get = request("fast", &[(b"a", b"", "")]);
+        assert!(call(&mut rpc, "kv.MGet", &get).ends_with(r"\x12\x011"));
+        drop(rpc);
+        server.stop();
+    }
 }
