@@ -427,6 +427,47 @@ fn paths_are_rewritten_and_redirected() {
 }
 
 #[test]
+fn a_rule_leaves_to_a_route_what_that_refuses() {
+    let server = Server::start(site(
+        "  middleware: [rewrite]
+  rewrite:
+  - {path: '^/api/(.*)$', to: '/show?r={1}', unless_refused: true}
+  - {path: '^/old/(.*)$', to: '/show?r={1}'}
+  routes:
+  - {not_method: [GET, POST], refuse: 405}
+  - {path: /api/inner/open}
+  - {path: ['/api/inner/*', '/old/*'], refuse: 403}
+  - {path: '!~ ^/(api|show)', header: {X-Strict: '1'}, refuse: 410}
+",
+    ));
+    for (path, status) in [
+        ("/api/x", 200),
+        ("/old/x", 200),
+        ("/api/inner/open", 200),
+        ("/api/inner/x", 403),
+        ("/api/%69nner/x", 403),
+        ("/api/INNER/x", 403),
+        ("/api//inner/x", 403),
+        ("/api/y/../inner/x", 403),
+        ("/api/inner%2Fx", 403),
+    ] {
+        assert_eq!(server.get(path).status, status, "{path}");
+    }
+    for (method, target, field, status) in [
+        ("PUT", "/api/x", "", 405),
+        ("FOO", "/api/x", "", 405),
+        ("POST", "/api/x", "Content-Length: 0\r\n", 200),
+        ("GET", "/api/x", "X-Strict: 1\r\n", 200),
+        ("GET", "/x", "X-Strict: 1\r\n", 410),
+    ] {
+        let mut connection = server.connect();
+        connection.request(method, target, field);
+        assert_eq!(connection.response().status, status, "{method} {target}");
+    }
+    server.stop();
+}
+
+#[test]
 fn error_pages_hide_what_the_server_says_and_not_what_php_says() {
     let site = site(
         "  middleware: [error_pages]

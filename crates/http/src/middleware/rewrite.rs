@@ -2,6 +2,9 @@
 //!
 //! Expressions see the path as the client sent it, and what their groups find is passed on as it
 //! is: nothing is decoded, so nothing that was encoded can become a line end or a slash.
+//!
+//! Routes see the target that a rule gave. A rule with `unless_refused` asks them before: it
+//! carries nothing away from a route that refuses, however the path is spelled.
 
 use std::sync::Arc;
 
@@ -9,22 +12,55 @@ use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
 use super::parts::Parts;
-use crate::settings::{RewriteRule, TargetPiece};
+use crate::routes::{Asked, Routes};
+use crate::settings::{HttpSettings, RewriteRule, TargetPiece};
 
 struct Rewrite {
     next: Arc<dyn Handler>,
     rules: Vec<RewriteRule>,
+    refusals: Refusals,
+}
+
+/// Whether a route refuses a request.
+struct Refusals(Option<Routes<bool>>);
+
+impl Refusals {
+    fn of(settings: &HttpSettings) -> Self {
+        let has_refusals = settings.routes.iter().any(|route| route.refuse.is_some());
+        let routes = || settings.compile(&[], |route| route.refuse.is_some());
+        Self(has_refusals.then(routes))
+    }
+
+    fn take(&self, head: &RequestHead) -> bool {
+        self.0.as_ref().is_some_and(|routes| {
+            let picked = routes.pick(&Asked {
+                method: head.method(),
+                authority: head.authority(),
+                path: head.path(),
+                fields: head.fields(),
+            });
+            // One of several readings may be refused: the router answers 400.
+            picked.copied().unwrap_or(true)
+        })
+    }
 }
 
 pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
-    let rules = parts.settings.rewrite.clone();
-    Arc::new(Rewrite { next, rules })
+    Arc::new(Rewrite {
+        next,
+        rules: parts.settings.rewrite.clone(),
+        refusals: Refusals::of(parts.settings),
+    })
 }
 
 impl Handler for Rewrite {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         let mut rules = self.rules.iter();
-        let found = rules.find_map(|rule| Some((rule.status, target(rule, &request.head)?)));
+        let found = rules.find_map(|rule| {
+            let target = target(rule, &request.head)?;
+            let is_left = rule.unless_refused && self.refusals.take(&request.head);
+            (!is_left).then_some((rule.status, target))
+        });
         match found {
             Some((Some(status), target)) => {
                 let mut response = Response::new(status, Body::Empty);

@@ -12,6 +12,11 @@ impl Method {
         is(&self.0) || (self.0 == "GET" && is("HEAD"))
     }
 
+    /// As it is written: what one server takes for another method, another one may not.
+    pub(super) fn is_exactly(&self, method: &str) -> bool {
+        self.0 == method
+    }
+
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(&other.0)
     }

@@ -55,6 +55,8 @@ pub struct Conditions {
     pub paths: Vec<PathPattern>,
     pub hosts: Vec<HostPattern>,
     pub methods: Vec<Method>,
+    /// It is none of these.
+    pub not_methods: Vec<Method>,
     pub headers: HeaderPatterns,
 }
 
@@ -140,9 +142,14 @@ impl Conditions {
             paths,
             hosts,
             methods,
+            not_methods,
             headers,
         } = self;
-        paths.is_empty() && hosts.is_empty() && methods.is_empty() && headers.0.is_empty()
+        paths.is_empty()
+            && hosts.is_empty()
+            && methods.is_empty()
+            && not_methods.is_empty()
+            && headers.0.is_empty()
     }
 
     /// Whether each request that matches `other` matches these too. Says no where it would take
@@ -151,6 +158,10 @@ impl Conditions {
         covers(&self.paths, &other.paths, PathPattern::covers)
             && covers(&self.hosts, &other.hosts, HostPattern::covers)
             && covers(&self.methods, &other.methods, Method::covers)
+            && self
+                .not_methods
+                .iter()
+                .all(|own| other.not_methods.contains(own))
             && self
                 .headers
                 .0
@@ -161,6 +172,10 @@ impl Conditions {
     fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Reading<'_>) -> bool {
         // The cheap ones first.
         is_met(&self.methods, |method| method.matches(asked.method))
+            && !self
+                .not_methods
+                .iter()
+                .any(|method| method.is_exactly(asked.method))
             && is_met(&self.hosts, |pattern| pattern.matches(host))
             && is_met(&self.paths, |pattern| pattern.matches(path))
             && self.headers.match_all(asked.fields)

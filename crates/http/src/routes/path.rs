@@ -346,8 +346,8 @@ fn is_script(path: &[u8]) -> bool {
             .is_some_and(|end| end.eq_ignore_ascii_case(b".php"))
 }
 
-/// `/about`, just this path, `/admin/*`, this path and all below it, or `~ \.bak$`, all paths in
-/// which an expression is found.
+/// `/about`, just this path, `/admin/*`, this path and all below it, `~ \.bak$`, all paths in which
+/// an expression is found, or `!~ ^/open/`, all in which it is not.
 #[derive(Debug, Clone)]
 pub struct PathPattern {
     written: String,
@@ -362,12 +362,16 @@ enum Says {
         below: bool,
     },
     Expression(Regex),
+    /// Paths in which it is not found.
+    Without(Regex),
 }
 
 impl PartialEq for PathPattern {
     fn eq(&self, other: &Self) -> bool {
         match (&self.says, &other.says) {
-            (Says::Expression(_), Says::Expression(_)) => self.written == other.written,
+            (Says::Expression(_), Says::Expression(_)) | (Says::Without(_), Says::Without(_)) => {
+                self.written == other.written
+            }
             (
                 Says::Path { texts, below },
                 Says::Path {
@@ -375,9 +379,7 @@ impl PartialEq for PathPattern {
                     below: is_below,
                 },
             ) => (texts, below) == (others, is_below),
-            (Says::Path { .. }, Says::Expression(_)) | (Says::Expression(_), Says::Path { .. }) => {
-                false
-            }
+            (Says::Path { .. } | Says::Expression(_) | Says::Without(_), _) => false,
         }
     }
 }
@@ -388,12 +390,17 @@ impl PathPattern {
     /// What has to be written instead.
     pub fn parse(written: &str) -> Result<Self, String> {
         let written = written.to_owned();
-        if let Some(expression) = written.strip_prefix('~') {
+        let negated = written.strip_prefix("!~");
+        if let Some(expression) = negated.or_else(|| written.strip_prefix('~')) {
             let expression = expression.trim_start();
             if expression.is_empty() {
                 return Err("an expression follows `~`: `~ \\.bak$`".into());
             }
-            let says = Says::Expression(expression::compile_for_paths(expression)?);
+            let says = match negated {
+                // Only the very paths that it names are left out.
+                Some(_) => Says::Without(expression::compile(expression)?),
+                None => Says::Expression(expression::compile_for_paths(expression)?),
+            };
             return Ok(Self { written, says });
         }
         if !written.starts_with('/') {
@@ -451,6 +458,12 @@ impl PathPattern {
             Says::Expression(expression) => {
                 reading.text.starts_with(b"/") && reading.forms().any(|it| is_in(expression, it))
             }
+            // No other way to write a path makes it one of those that are left out.
+            Says::Without(expression) => {
+                let plain = replaced(&reading.text, b"%25", b"%");
+                reading.text.starts_with(b"/")
+                    && !expression.is_match(plain.as_deref().unwrap_or(&reading.text))
+            }
         }
     }
 
@@ -466,10 +479,10 @@ impl PathPattern {
                 let covers = |text: &Vec<u8>| (*below || !is_below) && is_at(other, text, *below);
                 texts.iter().any(covers)
             }),
-            (Says::Path { texts, below }, Says::Expression(_)) => {
+            (Says::Path { texts, below }, Says::Expression(_) | Says::Without(_)) => {
                 *below && texts.iter().any(Vec::is_empty)
             }
-            (Says::Expression(_), _) => self == other,
+            (Says::Expression(_) | Says::Without(_), _) => self == other,
         }
     }
 }
@@ -500,7 +513,8 @@ impl Setting for PathPattern {
     }
 
     fn accepts() -> String {
-        "a path such as `/about`, `/admin/*` for it and all below it, or `~` and a regular expression"
+        "a path such as `/about`, `/admin/*` for it and all below it, or `~` or `!~` and a regular \
+         expression"
             .to_owned()
     }
 

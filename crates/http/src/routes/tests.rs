@@ -20,6 +20,7 @@ fn conditions(yaml: &str) -> Conditions {
                 paths: t.key("path", "").default(Vec::new()),
                 hosts: t.key("host", "").default(Vec::new()),
                 methods: t.key("method", "").default(Vec::new()),
+                not_methods: t.key("not_method", "").default(Vec::new()),
                 headers: t.key("header", "").optional().unwrap_or_default(),
             })
         }
@@ -138,6 +139,18 @@ fn paths_match_however_they_are_spelled() {
         ("/admin/*", "/admin%3Bx", true),
         ("/admin/*", "/x/..;/admin", true),
         ("/login", "/login%00", true),
+        // All but what an expression is found in, and that only by its own name.
+        ("!~ ^/open(/|$)", "/open/x", false),
+        ("!~ ^/open(/|$)", "/%6Fpen/x", false),
+        ("!~ ^/open(/|$)", "/", true),
+        ("!~ ^/open(/|$)", "/opened", true),
+        ("!~ ^/open(/|$)", "/open/../secret", true),
+        ("!~ ^/open(/|$)", "/open%2F..%2Fsecret", true),
+        ("!~ ^/open(/|$)", "/secret/../open", true),
+        ("!~ ^/open(/|$)", "/index.php/open", true),
+        ("!~ ^/open\\.php$", "/open.php", false),
+        ("!~ ^/open\\.php$", "/open.php/x", true),
+        ("!~ ^/open(/|$)", "*", false),
         ("/login", "/login%00.png", true),
         ("/login", "/login%0A", true),
         ("/login", "/login%20", true),
@@ -456,14 +469,37 @@ fn small_conditions() -> impl Strategy<Value = Conditions> {
     let hosts = ["x", "y.x", "*.x", "*.y.x"].map(host).to_vec();
     let methods = conditions("{method: [GET, HEAD, POST]}").methods;
     let headers = conditions("{header: {A: '1', B: ''}}").headers.0;
-    (some(paths), some(hosts), some(methods), some(headers)).prop_map(
-        |(paths, hosts, methods, headers)| Conditions {
-            paths,
-            hosts,
-            methods,
-            headers: HeaderPatterns(headers),
-        },
-    )
+    let kinds = (
+        some(paths),
+        some(hosts),
+        some(methods.clone()),
+        some(methods),
+        some(headers),
+    );
+    kinds.prop_map(|(paths, hosts, methods, not_methods, headers)| Conditions {
+        paths,
+        hosts,
+        methods,
+        not_methods,
+        headers: HeaderPatterns(headers),
+    })
+}
+
+#[test]
+fn methods_that_are_left_out_are_so_as_they_are_written() {
+    let not = conditions("{not_method: [GET, POST]}");
+    let routes = Routes::new(vec![(not, true)], Otherwise::Default(false));
+    let fields = Fields::new();
+    for (method, matches) in [
+        ("GET", false),
+        ("POST", false),
+        ("HEAD", true),
+        ("get", true),
+        ("FOO", true),
+    ] {
+        let picked = routes.pick(&asked(method, "", "/", &fields));
+        assert_eq!(picked, Ok(&matches), "{method}");
+    }
 }
 
 fn small_request() -> impl Strategy<Value = (&'static str, &'static str, &'static str, Fields)> {

@@ -18,6 +18,8 @@ pub struct RewriteRule {
     pub to: Target,
     /// Of a redirect; None goes on with another target.
     pub status: Option<u16>,
+    /// Requests that a route refuses are left to it.
+    pub unless_refused: bool,
 }
 
 /// A target, with numbers in braces for what the groups of the expression have found.
@@ -77,6 +79,13 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
     let status: Option<u16> = t
         .key("status", "Makes it a redirect: 301, 302, 303, 307 or 308.")
         .optional();
+    let unless_refused = t
+        .key(
+            "unless_refused",
+            "Leaves alone a request that a route with `refuse` would take, by its path as the \
+             client sent it: that route answers it.",
+        )
+        .default(false);
     for (key, is_written, hint) in [
         (
             "path",
@@ -122,6 +131,7 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
         path,
         to,
         status,
+        unless_refused,
     })
 }
 
@@ -210,5 +220,6 @@ pub(crate) fn rule(path: &str, to: &str, status: Option<u16>) -> RewriteRule {
         path: Expression(crate::expression::compile(path).expect(path)),
         to: Target::parse(to).expect(to),
         status,
+        unless_refused: false,
     }
 }

@@ -194,8 +194,8 @@ pub(super) fn read_routes(
         "routes",
         "Which requests go to which pool, with which limits. The first route that matches wins; \
          requests without a route go to the pool `default`.",
-        "A route. It matches requests that meet all of its conditions: `path`, `host`, `method` \
-         and `header`.",
+        "A route. It matches requests that meet all of its conditions: `path`, `host`, `method`, \
+         `not_method` and `header`.",
         MOST_ROUTES,
         |t| {
             t.ours();
@@ -263,7 +263,8 @@ fn read_conditions(t: &mut Table<'_>) -> Conditions {
             .key(
                 "path",
                 "Paths, however a client spells them; `/admin/*` is `/admin` and all below it, `~ \\.bak$` \
-                 all paths in which a regular expression is found.",
+                 all paths in which a regular expression is found, `!~ ^/open/` \
+                 all others, and there the case of letters counts.",
             )
             .optional()
             .unwrap_or_default(),
@@ -276,6 +277,14 @@ fn read_conditions(t: &mut Table<'_>) -> Conditions {
             .unwrap_or_default(),
         methods: t
             .key("method", "Methods; `GET` is also `HEAD`.")
+            .optional()
+            .unwrap_or_default(),
+        not_methods: t
+            .key(
+                "not_method",
+                "Methods that it is not for, written as clients send them; here `GET` is not \
+                 `HEAD`.",
+            )
             .optional()
             .unwrap_or_default(),
         headers: t
@@ -297,6 +306,7 @@ fn refuse_empty(t: &mut Table<'_>, conditions: &Conditions) -> bool {
         ("path", conditions.paths.is_empty()),
         ("host", conditions.hosts.is_empty()),
         ("method", conditions.methods.is_empty()),
+        ("not_method", conditions.not_methods.is_empty()),
         ("header", conditions.headers.0.is_empty()),
     ] {
         broken |= none && t.is_written(name);
