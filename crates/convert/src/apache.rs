@@ -5,7 +5,7 @@ use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_in, no_scripts,
     pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::forbids;
+use super::limits::{forbids, leads_to_proxy, methods, refusing_status};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
@@ -125,6 +125,12 @@ pub(super) fn read_directory(
             }
         } else if it.is("Files") || it.is("FilesMatch") {
             files(it, below, site, draft);
+        } else if refusing_status(it).is_some() {
+            match it.name.to_ascii_lowercase().as_str() {
+                "redirect" => redirect(it, site, draft),
+                "redirectmatch" => redirect_match(it, site, draft),
+                _ => {}
+            }
         }
     }
     let scope = Directive {
@@ -435,6 +441,15 @@ fn is_open(scope: &Directive) -> bool {
     says && is_granted(&scope.inside)
 }
 
+/// Whether nobody is kept out, and what lies there is what is sent.
+fn is_free(scope: &Directive) -> bool {
+    let leads_away = |it: &Directive| {
+        it.is("Redirect") && (it.arguments.len() == 1 || !scope.is("Directory"))
+            || it.is("ProxyPass") && leads_to_proxy(it)
+    };
+    is_granted(&scope.inside) && !scope.inside.iter().any(leads_away)
+}
+
 /// Whether nobody is kept out.
 fn is_granted(inside: &[Directive]) -> bool {
     let is = |it: &Directive, words: &str| it.arguments.join(" ").eq_ignore_ascii_case(words);
@@ -484,7 +499,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     };
     let root = site.root.clone().unwrap_or_default();
     let has_none = runs_none(scope);
-    if is_granted(&scope.inside) && !has_none {
+    if is_free(scope) && !has_none {
         mark_granted(&scope.inside, draft);
         for it in &scope.inside {
             if it.is("SetHandler") || it.is("AddHandler") || it.is("Options") {
@@ -589,8 +604,8 @@ fn is_handler(it: &Directive) {
 
 /// A path that some may not have: nobody has it.
 fn close(scope: &Directive, path: &str, site: &mut Site, draft: &mut Draft) {
-    if refuses(scope) && !path.is_empty() {
-        site.refuse(At::Below(path.to_owned()), "403");
+    if let Some(status) = refuses(scope).filter(|_| !path.is_empty()) {
+        site.refuse(At::Below(path.to_owned()), status);
         return scope.done_whole();
     }
     site.close(path);
@@ -602,17 +617,26 @@ fn close(scope: &Directive, path: &str, site: &mut Site, draft: &mut Draft) {
     draft.leave_out_limit(scope, &outcome);
 }
 
-/// Whether a block says nothing else than that nobody may come.
-fn refuses(scope: &Directive) -> bool {
-    scope.inside.iter().all(|it| {
+/// The status of a block that says nothing else than that nobody may come.
+fn refuses(scope: &Directive) -> Option<&str> {
+    let redirect = scope.inside.iter().find(|it| it.is("Redirect"));
+    let status = redirect.and_then(refusing_status);
+    let is_only = scope.inside.iter().all(|it| {
         let words = it.arguments.join(" ").to_ascii_lowercase();
         match it.name.to_ascii_lowercase().as_str() {
             "require" => words == "all denied",
             "deny" => words == "from all",
             "order" | "satisfy" | "options" => true,
+            "redirect" => status.is_some_and(is_refusal) && it.arguments.len() == 1,
             _ => false,
         }
-    })
+    });
+    is_only.then(|| status.unwrap_or("403"))
+}
+
+/// Whether a route can answer with a status.
+fn is_refusal(status: &str) -> bool {
+    status.len() == 3 && status.starts_with('4')
 }
 
 /// `<Location>` and `<LocationMatch>`.
@@ -625,7 +649,7 @@ fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
     } else {
         At::Below(named.to_owned())
     };
-    if is_granted(&scope.inside) {
+    if is_free(scope) {
         if named == "/" {
             site.whole = scripts("none");
         } else if !site.rule(at, Rank::Expression, scripts("none")) {
@@ -637,14 +661,16 @@ fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
     }
     match at {
         At::Below(path) | At::Path(path) | At::Start(path) => close(scope, &path, site, draft),
-        At::Expression(expression) => refuse_expression(scope, &expression, site, draft),
+        At::Expression(expression) | At::Without(expression) => {
+            refuse_expression(scope, &expression, site, draft);
+        }
     }
 }
 
 /// Nobody has what a block limits to some.
 fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft: &mut Draft) {
-    if refuses(scope) {
-        return draft.refuse(scope, expression, "403", site);
+    if let Some(status) = refuses(scope) {
+        return draft.refuse(scope, expression, status, site);
     }
     let outcome = site.refuse_expression(expression, NOT_FOUND);
     let text = format!("all paths with `{expression}` in them are answered 404");
@@ -662,7 +688,7 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     } else {
         format!("/{}$", glob(named, "[^/]*"))
     };
-    if is_granted(&scope.inside) {
+    if is_free(scope) {
         if runs_none(scope) && named.contains("php") {
             if below.is_empty() {
                 site.whole = scripts("none");
@@ -756,7 +782,12 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         "rewriterule" => return rewrite(directive, site, draft, state),
         "header" => return header(directive, draft),
         "expiresbytype" | "expiresdefault" => return expires(directive, site, draft),
-        "redirect" | "redirectpermanent" => return redirect(directive, draft),
+        "redirect" | "redirectpermanent" | "redirecttemp" => {
+            return redirect(directive, site, draft);
+        }
+        "redirectmatch" => return redirect_match(directive, site, draft),
+        "proxypass" | "proxypassmatch" => return proxy(directive, site, draft),
+        "include" | "includeoptional" => return include(directive, draft),
         "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
         "sethandler" | "addhandler" => return is_handler(directive),
         // A type that makes a script of files, or none of scripts.
@@ -1015,17 +1046,103 @@ fn expires(directive: &Directive, site: &Site, draft: &mut Draft) {
     draft.note("one age for all files: `ExpiresByType` sets one for each type");
 }
 
-fn redirect(directive: &Directive, draft: &mut Draft) {
+/// Files of distributions that load modules and say nothing of who gets what.
+const KNOWN_INCLUDES: [&str; 4] = [
+    "mods-enabled/*.load",
+    "conf.modules.d/*.conf",
+    "ports.conf",
+    "letsencrypt/options-ssl-apache.conf",
+];
+
+fn include(directive: &Directive, draft: &mut Draft) {
+    let file = directive.argument(0);
+    if KNOWN_INCLUDES.iter().any(|known| file.ends_with(known)) {
+        return directive.done();
+    }
+    let (place, shown) = (draft.place(directive.line), directive.shown());
+    draft.limits.push(format!(
+        "{place}: `{shown}`: that file is not read, and limits in it do not hold; paste what it \
+         says in its place"
+    ));
+    directive.fate.set(Fate::Told);
+}
+
+/// Closes a path for which something else than a file would have answered.
+fn shut(directive: &Directive, path: &str, site: &mut Site, draft: &mut Draft) {
+    let path = path.trim_end_matches('/');
+    let is_taken = !path.is_empty()
+        && site.rule(
+            At::Below(path.to_owned()),
+            Rank::Refusal,
+            refusal(NOT_FOUND),
+        );
+    if is_taken {
+        let outcome = format!("`{path}` and what is below it are answered 404");
+        return draft.leave_out_limit(directive, &outcome);
+    }
+    site.close("");
+    draft.leave_out_limit(directive, ALL_CLOSED);
+}
+
+/// As [`shut`], for the paths of an expression.
+fn shut_expression(directive: &Directive, expression: &str, site: &mut Site, draft: &mut Draft) {
+    let outcome = site.refuse_expression(expression, NOT_FOUND);
+    let text = format!("all paths with `{expression}` in them are answered 404");
+    draft.leave_out_limit(directive, &outcome.unwrap_or(text));
+}
+
+/// Another server answers: what lies below the root there is not meant for clients.
+fn proxy(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+    let path = directive.argument(0);
+    if directive.argument(1) == "!" {
+        return directive.done();
+    }
+    if !leads_to_proxy(directive) || site.root.is_none() {
+        return;
+    }
+    if directive.is("ProxyPassMatch") {
+        shut_expression(directive, path, site, draft);
+    } else {
+        shut(directive, path, site, draft);
+    }
+}
+
+/// A status, the place that it is about, and where it leads.
+fn parts_of_redirect(directive: &Directive) -> Option<(&str, &str, &str)> {
     let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
-    let (status, from, to) = match words[..] {
+    Some(match words[..] {
         [from, to] if directive.is("RedirectPermanent") => ("301", from, to),
         [from, to] => ("302", from, to),
-        ["permanent", from, to] => ("301", from, to),
-        ["temp", from, to] => ("302", from, to),
-        [status, from, to] if ["301", "302", "303", "307", "308"].contains(&status) => {
+        [status, from, to] => {
+            let status = match status.to_ascii_lowercase().as_str() {
+                "permanent" => "301",
+                "temp" => "302",
+                "seeother" => "303",
+                _ => ["301", "302", "303", "307", "308"]
+                    .into_iter()
+                    .find(|it| *it == status)?,
+            };
             (status, from, to)
         }
-        _ => return,
+        _ => return None,
+    })
+}
+
+fn redirect(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+    if let Some(status) = refusing_status(directive) {
+        let path = directive.argument(1);
+        let is_taken = is_refusal(status)
+            && path.len() > 1
+            && site.rule(At::Below(path.to_owned()), Rank::Refusal, refusal(status));
+        if is_taken {
+            directive.done();
+        } else {
+            shut(directive, path, site, draft);
+        }
+        return;
+    }
+    let Some((status, from, to)) = parts_of_redirect(directive) else {
+        return;
     };
     let plain = as_it_is(from);
     let mut rule = Tree::default();
@@ -1035,6 +1152,31 @@ fn redirect(directive: &Directive, draft: &mut Draft) {
     if accepts_rule(&rule) {
         draft.rewrite(rule);
         directive.done();
+    } else {
+        shut(directive, from, site, draft);
+    }
+}
+
+fn redirect_match(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+    if let Some(status) = refusing_status(directive) {
+        let expression = directive.argument(1);
+        return if is_refusal(status) {
+            draft.refuse(directive, expression, status, site);
+        } else {
+            shut_expression(directive, expression, site, draft);
+        };
+    }
+    let Some((status, from, to)) = parts_of_redirect(directive) else {
+        return;
+    };
+    let mut rule = Tree::default();
+    rule.set("path", pattern(from)).set("to", target(to));
+    rule.set("status", Value::Bare(status.to_owned()));
+    if accepts_rule(&rule) {
+        draft.rewrite(rule);
+        directive.done();
+    } else {
+        shut_expression(directive, from, site, draft);
     }
 }
 
@@ -1056,6 +1198,11 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         draft.section("ssl").set("redirect", true);
         return directive.done();
     }
+    if let Some(others) = from.strip_prefix('!')
+        && to != "-"
+    {
+        return rewrite_others(directive, others, site, draft, state);
+    }
     if to == "-" {
         // It only sets a variable, such as HTTP_AUTHORIZATION, which is there anyway.
         if flags.contains("E=HTTP_AUTHORIZATION") || (from == "^index\\.php$" && flags == "L") {
@@ -1073,6 +1220,10 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
             draft.leave_out(condition);
         }
         return;
+    }
+    // Another server answers, by `[P]`.
+    if to.contains("://") && flags.split(',').any(|flag| flag.trim() == "P") {
+        return shut_expression(directive, &from_root(from, ""), site, draft);
     }
     let status = flags.split(',').find_map(|flag| match flag.trim() {
         "R" => Some("302"),
@@ -1098,15 +1249,53 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         rule.set("status", Value::Bare(status.to_owned()));
     }
     if accepts_rule(&rule) {
-        draft.rewrite(rule);
+        draft.rewrite_unless_refused(rule);
         directive.done();
     }
+}
+
+/// An expression of a rule as one of whole paths. In a directory's file, paths begin without a
+/// slash. One before them may be optional.
+fn from_root(from: &str, below: &str) -> String {
+    let start = format!("^{}", as_it_is(below));
+    match from.strip_prefix('^') {
+        Some(rest) => {
+            let rest = rest.trim_start_matches("/?").trim_start_matches('/');
+            format!("{start}/{rest}")
+        }
+        None if below.is_empty() => from.to_owned(),
+        None => format!("{start}/.*{from}"),
+    }
+}
+
+/// `RewriteRule !…`: all but some go to a script.
+fn rewrite_others(
+    rule: &Directive,
+    others: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    state: &mut SiteState,
+) {
+    let is_front = rule
+        .argument(1)
+        .trim_start_matches('/')
+        .starts_with("index.php");
+    let at = At::Without(from_root(others, ""));
+    if is_front && site.rule(at, Rank::Expression, scripts("front")) {
+        state.has_front = true;
+        let outcome = "no other script runs, but files are sent";
+        return draft.leave_out_limit(rule, outcome);
+    }
+    site.close("");
+    draft.leave_out_limit(rule, ALL_CLOSED);
 }
 
 /// A condition of a rule, as a route can ask it.
 enum Asks {
     /// The path, by an expression.
     Path(String),
+    /// The path, by an expression that is not found in it.
+    OtherPath(String),
     /// A field or the method.
     Keys(Tree),
     /// The query or a cookie, by which nobody is kept from a path.
@@ -1127,16 +1316,24 @@ fn asks(condition: &Directive) -> Asks {
     };
     match of.trim_start_matches("%{").trim_end_matches('}') {
         "QUERY_STRING" | "HTTP_COOKIE" => Asks::Query,
+        "REQUEST_METHOD" => {
+            let (not, rest) = match expression.strip_prefix('!') {
+                Some(rest) => ("!", rest),
+                None => ("", expression),
+            };
+            let (how, rest) = match rest.strip_prefix('=') {
+                Some(rest) => ("=", rest),
+                None => ("~", rest),
+            };
+            methods(&format!("{not}{how}"), rest).map_or(Asks::Other, Asks::Keys)
+        }
+        "REQUEST_URI" if expression.starts_with("!^") || expression.starts_with("!/") => {
+            Asks::OtherPath(format!("{sign}{}", expression.trim_start_matches('!')))
+        }
         _ if expression.starts_with(['!', '=', '<', '>', '-']) => Asks::Other,
         "REQUEST_URI" => Asks::Path(expression.to_owned()),
         "HTTP_USER_AGENT" => field("User-Agent"),
         "HTTP_REFERER" => field("Referer"),
-        "REQUEST_METHOD" => {
-            let names = expression.trim_matches(['^', '$', '(', ')']).split('|');
-            let mut keys = Tree::default();
-            keys.set("method", names.map(str::to_owned).collect::<Vec<_>>());
-            Asks::Keys(keys)
-        }
         _ => Asks::Other,
     }
 }
@@ -1149,30 +1346,30 @@ fn refuse(
     site: &mut Site,
     draft: &mut Draft,
 ) {
-    let from = rule.argument(0);
-    let is_any = ["", "^", ".", ".*", "^.*", "^.*$", "(.*)", "^(.*)$"].contains(&from);
-    let is_any = is_any && below.is_empty();
-    // In a directory's file, paths begin without a slash. One before them may be optional.
-    let start = format!("^{}", as_it_is(below));
-    let from = match from.strip_prefix('^') {
-        Some(rest) => format!(
-            "{start}/{}",
-            rest.trim_start_matches("/?").trim_start_matches('/')
-        ),
-        None if below.is_empty() => from.to_owned(),
-        None => format!("{start}/.*{from}"),
+    let (is_others, from) = match rule.argument(0).strip_prefix('!') {
+        Some(from) => (true, from),
+        None => (false, rule.argument(0)),
     };
+    let is_any =
+        !is_others && ["", "^", ".", ".*", "^.*", "^.*$", "(.*)", "^(.*)$"].contains(&from);
+    let is_any = is_any && below.is_empty();
+    let from = from_root(from, below);
     let status = if rule.argument(2).to_ascii_uppercase().contains(['G']) {
         "410"
     } else {
         "403"
     };
+    if is_others {
+        return refuse_others(rule, from, status, (below, conditions), site, draft);
+    }
     if conditions.is_empty() {
         return draft.refuse(rule, &from, status, site);
     }
     let is_or = |it: &Directive| it.argument(2).to_ascii_uppercase().contains("OR");
     let all_or = conditions.iter().rev().skip(1).all(is_or);
-    let asked: Vec<Asks> = conditions.iter().map(asks).collect();
+    let mut asked: Vec<Asks> = conditions.iter().map(asks).collect();
+    // Where one is enough, it is one that closes less.
+    asked.sort_by_key(|it| matches!(it, Asks::OtherPath(_)));
     if asked.iter().all(|it| matches!(it, Asks::Query)) {
         conditions.iter().for_each(Directive::done);
         return draft.leave_out_limit(rule, "such requests are the application's");
@@ -1184,6 +1381,11 @@ fn refuse(
             Asks::Path(expression) if is_any => {
                 site.refuse_expression(expression, status).is_none()
             }
+            Asks::OtherPath(expression) if is_any => site.rule(
+                At::Without(expression.clone()),
+                Rank::Refusal,
+                refusal(status),
+            ),
             Asks::Keys(keys) => {
                 let mut keys = keys.clone();
                 keys.merge(refusal(status));
@@ -1193,7 +1395,7 @@ fn refuse(
                     site.rule(At::Expression(from.clone()), Rank::Exact, keys)
                 }
             }
-            Asks::Path(_) | Asks::Query | Asks::Other => false,
+            Asks::Path(_) | Asks::OtherPath(_) | Asks::Query | Asks::Other => false,
         };
         is_closed |= is_done;
         is_exact &= is_done;
@@ -1216,4 +1418,32 @@ fn refuse(
         return draft.leave_out_limit(rule, &outcome);
     }
     draft.leave_out_limit(rule, "more is refused: one of its conditions is enough");
+}
+
+/// `RewriteRule !… - [F]`: all paths but some are refused, whatever the conditions say.
+fn refuse_others(
+    rule: &Directive,
+    from: String,
+    status: &str,
+    (below, conditions): (&str, &[Directive]),
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    let has_case = rule.argument(2).to_ascii_uppercase().contains("NC");
+    let from = if has_case {
+        format!("(?i){from}")
+    } else {
+        from
+    };
+    if !below.is_empty() {
+        return shut(rule, below, site, draft);
+    }
+    if !site.rule(At::Without(from), Rank::Refusal, refusal(status)) {
+        site.close("");
+        return draft.leave_out_limit(rule, ALL_CLOSED);
+    }
+    if conditions.is_empty() {
+        return rule.done_whole();
+    }
+    draft.leave_out_limit(rule, "more is refused: its conditions are not asked");
 }

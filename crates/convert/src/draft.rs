@@ -93,6 +93,8 @@ pub(super) enum At {
     Start(String),
     /// A regular expression of paths.
     Expression(String),
+    /// All paths but those of a regular expression.
+    Without(String),
 }
 
 /// In which order rules are asked: as nginx asks its locations, but that what is closed comes
@@ -140,6 +142,7 @@ impl At {
             Self::Below(path) => format!("{}/*", escaped(path)),
             Self::Start(path) => format!("~ ^{}", as_it_is(path)),
             Self::Expression(expression) => format!("~ {expression}"),
+            Self::Without(expression) => format!("!~ {expression}"),
         }
     }
 
@@ -148,6 +151,7 @@ impl At {
         match self {
             Self::Path(path) | Self::Below(path) => is_in(path, prefix) || is_in(prefix, path),
             Self::Start(path) => path.starts_with(prefix) || prefix.starts_with(path),
+            Self::Without(_) => true,
             Self::Expression(expression) if names_hidden(expression) => false,
             Self::Expression(_) if !self.endings().is_empty() => false,
             // Sources of PHP are no files that are sent.
@@ -173,7 +177,7 @@ impl At {
     fn endings(&self) -> Vec<String> {
         match self {
             Self::Expression(expression) => endings(expression).unwrap_or_default(),
-            Self::Path(_) | Self::Below(_) | Self::Start(_) => Vec::new(),
+            Self::Path(_) | Self::Below(_) | Self::Start(_) | Self::Without(_) => Vec::new(),
         }
     }
 
@@ -184,14 +188,17 @@ impl At {
             Self::Below(path) => (1, path.trim_end_matches('/').to_ascii_lowercase()),
             Self::Expression(expression) => (2, expression.clone()),
             Self::Start(path) => (3, path.to_ascii_lowercase()),
+            Self::Without(expression) => (4, expression.clone()),
         }
     }
 
     fn len(&self) -> usize {
         match self {
-            Self::Path(path) | Self::Below(path) | Self::Start(path) | Self::Expression(path) => {
-                path.len()
-            }
+            Self::Path(path)
+            | Self::Below(path)
+            | Self::Start(path)
+            | Self::Expression(path)
+            | Self::Without(path) => path.len(),
         }
     }
 }
@@ -212,7 +219,7 @@ impl Rule {
 
     /// Without conditions on anything but the path.
     fn is_for_all(&self) -> bool {
-        ["header", "method"]
+        ["header", "method", "not_method"]
             .iter()
             .all(|it| self.keys.get(it).is_none())
     }
@@ -252,6 +259,7 @@ impl Site {
         let at = match at {
             At::Below(path) => At::Below(path.trim_end_matches('/').to_owned()),
             At::Expression(expression) => At::Expression(expression.replace('\n', "\\n")),
+            At::Without(expression) => At::Without(expression.replace('\n', "\\n")),
             At::Start(path) if path.ends_with('/') => {
                 At::Below(path.trim_end_matches('/').to_owned())
             }
@@ -384,10 +392,10 @@ impl Site {
         // Expressions keep their order among themselves.
         self.rules.sort_by_key(|rule| {
             let longest = match rule.at {
-                At::Expression(_) => 0,
+                At::Expression(_) | At::Without(_) => 0,
                 At::Path(_) | At::Below(_) | At::Start(_) => usize::MAX - rule.at.len(),
             };
-            let is_expression = matches!(rule.at, At::Expression(_));
+            let is_expression = matches!(rule.at, At::Expression(_) | At::Without(_));
             (rule.rank, is_expression, longest)
         });
         self.rules.retain(|rule| {
@@ -401,7 +409,7 @@ impl Site {
                     At::Path(_) | At::Below(_) => is_taken(&key.1),
                     // A path that is taken is not all that begins with it.
                     At::Start(_) => is_taken(&key.1) && !above.contains(&key.1),
-                    At::Expression(_) => false,
+                    At::Expression(_) | At::Without(_) => false,
                 };
             if is_covered {
                 if !rule.refuses() && !rule.keys.is_empty() {
@@ -630,6 +638,28 @@ impl Draft {
         self.http().push("rewrite", Value::Map(rule));
     }
 
+    /// A rule that stands behind what routes refuse: it must not carry that away from them.
+    pub(super) fn rewrite_unless_refused(&mut self, mut rule: Tree) {
+        rule.set("unless_refused", true);
+        self.rewrite(rule);
+    }
+
+    /// Where no route refuses anything, rules need not ask.
+    fn simplify_rewrites(&mut self) {
+        let http = self.http();
+        let refuses = |it: &Value| matches!(it, Value::Map(route) if route.get("refuse").is_some());
+        if matches!(http.get("routes"), Some(Value::List(all)) if all.iter().any(refuses)) {
+            return;
+        }
+        if let Some(Value::List(rules)) = http.get_mut("rewrite") {
+            for rule in rules {
+                if let Value::Map(rule) = rule {
+                    rule.remove("unless_refused");
+                }
+            }
+        }
+    }
+
     pub(super) fn send_files_of(&mut self, prefix: &str, root: &str) {
         self.uses("sendfile");
         let mut location = Tree::default();
@@ -699,6 +729,7 @@ impl Draft {
         self.leave_out_rootless(&mut sites);
         self.order(&mut sites);
         self.pools_and_routes(sites, closes_rest);
+        self.simplify_rewrites();
         if self.http().get("address").is_none() && self.tree.map(&["http"]).get("ssl").is_none() {
             self.http().set("address", ":80");
         }

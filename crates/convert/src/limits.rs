@@ -2,6 +2,7 @@
 //! where it can't be translated, what it guards is closed.
 
 use super::directive::Directive;
+use super::tree::Tree;
 
 /// In small letters: some servers do not tell the case of letters apart.
 const NAMES: &[&str] = &[
@@ -63,7 +64,8 @@ pub(super) fn limits(directive: &Directive) -> bool {
             "all" | "from all"
         ),
         "rewriterule" => forbids(directive),
-        "redirect" => directive.arguments.len() == 2 && directive.argument(0).starts_with('4'),
+        "redirect" | "redirectmatch" => refusing_status(directive).is_some(),
+        "proxypass" | "proxypassmatch" => leads_to_proxy(directive),
         "php_admin_flag" | "php_flag" => directive.argument(0) == "engine",
         name => name.starts_with('@') || NAMES.contains(&name),
     };
@@ -79,6 +81,92 @@ pub(super) fn forbids(rule: &Directive) -> bool {
     })
 }
 
+/// The status of a `Redirect` or `RedirectMatch` that leads nowhere.
+pub(super) fn refusing_status(redirect: &Directive) -> Option<&str> {
+    let status = redirect.argument(0);
+    if status.eq_ignore_ascii_case("gone") {
+        return Some("410");
+    }
+    let is_status = status.len() == 3 && status.bytes().all(|byte| byte.is_ascii_digit());
+    (is_status && !status.starts_with('3')).then_some(status)
+}
+
+/// Whether a `ProxyPass` leads to another server than PHP's own.
+pub(super) fn leads_to_proxy(directive: &Directive) -> bool {
+    let mut all = directive.arguments.iter();
+    all.any(|it| it.contains("://") && !it.contains("fcgi://"))
+}
+
+/// `^(GET|POST)$` as the keys of a route for these methods or, after `!`, for all others: what
+/// stands here is no less than what it says.
+pub(super) fn methods(how: &str, expression: &str) -> Option<Tree> {
+    const KNOWN: [&str; 16] = [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+        "OPTIONS",
+        "TRACE",
+        "TRACK",
+        "CONNECT",
+        "PROPFIND",
+        "PROPPATCH",
+        "MKCOL",
+        "COPY",
+        "MOVE",
+        "LOCK",
+    ];
+    let is_text = how.ends_with('=');
+    let inner = if is_text {
+        expression
+    } else {
+        let inner = expression.trim_start_matches('^').trim_end_matches('$');
+        inner
+            .strip_prefix('(')
+            .and_then(|it| it.strip_suffix(')'))
+            .map_or(inner, |it| it.strip_prefix("?:").unwrap_or(it))
+    };
+    let names: Vec<&str> = inner.split('|').collect();
+    let is_name = |it: &&str| !it.is_empty() && it.bytes().all(|b| b.is_ascii_alphabetic());
+    if !names.iter().all(is_name) {
+        return None;
+    }
+    let mut keys = Tree::default();
+    if how.starts_with('!') {
+        // `get` is no method of anybody's list.
+        if names
+            .iter()
+            .any(|it| it.bytes().any(|b| b.is_ascii_lowercase()))
+        {
+            return None;
+        }
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        keys.set("not_method", names);
+        return Some(keys);
+    }
+    let mut all: Vec<String> = names.iter().map(|it| it.to_ascii_uppercase()).collect();
+    if !is_text {
+        // Without signs at its ends it is found in longer names, too.
+        let (starts, ends) = (expression.starts_with('^'), expression.ends_with('$'));
+        let is_found = |method: &str, name: &str| match (starts, ends) {
+            (true, true) => method == name,
+            (true, false) => method.starts_with(name),
+            (false, true) => method.ends_with(name),
+            (false, false) => method.contains(name),
+        };
+        for method in KNOWN {
+            let is_in = all.iter().any(|name| is_found(method, name));
+            if is_in && !all.iter().any(|name| name == method) {
+                all.push(method.to_owned());
+            }
+        }
+    }
+    keys.set("method", all);
+    Some(keys)
+}
+
 /// What to write instead.
 pub(super) fn advice(directive: &Directive) -> &'static str {
     let name = directive.name.to_ascii_lowercase();
@@ -92,6 +180,15 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
         }
         name if name.contains("ssl") => {
             "certificates of clients are not asked for: let a proxy in front do it"
+        }
+        name if name.ends_with("_pass") || name.starts_with("proxypass") => {
+            "requests are not passed to other servers: let a proxy in front do it"
+        }
+        "rewrite" | "redirect" | "redirectmatch" => {
+            "write a rule of `http.rewrite` and take the route out, if what lies there may be sent"
+        }
+        "rewriterule" if !forbids(directive) => {
+            "write a rule of `http.rewrite`, and keep what may not be sent outside of the root"
         }
         "return" | "respond" | "abort" | "error" => {
             "write `no_scripts` for scripts, a route for paths, or let a proxy in front refuse it"

@@ -5,7 +5,7 @@ use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_script,
     pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::limits;
+use super::limits::{limits, methods};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections are held, how much memory is used, what is logged.
@@ -251,9 +251,16 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         return None;
     }
     let php = Php::of(server);
+    // A server's own rewrites come before its locations, but not before its conditions.
+    let refuses_first = !site.rules.is_empty();
     for directive in &server.inside {
         match directive.name.as_str() {
             "listen" | "server_name" | "if" => {}
+            "rewrite" if !refuses_first => {
+                if let Some(rule) = rewrite(directive, &site, draft) {
+                    draft.rewrite(rule);
+                }
+            }
             "location" => location(directive, &mut site, draft, around, &php),
             _ => of_server(directive, &mut site, draft, around),
         }
@@ -407,9 +414,7 @@ fn on_condition(
             how @ ("~" | "~*" | "!~" | "!~*" | "=" | "!="),
             methods,
         ] if is_refusal => {
-            if let Some(methods) = self::methods(methods, how.starts_with('!')) {
-                let mut keys = Tree::default();
-                keys.set("method", methods);
+            if let Some(mut keys) = self::methods(how, methods) {
                 keys.merge(refusal(status));
                 if site.condition(keys) {
                     directive.done_whole();
@@ -448,45 +453,6 @@ fn lead_host(host: &str, place: &str, status: &Value, draft: &mut Draft) {
         .set("to", format!("{place}/{{1}}"));
     rule.set("status", status.clone());
     draft.rewrite(rule);
-}
-
-/// `^(GET|POST)$` as a list, or all others.
-fn methods(expression: &str, are_others: bool) -> Option<Vec<String>> {
-    const ALL: [&str; 16] = [
-        "GET",
-        "HEAD",
-        "POST",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "OPTIONS",
-        "TRACE",
-        "TRACK",
-        "CONNECT",
-        "PROPFIND",
-        "PROPPATCH",
-        "MKCOL",
-        "COPY",
-        "MOVE",
-        "LOCK",
-    ];
-    let inner = expression
-        .trim_start_matches(['^', '('])
-        .trim_end_matches(['$', ')']);
-    let named: Vec<String> = inner.split('|').map(str::to_ascii_uppercase).collect();
-    let is_name = |it: &String| !it.is_empty() && it.bytes().all(|b| b.is_ascii_alphabetic());
-    if !named.iter().all(is_name) {
-        return None;
-    }
-    if !are_others {
-        return Some(named);
-    }
-    let is_named = |method: &str| {
-        let is = |name: &str| named.iter().any(|it| it == name);
-        is(method) || method == "HEAD" && is("GET")
-    };
-    let others = ALL.iter().filter(|method| !is_named(method));
-    Some(others.map(|it| (*it).to_owned()).collect())
 }
 
 /// Which scripts a server gives to php-fpm.
@@ -706,7 +672,12 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
                 None => site.backends.push(first.to_owned()),
             }
         }
-        "rewrite" => return rewrite(directive, site, draft),
+        "rewrite" => {
+            if let Some(rule) = rewrite(directive, site, draft) {
+                draft.rewrite_unless_refused(rule);
+            }
+            return;
+        }
         "error_page" => return error_page(directive, site, draft),
         "access_log" if first == "off" || first.is_empty() => {}
         "access_log" if is_plain => draft.section("access_log").push("output", first),
@@ -802,15 +773,22 @@ fn parameter(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     }
 }
 
-fn rewrite(directive: &Directive, site: &Site, draft: &mut Draft) {
+/// The rule of a `rewrite`, if the server takes it.
+fn rewrite(directive: &Directive, site: &Site, draft: &Draft) -> Option<Tree> {
     let status = match directive.argument(2) {
         "permanent" => Some(301),
         "redirect" => Some(302),
         _ => None,
     };
-    let to = target(directive.argument(1).trim_end_matches('?'));
+    let to = directive.argument(1);
+    // The query is kept anyway.
+    let to = ["?$args", "?$query_string", "$is_args$args"]
+        .iter()
+        .find_map(|query| to.strip_suffix(query))
+        .unwrap_or(to);
+    let to = target(to.trim_end_matches('?'));
     if to.contains('$') {
-        return;
+        return None;
     }
     let mut rule = Tree::default();
     draft.for_hosts(&mut rule, site);
@@ -819,9 +797,24 @@ fn rewrite(directive: &Directive, site: &Site, draft: &mut Draft) {
     if let Some(status) = status {
         rule.set("status", status);
     }
-    if accepts_rule(&rule) {
-        draft.rewrite(rule);
+    accepts_rule(&rule).then(|| {
         directive.done();
+        rule
+    })
+}
+
+/// A `rewrite` of a location, if it is about this path, and leads to files that are sent anyway or
+/// is a redirect.
+fn rewrite_inside(directive: &Directive, path: &str, site: &Site, draft: &mut Draft) {
+    let is_about = directive.argument(0).starts_with(&format!("^{path}"));
+    let stays = directive.argument(1).starts_with(path)
+        || ["permanent", "redirect"].contains(&directive.argument(2));
+    if is_about
+        && stays
+        && !directive.argument(1).contains(".php")
+        && let Some(rule) = rewrite(directive, site, draft)
+    {
+        draft.rewrite_unless_refused(rule);
     }
 }
 
@@ -874,6 +867,11 @@ fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &
                     "if" => front_by_condition(inside, site),
                     _ => of_server(inside, site, draft, around),
                 }
+            }
+            if let Some(inside) = answers_otherwise(directive).filter(|it| is_for_all(it)) {
+                // Then no file below the root was sent.
+                draft.leave_out_limit(inside, ALL_CLOSED);
+                site.close("");
             }
         }
         _ if !path.starts_with('/') || path.contains(['*', '?', '#', '$', '\\']) => {}
@@ -997,6 +995,12 @@ fn by_pattern(
     {
         return directive.done();
     }
+    if let Some(inside) = answers_otherwise(directive) {
+        let outcome = site.refuse_expression(expression, NOT_FOUND);
+        let text = format!("all paths with `{expression}` in them are answered 404");
+        draft.leave_out_limit(inside, &outcome.unwrap_or(text));
+        return directive.done();
+    }
     let mut keys = Tree::default();
     for inside in &directive.inside {
         of_route(inside, &mut keys, &around.zones);
@@ -1035,6 +1039,35 @@ fn has_front(location: &Directive) -> bool {
                 && it.arguments.concat().contains(".php")
         })
         || location.has("fastcgi_pass")
+}
+
+/// A statement that nobody has read, and by which something else than files answers for a location:
+/// what lies below the root there is not meant for clients.
+fn answers_otherwise(location: &Directive) -> Option<&Directive> {
+    const NAMES: [&str; 7] = [
+        "return",
+        "rewrite",
+        "stub_status",
+        "empty_gif",
+        "js_content",
+        "perl",
+        "echo",
+    ];
+    location.inside.iter().find(|it| {
+        let name = it.name.as_str();
+        it.fate.get() == directive::Fate::Unread
+            && (name.ends_with("_pass") && name != "fastcgi_pass"
+                || name.contains("_by_lua")
+                || NAMES.contains(&name))
+    })
+}
+
+/// Whether a statement is about all paths of its location.
+fn is_for_all(directive: &Directive) -> bool {
+    const ALL: [&str; 8] = [
+        "^", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$", "^/(.*)$",
+    ];
+    directive.name != "rewrite" || ALL.contains(&directive.argument(0))
 }
 
 /// Statements that say nothing of who answers where only files are sent.
@@ -1122,9 +1155,19 @@ fn below(
     if let Some(to) = location.find("return") {
         let end = if how == How::Exact { "$" } else { "" };
         if lead_on(&format!("^{}{end}", as_it_is(path)), to, site, draft) {
-            location.done();
+            return location.done();
         }
-        return;
+    }
+    for inside in location.inside.iter().filter(|it| it.name == "rewrite") {
+        rewrite_inside(inside, path, site, draft);
+    }
+    if let Some(inside) = answers_otherwise(location) {
+        location.done();
+        site.rule(how.all(path), Rank::Refusal, refusal(NOT_FOUND));
+        return draft.leave_out_limit(
+            inside,
+            &format!("`{path}` is answered 404, by a route with `refuse: 404`"),
+        );
     }
     let is_elsewhere = folder.is_some() && folder != site.root;
     let has_age = ["expires", "gzip_static"]

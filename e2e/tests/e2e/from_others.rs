@@ -280,6 +280,210 @@ fn what_is_made_of_configurations_answers_as_they_did() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Statements that refuse `@/secret/`, and those that send `@/…` to a script or as files, in this
+/// order and in the other one: each pair has a path of its own for `@`.
+fn pairs(refusals: &[&str], senders: &[&str]) -> Vec<(String, String, String)> {
+    let all = refusals.iter().enumerate().flat_map(|(r, refusal)| {
+        senders.iter().enumerate().map(move |(s, sender)| {
+            let path = format!("/p{r}{s}");
+            let (refusal, sender) = (refusal.replace('@', &path), sender.replace('@', &path));
+            (path, refusal, sender)
+        })
+    });
+    all.collect()
+}
+
+/// A root with files that are refused below each path.
+fn site_of_pairs(pairs: &[(String, String, String)]) -> Site {
+    let mut site = Site::new()
+        .file("root/index.php", SCRIPT)
+        .file("root/api.php", SCRIPT)
+        .file("root/secret/x.txt", "FILE");
+    for (path, ..) in pairs {
+        site = site.file(&format!("root{path}/secret/x.txt"), "FILE");
+    }
+    site
+}
+
+/// What of a path that is refused is answered nevertheless, by what is made of a file; and what a
+/// rule should have led to a script and did not.
+fn crawl_pairs(
+    site: Site,
+    given: &str,
+    text: &str,
+    pairs: &[(String, String, String)],
+) -> Vec<String> {
+    site.write(given, text);
+    let said = Server::run(&site, &["init", "--from", given]);
+    let yaml = site.read("pronghorn.yaml");
+    let php = format!("http.pool.php=php -d extension={}", extension().display());
+    let server = Server::start_with(
+        site,
+        &[
+            "serve",
+            "-o",
+            "http.address=127.0.0.1:0",
+            "-o",
+            &php,
+            "-o",
+            "http.pool.num_workers=1",
+        ],
+    );
+    let mut wrong = Vec::new();
+    for (path, refusal, sender) in pairs {
+        for spelled in [
+            "secret/x.txt",
+            "%73ecret/x.txt",
+            "a/../secret/x.txt",
+            "SECRET/x",
+        ] {
+            let reply = server.get(&format!("{path}/{spelled}"));
+            if reply.status < 400 {
+                wrong.push(format!("{refusal}\n{sender}\n{spelled}: {}", word(&reply)));
+            }
+        }
+        if sender.contains("api.php") {
+            let reply = server.get(&format!("{path}/open"));
+            if word(&reply) != "script" {
+                wrong.push(format!("{refusal}\n{sender}\nopen: {}", word(&reply)));
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        wrong.push(format!("{text}\n{yaml}\n{}", said.stdout));
+    }
+    server.stop();
+    wrong
+}
+
+#[test]
+fn nothing_sends_what_nginx_refused_whatever_their_order() {
+    let refusals = [
+        "location @/secret/ { deny all; }",
+        "location ~ ^@/secret/ { return 403; }",
+        "location ^~ @/secret/ { internal; }",
+        "location @/secret/ { proxy_pass http://127.0.0.1:1; }",
+        "if ($request_uri ~ ^@/secret/) { return 403; }",
+    ];
+    let senders = [
+        "rewrite ^@/(.*)$ /api.php?r=$1 last;",
+        "location @/ { alias {root}/; }",
+        "",
+    ];
+    let pairs = pairs(&refusals, &senders);
+    let is_in_front = |sender: &str| sender.starts_with("rewrite");
+    for refusals_are_first in [true, false] {
+        let site = site_of_pairs(&pairs);
+        let root = site.path("root").display().to_string();
+        let mut text = format!(
+            "server {{ listen 127.0.0.1:{{port}}; root {root};\n\
+             location ~ \\.php$ {{ include fastcgi_params; fastcgi_pass 127.0.0.1:{{php}};\n\
+             fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }}\n"
+        );
+        let front = pairs.iter().map(|(_, _, sender)| sender.as_str());
+        let front: Vec<_> = front.filter(|sender| is_in_front(sender)).collect();
+        let front = format!("location / {{\n{}\n}}\n", front.join("\n"));
+        let others = pairs.iter().map(|(_, refusal, sender)| {
+            let sender = if is_in_front(sender) { "" } else { sender };
+            let sender = sender.replace("{root}", &root);
+            if refusals_are_first {
+                format!("{refusal}\n{sender}\n")
+            } else {
+                format!("{sender}\n{refusal}\n")
+            }
+        });
+        let others: String = others.collect();
+        text += &if refusals_are_first {
+            others + &front
+        } else {
+            front + &others
+        };
+        text += "}\n";
+        if let Some(nginx) = Nginx::start(&site, &text) {
+            for (path, refusal, _) in &pairs {
+                let reply = nginx.get(&format!("{path}/secret/x.txt"));
+                assert!(reply.status >= 400, "{refusal}: {}", word(&reply));
+            }
+        }
+        let text = text.replace("{port}", "8080").replace("{php}", "9000");
+        let wrong = crawl_pairs(site, "site.conf", &text, &pairs);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn nothing_sends_what_apache_refused_whatever_their_order() {
+    let refusals = [
+        "RewriteRule ^@/secret - [F]",
+        "RewriteCond %{REQUEST_URI} ^@/secret\nRewriteRule .* - [F,L]",
+        "Redirect 403 @/secret",
+        "Redirect gone @/secret",
+        "Redirect 503 @/secret",
+        "RedirectMatch 404 ^@/secret",
+        "<Location @/secret>\nRequire all denied\n</Location>",
+        "<Location @/secret>\nRedirect 403\n</Location>",
+        "<Location @/secret>\nProxyPass http://127.0.0.1:1/\n</Location>",
+        "<LocationMatch ^@/secret>\nRequire ip 10.0.0.0/8\n</LocationMatch>",
+        "ProxyPass @/secret http://127.0.0.1:1/",
+        "RewriteRule ^@/secret/(.*)$ http://127.0.0.1:1/$1 [P]",
+    ];
+    let senders = [
+        "RewriteRule ^@/(.*)$ /api.php?r=$1 [L]",
+        "Alias @ {root}",
+        "",
+    ];
+    let pairs = pairs(&refusals, &senders);
+    for refusals_are_first in [true, false] {
+        let site = site_of_pairs(&pairs);
+        let root = site.path("root").display().to_string();
+        let mut text = format!("DocumentRoot {root}\nRewriteEngine On\n");
+        for (_, refusal, sender) in &pairs {
+            let sender = sender.replace("{root}", &root);
+            let (first, second) = if refusals_are_first {
+                (refusal, &sender)
+            } else {
+                (&sender, refusal)
+            };
+            _ = writeln!(text, "{first}\n{second}"); // a String takes all
+        }
+        let wrong = crawl_pairs(site, "httpd.conf", &text, &pairs);
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn nothing_but_what_apache_left_out_of_a_refusal_is_answered() {
+    let site = Site::new()
+        .file("root/index.php", SCRIPT)
+        .file("root/ok/a.txt", "FILE")
+        .file("root/secret/x.txt", "FILE");
+    let root = site.path("root").display().to_string();
+    let text = format!(
+        "DocumentRoot {root}\nRewriteEngine On\nRewriteRule !^/(ok/.*)?$ - [F]\n\
+         RewriteCond %{{REQUEST_METHOD}} !^(GET|HEAD)$\nRewriteRule .* - [F]\n"
+    );
+    site.write("httpd.conf", &text);
+    Server::run(&site, &["init", "--from", "httpd.conf"]);
+    let php = format!("http.pool.php=php -d extension={}", extension().display());
+    let address = "http.address=127.0.0.1:0";
+    let server = Server::start_with(site, &["serve", "-o", address, "-o", &php]);
+    for (method, path, status) in [
+        ("GET", "/ok/a.txt", 200),
+        ("GET", "/", 200),
+        ("GET", "/secret/x.txt", 403),
+        ("GET", "/index.php", 403),
+        ("GET", "/OK/a.txt", 403),
+        ("FOO", "/", 403),
+        ("POST", "/", 403),
+        ("get", "/", 403),
+    ] {
+        let mut connection = server.connect();
+        connection.request(method, path, "");
+        assert_eq!(connection.response().status, status, "{method} {path}");
+    }
+    server.stop();
+}
+
 /// The mark of a test's processes, for who has no configuration.
 const MARK: &str = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
 
