@@ -484,6 +484,22 @@ fn nothing_but_what_apache_left_out_of_a_refusal_is_answered() {
     server.stop();
 }
 
+#[test]
+fn a_site_that_is_closed_as_a_whole_starts_and_refuses() {
+    let site = Site::new().file("root/index.php", SCRIPT);
+    let root = site.path("root").display().to_string();
+    let text = format!("DocumentRoot {root}\nRedirect 403 /\n");
+    site.write("httpd.conf", &text);
+    Server::run(&site, &["init", "--from", "httpd.conf"]);
+    let php = format!("http.pool.php=php -d extension={}", extension().display());
+    let address = "http.address=127.0.0.1:0";
+    let server = Server::start_with(site, &["serve", "-o", address, "-o", &php]);
+    for path in ["/", "/index.php", "/x"] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    server.stop();
+}
+
 /// The mark of a test's processes, for who has no configuration.
 const MARK: &str = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
 

@@ -88,9 +88,11 @@ impl HttpSettings {
         default.into_iter().chain(named)
     }
 
-    /// Whether a request can come to the default pool.
+    /// Whether the default pool runs: a request can come to it, or there is no other one, and a
+    /// service needs one.
     pub fn has_default_pool(&self) -> bool {
-        !self.routes.iter().any(RouteSettings::takes_all)
+        self.pools.is_empty()
+            || !self.routes.iter().any(RouteSettings::takes_all)
             || self.routes.iter().any(|it| it.leads_to(DEFAULT_POOL))
     }
 
