@@ -2,7 +2,7 @@
 //! it is, and starts nothing else.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_config::{Listen, Severity, nearest};
@@ -22,7 +22,7 @@ use pronghorn_workers::{
 use tokio::runtime::Builder;
 
 use crate::server::{WORKERS_OF_ROOT, run_as_root, worker_users};
-use crate::settings::Settings;
+use crate::settings::{LogOutput, Settings};
 use crate::{VERSION, state};
 
 /// What of this machine is not as the settings say: users, certificates, folders, sockets, programs
@@ -62,6 +62,12 @@ pub fn look(
             "the server does not start with it as root: jobs, sessions and reports lie there";
         findings.push(Finding::missing("state_dir", message, hint));
     }
+    if std::fs::metadata(&state).is_ok_and(|there| !there.is_dir()) {
+        let message = format!("names `{}`, which is no directory", state.display());
+        let hint = "the server does not start with it: name another place, or remove it";
+        findings.push(Finding::missing("state_dir", message, hint));
+    }
+    findings.extend(look_at_logs(settings, folder));
     let mut of_commands = environment.to_vec();
     let own = settings.server.env.iter();
     of_commands.extend(own.map(|(name, value)| (name.into(), value.into())));
@@ -80,6 +86,31 @@ pub fn look(
         runtime.shutdown_background();
     }
     findings
+}
+
+/// Directories where logs are to be files.
+fn look_at_logs(settings: &Settings, folder: &Path) -> Vec<Finding> {
+    let logs = &settings.logs;
+    let channels = logs.channels.iter().map(|(_, target)| target);
+    let targets = std::iter::once(&logs.target).chain(channels);
+    let files = targets.flat_map(|target| {
+        let output = target.output.iter().filter_map(|output| match output {
+            LogOutput::File(path) => Some(path),
+            LogOutput::Stdout | LogOutput::Stderr => None,
+        });
+        output.chain(target.file.as_ref().map(|file| &file.path))
+    });
+    let mut directories: Vec<_> = files.filter(|file| folder.join(file).is_dir()).collect();
+    directories.dedup();
+    let finding = |file: &PathBuf| {
+        let message = format!("names `{}`, which is a directory", file.display());
+        Finding::missing(
+            "logs.output",
+            message,
+            "the server does not start with it: name a file",
+        )
+    };
+    directories.into_iter().map(finding).collect()
 }
 
 /// The folder of its scripts, and sockets of FastCGI servers that somebody else runs.

@@ -359,6 +359,70 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
     server.stop();
 }
 
+/// Each by a configuration; the server does not start with it, and `check` has said so.
+#[test]
+fn what_the_server_does_not_start_with_is_found_by_check() {
+    let pages = "middleware: [error_pages], error_pages: {pages: {404: PAGE}}";
+    let http =
+        |keys: &str| format!("http: {{address: 127.0.0.1:0, {keys}, pool: {{num_workers: 1}}}}");
+    for (rest, key, part) in [
+        (
+            http(&pages.replace("PAGE", "nowhere.html")),
+            "http.error_pages.pages",
+            "nowhere.html",
+        ),
+        (
+            http(&pages.replace("PAGE", "folder")),
+            "http.error_pages.pages",
+            "directory",
+        ),
+        (
+            http("listen: [{address: 'unix://http.sock', user: nobody-knows}]"),
+            "http.listen",
+            "nobody-knows",
+        ),
+        (
+            http("listen: [{address: 'unix://file'}]"),
+            "http.listen",
+            "is no socket",
+        ),
+        (
+            "fileserver: {address: 127.0.0.1:0, serve: [{prefix: /, root: nowhere}]}".to_owned(),
+            "fileserver.serve",
+            "nowhere",
+        ),
+        (
+            "state_dir: file\nkv: {a: {driver: embedded}}\nrpc: {}".to_owned(),
+            "state_dir",
+            "no directory",
+        ),
+        (
+            http("access_logs: false").replace("pool", "access_log: {output: [folder]}, pool"),
+            "logs.output",
+            "is a directory",
+        ),
+        (
+            format!("logs: {{output: [folder]}}\n{}", http("access_logs: false")),
+            "logs.output",
+            "is a directory",
+        ),
+    ] {
+        let site = Site::new()
+            .file("worker.php", &Site::sdk_worker("return 'Hello';"))
+            .file("file", "of somebody")
+            .file("folder/.keep", "")
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php}}\n{rest}\n"
+            ));
+        let checked = Server::run(&site, &["check"]);
+        let text = checked.stdout + &checked.stderr;
+        assert!(text.contains(key) && text.contains(part), "{rest}: {text}");
+        assert_ne!(checked.code, Some(0), "{rest}: {text}");
+        let served = Server::run(&site, &["serve"]);
+        assert_ne!(served.code, Some(0), "{rest}: {}", served.stderr);
+    }
+}
+
 #[test]
 fn what_is_there_and_of_another_kind_is_told_as_that() {
     let site = Site::new()

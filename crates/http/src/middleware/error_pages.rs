@@ -3,6 +3,7 @@
 //! They are read once. A client that asks for JSON gets a problem object (RFC 9457) with the status
 //! and its name, and nothing that tells of the application.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, wante
 
 use super::parts::{Parts, Unusable};
 use crate::file::{content_type, read_for_all};
+use crate::settings::ErrorPagesSettings;
 
 /// They are held in memory.
 const LARGEST_PAGE: u64 = 1 << 20;
@@ -49,9 +51,23 @@ pub(super) fn around(
     let Some(settings) = &parts.settings.error_pages else {
         return Ok(next);
     };
+    let pages = read(settings, parts.folder)?;
+    Ok(Arc::new(ErrorPages {
+        next,
+        pages,
+        intercept: settings.intercept,
+    }))
+}
+
+/// What of its files can't be used.
+pub(crate) fn judge(settings: &ErrorPagesSettings, folder: &Path) -> Option<Unusable> {
+    read(settings, folder).err()
+}
+
+fn read(settings: &ErrorPagesSettings, folder: &Path) -> Result<Vec<Page>, Unusable> {
     let mut pages = Vec::new();
     for (of, path) in settings.pages.iter() {
-        let path = begin_in(parts.folder, &path);
+        let path = begin_in(folder, &path);
         let body = read_for_all(&path, LARGEST_PAGE).map_err(|source| Unusable {
             key: "http.error_pages.pages",
             path: path.clone(),
@@ -67,11 +83,7 @@ pub(super) fn around(
             body: body.into(),
         });
     }
-    Ok(Arc::new(ErrorPages {
-        next,
-        pages,
-        intercept: settings.intercept,
-    }))
+    Ok(pages)
 }
 
 impl Handler for ErrorPages {

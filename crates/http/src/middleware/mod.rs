@@ -10,7 +10,7 @@ mod access_log;
 mod client;
 mod compression;
 mod cors;
-mod error_pages;
+pub(crate) mod error_pages;
 mod headers;
 mod https;
 mod parts;

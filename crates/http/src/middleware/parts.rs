@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pronghorn_plugin_api::Finding;
 use pronghorn_serve::Addresses;
 use pronghorn_trace::Recorder;
 use thiserror::Error;
@@ -36,4 +37,17 @@ pub struct Unusable {
     pub key: &'static str,
     pub path: PathBuf,
     pub source: io::Error,
+}
+
+impl Unusable {
+    /// The same before the start.
+    pub(crate) fn finding(&self) -> Finding {
+        let message = format!(
+            "names `{}`, which can't be used: {}",
+            self.path.display(),
+            self.source
+        );
+        let hint = "the server does not start without it: create it, or name another one";
+        Finding::missing(self.key, message, hint)
+    }
 }

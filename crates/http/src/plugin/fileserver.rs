@@ -1,9 +1,11 @@
 //! The service `fileserver`: files at an address of their own, on threads of their own.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_config::Listen;
-use pronghorn_plugin_api::{self as api, BoxFuture, Context, Handover, Running, Stopped};
+use pronghorn_plugin_api::{self as api, BoxFuture, Context, Finding, Handover, Running, Stopped};
 use pronghorn_process::open_files;
 use pronghorn_serve::{Endpoint, Limits, Listener, resolve};
 use pronghorn_workers::IoThreads;
@@ -12,6 +14,7 @@ use tokio::time::Instant;
 use super::connections;
 use super::error::StartError;
 use crate::FileServer;
+use crate::middleware::Unusable;
 use crate::settings::FileServerSettings;
 
 /// The listening sockets, for the next process.
@@ -31,6 +34,12 @@ struct Serving {
 impl api::Service for FileService {
     fn listens(&self) -> Vec<Listen> {
         vec![Listen::Tcp(self.settings.address.clone())]
+    }
+
+    fn look(&self, folder: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+        let Self { settings } = self;
+        let unusable = FileServer::open(&settings.roots, folder, settings.tag).err();
+        unusable.iter().map(Unusable::finding).collect()
     }
 
     fn start(

@@ -63,7 +63,7 @@ pub(super) fn open(
 }
 
 /// What the owner's and group's names of a unix socket stand for.
-fn access(settings: &ListenSettings) -> Result<Access, StartError> {
+pub(super) fn access(settings: &ListenSettings) -> Result<Access, StartError> {
     let user = settings.user.as_deref();
     let user = user.map(|user| Credentials::look_up(user, None));
     let group = settings.group.as_deref().map(group_id);

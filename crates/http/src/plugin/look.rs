@@ -1,16 +1,20 @@
 //! What can be said of the settings before a start: with other sections, and on this machine.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use pronghorn_base::{Trusted, Untrusted, begin_in};
-use pronghorn_config::Table;
+use pronghorn_base::{Trusted, Untrusted, begin_in, with_causes};
+use pronghorn_config::{Listen, Table};
 use pronghorn_plugin_api::Finding;
 use pronghorn_workers::ServerSettings;
 
 use super::configured;
-use super::listening::Certificates;
+use super::listening::{Certificates, access};
+use crate::middleware::error_pages;
 use crate::settings::middleware::Middleware;
 use crate::settings::{DEFAULT_POOL, HttpSettings};
+
+const NOT_STARTED: &str = "the server does not start with it";
 
 /// There is no command for all pools, so each that runs needs one.
 pub(super) fn check_commands(t: &mut Table<'_>, http: &HttpSettings, server: &ServerSettings) {
@@ -56,7 +60,37 @@ pub(super) fn look(http: &HttpSettings, folder: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     look_at_certificates(http, folder, &mut findings);
     look_at_folders(http, folder, &mut findings);
+    look_at_sockets(http, folder, &mut findings);
+    let pages = http.error_pages.iter();
+    let mut pages = pages.filter(|_| http.middleware.iter().any(|name| name == "error_pages"));
+    let unusable = pages.find_map(|pages| error_pages::judge(pages, folder));
+    findings.extend(unusable.map(|unusable| unusable.finding()));
     findings
+}
+
+/// Owners that nobody knows, and what lies where a socket will be.
+fn look_at_sockets(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
+    const KEY: &str = "http.listen";
+    for listener in http.listeners() {
+        let Some(Listen::Unix(named)) = &listener.at else {
+            continue;
+        };
+        if let Err(error) = access(&listener) {
+            let message = format!("can't be used: {}", with_causes(&error));
+            findings.push(Finding::missing(KEY, message, NOT_STARTED));
+        }
+        let there = std::fs::symlink_metadata(begin_in(folder, named));
+        if there.is_ok_and(|there| !there.file_type().is_socket()) {
+            findings.push(Finding::missing(
+                KEY,
+                format!(
+                    "names `{}`, which is there, and is no socket",
+                    named.display()
+                ),
+                "the server removes no file of others: name another place, or remove it",
+            ));
+        }
+    }
 }
 
 fn look_at_certificates(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
@@ -90,7 +124,7 @@ fn look_at_folders(http: &HttpSettings, folder: &Path, findings: &mut Vec<Findin
             findings.push(Finding::missing(
                 key,
                 format!("names `{}`, which can't be used: {error}", named.display()),
-                "the server does not start with it",
+                NOT_STARTED,
             ));
         }
     }
