@@ -3,12 +3,14 @@
 //! connections and asks nothing keeps all others out.
 //!
 //! Those that are idle come first: over HTTP their clients must expect it (RFC 9112, section 9.5).
-//! Then those of which a request has begun and its rest is awaited, in handshakes too. One with a
-//! request under way is never chosen.
+//! Then those of which a request has begun and its rest is awaited, in handshakes too. Then those
+//! whose response nobody takes: of the group, an address say, that has the most of them. One with
+//! another request under way is never chosen.
 //!
 //! [`Cut`] ends a connection whatever it does.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,9 +36,16 @@ const NEXT_LOOK: Duration = Duration::from_millis(10);
 const BUSY: u64 = 0;
 /// It is to end, unless a request has come meanwhile.
 const EVICTED: u64 = u64::MAX;
-/// Set while no head is complete, or a body is awaited. Below it stands since when, in
-/// microseconds.
+/// Set while no head is complete, or a body is awaited.
 const READING: u64 = 1 << 62;
+/// Set beside [`READING`] while the client does not take the response.
+const UNTAKEN: u64 = 1 << 61;
+/// Below it stands since when, in microseconds.
+const SINCE: u64 = UNTAKEN - 1;
+
+/// A client that takes nothing for so long may be cut off for others. One that reads takes
+/// something sooner, however slow it is.
+const UNREAD: Duration = Duration::from_secs(1);
 
 /// All connections of a service.
 #[derive(Debug)]
@@ -72,6 +81,8 @@ pub enum Admission {
 #[derive(Debug)]
 struct Standing {
     state: AtomicU64,
+    /// Whose it is, with others; 0: it is one alone.
+    group: AtomicU64,
     /// It is to end, whatever it does.
     is_cut: AtomicBool,
     hears: AtomicBool,
@@ -105,6 +116,7 @@ impl Standings {
     pub fn enter(self: &Arc<Self>) -> Place {
         let own = Arc::new(Standing {
             state: AtomicU64::new(self.since(Instant::now()) | READING),
+            group: AtomicU64::new(0),
             is_cut: AtomicBool::new(false),
             hears: AtomicBool::new(false),
             waker: Mutex::default(),
@@ -152,7 +164,7 @@ impl Standings {
                 return None;
             }
             ranks.looked = Some(now);
-            ranks.look();
+            ranks.look(self.since(now));
             let found = ranks.evict();
             ranks.was_in_vain = found.is_none();
             found
@@ -170,7 +182,7 @@ impl Standings {
 
     fn since(&self, moment: Instant) -> u64 {
         let since = moment.saturating_duration_since(self.started).as_micros();
-        u64::try_from(since).map_or(READING - 1, |since| (since + 1).min(READING - 1))
+        u64::try_from(since).map_or(SINCE, |since| (since + 1).min(SINCE))
     }
 
     fn ranks(&self) -> MutexGuard<'_, Ranks> {
@@ -195,15 +207,22 @@ impl Ranks {
         longest.is_some_and(|(state, _)| state & READING == 0)
     }
 
-    fn look(&mut self) {
+    fn look(&mut self, now: u64) {
+        let unread = now.saturating_sub(u64::try_from(UNREAD.as_micros()).unwrap_or(SINCE));
         let standing = self.places.iter().enumerate().filter_map(|(at, place)| {
             let state = place.as_ref()?.state.load(Ordering::Relaxed);
-            (state != BUSY && state != EVICTED).then_some((state, at))
+            let may_go = match kind(state) {
+                UNREAD_KIND => state & SINCE <= unread,
+                _ => state != BUSY && state != EVICTED,
+            };
+            may_go.then_some((state, at))
         });
         self.longest.extend(standing);
-        let is_idle = |(state, _): &(u64, usize)| state & READING == 0;
-        if self.longest.iter().any(is_idle) {
-            self.longest.retain(is_idle);
+        let first = self.longest.iter().map(|(state, _)| kind(*state)).min();
+        self.longest
+            .retain(|(state, _)| Some(kind(*state)) == first);
+        if first == Some(UNREAD_KIND) {
+            self.keep_largest_group();
         }
         if self.longest.len() > FOUND {
             self.longest.select_nth_unstable(FOUND);
@@ -213,6 +232,51 @@ impl Ranks {
         self.longest.shrink_to(FOUND);
     }
 }
+
+impl Ranks {
+    /// Leaves, among all that were found, the group with the most of them, as many as it has more
+    /// than the next one.
+    fn keep_largest_group(&mut self) {
+        let group = |at: usize| match self.places.get(at) {
+            Some(Some(standing)) => standing.group.load(Ordering::Relaxed),
+            _ => 0,
+        };
+        let mut groups: HashMap<u64, (usize, Reverse<u64>)> = HashMap::new();
+        let mut largest = (0, Reverse(u64::MAX), 0);
+        let mut second = 1;
+        for &(state, at) in &self.longest {
+            if let group @ 1.. = group(at) {
+                let (count, oldest) = groups.entry(group).or_insert((0, Reverse(state)));
+                *count += 1;
+                *oldest = (*oldest).max(Reverse(state));
+            } else {
+                largest = largest.max((1, Reverse(state), 0));
+            }
+        }
+        for (group, (count, oldest)) in groups {
+            let this = (count, oldest, group);
+            second = second.max(this.min(largest).0);
+            largest = largest.max(this);
+        }
+        let (count, Reverse(oldest), of_group) = largest;
+        let mut longest = std::mem::take(&mut self.longest);
+        match of_group {
+            0 => longest.retain(|(state, at)| *state == oldest && group(*at) == 0),
+            of_group => longest.retain(|(_, at)| group(*at) == of_group),
+        }
+        longest.sort_unstable();
+        longest.truncate(count.saturating_sub(second).max(1));
+        self.longest = longest;
+    }
+}
+
+/// The kind of a connection that is not busy: a lower one goes first.
+const fn kind(state: u64) -> u64 {
+    state / UNTAKEN
+}
+
+/// The last [`kind`].
+const UNREAD_KIND: u64 = kind(READING | UNTAKEN);
 
 impl Standing {
     fn becomes(&self, from: u64, to: u64) -> bool {
@@ -259,6 +323,25 @@ impl Place {
     pub fn awaits(&self) {
         let since = self.standings.since(Instant::now());
         self.own.becomes(BUSY, since | READING);
+    }
+
+    /// The client has taken nothing of the response since this moment, until it [has](Self::taken).
+    pub fn untaken(&self, since: Instant) {
+        let since = self.standings.since(since);
+        self.own.becomes(BUSY, since | READING | UNTAKEN);
+    }
+
+    /// The client has taken something. One that was told to end still does.
+    pub fn taken(&self) {
+        let state = self.own.state.load(Ordering::Relaxed);
+        if kind(state) == UNREAD_KIND {
+            self.own.becomes(state, BUSY);
+        }
+    }
+
+    /// Whose it is, together with others of this number.
+    pub fn belongs_to(&self, group: u64) {
+        self.own.group.store(group, Ordering::Relaxed);
     }
 
     /// Returns when the connection is to end. It is waited for by one task.
@@ -433,6 +516,52 @@ mod tests {
         assert!(!standings.evict());
         body.busy();
         assert!(!is_evicted(&body), "more of it came in the last moment");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_responses_that_nobody_takes_those_of_the_largest_group_go() {
+        let standings = Arc::new(Standings::default());
+        let untaken = |group: u64| {
+            let place = standings.enter();
+            place.belongs_to(group);
+            place.busy();
+            place.untaken(Instant::now());
+            place
+        };
+        let alone: Vec<Place> = (0..3).map(|_| untaken(0)).collect();
+        let few: Vec<Place> = (0..2).map(|_| untaken(7)).collect();
+        let many: Vec<Place> = (0..5).map(|_| untaken(8)).collect();
+        assert!(!standings.evict(), "they may be about to read");
+        advance(Duration::from_secs(2)).await;
+        many[0].taken();
+        many[0].untaken(Instant::now());
+        let gone = |places: &[Place]| places.iter().filter(|it| is_evicted(it)).count();
+        for (of_many, of_few) in [(1, 0), (2, 0)] {
+            assert!(standings.evict());
+            assert_eq!((gone(&many), gone(&few)), (of_many, of_few));
+            later().await;
+        }
+        for _ in 0..2 {
+            assert!(standings.evict());
+            later().await;
+        }
+        assert!(!is_evicted(&many[0]) && gone(&many) == 3 && gone(&few) == 1);
+        let reading = standings.enter();
+        later().await;
+        assert!(
+            standings.evict() && is_evicted(&reading),
+            "a half request goes first"
+        );
+        for _ in 0..5 {
+            later().await;
+            assert!(standings.evict());
+        }
+        assert_eq!((gone(&alone), gone(&few), gone(&many)), (3, 2, 4));
+        later().await;
+        assert!(!standings.evict(), "the last one takes something");
+        many[0].taken();
+        advance(Duration::from_secs(2)).await;
+        assert!(!standings.evict(), "it has a request");
     }
 
     #[tokio::test(start_paused = true)]

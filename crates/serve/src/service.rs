@@ -1,5 +1,6 @@
 //! The state that all connections of a listener share.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub struct Service {
     pub(crate) refusals: LogThrottle,
     evictions: LogThrottle,
     standings: Arc<Standings>,
+    groups: RandomState,
     addresses: Arc<Addresses>,
     memory: Arc<ClientMemory>,
     /// Where somebody reads metrics.
@@ -73,6 +75,7 @@ impl Service {
             refusals: LogThrottle::default(),
             evictions: LogThrottle::default(),
             standings: Arc::default(),
+            groups: RandomState::new(),
             addresses,
             memory: ClientMemory::new(limits.memory, metrics),
             counted,
@@ -145,14 +148,22 @@ impl Service {
         if let Some(counted) = &self.counted {
             counted.accepted.increment();
         }
+        let place = self.standings.enter();
+        place.belongs_to(self.group(address));
         Ok(Entered {
             service: self.clone(),
-            place: self.standings.enter(),
+            place,
             is_over: room == Admission::Freed,
             _token: self.connections.token(),
             permit: permit.map(Box::new),
             account: OnceLock::new(),
         })
+    }
+
+    /// A number for all connections of an address; 0 for one that stands for itself.
+    fn group(&self, address: Option<IpAddr>) -> u64 {
+        let household = self.addresses.household(address);
+        household.map_or(0, |household| self.groups.hash_one(household).max(1))
     }
 
     /// It is closed without a word: an answer would cost more than the connection.
@@ -231,6 +242,7 @@ impl Entered {
 
     /// Counts it for this address, which a proxy has told.
     pub(crate) fn count(&mut self, ip: IpAddr) -> Result<(), Full> {
+        self.place.belongs_to(self.service.group(Some(ip)));
         let permit = self.service.addresses.connection(Some(ip));
         self.permit = permit.map_err(|_| Full::Address)?.map(Box::new);
         Ok(())

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, wait_for};
+use pronghorn_testkit::{Connection, PATIENCE, Server, Site, free_address, time, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::http2::{end_of, literal, request, site_with_large_file, with_window};
@@ -409,6 +409,39 @@ fn requests_whose_bodies_do_not_come_keep_nobody_out() {
         .collect();
     assert_eq!(status(server.address(), "/"), 200);
     stalled.truncate(1);
+    server.stop();
+}
+
+#[test]
+fn responses_that_nobody_reads_keep_nobody_out() {
+    const CONNECTIONS: usize = 60;
+    let server = Server::start(site_with_large_file("  max_connections: 40\n"));
+    let path = server.site().path("public/long.bin");
+    let long = std::fs::File::create(path).expect("a file");
+    long.set_len(256 << 20).expect("it may be longer");
+    let is_answered = || {
+        let (answer, took) = time(|| status(server.address(), "/"));
+        assert_eq!(answer, 200);
+        // A client may pause for a minute, where there is room.
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    };
+    let ask = |_| {
+        let mut stream = TcpStream::connect(server.address()).expect("it accepts");
+        // Who is refused sees it later.
+        _ = stream.write_all(b"GET /long.bin HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        stream
+    };
+    let unread: Vec<TcpStream> = (0..CONNECTIONS).map(ask).collect();
+    is_answered();
+    drop(unread);
+    let ask = |_| {
+        let mut stalled = Stalled::open(server.address(), 0);
+        stalled.send(&block(1, true, &request("/large.txt", &[])));
+        stalled
+    };
+    let unread: Vec<Stalled> = (0..CONNECTIONS).map(ask).collect();
+    is_answered();
+    drop(unread);
     server.stop();
 }
 

@@ -820,11 +820,14 @@ impl Http1 {
         let since = *self.stalled.get_or_insert_with(Instant::now);
         let pause = since + limits.untaken(self.body_sent, self.untaken);
         let place = self.entered.place();
-        let until = limits.whole_response.map_or(pause, |whole| {
+        let until = if let Some(whole) = limits.whole_response {
             let asked = self.opened + self.accepted;
             place.idle(asked); // all that is left to do is the client's
             pause.min(asked + whole)
-        });
+        } else {
+            place.untaken(since);
+            pause
+        };
         if place.poll_evicted(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -835,6 +838,7 @@ impl Http1 {
     fn took(&mut self) {
         if let Some(since) = self.stalled.take() {
             self.untaken += since.elapsed();
+            self.entered.place().taken();
         }
     }
 

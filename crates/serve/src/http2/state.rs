@@ -28,6 +28,8 @@ pub(super) struct ConnectionState {
     running: AtomicUsize,
     /// How many of them wait for more of their bodies.
     silent: AtomicUsize,
+    /// How many of them wait for their clients to take more of a response.
+    unread: AtomicUsize,
     pub(super) signs: Arc<Signs>,
 }
 
@@ -45,6 +47,7 @@ impl ConnectionState {
             opened_us: epoch_us(opened),
             running: AtomicUsize::new(0),
             silent: AtomicUsize::new(0),
+            unread: AtomicUsize::new(0),
             signs,
         })
     }
@@ -77,9 +80,32 @@ impl ConnectionState {
     /// A connection of which all requests wait for their client makes room for others.
     fn may_be_silent(&self) {
         let silent = self.silent.load(Ordering::Relaxed);
-        if silent > 0 && silent == self.running() {
+        let unread = self.unread.load(Ordering::Relaxed);
+        if silent + unread != self.running() {
+            return;
+        }
+        if unread > 0 {
+            self.entered.place().untaken(Instant::now());
+        } else if silent > 0 {
             self.entered.place().awaits();
         }
+    }
+
+    /// One more response waits, until this is dropped, for its client to take more.
+    pub(super) fn unread(self: &Arc<Self>) -> Unread {
+        self.unread.fetch_add(1, Ordering::Relaxed);
+        self.may_be_silent();
+        Unread(self.clone())
+    }
+}
+
+/// A response of which the client takes nothing.
+pub(super) struct Unread(Arc<ConnectionState>);
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.0.unread.fetch_sub(1, Ordering::Relaxed);
+        self.0.entered.place().taken();
     }
 }
 

@@ -368,6 +368,7 @@ impl Stream {
     async fn room(&mut self, out: &mut SendStream<Bytes>, wanted: usize) -> Result<usize, Cut> {
         out.reserve_capacity(wanted);
         if out.capacity() == 0 {
+            let _unread = self.running.0.unread();
             let since = Instant::now();
             let limits = &self.running.0.entered.service().limits;
             let until = since + limits.untaken(self.sent, self.waited);
@@ -383,9 +384,13 @@ impl Stream {
         }
         let shared = &self.running.0;
         let mut drained = pin!(shared.signs.room());
+        let mut unread = None;
         poll_fn(|cx| match drained.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => out.poll_reset(cx).map(|_| Err(Cut)),
+            Poll::Pending => {
+                unread.get_or_insert_with(|| shared.unread());
+                out.poll_reset(cx).map(|_| Err(Cut))
+            }
         })
         .await?;
         Ok(out.capacity())
