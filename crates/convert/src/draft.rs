@@ -764,9 +764,17 @@ impl Draft {
         for site in sites.iter().filter(|it| has_root && it.root.is_none()) {
             let place = self.place(site.line);
             let text = format!("{place}: {}, which has no root", site.shown());
-            self.left_out.push(text);
+            if site.rules.iter().any(Rule::refuses) {
+                let text = format!("{text}: what it refuses is open; give it with its root");
+                self.limits.push(text);
+            } else {
+                self.left_out.push(text);
+            }
         }
-        sites.retain(|site| site.root.is_some() || (!has_root && !site.pool.is_empty()));
+        sites.retain(|site| {
+            let says_more = !site.pool.is_empty() || !site.rules.is_empty();
+            site.root.is_some() || (!has_root && says_more)
+        });
     }
 
     /// Puts the site for hosts that nobody names first, and routes in the order in which they hold.

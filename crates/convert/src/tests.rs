@@ -585,6 +585,25 @@ fn what_limits_who_gets_what_is_translated_or_told() {
 }
 
 #[test]
+fn what_a_file_without_a_root_refuses_is_not_lost() {
+    let text = "RewriteEngine On\nRewriteRule ^api/(.*)$ api.php?r=$1 [L]\n\
+                RewriteRule ^api/inner - [F]\n";
+    let (yaml, _) = made(".htaccess", text);
+    assert!(
+        yaml.contains("{path: \"~ ^/api/inner\", refuse: 403}"),
+        "{yaml}"
+    );
+    assert!(yaml.contains("unless_refused: true"), "{yaml}");
+    let directory = Directory::new();
+    let files = [directory.join("site.conf"), directory.join(".htaccess")];
+    let host = "<VirtualHost *:80>\nServerName a.x\nDocumentRoot /srv/x\n</VirtualHost>\n";
+    std::fs::write(&files[0], host).unwrap();
+    std::fs::write(&files[1], text).unwrap();
+    let limits = convert(&files).unwrap().limits.join("\n");
+    assert!(limits.contains("what it refuses is open"), "{limits}");
+}
+
+#[test]
 fn what_lets_all_in_is_not_told() {
     for (name, text) in [
         (
