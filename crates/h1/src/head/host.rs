@@ -67,7 +67,7 @@ fn is_plain(authority: &[u8]) -> bool {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => is_in_label = true,
             b'.' if is_in_label => is_in_label = false,
             b':' if is_in_label => {
-                let port = authority.get(at + 1..).unwrap_or_default();
+                let port = authority.get(at.saturating_add(1)..).unwrap_or_default();
                 return port.len() <= 5 && port.iter().all(u8::is_ascii_digit);
             }
             _ => return false,

@@ -794,7 +794,7 @@ impl Relay {
                         tracing::error!(
                             target: "server", pool = self.slot_handle.pool(), request, left_out,
                             "failed after its client had left: {error}"
-                        )
+                        );
                     });
                     return Ok(said);
                 }
