@@ -59,7 +59,7 @@ pub(super) fn check(authority: &[u8]) -> Result<(), Refusal> {
     if host_ok && port_ok { Ok(()) } else { Err(BAD) }
 }
 
-/// What nearly all requests have, in one go: labels of letters, digits and hyphens, and a port.
+/// Most hosts, in one go: labels of letters, digits and hyphens, and a port.
 fn is_plain(authority: &[u8]) -> bool {
     let mut is_in_label = false;
     for (at, byte) in authority.iter().enumerate() {

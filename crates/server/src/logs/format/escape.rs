@@ -82,13 +82,15 @@ impl Write for Escaped<'_> {
 /// characters, the quote, the backslash, and what begins U+0080 to U+00BF, U+0600 to U+063F and
 /// U+2000 to U+2FFF.
 fn may_need_change(byte: u8) -> bool {
-    (byte < 0x20)
-        | (byte == b'"')
-        | (byte == b'\\')
-        | (byte == 0x7f)
-        | (byte == 0xc2)
-        | (byte == 0xd8)
-        | (byte == 0xe2)
+    let is = |yes: bool| u8::from(yes); // without branches, for `plain_run`
+    let any = is(byte < 0x20)
+        | is(byte == b'"')
+        | is(byte == b'\\')
+        | is(byte == 0x7f)
+        | is(byte == 0xc2)
+        | is(byte == 0xd8)
+        | is(byte == 0xe2);
+    any != 0
 }
 
 /// How many bytes at the beginning are none of these. It looks at sixteen at once, which the
