@@ -25,10 +25,10 @@ use crate::server::{WORKERS_OF_ROOT, run_as_root, worker_users};
 use crate::settings::{LogOutput, Settings};
 use crate::{VERSION, state};
 
-/// What of this machine is not as the settings say: users, certificates, folders, sockets, programs
-/// and scripts that are not there, and classic pools whose PHP has no extension. Of the last
-/// nothing where it can't be found out, as by somebody who may not run programs as the workers'
-/// user.
+/// What of this machine is not as the settings say: users, certificates, directories, sockets,
+/// programs and scripts that are not there, and classic pools whose PHP has no extension. Of the
+/// last nothing where it can't be found out, as by somebody who may not run programs as the
+/// workers' user.
 pub fn look(
     settings: &Settings,
     folder: &Path,
@@ -89,7 +89,7 @@ pub fn look(
 }
 
 /// Directories where logs are to be files.
-fn look_at_logs(settings: &Settings, folder: &Path) -> Vec<Finding> {
+fn look_at_logs(settings: &Settings, directory: &Path) -> Vec<Finding> {
     let logs = &settings.logs;
     let channels = logs.channels.iter().map(|(_, target)| target);
     let targets = std::iter::once(&logs.target).chain(channels);
@@ -100,7 +100,7 @@ fn look_at_logs(settings: &Settings, folder: &Path) -> Vec<Finding> {
         });
         output.chain(target.file.as_ref().map(|file| &file.path))
     });
-    let mut directories: Vec<_> = files.filter(|file| folder.join(file).is_dir()).collect();
+    let mut directories: Vec<_> = files.filter(|file| directory.join(file).is_dir()).collect();
     directories.dedup();
     let finding = |file: &PathBuf| {
         let message = format!("names `{}`, which is a directory", file.display());

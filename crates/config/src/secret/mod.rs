@@ -20,8 +20,31 @@ const DEEPEST: u8 = 4;
 /// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too:
 /// one masked for nothing does less harm than one shown.
 pub(crate) fn is_secret(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    // `authKey` and `AUTH_KEY` have the same words.
+    let lower = lower(name);
+    has_secret_word(name, &lower)
+}
+
+/// Nearly all names of requests are in lower case as they come.
+fn lower(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        name.to_ascii_lowercase().into()
+    } else {
+        name.into()
+    }
+}
+
+fn has_secret_word(name: &str, lower: &str) -> bool {
+    let has_word = |words: &str| {
+        let mut words = words.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(|word| WORDS.contains(&word))
+    };
+    INSIDE.iter().any(|word| has(lower, word))
+        || has_word(lower)
+        || name != lower && has_word(&words_of_camel_case(name))
+}
+
+/// `authKey` and `AUTH_KEY` have the same words.
+fn words_of_camel_case(name: &str) -> String {
     let mut words = String::with_capacity(name.len());
     let mut after_lower = false;
     for c in name.chars() {
@@ -31,10 +54,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
         after_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
         words.push(c.to_ascii_lowercase());
     }
-    INSIDE.iter().any(|word| has(&lower, word))
-        || words
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .any(|word| WORDS.contains(&word))
+    words
 }
 
 /// `str::contains`, for names: most are shorter than what is looked for, which costs nothing here.
@@ -44,8 +64,8 @@ fn has(name: &str, part: &str) -> bool {
 
 /// Whether a field or a parameter of a request has a value that nobody but its owner may know.
 fn is_secret_of_request(name: &str) -> bool {
-    let lower = name.to_ascii_lowercase();
-    OF_REQUESTS.iter().any(|part| has(&lower, part)) || is_secret(name)
+    let lower = lower(name);
+    OF_REQUESTS.iter().any(|part| has(&lower, part)) || has_secret_word(name, &lower)
 }
 
 /// Whether a parameter of a query has one, whose name is too short or too common to say so
@@ -102,13 +122,16 @@ impl RequestMask {
             let (name, value) = parameter.split_once('=')?;
             self.is_secret_value(name, value, 0).then_some(name.len())
         };
-        let parameters = query.split('&').map(|parameter| {
-            let name = masked(parameter).and_then(|name| parameter.get(..name));
-            name.map_or(Cow::Borrowed(parameter), |name| {
-                format!("{name}={MASK}").into()
-            })
-        });
-        format!("{before}?{}", parameters.collect::<Vec<_>>().join("&"))
+        let mut shown = String::with_capacity(text.len());
+        shown.push_str(&before);
+        for (at, parameter) in query.split('&').enumerate() {
+            shown.push(if at == 0 { '?' } else { '&' });
+            match masked(parameter).and_then(|name| parameter.get(..name)) {
+                Some(name) => shown.extend([name, "=", MASK]),
+                None => shown.push_str(parameter),
+            }
+        }
+        shown
     }
 
     /// A path in which each part may be an address, with a query of its own.

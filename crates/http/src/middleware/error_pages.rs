@@ -59,15 +59,15 @@ pub(super) fn around(
     }))
 }
 
-/// What of its files can't be used.
-pub(crate) fn judge(settings: &ErrorPagesSettings, folder: &Path) -> Option<Unusable> {
-    read(settings, folder).err()
+/// The first of its files that can't be used.
+pub(crate) fn judge(settings: &ErrorPagesSettings, directory: &Path) -> Option<Unusable> {
+    read(settings, directory).err()
 }
 
-fn read(settings: &ErrorPagesSettings, folder: &Path) -> Result<Vec<Page>, Unusable> {
+fn read(settings: &ErrorPagesSettings, directory: &Path) -> Result<Vec<Page>, Unusable> {
     let mut pages = Vec::new();
     for (of, path) in settings.pages.iter() {
-        let path = begin_in(folder, &path);
+        let path = begin_in(directory, &path);
         let body = read_for_all(&path, LARGEST_PAGE).map_err(|source| Unusable {
             key: "http.error_pages.pages",
             path: path.clone(),

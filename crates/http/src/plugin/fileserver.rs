@@ -36,9 +36,9 @@ impl api::Service for FileService {
         vec![Listen::Tcp(self.settings.address.clone())]
     }
 
-    fn look(&self, folder: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+    fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
         let Self { settings } = self;
-        let unusable = FileServer::open(&settings.roots, folder, settings.tag).err();
+        let unusable = FileServer::open(&settings.roots, directory, settings.tag).err();
         unusable.iter().map(Unusable::finding).collect()
     }
 

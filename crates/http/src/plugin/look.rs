@@ -56,20 +56,20 @@ pub(super) fn check_otel(t: &mut Table<'_>, http: &HttpSettings) {
 }
 
 /// What of this machine is not as the settings say.
-pub(super) fn look(http: &HttpSettings, folder: &Path) -> Vec<Finding> {
+pub(super) fn look(http: &HttpSettings, directory: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    look_at_certificates(http, folder, &mut findings);
-    look_at_folders(http, folder, &mut findings);
-    look_at_sockets(http, folder, &mut findings);
+    look_at_certificates(http, directory, &mut findings);
+    look_at_folders(http, directory, &mut findings);
+    look_at_sockets(http, directory, &mut findings);
     let pages = http.error_pages.iter();
     let mut pages = pages.filter(|_| http.middleware.iter().any(|name| name == "error_pages"));
-    let unusable = pages.find_map(|pages| error_pages::judge(pages, folder));
+    let unusable = pages.find_map(|pages| error_pages::judge(pages, directory));
     findings.extend(unusable.map(|unusable| unusable.finding()));
     findings
 }
 
 /// Owners that nobody knows, and what lies where a socket will be.
-fn look_at_sockets(http: &HttpSettings, folder: &Path, findings: &mut Vec<Finding>) {
+fn look_at_sockets(http: &HttpSettings, directory: &Path, findings: &mut Vec<Finding>) {
     const KEY: &str = "http.listen";
     for listener in http.listeners() {
         let Some(Listen::Unix(named)) = &listener.at else {
@@ -79,7 +79,7 @@ fn look_at_sockets(http: &HttpSettings, folder: &Path, findings: &mut Vec<Findin
             let message = format!("can't be used: {}", with_causes(&error));
             findings.push(Finding::missing(KEY, message, NOT_STARTED));
         }
-        let there = std::fs::symlink_metadata(begin_in(folder, named));
+        let there = std::fs::symlink_metadata(begin_in(directory, named));
         if there.is_ok_and(|there| !there.file_type().is_socket()) {
             findings.push(Finding::missing(
                 KEY,
