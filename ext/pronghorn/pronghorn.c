@@ -991,10 +991,22 @@ static enum call_outcome answer(callback *handler, zend_object *exchange, zval *
 	return requests_are_front() ? call_front(handler, exchange, value) : call_handler(handler, exchange, value);
 }
 
-/* Whether there is something to do after a call that PHP code does. */
-static bool has_more(void)
+static bool is_watched_object(const zval *value)
 {
-	return (!requests_are_front() && (!is_silent() || (!requests_on() && leftovers_any()))) || leaks_due();
+	return Z_TYPE_P(value) == IS_OBJECT && (GC_FLAGS(Z_OBJ_P(value)) & IS_OBJ_WEAKLY_REFERENCED);
+}
+
+/* Whether objects of the application may go with the request or the call: those of a WeakMap. */
+static bool is_watched(zend_object *exchange)
+{
+	return is_watched_object(OBJ_PROP(exchange, property_offsets.face))
+		|| (kind_of_exchange(exchange) == HTTP && is_watched_object(OBJ_PROP(exchange, slots.request)));
+}
+
+/* Whether there is something to do after a call that PHP code does. */
+static bool has_more(zend_object *exchange)
+{
+	return UNEXPECTED(is_watched(exchange)) || (!requests_are_front() && (!is_silent() || (!requests_on() && leftovers_any()))) || leaks_due();
 }
 
 /* What the end of a call has printed, such as a destructor; or what was printed since that, such as
@@ -1036,7 +1048,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		if (handler == NULL || !ZEND_FCI_INITIALIZED(handler->call)) {
 			RETURN_COPY_VALUE(&next);
 		}
-		if (UNEXPECTED(OG(active) != NULL && OG(active)->buffer.used > 0)) {
+		if (UNEXPECTED((OG(active) != NULL && OG(active)->buffer.used > 0) || (!requests_are_front() && !is_silent()))) {
 			settle_output(NULL);
 		}
 		assign_property(property_offsets.current, Z_OBJ(next));
@@ -1048,7 +1060,7 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (outcome != ANSWERED || has_more()) {
+		if (outcome != ANSWERED || has_more(Z_OBJ(next))) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
 			add_next_index_long(return_value, outcome);

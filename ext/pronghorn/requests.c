@@ -250,6 +250,10 @@ static char *read_cookies(void)
 	return call.cookies;
 }
 
+/* Code of the application may have run behind the end of a call, or may still, when its last values
+ * are freed. */
+static bool is_unsettled;
+
 /* PHP keeps what was read of it in a stream, which handles of php://input look at: those go with
  * it. */
 static void forget_body(void)
@@ -274,6 +278,8 @@ static void forget_body(void)
 		}
 	} ZEND_HASH_FOREACH_END();
 	SG(request_info).request_body = NULL;
+	/* It may have filters of the application. */
+	is_unsettled = true;
 	php_stream_close(kept);
 }
 
@@ -327,10 +333,6 @@ static zval *find_global(unsigned global)
 	return value;
 }
 
-/* Code of the application may have run behind the end of a call, or may still, when its last values
- * are freed. */
-static bool is_unsettled;
-
 /* Takes over a reference to the array. */
 static void set_global(unsigned global, zend_array *array)
 {
@@ -355,11 +357,12 @@ static void set_global(unsigned global, zend_array *array)
 		ZVAL_COPY_VALUE(&before, place);
 		ZVAL_COPY_VALUE(place, &value);
 	}
-	/* An object that goes, and may have run something, is the next one in PHP's list of free ones. */
-	const int next_free = EG(objects_store).free_list_head;
+	/* One that code has changed is another array than the one that PHP made. */
+	const bool is_as_made = Z_TYPE(before) == IS_UNDEF || (Z_TYPE(before) == IS_ARRAY
+		&& (Z_TYPE(tracked) == IS_ARRAY ? Z_ARR(tracked) == Z_ARR(before) : zend_hash_num_elements(Z_ARRVAL(before)) == 0));
+	is_unsettled |= !is_as_made;
 	zval_ptr_dtor(&tracked);
 	zval_ptr_dtor(&before);
-	is_unsettled |= EG(objects_store).free_list_head != next_free;
 }
 
 static void empty_global(unsigned global)
@@ -1287,7 +1290,10 @@ void requests_end(void)
 		OBJ_RELEASE(request);
 	}
 	is_unsettled |= reset_restore();
-	tell_exception();
+	if (UNEXPECTED(EG(exception) != NULL)) {
+		tell_exception();
+		is_unsettled = true;
+	}
 }
 
 static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);

@@ -23,12 +23,18 @@ const LATE: &str = r#"<?php
                 'head' => [@header_register_callback(function () use ($next) { header('X-User: alice'); }), @header('X-User: alice')],
                 'many' => [$GLOBALS['kept'] = $_GET, array_map(function ($n) { $_SERVER["n$n"] = $_GET["n$n"] = $_COOKIE["n$n"] = $n; }, range(1, 3000))],
                 'throws' => throw new Exception('alice'),
+                'buffer' => ob_start(fn (string $text) => "alice: $text"),
                 'error' => @file_get_contents('/alice'),
             };
         }
         public function handle() { return false; }
     }
-    function hold(string $where, Late $late): mixed {
+    final class Kept {
+        private static array $kept = [];
+        public function __construct(private ?Late $late) {}
+        public function __destruct() { self::$kept[] = $this; $this->late = null; }
+    }
+    function hold(string $where, Late $late, object $request): mixed {
         switch ($where) {
             case 'error handler': set_error_handler([$late, 'handle']); break;
             case 'exception handler': set_exception_handler([$late, 'handle']); break;
@@ -40,6 +46,10 @@ const LATE: &str = r#"<?php
             case 'context': stream_context_set_default(['http' => ['late' => $late]]); break;
             case 'exception': $thrown = new Exception('thrown'); $thrown->late = $late; throw $thrown;
             case 'buffer': ob_start([$late, 'handle']); break;
+            case 'call': $GLOBALS['map'] ??= new WeakMap(); $GLOBALS['map'][Pronghorn\Call::current()] = $late; break;
+            case 'request': $GLOBALS['map'] ??= new WeakMap(); $GLOBALS['map'][$request] = $late; break;
+            case 'kept': $_GET['kept'] = new Kept($late); break;
+            case 'generator': $_GET['late'] = (function () use ($late) { yield 1; })(); $_GET['late']->current(); break;
         }
         return 'held';
     }
@@ -51,12 +61,12 @@ const LATE: &str = r#"<?php
         $seen[] = $_SESSION;
         return json_encode($seen);
     }
-    function answer(array $query): mixed {
-        return $query === [] ? see() : ($query['where'] === 'pid' ? (string) getmypid() : hold($query['where'], new Late(explode(' ', $query['deeds']))));
+    function answer(array $query, ?object $request = null): mixed {
+        return $query === [] ? see() : ($query['where'] === 'pid' ? (string) getmypid() : hold($query['where'], new Late(explode(' ', $query['deeds'])), $request ?? new stdClass()));
     }
 "#;
 
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 14] = [
     "error handler",
     "exception handler",
     "assertion",
@@ -67,10 +77,14 @@ const PLACES: [&str; 10] = [
     "context",
     "exception",
     "buffer",
+    "call",
+    "request",
+    "kept",
+    "generator",
 ];
 
 /// Each, and some behind others.
-const DEEDS: [&str; 14] = [
+const DEEDS: [&str; 15] = [
     "session",
     "shutdown",
     "superglobals",
@@ -81,6 +95,7 @@ const DEEDS: [&str; 14] = [
     "many",
     "throws",
     "error",
+    "buffer",
     "superglobals session",
     "session shutdown superglobals settings",
     "handlers handlers handlers session",
@@ -90,7 +105,8 @@ const DEEDS: [&str; 14] = [
 /// Where calls are no requests of PHP's own, settings stay; sessions are nobody's there, too.
 #[test]
 fn what_a_late_destructor_opens_is_no_visitors_without_globals() {
-    let handler = Site::sdk_worker("require_once 'late.php'; return answer($request->query());");
+    let handler =
+        Site::sdk_worker("require_once 'late.php'; return answer($request->query(), $request);");
     let server = serve(&handler, "spawn: exec, globals: false");
     let session = |text: String| {
         let seen: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
@@ -124,7 +140,8 @@ fn serve(worker: &str, pool: &str) -> Server {
 
 #[test]
 fn what_a_late_destructor_does_is_no_visitors() {
-    let handler = Site::sdk_worker("require_once 'late.php'; return answer($request->query());");
+    let handler =
+        Site::sdk_worker("require_once 'late.php'; return answer($request->query(), $request);");
     let front = Site::sdk_worker("").replace(
         "function (Pronghorn\\Request $request): mixed {\n\n}",
         "function () { require_once 'late.php'; echo answer($_GET); }",
@@ -136,7 +153,9 @@ fn what_a_late_destructor_does_is_no_visitors() {
         (&front, "spawn: fork"),
     ] {
         let server = serve(worker, pool);
-        let clean = server.get("/").text();
+        let clean = server.get("/");
+        assert_eq!(clean.status, 200, "{}", clean.text());
+        let clean = clean.text();
         let pid = server.get("/?where=pid").text();
         for place in PLACES {
             for deeds in DEEDS {

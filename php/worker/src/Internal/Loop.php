@@ -86,11 +86,16 @@ final class Loop
         try {
             $last = null;
         } catch (\Throwable $thrown) {
-            $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
+            $this->tellDestructor($thrown);
         }
         if ($this->leftovers !== null) {
             $this->isSpoiled = !$this->leftovers->clear(null) || $this->isSpoiled;
         }
+    }
+
+    private function tellDestructor(\Throwable $thrown): void
+    {
+        $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
     }
 
     /** What PHP has now is there again after each call. */
@@ -292,7 +297,12 @@ final class Loop
         $this->leaks === null || $this->collect($exchange, $this->leaks);
         $this->settle($exchange);
         Exchange::$current = null;
-        $exchange->close();
+        try {
+            $exchange->close();
+        } catch (\Throwable $thrown) {
+            // Of an object in a WeakMap whose key was the call.
+            $this->tellDestructor($thrown);
+        }
         $this->leaks?->ended($exchange);
     }
 
