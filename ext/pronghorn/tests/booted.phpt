@@ -60,7 +60,7 @@ echo called('mmap(null, 4096, 3, 0x21, -1, 0)', $map), "\n"; // MAP_SHARED | MAP
 echo called('mmap(null, 4096, 3, 0x22, -1, 0)', $map), "\n"; // MAP_PRIVATE | MAP_ANONYMOUS
 echo called('getpid()', 'int getpid(void);'), "\n";
 echo called('alarm(60)', 'unsigned alarm(unsigned seconds);'), "\n";
-echo called('qsort($a = $c->new("int[2]"), 2, 4, fn ($a, $b) => (int) ($GLOBALS["opened"][] = fopen(__FILE__, "r")))',
+echo called('qsort($a = $c->new("int[2]"), 2, 4, fn ($a, $b) => (int) ($GLOBALS["opened"] ??= fopen(__FILE__, "r")))',
     'void qsort(void *at, size_t count, size_t size, int (*compare)(const int *, const int *));'), "\n";
 
 // A request before the first one draws, which is gone.
