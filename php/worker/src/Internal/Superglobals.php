@@ -55,8 +55,8 @@ final class Superglobals
     public function reset(): void
     {
         $this->putBack();
-        if ($_GET !== $this->get || $_POST !== $this->post || $_COOKIE !== $this->cookie || $_FILES !== $this->files
-            || $_REQUEST !== $this->request || $_SERVER !== $this->server) {
+        $kept = [$this->get, $this->post, $this->cookie, $this->files, $this->request, $this->server];
+        if ([$_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST, $_SERVER] !== $kept) {
             // A destructor has put something there.
             $this->putBack();
         }
