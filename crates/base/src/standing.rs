@@ -231,9 +231,7 @@ impl Ranks {
         self.longest.sort_unstable_by_key(|&found| Reverse(found));
         self.longest.shrink_to(FOUND);
     }
-}
 
-impl Ranks {
     /// Leaves, among all that were found, the group with the most of them, as many as it has more
     /// than the next one.
     fn keep_largest_group(&mut self) {

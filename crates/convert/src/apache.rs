@@ -1368,7 +1368,7 @@ fn refuse(
     let is_or = |it: &Directive| it.argument(2).to_ascii_uppercase().contains("OR");
     let all_or = conditions.iter().rev().skip(1).all(is_or);
     let mut asked: Vec<Asks> = conditions.iter().map(asks).collect();
-    // Where one is enough, it is one that closes less.
+    // The first that a route can say may stand for all: one that closes all other paths comes last.
     asked.sort_by_key(|it| matches!(it, Asks::OtherPath(_)));
     if asked.iter().all(|it| matches!(it, Asks::Query)) {
         conditions.iter().for_each(Directive::done);

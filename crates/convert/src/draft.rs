@@ -644,7 +644,7 @@ impl Draft {
         self.rewrite(rule);
     }
 
-    /// Where no route refuses anything, rules need not ask.
+    /// Takes `unless_refused` away if no route refuses anything.
     fn simplify_rewrites(&mut self) {
         let http = self.http();
         let refuses = |it: &Value| matches!(it, Value::Map(route) if route.get("refuse").is_some());

@@ -17,18 +17,6 @@ pub(crate) struct Reached<'a> {
     pub(crate) read_bytes: u64,
 }
 
-/// A failure of the server or the application is a warning; each level is a place of its own for
-/// `tracing`.
-macro_rules! record {
-    ($of:ident, $($field:tt)*) => {
-        if $of < 500 {
-            tracing::info!(target: "http", $($field)*);
-        } else {
-            tracing::warn!(target: "http", $($field)*);
-        }
-    };
-}
-
 /// Whether anybody would see the record of a request that was answered so.
 pub(crate) fn is_wanted(status: u16) -> bool {
     match status {
@@ -76,71 +64,38 @@ pub(crate) fn write(request: &Request, reached: &Reached<'_>, details: bool, sen
     let trace_id = RequestTrace::of(request).map(RequestTrace::id);
     let trace_id = trace_id.as_deref();
     let (method, remote_address) = (request.head.method(), request.peer.shown_address());
+    // A failure of the server or the application is a warning; each level is a place of its own for
+    // `tracing`. In brackets stands what a record with details has besides.
+    macro_rules! record {
+        ($level:ident, $message:literal, [$($asked:tt)*], [$($started:tt)*]) => {
+            tracing::$level!(
+                target: "http", status, method, URI = target, URL = target, remote_address, $($asked)* read_bytes,
+                write_bytes, start, $($started)* elapsed, elapsed_us, read_us, queue_us, php_us, write_us, php_cpu_us,
+                php_blocked_us, pid, worker_call, retried, pool, route, request_id, trace_id, $message
+            )
+        };
+        ($($what:tt)*) => {
+            if status < 500 {
+                record!(info, $($what)*);
+            } else {
+                record!(warn, $($what)*);
+            }
+        };
+    }
     if !details {
-        record!(
-            status,
-            status,
-            method,
-            URI = target,
-            URL = target,
-            remote_address,
-            read_bytes,
-            write_bytes,
-            start,
-            elapsed,
-            elapsed_us,
-            read_us,
-            queue_us,
-            php_us,
-            write_us,
-            php_cpu_us,
-            php_blocked_us,
-            pid,
-            worker_call,
-            retried,
-            pool,
-            route,
-            request_id,
-            trace_id,
-            "http log"
-        );
+        record! {"http log", [], []}
         return;
     }
     let field = |name| String::from_utf8_lossy(request.head.fields().get(name).unwrap_or_default());
     let query = target.split_once('?').map_or("", |(_, query)| query);
-    record!(
-        status,
-        status,
-        method,
-        URI = target,
-        URL = target,
-        remote_address,
-        query,
-        content_len = request.head.body_len().unwrap_or(read_bytes),
-        host = request.head.authority(),
-        user_agent = &*field("user-agent"),
-        referer = RequestMask::default().target(&field("referer")),
-        read_bytes,
-        write_bytes,
-        start,
-        request_time = start,
-        elapsed,
-        elapsed_us,
-        read_us,
-        queue_us,
-        php_us,
-        write_us,
-        php_cpu_us,
-        php_blocked_us,
-        pid,
-        worker_call,
-        retried,
-        pool,
-        route,
-        request_id,
-        trace_id,
-        "http access log"
-    );
+    record! {
+        "http access log",
+        [
+            query, content_len = request.head.body_len().unwrap_or(read_bytes), host = request.head.authority(),
+            user_agent = &*field("user-agent"), referer = RequestMask::default().target(&field("referer")),
+        ],
+        [request_time = start,]
+    }
 }
 
 /// What a record tells of the time, in microseconds, and of the worker. What is not known is left

@@ -32,7 +32,7 @@ pub(crate) fn restore() {
     }
 }
 
-/// Who has open files that can be done without.
+/// An owner of open files that it can do without.
 pub trait Spare: Send + Sync {
     /// Closes them. Called where the process has no descriptor left, on any thread.
     fn give_back(&self);
@@ -48,8 +48,8 @@ pub fn spared_by(spare: Weak<dyn Spare>) {
     all.push(spare);
 }
 
-/// Where something failed because there was no descriptor for it, has others give back what they
-/// can do without. True: it is worth another try.
+/// Has each [`Spare`] close its files if this error says that no descriptor was left. True: another
+/// try may succeed.
 pub fn made_room(error: &io::Error) -> bool {
     let is_short = matches!(
         Errno::from_io_error(error),

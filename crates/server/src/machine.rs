@@ -25,10 +25,9 @@ use crate::server::{WORKERS_OF_ROOT, run_as_root, worker_users};
 use crate::settings::{LogOutput, Settings};
 use crate::{VERSION, state};
 
-/// What of this machine is not as the settings say: users, certificates, directories, sockets,
-/// programs and scripts that are not there, and classic pools whose PHP has no extension. Of the
-/// last nothing where it can't be found out, as by somebody who may not run programs as the
-/// workers' user.
+/// Finds where this machine is not as the settings say: users, certificates, directories, sockets,
+/// programs and scripts that are not there, and classic pools whose PHP has no extension. Somebody
+/// who may not run programs as the workers' user is told nothing of the last.
 pub fn look(
     settings: &Settings,
     folder: &Path,

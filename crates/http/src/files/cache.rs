@@ -28,7 +28,7 @@ pub(super) struct Cache {
     pub(super) duration: Duration,
 }
 
-/// What is in a cache.
+/// The entries of a cache.
 #[derive(Debug, Default)]
 pub(super) struct Shards([Mutex<Shard>; SHARDS]);
 

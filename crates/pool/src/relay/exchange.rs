@@ -789,20 +789,16 @@ impl Relay {
                     continue;
                 }
                 Heard::Nothing => continue,
-                Heard::Failed { error, said } if deadline.is_given_up() => {
-                    self.slot_handle.tell_failure(|left_out| {
-                        tracing::error!(
-                            target: "server", pool = self.slot_handle.pool(), request, left_out,
-                            "failed after its client had left: {error}"
-                        );
-                    });
-                    return Ok(said);
-                }
                 Heard::Failed { error, said } => {
-                    // Without its end the client's connection is cut: the reply must not look
-                    // whole.
+                    let what = if deadline.is_given_up() {
+                        "failed after its client had left"
+                    } else {
+                        // Without its end the client's connection is cut: the reply must not look
+                        // whole.
+                        "reply broken off"
+                    };
                     self.slot_handle.tell_failure(|left_out| tracing::error!(
-                        target: "server", pool = self.slot_handle.pool(), request, left_out, "reply broken off: {error}"
+                        target: "server", pool = self.slot_handle.pool(), request, left_out, "{what}: {error}"
                     ));
                     return Ok(said);
                 }

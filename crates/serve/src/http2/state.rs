@@ -28,7 +28,7 @@ pub(super) struct ConnectionState {
     running: AtomicUsize,
     /// How many of them wait for more of their bodies.
     silent: AtomicUsize,
-    /// How many of them wait for their clients to take more of a response.
+    /// Tasks that wait until their clients take more of a response.
     unread: AtomicUsize,
     pub(super) signs: Arc<Signs>,
 }

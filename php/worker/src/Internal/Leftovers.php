@@ -77,7 +77,7 @@ final class Leftovers
 
                 return;
             } catch (\Throwable $thrown) {
-                $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
+                $this->output->tellDestructor($thrown);
             }
         }
     }

@@ -86,16 +86,11 @@ final class Loop
         try {
             $last = null;
         } catch (\Throwable $thrown) {
-            $this->tellDestructor($thrown);
+            $this->output->tellDestructor($thrown);
         }
         if ($this->leftovers !== null) {
             $this->isSpoiled = !$this->leftovers->clear(null) || $this->isSpoiled;
         }
-    }
-
-    private function tellDestructor(\Throwable $thrown): void
-    {
-        $this->output->write("pronghorn: a destructor behind a call has failed: $thrown");
     }
 
     /** What PHP has now is there again after each call. */
@@ -301,7 +296,7 @@ final class Loop
             $exchange->close();
         } catch (\Throwable $thrown) {
             // Of an object in a WeakMap whose key was the call.
-            $this->tellDestructor($thrown);
+            $this->output->tellDestructor($thrown);
         }
         $this->leaks?->ended($exchange);
     }
@@ -312,7 +307,7 @@ final class Loop
         try {
             \Pronghorn\Internal\until_exit($leaks->collect(...), $exchange);
         } catch (\Throwable $thrown) {
-            $this->output->write("pronghorn: a destructor behind {$exchange->describe()} has failed: $thrown");
+            $this->output->tellDestructor($thrown, $exchange->describe());
         }
     }
 

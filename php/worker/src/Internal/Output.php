@@ -158,6 +158,12 @@ final class Output
         }
     }
 
+    /** What the destructor of a value of the application has thrown, when the worker freed that. */
+    public function tellDestructor(\Throwable $thrown, string $call = 'a call'): void
+    {
+        $this->write("pronghorn: a destructor behind $call has failed: $thrown");
+    }
+
     /** Whether nothing was printed, and the buffers are as they were. */
     private function isSilent(): bool
     {

@@ -93,8 +93,8 @@ fn may_need_change(byte: u8) -> bool {
     any != 0
 }
 
-/// How many bytes at the beginning are none of these. It looks at sixteen at once, which the
-/// compiler makes vectors of.
+/// Counts the bytes before the first of these. The compiler turns looks at sixteen bytes into
+/// vector instructions.
 fn plain_run(text: &[u8]) -> usize {
     let (chunks, _) = text.as_chunks::<16>();
     let is_plain = |chunk: &&[u8; 16]| {
