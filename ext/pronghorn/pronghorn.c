@@ -33,12 +33,13 @@
 #include "release.h"
 #include "reply.h"
 #include "requests.h"
+#include "reset.h"
 #include "session_close.h"
 #include "sessions.h"
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 15
+#define PRONGHORN_API 16
 
 #include "pronghorn_arginfo.h"
 
@@ -1364,20 +1365,32 @@ ZEND_FUNCTION(Pronghorn_Internal_requests_take_over)
 	requests_take_over(&slots, front, form);
 }
 
-ZEND_FUNCTION(Pronghorn_Internal_reset_after)
+ZEND_FUNCTION(Pronghorn_Internal_reset_keep)
 {
-	zend_fcall_info call;
-	zend_fcall_info_cache cache;
-
-	ZEND_PARSE_PARAMETERS_START(1, 1)
-		Z_PARAM_FUNC(call, cache)
-	ZEND_PARSE_PARAMETERS_END();
+	ZEND_PARSE_PARAMETERS_NONE();
 
 	if (requests_on()) {
 		zend_throw_error(NULL, "Calls of this process are reset already");
 		RETURN_THROWS();
 	}
-	requests_reset_after(&call, &cache);
+	reset_let_go();
+	reset_keep();
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_reset_again)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	RETURN_BOOL(!requests_on() && reset_is_keeping() && requests_reset());
+}
+
+ZEND_FUNCTION(Pronghorn_Internal_reset_let_go)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	if (!requests_on()) {
+		reset_let_go();
+	}
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch)

@@ -206,10 +206,23 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /** For calls that are no requests: keeps what PHP has now, for reset_again(). */
+    function reset_keep(): void
+    {
+    }
+
     /**
-     * Before that: calls the function as one call, and changes back what it has changed in PHP.
+     * Runs the functions for the end of such a call, and changes back what was changed since
+     * reset_keep().
+     *
+     * @return bool whether something was, so that destructors may have changed more
      */
-    function reset_after(callable $function): void
+    function reset_again(): bool
+    {
+    }
+
+    /** What is kept for that is not any more. */
+    function reset_let_go(): void
     {
     }
 

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: d94550844908618c34d3cc7d328f71478ee5c69d */
+ * Stub hash: 2c4d7c349bc29d0b5edc84ac0891515adb0f1276 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -99,9 +99,12 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_requests_take
 	ZEND_ARG_TYPE_INFO(0, response, IS_OBJECT, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_reset_after, 0, 1, IS_VOID, 0)
-	ZEND_ARG_TYPE_INFO(0, function, IS_CALLABLE, 0)
+#define arginfo_Pronghorn_Internal_reset_keep arginfo_Pronghorn_Internal_printed_look_away
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_reset_again, 0, 0, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
+
+#define arginfo_Pronghorn_Internal_reset_let_go arginfo_Pronghorn_Internal_printed_look_away
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_leaks_watch, 0, 2, IS_VOID, 0)
 	ZEND_ARG_TYPE_INFO(0, every, IS_LONG, 0)
@@ -226,7 +229,9 @@ ZEND_FUNCTION(Pronghorn_Internal_printed_look_away);
 ZEND_FUNCTION(Pronghorn_Internal_printed_take);
 ZEND_FUNCTION(Pronghorn_Internal_printed_settle);
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
-ZEND_FUNCTION(Pronghorn_Internal_reset_after);
+ZEND_FUNCTION(Pronghorn_Internal_reset_keep);
+ZEND_FUNCTION(Pronghorn_Internal_reset_again);
+ZEND_FUNCTION(Pronghorn_Internal_reset_let_go);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_watch);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_look);
 ZEND_FUNCTION(Pronghorn_Internal_leaks_collect);
@@ -270,7 +275,9 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_take, Pronghorn_Internal_printed_take, arginfo_Pronghorn_Internal_printed_take)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_settle, Pronghorn_Internal_printed_settle, arginfo_Pronghorn_Internal_printed_settle)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
-	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_after, Pronghorn_Internal_reset_after, arginfo_Pronghorn_Internal_reset_after)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_keep, Pronghorn_Internal_reset_keep, arginfo_Pronghorn_Internal_reset_keep)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_again, Pronghorn_Internal_reset_again, arginfo_Pronghorn_Internal_reset_again)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_let_go, Pronghorn_Internal_reset_let_go, arginfo_Pronghorn_Internal_reset_let_go)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_watch, Pronghorn_Internal_leaks_watch, arginfo_Pronghorn_Internal_leaks_watch)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_look, Pronghorn_Internal_leaks_look, arginfo_Pronghorn_Internal_leaks_look)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", leaks_collect, Pronghorn_Internal_leaks_collect, arginfo_Pronghorn_Internal_leaks_collect)

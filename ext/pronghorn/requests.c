@@ -780,6 +780,10 @@ static void tell_exception(void)
 	} else {
 		zend_exception_error(EG(exception), E_WARNING);
 	}
+	if (UNEXPECTED(EG(exception) != NULL)) {
+		/* A handler of errors has thrown that it was told of it. */
+		zend_clear_exception();
+	}
 }
 
 /* PHP writes what there is of a session whose values could not all be serialised. At the end of its
@@ -1390,22 +1394,15 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	requests_end();
 }
 
-void requests_reset_after(zend_fcall_info *function, zend_fcall_info_cache *cache)
+bool requests_reset(void)
 {
-	zval result;
-	reset_keep();
-	ZVAL_UNDEF(&result);
-	function->retval = &result;
-	zend_call_function(function, cache);
-	zval_ptr_dtor(&result);
-	if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
-		return; /* a fatal error, or the end of a forked child: the process ends */
-	}
-	tell_exception();
+	bool any = reset_has_shutdown_functions() || has_head_callback();
 	reset_run_shutdown_functions();
 	tell_exception();
-	reset_restore();
-	reset_let_go();
+	forget_head_callback();
+	any |= reset_restore();
+	tell_exception();
+	return any;
 }
 
 void requests_give_back(void)

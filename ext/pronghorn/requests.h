@@ -16,8 +16,10 @@ void requests_startup(void);
  * and $_FILES are, and the paths of the files. */
 void requests_take_over(const native_slots *slots, bool front, zval *form);
 
-/* Before that: calls the function as one call, and takes back what it has changed. */
-void requests_reset_after(zend_fcall_info *function, zend_fcall_info_cache *cache);
+/* For calls that are no requests: the functions for their end run, and what they have changed since
+ * reset_keep() is taken back. True: something was, so that code of the application may have run
+ * meanwhile. */
+bool requests_reset(void);
 
 /* Whether they are, whether one is under way, and whether PHP's output is their reply. */
 bool requests_on(void);

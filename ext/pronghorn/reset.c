@@ -916,6 +916,11 @@ void reset_keep(void)
 	is_keeping = true;
 }
 
+bool reset_is_keeping(void)
+{
+	return is_keeping;
+}
+
 bool reset_is_due(void)
 {
 	return has_changes || PG(last_error_message) != NULL || !is_ini_as_kept()

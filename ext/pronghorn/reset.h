@@ -12,6 +12,8 @@ void reset_startup(void);
 /* What is there now is there again after each call. */
 void reset_keep(void);
 
+bool reset_is_keeping(void);
+
 /* Back to it. A few loads where a call has changed nothing. Whether it had changed something. */
 bool reset_restore(void);
 

@@ -1,6 +1,8 @@
 //! What destructors do that run behind a call, when its last values are freed: the next visitor
 //! finds nothing of it, and the worker stays.
 
+use std::path::Path;
+
 use pronghorn_testkit::{Server, Site};
 
 use crate::ring::extension;
@@ -22,6 +24,7 @@ const LATE: &str = r#"<?php
                 'assertion' => @assert_options(ASSERT_CALLBACK, fn () => $next),
                 'head' => [@header_register_callback(function () use ($next) { header('X-User: alice'); }), @header('X-User: alice')],
                 'many' => [$GLOBALS['kept'] = $_GET, array_map(function ($n) { $_SERVER["n$n"] = $_GET["n$n"] = $_COOKIE["n$n"] = $n; }, range(1, 3000))],
+                'exit' => [register_shutdown_function(fn () => $next), exit],
                 'throws' => throw new Exception('alice'),
                 'buffer' => ob_start(fn (string $text) => "alice: $text"),
                 'error' => @file_get_contents('/alice'),
@@ -61,6 +64,12 @@ const LATE: &str = r#"<?php
         $seen[] = $_SESSION;
         return json_encode($seen);
     }
+    // A job's, of the same worker.
+    function run(string $query): mixed {
+        parse_str($query, $asked);
+        echo "seen\n";
+        return answer($asked, Pronghorn\Call::current());
+    }
     function answer(array $query, ?object $request = null): mixed {
         return $query === [] ? see() : ($query['where'] === 'pid' ? (string) getmypid() : hold($query['where'], new Late(explode(' ', $query['deeds'])), $request ?? new stdClass()));
     }
@@ -84,7 +93,7 @@ const PLACES: [&str; 14] = [
 ];
 
 /// Each, and some behind others.
-const DEEDS: [&str; 15] = [
+const DEEDS: [&str; 16] = [
     "session",
     "shutdown",
     "superglobals",
@@ -94,6 +103,7 @@ const DEEDS: [&str; 15] = [
     "head",
     "many",
     "throws",
+    "exit",
     "error",
     "buffer",
     "superglobals session",
@@ -115,7 +125,13 @@ fn what_a_late_destructor_opens_is_no_visitors_without_globals() {
     let clean = session(server.get("/").text());
     let pid = server.get("/?where=pid").text();
     for place in PLACES {
-        for deeds in ["session", "shutdown", "superglobals session", "throws"] {
+        for deeds in [
+            "session",
+            "shutdown",
+            "superglobals session",
+            "throws",
+            "exit",
+        ] {
             let target = format!("/?where={place}&deeds={deeds}").replace(' ', "%20");
             server.get(&target);
             assert_eq!(session(server.get("/").text()), clean, "{place}: {deeds}");
@@ -170,5 +186,97 @@ fn what_a_late_destructor_does_is_no_visitors() {
             }
         }
         server.stop();
+    }
+}
+
+/// A worker that answers requests and runs jobs, in a pool for each: all that is asked of the job's
+/// one comes from a request, which waits for it.
+fn serve_jobs(http: &str, jobs: &str) -> Server {
+    extension();
+    let worker = Site::sdk_worker("").replace(
+        "Pronghorn\\serve(function (Pronghorn\\Request $request): mixed {\n\n});",
+        "require_once 'late.php';
+        (new Pronghorn\\Worker())->onRequest(function (Pronghorn\\Request $request) {
+            static $queue = null;
+            $queue ??= Pronghorn\\Jobs\\Queue::connect(pipeline: 'late');
+            $options = new Pronghorn\\Jobs\\Options(result: true, attempts: 1);
+            return $queue->await($queue->push($request->queryString ?: 'see', '', $options));
+        })->onJob(fn (Pronghorn\\Job $job) => run($job->name === 'see' ? '' : $job->name))->run();",
+    );
+    assert!(worker.contains("onJob"), "{worker}");
+    let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let worker = worker.replacen(
+        "<?php",
+        &format!("<?php require '{repository}/php/jobs/autoload.php';"),
+        1,
+    );
+    let site = Site::new()
+        .file("worker.php", &worker)
+        .file("late.php", LATE)
+        .file("sessions/.keep", "")
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nlogs: {{mode: production, level: debug}}\n\
+             http:\n  address: '127.0.0.1:0'\n  pool: {{num_workers: 1, {http}}}\n\
+             jobs:\n  pool: {{num_workers: 1, {jobs}, ini: {{session.save_path: sessions}}}}\n  \
+             pipelines: {{late: {{driver: memory}}}}\n  consume: [late]\n"
+        ));
+    Server::start(site)
+}
+
+/// Jobs are no requests: what they put into $_SERVER and $_ENV stays, as in `globals: false`.
+#[test]
+fn what_a_late_destructor_of_a_job_does_is_no_other_jobs() {
+    for (http, jobs) in [
+        ("spawn: exec", "spawn: exec"),
+        ("spawn: fork, globals: false", "spawn: fork"),
+    ] {
+        let server = serve_jobs(http, jobs);
+        let see = || {
+            let seen = server.get("/");
+            let mut seen: Vec<serde_json::Value> = serde_json::from_str(&seen.text())
+                .unwrap_or_else(|_| panic!("{}: {}", seen.text(), server.log()));
+            seen.drain(7..10);
+            seen
+        };
+        let clean = see();
+        let pid = server.get("/?where=pid").text();
+        for place in PLACES {
+            for deeds in DEEDS {
+                let what = format!("{jobs}, {place}: {deeds}");
+                server.get(&format!("/?where={place}&deeds={deeds}").replace(' ', "%20"));
+                assert_eq!(see(), clean, "{what}");
+                assert_eq!(server.get("/?where=pid").text(), pid, "{what}");
+            }
+        }
+        let log = server.log();
+        assert!(log.contains("seen"), "{log}");
+        assert!(!log.contains("alice: seen"), "{log}");
+        server.stop();
+    }
+}
+
+/// Workers begin with what the zygote has after its last answer.
+#[test]
+fn what_a_late_destructor_of_a_warm_up_does_is_no_workers() {
+    let handler =
+        Site::sdk_worker("require_once 'late.php'; return answer($request->query(), $request);");
+    let see = |warmup: &str| {
+        let server = serve(&handler, &format!("spawn: fork{warmup}"));
+        let seen: Vec<serde_json::Value> = serde_json::from_str(&server.get("/").text()).unwrap();
+        let folder = server.site().path("");
+        server.stop();
+        // Each server has its own.
+        let is_folder = |value: &serde_json::Value| value.as_str().map(Path::new) == Some(&folder);
+        assert_eq!(seen.iter().filter(|value| is_folder(value)).count(), 1);
+        seen.into_iter()
+            .filter(|value| !is_folder(value))
+            .collect::<Vec<_>>()
+    };
+    let clean = see("");
+    for place in ["context", "error%20handler", "call"] {
+        for deeds in ["settings", "session", "handlers%20settings"] {
+            let warmup = format!(", warmup: ['/?where={place}&deeds={deeds}']");
+            assert_eq!(see(&warmup), clean, "{place}: {deeds}");
+        }
     }
 }

@@ -49,7 +49,9 @@ Pronghorn\Internal\printed_look_away(): void
 Pronghorn\Internal\printed_take(): string
 Pronghorn\Internal\printed_settle(): int
 Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
-Pronghorn\Internal\reset_after(callable $function): void
+Pronghorn\Internal\reset_keep(): void
+Pronghorn\Internal\reset_again(): bool
+Pronghorn\Internal\reset_let_go(): void
 Pronghorn\Internal\leaks_watch(int $every, bool $settings): void
 Pronghorn\Internal\leaks_look(string $route): array
 Pronghorn\Internal\leaks_collect(): array
@@ -62,6 +64,6 @@ Pronghorn\Internal\NativeProperties::restore(): void
 Pronghorn\Internal\NativeStatics::__construct(array $of, array $without)
 Pronghorn\Internal\NativeStatics::objects(): array
 Pronghorn\Internal\NativeStatics::restore(): void
-int(15)
+int(16)
 bool(true)
 Shared memory => not attached

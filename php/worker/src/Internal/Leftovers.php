@@ -24,6 +24,9 @@ final class Leftovers
     private const REPLY_CURE = ' It is what the handler returns. hint: return new Pronghorn\Response($body, $status,'
         . ' $headers), or a PSR-7 response; or run the application in a pool with `mode: classic`';
 
+    /** Each round may run destructors, which may leave things as the ones before did. */
+    private const ROUNDS = 10;
+
     private readonly bool $hasSessions;
     private readonly bool $hadPrinted;
     /** @var array<string, true> by function and place */
@@ -32,16 +35,56 @@ final class Leftovers
     /**
      * @param bool $native whether the extension tells where functions were called
      * @param ?Superglobals $superglobals null where the extension empties them
+     * @param bool $resets whether the extension changes back what calls change in PHP, from now on
      */
     public function __construct(
         private readonly Transport $transport,
         private readonly Output $output,
         private readonly bool $native,
         private readonly ?Superglobals $superglobals,
+        private readonly bool $resets = false,
     ) {
         $this->hasSessions = \function_exists('session_id');
         $this->clear(null);
         $this->hadPrinted = \headers_sent();
+        if ($resets) {
+            \Pronghorn\Internal\reset_keep();
+        }
+    }
+
+    /**
+     * The same when the last values of a call are freed, whose destructors may have left things as
+     * well.
+     *
+     * @return bool as above
+     */
+    public function settle(): bool
+    {
+        for ($round = 0; $round < self::ROUNDS; $round++) {
+            $isFit = $this->clear(null);
+            if (!($this->resets && \Pronghorn\Internal\reset_again()) && !$this->isLeft()) {
+                return $isFit;
+            }
+        }
+        $this->output->write('pronghorn: destructors of a call leave sessions, superglobals, handlers or settings'
+            . ' without an end: this worker leaves');
+
+        return false;
+    }
+
+    /** There are no more calls. The last one may have ended in its middle. */
+    public function stop(): void
+    {
+        if ($this->resets) {
+            \Pronghorn\Internal\reset_again();
+            \Pronghorn\Internal\reset_let_go();
+        }
+    }
+
+    private function isLeft(): bool
+    {
+        return $this->hasSessions && (isset($_SESSION) || \session_id() !== '')
+            || ($this->superglobals?->areChanged() ?? false);
     }
 
     /**
@@ -73,7 +116,8 @@ final class Leftovers
     {
         for ($times = 0; $times < 8; $times++) {
             try {
-                $work();
+                // An `exit` in one ends that one, and no worker.
+                $this->native ? \Pronghorn\Internal\until_exit($work) : $work();
 
                 return;
             } catch (\Throwable $thrown) {

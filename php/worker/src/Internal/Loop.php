@@ -17,6 +17,9 @@ final class Loop
     private bool $hasBegun = false;
     private ?Leaks $leaks = null;
 
+    /** Of the call under way: its values are freed with it, since their destructors may throw. */
+    private ?\Throwable $thrown = null;
+
     /** What a call has left in PHP can't be taken back, so this process gets no other one. */
     private bool $isSpoiled = false;
 
@@ -44,7 +47,7 @@ final class Loop
     {
         $http = $handlers[Kind::Http->value] ?? null;
         $front = $http instanceof HttpHandler && $http->isFrontController() ? $http : null;
-        $this->begin($front !== null);
+        $this->begin($front !== null, isset($handlers[Kind::Job->value]));
         if ($this->transport instanceof Ring) {
             $this->runInExtension($this->transport, $handlers, $front);
 
@@ -83,18 +86,31 @@ final class Loop
     /** What belongs to a call is gone before the wait for the next one begins. */
     private function forget(mixed &$last): void
     {
-        try {
-            $last = null;
-        } catch (\Throwable $thrown) {
-            $this->output->tellDestructor($thrown);
-        }
+        $isJob = $last instanceof JobExchange;
+        // All of them go, whatever the destructor of one does.
+        $values = [$last, $this->thrown];
+        $last = $this->thrown = null;
+        $this->free(static function () use (&$values): void {
+            $values = null;
+        });
         if ($this->leftovers !== null) {
-            $this->isSpoiled = !$this->leftovers->clear(null) || $this->isSpoiled;
+            $this->isSpoiled = !$this->leftovers->settle() || $this->isSpoiled;
+            $this->free($isJob ? $this->output->flush(...) : fn () => $this->output->settle(null));
+        }
+    }
+
+    /** Destructors run there, and may throw or call `exit`: that ends no worker. */
+    private function free(\Closure $work, ?Exchange $exchange = null): void
+    {
+        try {
+            $this->survivesExit ? \Pronghorn\Internal\until_exit($work) : $work();
+        } catch (\Throwable $thrown) {
+            $this->output->tellDestructor($thrown, $exchange?->describe() ?? 'a call');
         }
     }
 
     /** What PHP has now is there again after each call. */
-    private function begin(bool $front): void
+    private function begin(bool $front, bool $jobs): void
     {
         if ($this->hasBegun) {
             return;
@@ -109,7 +125,13 @@ final class Loop
             if ($this->survivesExit) {
                 \Pronghorn\Internal\printed_watch($this->output, new Response());
             }
-            $this->leftovers = new Leftovers($this->transport, $this->output, $this->survivesExit, new Superglobals());
+            $this->leftovers = new Leftovers(
+                $this->transport,
+                $this->output,
+                native: $this->survivesExit,
+                superglobals: new Superglobals(),
+                resets: $jobs && $this->survivesExit,
+            );
         }
         if ($this->survivesExit) {
             $this->leaks = Leaks::watch($this->transport, $this->leftovers !== null);
@@ -125,7 +147,7 @@ final class Loop
     /** The next call of an own loop. */
     public function next(): ?Exchange
     {
-        $this->begin(false);
+        $this->begin(false, false);
         $last = Exchange::$current;
         if ($last !== null) {
             $this->fail($last, new BadCall('Worker::next() was called again, and the call before has no reply.'));
@@ -167,6 +189,7 @@ final class Loop
 
     public function stop(): void
     {
+        $this->leftovers?->stop();
         $this->output->stop();
         if ($this->survivesExit) {
             \Pronghorn\Internal\printed_look_away();
@@ -179,15 +202,6 @@ final class Loop
         $handler = $exchange->handler = $handlers[$exchange->kind()->value] ?? null;
         $this->expectKind($exchange, $handler !== null);
         Exchange::$current = $exchange;
-        if ($this->survivesExit && $this->leftovers !== null && $exchange instanceof JobExchange) {
-            $this->resetAfter(fn () => $this->serveBy($handler, $exchange));
-        } else {
-            $this->serveBy($handler, $exchange);
-        }
-    }
-
-    private function serveBy(Handler $handler, Exchange $exchange): void
-    {
         $this->beginRequest($exchange);
         $place = null;
         if ($this->survivesExit) {
@@ -196,22 +210,6 @@ final class Loop
             $this->answer($exchange, $handler);
         }
         $this->end($exchange, $place);
-    }
-
-    /** What this changes in PHP is changed back, as after a request. */
-    private function resetAfter(\Closure $work): void
-    {
-        $thrown = null;
-        \Pronghorn\Internal\reset_after(static function () use ($work, &$thrown): void {
-            try {
-                $work();
-            } catch (\Throwable $thrown) {
-                // It goes on after the reset.
-            }
-        });
-        if ($thrown !== null) {
-            throw $thrown;
-        }
     }
 
     private function beginRequest(Exchange $exchange): void
@@ -229,11 +227,8 @@ final class Loop
             $place = \Pronghorn\Internal\until_exit($this->send, $exchange, $value);
         } elseif ($how === Ring::EXITED) {
             $place = $value;
-        } elseif ($how === Ring::THREW && $exchange->state !== Exchange::DONE) {
-            $this->error($exchange, $value);
         } elseif ($how === Ring::THREW) {
-            // By the handler of a signal, while the reply waited for room.
-            $this->output->write("pronghorn: thrown after a reply: $value");
+            $this->failed($exchange, $value);
         }
         $this->end($exchange, $place);
     }
@@ -243,7 +238,7 @@ final class Loop
         try {
             $exchange->handler->send($exchange, $result);
         } catch (\Throwable $thrown) {
-            $this->error($exchange, $thrown);
+            $this->failed($exchange, $thrown);
         }
     }
 
@@ -252,8 +247,20 @@ final class Loop
         try {
             $handler->answer($exchange);
         } catch (\Throwable $thrown) {
+            $this->failed($exchange, $thrown);
+        }
+    }
+
+    private function failed(Exchange $exchange, \Throwable $thrown): void
+    {
+        if ($exchange->state === Exchange::DONE) {
+            // By the destructor of a result, or by the handler of a signal while the reply waited
+            // for room.
+            $this->output->write("pronghorn: thrown after a reply: $thrown");
+        } else {
             $this->error($exchange, $thrown);
         }
+        $this->thrown = $thrown;
     }
 
     private function error(Exchange $exchange, \Throwable $thrown): void
@@ -289,38 +296,26 @@ final class Loop
             $exchange->deferred = [];
             $exchange->transport->free($exchange->id);
         }
-        $this->leaks === null || $this->collect($exchange, $this->leaks);
+        $leaks = $this->leaks;
+        $leaks === null || $this->free(static fn () => $leaks->collect($exchange), $exchange);
         $this->settle($exchange);
         Exchange::$current = null;
-        try {
-            $exchange->close();
-        } catch (\Throwable $thrown) {
-            // Of an object in a WeakMap whose key was the call.
-            $this->output->tellDestructor($thrown);
-        }
+        // That of an object in a WeakMap whose key was the call.
+        $this->free($exchange->close(...));
         $this->leaks?->ended($exchange);
-    }
-
-    /** Destructors run, and may do whatever an application does. */
-    private function collect(Exchange $exchange, Leaks $leaks): void
-    {
-        try {
-            \Pronghorn\Internal\until_exit($leaks->collect(...), $exchange);
-        } catch (\Throwable $thrown) {
-            $this->output->tellDestructor($thrown, $exchange->describe());
-        }
     }
 
     private function settle(?Exchange $exchange): void
     {
         // Also before, because what a call has left in buffers may be printed now.
-        $this->output->settle($exchange);
+        $print = fn () => $this->output->settle($exchange);
+        $this->free($print);
         if ($this->leftovers === null) {
             \Pronghorn\Internal\request_end();
         } else {
-            $this->isSpoiled = !$this->leftovers->clear($exchange);
+            $this->isSpoiled = !$this->leftovers->clear($exchange) || $this->isSpoiled;
         }
-        $this->output->settle($exchange);
+        $this->free($print);
     }
 
     private function defer(Exchange $exchange): void

@@ -20,7 +20,7 @@ final class Ring extends Frames
     public const NUMBERS = '/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D';
 
     /** Of the extension, as this package knows it. */
-    public const API = 15;
+    public const API = 16;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 

@@ -55,11 +55,17 @@ final class Superglobals
     public function reset(): void
     {
         $this->putBack();
-        $kept = [$this->get, $this->post, $this->cookie, $this->files, $this->request, $this->server];
-        if ([$_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST, $_SERVER] !== $kept) {
+        if ($this->areChanged()) {
             // A destructor has put something there.
             $this->putBack();
         }
+    }
+
+    public function areChanged(): bool
+    {
+        $kept = [$this->get, $this->post, $this->cookie, $this->files, $this->request, $this->server];
+
+        return [$_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST, $_SERVER] !== $kept;
     }
 
     private function putBack(): void

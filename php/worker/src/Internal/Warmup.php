@@ -41,22 +41,32 @@ final class Warmup
 
     private static function failure(HttpHandler $handler, string $target, Output $output): ?string
     {
-        $failure = null;
-        $answer = static function () use ($handler, $target, $output, &$failure): void {
-            $failure = self::answer($handler, Request::create('GET', $target), $output);
-        };
+        $recorder = new Recorder();
         // As after each call of a worker.
-        Requests::areWanted() ? \Pronghorn\Internal\reset_after($answer) : $answer();
+        $leftovers = new Leftovers(
+            $recorder,
+            $output,
+            native: true,
+            superglobals: Requests::areWanted() ? null : new Superglobals(),
+            resets: Requests::areWanted(),
+        );
+        $failure = self::answer($handler, Request::create('GET', $target), $recorder, $leftovers, $output);
+        $leftovers->settle();
+        $leftovers->stop();
+        $output->settle(null);
 
         return $failure;
     }
 
-    private static function answer(HttpHandler $handler, Request $request, Output $output): ?string
-    {
-        $recorder = new Recorder();
+    private static function answer(
+        HttpHandler $handler,
+        Request $request,
+        Recorder $recorder,
+        Leftovers $leftovers,
+        Output $output,
+    ): ?string {
         $exchange = new HttpExchange($recorder, 1, null, $request);
         $exchange->handler = $handler;
-        $leftovers = new Leftovers($recorder, $output, true, Requests::areWanted() ? null : new Superglobals());
         Exchange::$current = $exchange;
         $thrown = self::thrown(static fn () => $handler->answer($exchange));
         while (($work = \array_shift($exchange->deferred)) !== null) {
