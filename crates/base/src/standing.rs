@@ -43,8 +43,8 @@ const UNTAKEN: u64 = 1 << 61;
 /// Below it stands since when, in microseconds.
 const SINCE: u64 = UNTAKEN - 1;
 
-/// A client that takes nothing for so long may be cut off for others. One that reads takes
-/// something sooner, however slow it is.
+/// A client that takes nothing for so long may be cut off for others. Whether it takes something
+/// is for the service to find out: a socket may have no room for longer while its peer reads.
 const UNREAD: Duration = Duration::from_secs(1);
 
 /// All connections of a service.
@@ -334,6 +334,13 @@ impl Place {
         let state = self.own.state.load(Ordering::Relaxed);
         if kind(state) == UNREAD_KIND {
             self.own.becomes(state, BUSY);
+        }
+    }
+
+    /// Wakes the task that asks whether the connection is to end.
+    pub fn look(&self) {
+        if let Some(waker) = &*self.own.waker() {
+            waker.wake_by_ref();
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -334,6 +334,25 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(socket.into())
 }
 
+/// How many bytes that were written the peer has not taken: over TCP, has not acknowledged; of a
+/// unix socket, has not read, and somewhat more, since their buffers count. `None` where the kernel
+/// does not say.
+pub fn untaken(socket: impl AsFd) -> Option<u32> {
+    let mut bytes: nix::libc::c_int = 0;
+    #[expect(unsafe_code, reason = "neither rustix nor nix has SIOCOUTQ")]
+    // SAFETY: the descriptor is open while it is borrowed. The kernel writes one int, which lives
+    // until the call returns.
+    let failed = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        nix::libc::ioctl(fd, nix::libc::TIOCOUTQ, &raw mut bytes)
+    };
+    if failed == 0 {
+        bytes.try_into().ok()
+    } else {
+        None
+    }
+}
+
 fn user_name() -> String {
     let uid = nix::unistd::geteuid();
     match nix::unistd::User::from_uid(uid) {
@@ -353,6 +372,28 @@ mod tests {
         uid: None,
         gid: None,
     };
+
+    #[test]
+    fn what_a_peer_takes_is_seen_before_there_is_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ours = listener.accept().unwrap().0;
+        let pair = UnixStream::pair().unwrap();
+        let of_unix = (OwnedFd::from(pair.0), OwnedFd::from(pair.1));
+        for (ours, theirs) in [(ours.into(), theirs.into()), of_unix] {
+            assert_eq!(untaken(&ours), Some(0));
+            rustix::io::ioctl_fionbio(&ours, true).unwrap();
+            while rustix::io::write(&ours, &[7; 1 << 14]).is_ok() {}
+            let before = untaken(&ours).unwrap();
+            assert!(before > 0);
+            let mut left = 1 << 20;
+            while untaken(&ours) == Some(before) && left > 0 {
+                left -= rustix::io::read(&theirs, &mut [0; 1 << 12]).unwrap();
+            }
+            assert!(untaken(&ours).unwrap() < before);
+        }
+        assert_eq!(untaken(std::fs::File::open("/dev/null").unwrap()), None);
+    }
 
     #[test]
     fn a_missing_directory_is_made() {

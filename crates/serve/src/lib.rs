@@ -36,6 +36,7 @@ mod source;
 mod stream;
 mod tls;
 mod upgrade;
+mod uptake;
 
 pub use accept::{wanted, weighed};
 pub use addresses::{Addresses, ConnectionPermit, NoPermit};

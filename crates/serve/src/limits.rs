@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// Between two writes that a client takes something of: as long as a client may pause while it
 /// sends.
 pub const SEND_PAUSE: Duration = Duration::from_secs(60);
@@ -39,13 +41,19 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The time for which a client may go on to take nothing of a response: it has taken `sent`
-    /// bytes, and has taken nothing for `waited` in all. A byte now and then does not keep a
-    /// connection.
-    pub(crate) fn untaken(&self, sent: u64, waited: Duration) -> Duration {
-        let earned = Duration::from_secs(sent / SEND_RATE);
+    /// Until when a client may go on to take nothing of a response that has waited since `begun`,
+    /// and for `waited` before: it took something last at `moved`, and `taken` bytes in all. A byte
+    /// now and then does not keep a connection.
+    pub(crate) fn untaken_until(
+        &self,
+        begun: Instant,
+        moved: Instant,
+        taken: u64,
+        waited: Duration,
+    ) -> Instant {
+        let earned = Duration::from_secs(taken / SEND_RATE);
         let left = (self.send_pause + earned).saturating_sub(waited);
-        self.send_pause.min(left)
+        (begun + left).min(moved + self.send_pause)
     }
 }
 

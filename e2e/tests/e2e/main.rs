@@ -74,6 +74,7 @@ mod secure;
 mod sendfile;
 mod service;
 mod sessions;
+mod slow_readers;
 mod spellings;
 mod start;
 #[path = "../extensions/started.rs"]

@@ -90,7 +90,7 @@ fn streams() -> impl Iterator<Item = u32> {
 }
 
 /// A block in as many frames as it needs.
-fn block(stream: u32, ends: bool, block: &[u8]) -> Vec<u8> {
+pub(crate) fn block(stream: u32, ends: bool, block: &[u8]) -> Vec<u8> {
     const LONGEST: usize = 16 << 10;
     let mut pieces = block.chunks(LONGEST).peekable();
     let (mut frames, mut kind, mut flags) = (Vec::new(), HEADERS, u8::from(ends));
@@ -577,8 +577,15 @@ fn the_page_names_a_test_for_each_bound() {
     let page = repository().join("docs/reference/client-memory.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
     let tests = repository().join("e2e/tests/e2e");
-    let sources = ["memory.rs", "http2.rs", "hostile.rs", "tls.rs", "bodies.rs"]
-        .map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
+    let sources = [
+        "memory.rs",
+        "slow_readers.rs",
+        "http2.rs",
+        "hostile.rs",
+        "tls.rs",
+        "bodies.rs",
+    ];
+    let sources = sources.map(|name| std::fs::read_to_string(tests.join(name)).expect(name));
     let rows = page
         .lines()
         .filter(|line| line.starts_with("| ") && line.ends_with("` |"));

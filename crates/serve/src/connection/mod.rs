@@ -14,6 +14,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use pronghorn_base::{Timer, micros};
 use pronghorn_h1::{self as h1, BodySize, Expiry, Received, Refusal, RequestHead};
 use pronghorn_pool::{Content, Loan};
+use pronghorn_process::socket::untaken;
 use pronghorn_wire::Fields;
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
@@ -31,6 +32,7 @@ use crate::service::Entered;
 use crate::source::Read;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, Upgraded};
+use crate::uptake::{Look, Seen, Uptake};
 use crate::{buffers, date, http2};
 
 use batch::Batch;
@@ -83,10 +85,8 @@ pub(crate) struct Http1 {
     knows_interim: bool,
     /// Bytes of the current response's body.
     body_sent: u64,
-    /// How long the client has taken nothing of this response, in all.
-    untaken: Duration,
-    /// Since when it takes nothing.
-    stalled: Option<Instant>,
+    /// How the client takes this response, once it had to be waited for.
+    uptake: Option<Box<Uptake>>,
     /// Whether the client has closed its sending side, and when its last request was complete.
     half_closed: bool,
     /// Whether reading came to an end, and to no error.
@@ -170,8 +170,7 @@ impl Http1 {
             owes_continue: false,
             knows_interim: false,
             body_sent: 0,
-            untaken: Duration::ZERO,
-            stalled: None,
+            uptake: None,
             half_closed: false,
             has_ended: false,
             accepted: Duration::ZERO,
@@ -604,7 +603,7 @@ impl Http1 {
         now: Instant,
     ) -> Result<(), Gone> {
         self.body_sent = 0;
-        self.untaken = Duration::ZERO;
+        self.uptake = None;
         if self.out.capacity() == 0 {
             self.out = buffers::output();
         }
@@ -817,27 +816,44 @@ impl Http1 {
     /// for a response.
     fn poll_untaken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let limits = &self.entered.service().limits;
-        let since = *self.stalled.get_or_insert_with(Instant::now);
-        let pause = since + limits.untaken(self.body_sent, self.untaken);
         let place = self.entered.place();
-        let until = if let Some(whole) = limits.whole_response {
-            let asked = self.opened + self.accepted;
+        let uptake = self.uptake.get_or_insert_default();
+        uptake.begin();
+        let asked = self.opened + self.accepted;
+        let whole = limits.whole_response.map(|whole| asked + whole);
+        if whole.is_some() {
             place.idle(asked); // all that is left to do is the client's
-            pause.min(asked + whole)
-        } else {
-            place.untaken(since);
-            pause
-        };
-        if place.poll_evicted(cx).is_ready() {
-            return Poll::Ready(());
         }
-        self.timer.poll(cx, Some(until))
+        let until = |uptake: &Uptake| [uptake.until(limits), whole].into_iter().flatten().min();
+        loop {
+            if place.poll_evicted(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let next = [until(uptake), uptake.next_look()];
+            ready!(self.timer.poll(cx, next.into_iter().flatten().min()));
+            let looked = uptake.look(Seen {
+                sent: self.body_sent,
+                after: 0,
+                untaken: untaken(self.stream.socket()),
+                is_blocked: true,
+            });
+            if until(uptake).is_some_and(|until| until <= Instant::now()) {
+                return Poll::Ready(());
+            }
+            match looked {
+                _ if whole.is_some() => {}
+                Look::First => {}
+                Look::Moved => place.taken(),
+                Look::Still(since) => place.untaken(since),
+            }
+        }
     }
 
     /// The client has taken something.
     fn took(&mut self) {
-        if let Some(since) = self.stalled.take() {
-            self.untaken += since.elapsed();
+        if let Some(uptake) = &mut self.uptake
+            && uptake.end()
+        {
             self.entered.place().taken();
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
+use pronghorn_process::socket::untaken;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -16,6 +17,7 @@ use tokio_util::io::poll_read_buf;
 use super::flood::{Flood, Frames};
 use super::inlet::{Inlet, Stop};
 use crate::stream::Stream;
+use crate::uptake::Seen;
 
 /// `h2` ends the connection for a head beyond its limit: it gets so many times ours, and what is
 /// between them is answered. The frames that a head may be cut into follow from it.
@@ -26,6 +28,8 @@ const QUEUE: usize = 256 << 10;
 /// Bytes of all replies of a connection that may wait in memory until the client gives room for
 /// them. The rest waits in files.
 const HELD: usize = 1 << 20;
+/// The socket was not looked at, in place of one more than what the client has not taken.
+const NOT_SEEN: u64 = 0;
 /// For the rest of a block of fields that did not come in one read.
 const READ: usize = 4 << 10;
 
@@ -50,6 +54,12 @@ pub(super) struct Signs {
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
+    /// How much was written when the last byte of a body was.
+    bodies_written: AtomicU64,
+    /// The connection's task wants to know what the client has not taken; then what the kernel
+    /// says.
+    asks: AtomicBool,
+    untaken: AtomicU64,
     /// Bytes of bodies that `h2` has and the socket has not taken. A little less than that, since
     /// heads are written, too.
     queued: AtomicUsize,
@@ -97,10 +107,30 @@ impl Signs {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// How much was written in all, if more is waiting for room.
-    pub(super) fn blocked_at(&self) -> Option<u64> {
-        let blocked = self.blocked.load(Ordering::Relaxed);
-        blocked.then(|| self.written.load(Ordering::Relaxed))
+    /// Whether something waits for room in the socket.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// The next time that `h2` comes to the end of what it can read or write, the socket is to be
+    /// looked at.
+    pub(super) fn ask(&self) {
+        self.asks.store(true, Ordering::Relaxed);
+    }
+
+    /// The outcome of a look, once.
+    pub(super) fn seen(&self) -> Option<Seen> {
+        let untaken = self.untaken.swap(NOT_SEEN, Ordering::Relaxed);
+        if untaken == NOT_SEEN {
+            return None;
+        }
+        let sent = self.bodies_written.load(Ordering::Relaxed);
+        Some(Seen {
+            sent,
+            after: self.written.load(Ordering::Relaxed) - sent,
+            untaken: (untaken - 1).try_into().ok(),
+            is_blocked: self.is_blocked(),
+        })
     }
 
     /// Waits until the replies of this connection that nobody takes are less than it may hold.
@@ -166,8 +196,21 @@ impl Signs {
         if let Poll::Ready(Ok(bytes)) = written {
             self.written.fetch_add(*bytes as u64, Ordering::Relaxed);
             let left = self.queued.load(Ordering::Relaxed);
-            self.queued
-                .store(left.saturating_sub(*bytes), Ordering::Relaxed);
+            if left > 0 {
+                let written = self.written.load(Ordering::Relaxed);
+                self.bodies_written.store(written, Ordering::Relaxed);
+                self.queued
+                    .store(left.saturating_sub(*bytes), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Looks at the socket, if somebody has asked.
+    fn look(&self, stream: &Stream) {
+        if self.asks.load(Ordering::Relaxed) {
+            self.asks.store(false, Ordering::Relaxed);
+            let untaken = untaken(stream.socket()).map_or(u64::MAX, |bytes| u64::from(bytes) + 1);
+            self.untaken.store(untaken, Ordering::Relaxed);
         }
     }
 }
@@ -261,6 +304,42 @@ impl Guard {
         buffer.set_filled(before + passed);
         Poll::Ready(Ok(passed > 0))
     }
+
+    fn poll_ready(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if !self.ready.is_empty() {
+                let taken = self.ready.len().min(buffer.remaining());
+                buffer.put_slice(&self.ready.split_to(taken));
+                if self.ready.is_empty() {
+                    self.ready = BytesMut::new();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if self.signs.flood().is_some() {
+                return Poll::Pending; // the connection's task, which asks, ends it now
+            }
+            if self.held.is_empty() {
+                if ready!(self.poll_straight(cx, buffer))? {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            self.held.reserve(READ);
+            match ready!(poll_read_buf(
+                Pin::new(&mut self.stream),
+                cx,
+                &mut self.held
+            ))? {
+                0 => return Poll::Ready(Ok(())),
+                read => self.count(read),
+            }
+            self.settle();
+        }
+    }
 }
 
 impl AsyncRead for Guard {
@@ -270,35 +349,11 @@ impl AsyncRead for Guard {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        loop {
-            if !this.ready.is_empty() {
-                let taken = this.ready.len().min(buffer.remaining());
-                buffer.put_slice(&this.ready.split_to(taken));
-                if this.ready.is_empty() {
-                    this.ready = BytesMut::new();
-                }
-                return Poll::Ready(Ok(()));
-            }
-            if this.signs.flood().is_some() {
-                return Poll::Pending; // the connection's task, which asks, ends it now
-            }
-            if this.held.is_empty() {
-                if ready!(this.poll_straight(cx, buffer))? {
-                    return Poll::Ready(Ok(()));
-                }
-                continue;
-            }
-            this.held.reserve(READ);
-            match ready!(poll_read_buf(
-                Pin::new(&mut this.stream),
-                cx,
-                &mut this.held
-            ))? {
-                0 => return Poll::Ready(Ok(())),
-                read => this.count(read),
-            }
-            this.settle();
+        let read = this.poll_ready(cx, buffer);
+        if read.is_pending() {
+            this.signs.look(&this.stream);
         }
+        read
     }
 }
 
@@ -311,6 +366,9 @@ impl AsyncWrite for Guard {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
         this.signs.note(&written);
+        if written.is_pending() {
+            this.signs.look(&this.stream);
+        }
         written
     }
 
@@ -322,6 +380,9 @@ impl AsyncWrite for Guard {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
         this.signs.note(&written);
+        if written.is_pending() {
+            this.signs.look(&this.stream);
+        }
         written
     }
 
@@ -334,6 +395,7 @@ impl AsyncWrite for Guard {
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         if flushed.is_pending() {
             this.signs.blocked.store(true, Ordering::Relaxed);
+            this.signs.look(&this.stream);
         }
         flushed
     }

@@ -12,7 +12,7 @@ mod stream;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -29,6 +29,7 @@ use crate::limits::Limits;
 use crate::message::Peer;
 use crate::service::Entered;
 use crate::stream::Stream;
+use crate::uptake::{Look, Uptake};
 
 /// The bytes that a client sends first, on a connection without TLS instead of a request.
 pub(crate) const PREFACE: &[u8] = flood::PREFACE;
@@ -79,8 +80,8 @@ struct Driver {
     drain_until: Option<Instant>,
     /// Since when there is no request.
     idle_since: Option<Instant>,
-    /// How much was written when the socket had no room, and until when there must be some.
-    blocked: Option<(u64, Instant)>,
+    /// How the client takes responses, while some wait for it.
+    uptake: Uptake,
     /// By when everything ends.
     closing: Option<Instant>,
 }
@@ -114,7 +115,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         drain: Box::pin(drain),
         drain_until: None,
         idle_since: None,
-        blocked: None,
+        uptake: Uptake::default(),
         closing: None,
     };
     driver.run().await;
@@ -163,7 +164,7 @@ impl Driver {
 
     /// Whether the client, which did nothing, has not been told yet that the connection ends.
     fn may_say_goodbye(&self) -> bool {
-        self.closing.is_none() && self.blocked.is_none()
+        self.closing.is_none() && !self.shared.signs.is_blocked()
     }
 
     /// Starts the task of a request.
@@ -180,6 +181,21 @@ impl Driver {
 
     /// Serves what there is, and says what else is to be done.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        loop {
+            if let Some(event) = self.poll_connection(cx) {
+                return Poll::Ready(event);
+            }
+            let (until, look) = (self.deadline(), self.uptake.next_look());
+            ready!(self.timer.poll(cx, until.into_iter().chain(look).min()));
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Poll::Ready(Event::Expired);
+            }
+            self.uptake.put_off(); // it may take a moment
+            self.shared.signs.ask();
+        }
+    }
+
+    fn poll_connection(&mut self, cx: &mut Context<'_>) -> Option<Event> {
         while let Poll::Ready(accepted) = self.connection.poll_accept(cx) {
             match accepted {
                 Some(Ok((request, respond))) => {
@@ -190,59 +206,72 @@ impl Driver {
                 Some(Err(error)) => {
                     let address = self.shared.peer.address;
                     tracing::debug!(target: "http", remote_address = %address, "connection ended: {error}");
-                    return Poll::Ready(Event::Ended);
+                    return Some(Event::Ended);
                 }
-                None => return Poll::Ready(Event::Ended),
+                None => return Some(Event::Ended),
             }
         }
         self.shared.signs.flushed();
+        self.look();
         if self.closing.is_none() {
             if let Some(flood) = self.shared.signs.flood() {
-                return Poll::Ready(Event::Flood(flood.name()));
+                return Some(Event::Flood(flood.name()));
             }
             if self.drain_until.is_none() && self.drain.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Event::Drain);
+                return Some(Event::Drain);
             }
         }
-        let deadline = self.deadline();
+        self.note_idle();
         let is_evicted = self.shared.entered.place().poll_evicted(cx).is_ready();
-        if is_evicted && self.closing.is_none() {
+        (is_evicted && self.closing.is_none()).then(|| {
             let is_cut = self.shared.entered.place().is_cut();
-            return Poll::Ready(if is_cut && self.may_say_goodbye() {
+            if is_cut && self.may_say_goodbye() {
                 Event::Cut
             } else {
                 Event::Expired
-            });
+            }
+        })
+    }
+
+    /// Notes what the client has taken while responses wait for it.
+    fn look(&mut self) {
+        if !self.shared.signs.is_blocked() && !self.shared.has_unread() {
+            if self.uptake.end() {
+                self.shared.has_moved();
+            }
+            return;
         }
-        self.timer.poll(cx, deadline).map(|()| Event::Expired)
+        self.uptake.begin();
+        if let Some(seen) = self.shared.signs.seen() {
+            match self.uptake.look(seen) {
+                Look::First => {}
+                Look::Moved => self.shared.has_moved(),
+                Look::Still(since) => self.shared.is_still(since),
+            }
+        }
+    }
+
+    /// A connection without requests makes room for others.
+    fn note_idle(&mut self) {
+        if self.connection.has_streams() || self.shared.signs.is_blocked() {
+            self.idle_since = None;
+        } else if self.idle_since.is_none() {
+            let now = Instant::now();
+            self.shared.entered.place().idle(now);
+            self.idle_since = Some(now);
+        }
     }
 
     /// By when the client must have done something.
-    fn deadline(&mut self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         let limits = &self.shared.entered.service().limits;
-        self.blocked = self
-            .shared
-            .signs
-            .blocked_at()
-            .map(|written| match self.blocked {
-                Some(same @ (before, _)) if before == written => same,
-                _ => (written, Instant::now() + limits.send_pause),
-            });
-        self.idle_since = if self.connection.has_streams() {
-            None
-        } else {
-            if self.idle_since.is_none() {
-                let now = Instant::now();
-                self.shared.entered.place().idle(now);
-                self.idle_since = Some(now);
-            }
-            self.idle_since
-        };
         let idle = self.idle_since.map(|since| {
             let until = since + limits.receive.idle;
             self.drain_until.map_or(until, |drain| drain.min(until))
         });
-        let blocked = self.blocked.map(|(_, until)| until);
+        // Streams without a window have deadlines of their own.
+        let is_blocked = self.shared.signs.is_blocked();
+        let blocked = self.uptake.until(limits).filter(|_| is_blocked);
         [idle, blocked, self.closing].into_iter().flatten().min()
     }
 }

@@ -1,8 +1,10 @@
 //! The state that the requests of a connection share, and their count.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
+use pronghorn_base::micros;
 use tokio::time::Instant;
 
 use super::guard::Signs;
@@ -30,6 +32,9 @@ pub(super) struct ConnectionState {
     silent: AtomicUsize,
     /// Tasks that wait until their clients take more of a response.
     unread: AtomicUsize,
+    /// When the client took something last while a response waited for it, in microseconds since
+    /// `opened`.
+    moved: AtomicU64,
     pub(super) signs: Arc<Signs>,
 }
 
@@ -48,6 +53,7 @@ impl ConnectionState {
             running: AtomicUsize::new(0),
             silent: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
+            moved: AtomicU64::new(0),
             signs,
         })
     }
@@ -77,18 +83,39 @@ impl ConnectionState {
         self.entered.place().busy();
     }
 
-    /// A connection of which all requests wait for their client makes room for others.
+    /// A connection of which all requests wait for their client makes room for others. Those of
+    /// which responses wait do so once it is [known](Self::is_still) that none is taken.
     fn may_be_silent(&self) {
         let silent = self.silent.load(Ordering::Relaxed);
-        let unread = self.unread.load(Ordering::Relaxed);
-        if silent + unread != self.running() {
-            return;
-        }
-        if unread > 0 {
-            self.entered.place().untaken(Instant::now());
-        } else if silent > 0 {
+        if self.has_unread() {
+            self.entered.place().look(); // the connection's task does
+        } else if silent > 0 && silent == self.running() {
             self.entered.place().awaits();
         }
+    }
+
+    /// Whether a response waits for its client.
+    pub(super) fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed) > 0
+    }
+
+    /// The client has taken nothing of any response since this moment.
+    pub(super) fn is_still(&self, since: Instant) {
+        let silent = self.silent.load(Ordering::Relaxed);
+        if silent + self.unread.load(Ordering::Relaxed) == self.running() {
+            self.entered.place().untaken(since);
+        }
+    }
+
+    /// The client has taken something of a response.
+    pub(super) fn has_moved(&self) {
+        let since = micros(self.opened.elapsed());
+        self.moved.store(since, Ordering::Relaxed);
+        self.entered.place().taken();
+    }
+
+    pub(super) fn moved(&self) -> Instant {
+        self.opened + Duration::from_micros(self.moved.load(Ordering::Relaxed))
     }
 
     /// One more response waits, until this is dropped, for its client to take more.

@@ -371,9 +371,12 @@ impl Stream {
             let _unread = self.running.0.unread();
             let since = Instant::now();
             let limits = &self.running.0.entered.service().limits;
-            let until = since + limits.untaken(self.sent, self.waited);
+            let shared = &self.running.0;
             let waited = poll_fn(|cx| match out.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(0))) | Poll::Pending => {
+                    // A window may be larger than what a slow client takes in this time.
+                    let moved = since.max(shared.moved());
+                    let until = limits.untaken_until(since, moved, self.sent, self.waited);
                     self.timer.poll(cx, Some(until)).map(|()| Err(Cut))
                 }
                 Poll::Ready(Some(Ok(_))) => Poll::Ready(Ok(())),
