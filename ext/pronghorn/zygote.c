@@ -129,7 +129,8 @@ static bool take_order(int control, int *descriptors, zygote_order *order)
 	text[length] = '\0';
 	const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 	char *end;
-	order->is_forked = strcmp(text, "serve") != 0;
+	order->is_question = strcmp(text, "stuck?") == 0;
+	order->is_forked = !order->is_question && strcmp(text, "serve") != 0;
 	if (!order->is_forked) {
 		return true;
 	}
@@ -219,6 +220,47 @@ static void become_worker(const int *descriptors, zygote_order *order)
 	}
 }
 
+/* ---- What workers share ---- */
+
+/* Waits for the lock of APCu. */
+static void ask_for_lock(void)
+{
+	zval name, key, result;
+	if (!EG(active)) {
+		/* No application was booted here. */
+		zend_interned_strings_activate();
+		zend_activate();
+	}
+	ZVAL_STRING(&name, "apcu_delete");
+	ZVAL_STRING(&key, "pronghorn: nobody has set this");
+	call_user_function(NULL, NULL, &name, &result, 1, &key);
+}
+
+/* A process that is killed while it has the lock of APCu, which lies in memory that all workers
+ * share, keeps it: whoever asks for it then waits for ever. One that does so shows it, and is ended
+ * by its alarm. */
+static bool is_stuck(void)
+{
+	enum { SECONDS = 3 };
+	if (zend_hash_str_find_ptr(CG(function_table), ZEND_STRL("apcu_delete")) == NULL) {
+		return false;
+	}
+	const pid_t asks = fork();
+	if (asks == 0) {
+		sigset_t none;
+		sigemptyset(&none);
+		signal(SIGALRM, SIG_DFL);
+		alarm(SECONDS);
+		pthread_sigmask(SIG_SETMASK, &none, NULL);
+		ask_for_lock();
+		_exit(0);
+	}
+	int status = 0;
+	while (asks > 0 && waitpid(asks, &status, 0) < 0 && errno == EINTR) {
+	}
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+}
+
 /* It was started as a worker could be, too: nobody is at the other ends any more. */
 static void give_back_offer(void)
 {
@@ -274,6 +316,10 @@ bool zygote_serve(int control, const zygote_boot *boot, zygote_order *order)
 	bool goes_on = introduce(control, boot);
 	while (goes_on && take_order(control, descriptors, order)) {
 		char answer[128];
+		if (order->is_question) {
+			goes_on = say(control, is_stuck() ? "stuck" : "free");
+			continue;
+		}
 		if (!order->is_forked) {
 			close(control);
 			prctl(PR_SET_NAME, name);

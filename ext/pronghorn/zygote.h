@@ -17,6 +17,8 @@ typedef struct {
 	long worker;
 	/* False: the zygote itself is to be the worker, with what it was started with. */
 	bool is_forked;
+	/* The zygote is asked whether a lock in memory that workers share is stuck. */
+	bool is_question;
 } zygote_order;
 
 /* What a zygote that has booted an application says of that. */

@@ -20,6 +20,8 @@ echo json_encode([$said[0]['ring'], $said[1]['ring'], $said[0]['pid'] !== $said[
 foreach ([$one, $one, $other] as $number => $scripts) {
     echo $scripts->run($script, number: $number + 1);
 }
+$zygote->order('stuck?', []);
+echo $zygote->said(), "\n";
 var_dump($one->run($random, number: 9) === $other->run($random, number: 9));
 echo 'one: ', $one->end(), "\n";
 echo $other->run($script, number: 4);
@@ -57,6 +59,7 @@ zygote 1 threads 1 jit 0 warm 0 %w
 reply 1 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 reply 2 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
 reply 3 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]
+free
 bool(false)
 one: 
 reply 4 200 [["Content-type","text/html; charset=UTF-8"]] ["fpm-fcgi","3",false,"php\n","%r(pronghorn: pool shop worker 3, classic|none under valgrind)%r"]

@@ -90,6 +90,15 @@ impl Launcher for CommandLauncher {
         matches!(&self.spawn, Spawn::Fork(zygotes) if zygotes.died(exit))
     }
 
+    fn left_a_lock(&self, exit: Exit) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            match &self.spawn {
+                Spawn::Fork(zygotes) => zygotes.left_a_lock(exit).await,
+                Spawn::Exec => false,
+            }
+        })
+    }
+
     fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
         match &self.spawn {
             Spawn::Fork(zygotes) if zygotes.fork() => {

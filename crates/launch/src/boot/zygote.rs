@@ -38,6 +38,8 @@ const PIPES: &str = "PRONGHORN_PIPES";
 const ORDERS: usize = 16;
 /// What it gets to end when it is not needed any more: PHP ends its modules.
 const TO_END: Duration = Duration::from_secs(5);
+/// Longer than a zygote takes to find a stuck lock: three seconds.
+const TO_LOOK: Duration = Duration::from_secs(8);
 /// A process that closes its connection is about to end, and says more by that.
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 /// So many workers that died by their own fault within that time: what they share may be broken.
@@ -97,11 +99,16 @@ struct Current {
     is_warm: bool,
 }
 
-/// A wish for a worker with these descriptors.
-struct Order {
-    worker: SlotId,
-    passed: Vec<OwnedFd>,
-    answer: oneshot::Sender<Result<Process, NotForked>>,
+/// An order for a zygote.
+enum Order {
+    /// A wish for a worker with these descriptors.
+    Fork {
+        worker: SlotId,
+        passed: Vec<OwnedFd>,
+        answer: oneshot::Sender<Result<Process, NotForked>>,
+    },
+    /// A look whether a lock that its workers share is stuck.
+    Look { answer: oneshot::Sender<bool> },
 }
 
 impl Zygotes {
@@ -153,6 +160,25 @@ impl Zygotes {
         too_many
     }
 
+    /// Whether a worker that ended so has left a lock in memory that it shared, so that the others
+    /// would wait for ever. Then the next worker has a new zygote.
+    pub(super) async fn left_a_lock(&self, exit: Exit) -> bool {
+        if !matches!(exit, Exit::Signal(_)) || !self.fork() {
+            return false;
+        }
+        let orders = match &self.running.lock().await.current {
+            Some(current) => current.orders.clone(),
+            None => return false,
+        };
+        let (answer, looked) = oneshot::channel();
+        _ = orders.send(Order::Look { answer }).await; // its owner answers, or ends with it
+        let is_stuck = looked.await.unwrap_or(false);
+        if is_stuck {
+            self.begin_generation();
+        }
+        is_stuck
+    }
+
     /// The process of a worker that gets this: forked where that can be, else started.
     pub(super) async fn begin(
         &self,
@@ -193,7 +219,7 @@ impl Zygotes {
         let mut passed = vec![their_stdout.into(), their_stderr.into()];
         passed.extend(offer.passed);
         let (answer, forked) = oneshot::channel();
-        let order = Order {
+        let order = Order::Fork {
             worker,
             passed,
             answer,
@@ -575,13 +601,20 @@ impl Owner {
                 exit = self.zygote.end() => break Over::Ended(exit),
                 order = orders.recv() => order,
             };
-            let Some(Order {
-                worker,
-                passed,
-                answer,
-            }) = order
-            else {
-                break Over::Unneeded;
+            let (worker, passed, answer) = match order {
+                Some(Order::Fork {
+                    worker,
+                    passed,
+                    answer,
+                }) => (worker, passed, answer),
+                Some(Order::Look { answer }) => match self.is_stuck().await {
+                    Ok(is_stuck) => {
+                        _ = answer.send(is_stuck); // nobody may wait any more
+                        continue;
+                    }
+                    Err(over) => break over,
+                },
+                None => break Over::Unneeded,
             };
             let forked = self.fork(worker, &passed).await;
             drop(passed);
@@ -613,6 +646,21 @@ impl Owner {
             exit = self.zygote.end() => Err(NotForked::Ended(exit)),
             () = sleep(self.patience) => Err(NotForked::TimedOut(self.patience)),
         }
+    }
+
+    async fn is_stuck(&mut self) -> Result<bool, Over> {
+        let why = tokio::select! {
+            biased;
+            said = self.link.is_stuck() => match said {
+                Ok(is_stuck) => return Ok(is_stuck),
+                Err(error) => NotForked::Failed(error),
+            },
+            exit = self.zygote.end() => return Err(Over::Ended(exit)),
+            () = sleep(TO_LOOK) => NotForked::TimedOut(TO_LOOK),
+        };
+        let (pool, pid) = (&self.pool, self.zygote.process.pid());
+        tracing::error!(target: "server", pool, pid, "the zygote is of no use any more: {why}");
+        Err(Over::Broken)
     }
 
     async fn end(self, over: Over) {

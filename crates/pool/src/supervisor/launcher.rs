@@ -32,6 +32,12 @@ pub trait Launcher: Send + Sync + 'static {
         false
     }
 
+    /// Whether a worker that ended so has left a lock for which others wait. Then they should be
+    /// replaced.
+    fn left_a_lock(&self, _: Exit) -> BoxFuture<'_, bool> {
+        Box::pin(async { false })
+    }
+
     /// Bytes that a worker shares with no other process, if they are `at_least` so many.
     fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
         pronghorn_process::own_memory(pid, at_least)

@@ -68,6 +68,8 @@ pub(super) enum Renewal {
     Full,
     /// Too many have died that share one.
     Crashes,
+    /// One was killed with a lock that they share.
+    Locked,
 }
 
 /// A worker that is up: all that it was told, and that was done against it.
@@ -208,6 +210,9 @@ impl SlotSupervisor {
         connection.end(exit);
         self.pool.stats().ended_after(process.cpu());
         let died_with = self.last_reports(&mut life, reports).await;
+        if !life.is_told_to_die && self.launcher.left_a_lock(exit).await {
+            self.tell(News::AsksForRenewal(Renewal::Locked)).await;
+        }
         if life.is_end_expected && died_with.is_none() {
             return End::Expected;
         }

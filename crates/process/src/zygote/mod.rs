@@ -138,6 +138,18 @@ impl Zygote {
         Ok(Process::adopt(pid, end)?)
     }
 
+    /// Asks whether a lock in memory that its forks share is stuck, because one was killed with it.
+    /// Takes seconds if it is. Whoever gives this up can't ask again.
+    pub async fn is_stuck(&self) -> Result<bool, ForkError> {
+        self.0.send("stuck?")?;
+        let said = self.receive().await?;
+        match &*said {
+            "stuck" => Ok(true),
+            "free" => Ok(false),
+            _ => Err(ForkError::nonsense(&said)),
+        }
+    }
+
     /// Has it be a worker itself, with what it was started with, instead of a zygote.
     pub fn serve(self) -> io::Result<()> {
         self.0.send_with("serve", &[])

@@ -156,6 +156,17 @@ async fn what_makes_no_sense_is_shown_in_part() {
 }
 
 #[tokio::test]
+async fn one_says_whether_a_lock_is_stuck() {
+    for (answer, stuck) in [("stuck", Some(true)), ("free", Some(false)), ("fork", None)] {
+        let (ours, theirs) = Link::pair().unwrap();
+        let zygote = Zygote(ours.watch().unwrap());
+        theirs.send(answer, &[]).unwrap();
+        assert_eq!(zygote.is_stuck().await.ok(), stuck);
+        assert_eq!(wait_for_order(&theirs).await.0, "stuck?");
+    }
+}
+
+#[tokio::test]
 async fn one_that_has_closed_its_end_answers_nothing() {
     let (ours, theirs) = Link::pair().unwrap();
     let zygote = Zygote(ours.watch().unwrap());

@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use pronghorn_testkit::{Server, binary, php_command, wait_for};
+use pronghorn_testkit::{Server, Site, binary, php_command, wait_for};
 
 use super::{WHO, answers, by_default, one_zygote, site};
+use crate::classic;
 use crate::malformed::repository;
 
 enum Outcome {
@@ -556,23 +557,70 @@ fn a_limit_of_time_that_the_boot_has_set_ends_calls_of_each_worker() {
 
 /// Its memory is PHP's, and made before the boot: all workers have one.
 #[test]
-fn apcu_is_one_for_all_and_its_locks_outlive_no_worker() {
-    let (options, libraries) = unpacked("apcu");
+fn apcu_is_one_for_all_workers_also_for_those_that_replace_others() {
     let boot = "apcu_store('of the boot', 'said'); apcu_store('calls', 0);";
     let answer = "apcu_inc('calls'); apcu_entry('made', fn () => getmypid(), 1);
         return apcu_fetch('of the boot') . ' ' . apcu_fetch('calls');";
-    // Workers are forked while others have the lock.
-    let site = site(2, ", max_jobs: 1", boot, "", answer);
-    let command = format!(
-        "command: 'php {options} -d apc.enable_cli=1 worker.php', env: {{LD_LIBRARY_PATH: '{libraries}'}}"
-    );
-    site.change_config("command: php worker.php", &command);
-    let server = Server::start(site);
+    let server = Server::start(with_apcu(site(2, ", max_jobs: 1", boot, "", answer)));
     one_zygote(&server);
     for calls in 1..=30 {
         assert_eq!(server.get("/").text(), format!("said {calls}"));
     }
     server.stop();
+}
+
+fn with_apcu(site: Site) -> Site {
+    let (options, libraries) = unpacked("apcu");
+    let command = format!(
+        "command: 'php {options} -d apc.enable_cli=1 worker.php', env: {{LD_LIBRARY_PATH: '{libraries}'}}"
+    );
+    site.change_config("command: php worker.php", &command);
+    site
+}
+
+/// All others of its zygote would wait for it, and their successors too.
+#[test]
+fn who_is_killed_with_the_lock_of_apcu_keeps_nobody_waiting() {
+    let answer = |path: &str| {
+        format!(
+            "if ({path} === '/dies') {{
+                apcu_entry('made', fn () => posix_kill(getmypid(), 9));
+            }}
+            if ({path} === '/killed') {{
+                posix_kill(getmypid(), 9);
+            }}
+            apcu_store('here', getmypid());
+            $here = (string) apcu_fetch('here');"
+        )
+    };
+    let more = ", supervisor: {exec_ttl: 2s}, reset_timeout: 1s, destroy_timeout: 1s";
+    let booted = format!("{} return $here;", answer("$request->path"));
+    let script = format!("<?php {} echo $here;", answer("$_SERVER['PATH_INFO']"));
+    let (options, _) = unpacked("apcu");
+    let classic = classic::site(2, more).file("public/index.php", &script);
+    classic.change_config("php -d", &format!("php {options} -d apc.enable_cli=1 -d"));
+    for (site, script) in [
+        (with_apcu(site(2, more, "", "", &booted)), ""),
+        (classic, "/index.php"),
+    ] {
+        let server = Server::start(site);
+        let zygote = one_zygote(&server);
+        let get = |path: &str| server.get(&format!("{script}{path}"));
+        // Without the lock it harms nobody.
+        get("/killed");
+        wait_for("a successor", || {
+            (get("/").status == 200 && server.workers().len() == 2).then_some(())
+        });
+        assert!(!server.log().contains("new workers are wanted"));
+        get("/dies");
+        server.logged(&["new workers are wanted", "APCu"]);
+        // One that came upon the lock meanwhile is ended with its generation.
+        wait_for("workers without that lock", || {
+            (0..6).all(|_| get("/").status == 200).then_some(())
+        });
+        assert_ne!(one_zygote(&server), zygote);
+        server.stop();
+    }
 }
 
 /// By which options PHP gets an extension that `scripts/php-extensions` has unpacked, and where its

@@ -31,6 +31,9 @@ impl Renewals {
                 "the OPcache of a worker is full (`opcache.memory_consumption`, `opcache.max_accelerated_files`)"
             }
             Renewal::Reset => "`opcache_reset()` was called",
+            Renewal::Locked => {
+                "one was killed while it had APCu's lock, for which all that share its memory would wait: the new ones come from a new zygote"
+            }
             Renewal::Crashes => {
                 "three have died by signals within a minute, and what is broken may be the OPcache that they share: the new ones come from a new zygote"
             }
