@@ -15,7 +15,7 @@ use pronghorn_config::Choice as _;
 use pronghorn_queue::{Job, options};
 use pronghorn_store::{Failed, LazyStore, OpenError, StoreError, Transaction};
 use thiserror::Error;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -51,6 +51,8 @@ struct Shared {
     /// Of commands.
     surroundings: Surroundings,
     state: Mutex<BTreeMap<String, State>>,
+    /// The store was read: before, a change would be lost, or what it changes.
+    loaded: OnceCell<()>,
     /// Something was asked for.
     news: Notify,
     /// When it was looked last at what is due, by the clock of the calendar.
@@ -107,6 +109,7 @@ impl Schedules {
             store,
             surroundings,
             state: Mutex::default(),
+            loaded: OnceCell::new(),
             news: Notify::new(),
             looked_at: AtomicU64::new(0),
         }))
@@ -118,7 +121,7 @@ impl Schedules {
 
     /// Until it is dropped. Another process may have the store for a while.
     pub(crate) async fn work(self) {
-        while let Err(error) = self.load().await {
+        while let Err(error) = self.loaded().await {
             if !matches!(error, ScheduleError::Open(OpenError::InUse { .. })) {
                 tracing::error!(target: "jobs", "schedules can't be read, so none runs: {error}");
             }
@@ -146,6 +149,11 @@ impl Schedules {
                 () = sleep(self.until_next()) => {}
             }
         }
+    }
+
+    async fn loaded(&self) -> Result<(), ScheduleError> {
+        let loaded = self.0.loaded.get_or_try_init(|| self.load());
+        loaded.await.copied()
     }
 
     async fn load(&self) -> Result<(), ScheduleError> {
@@ -460,6 +468,7 @@ impl Schedules {
     /// A paused one does not run by itself. It stays paused over a restart.
     pub(crate) async fn pause(&self, name: &str, paused: bool) -> Result<(), ScheduleError> {
         self.known(name)?;
+        self.loaded().await?;
         let now = now_ms();
         let change = |record: &mut Record| {
             record.paused = paused;

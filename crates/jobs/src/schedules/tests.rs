@@ -323,6 +323,22 @@ async fn a_pause_outlives_the_server_and_a_run_by_hand_does_not_mind() {
     );
 }
 
+/// As of an operator who is quicker than the process that has just taken over.
+#[tokio::test]
+async fn a_pause_right_at_the_start_stays_and_what_ran_before_is_known() {
+    let of = settings(SECOND, Overlap::Allow, CatchUp::None);
+    let scene = Scene::new(Directory::new(), of.clone()).await;
+    scene.end(&scene.next().await);
+    scene.runs(1).await;
+    let directory = scene.close().await;
+    let scene = Scene::new(directory, of).await;
+    scene.schedules.pause("s", true).await.unwrap();
+    scene.runs(1).await;
+    sleep(SECOND).await;
+    assert!(scene.schedules.views()[0].paused);
+    scene.nothing_comes().await;
+}
+
 /// A store with the record of the schedule.
 async fn kept(record: &Record) -> Directory {
     let directory = Directory::new();
