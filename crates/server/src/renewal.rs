@@ -142,15 +142,12 @@ impl Server {
         let here = source.input.folder.clone();
         let changed = source.started_with.changes(&effective);
         let mut held = source.started_with.held(&effective);
-        let mut has_failed = false;
         if source.logged_by != settings.logs {
-            match logs.renew(&settings.logs) {
-                Ok(()) => source.logged_by = settings.logs.clone(),
-                Err(error) => {
-                    tracing::error!(target: "server", "log settings not applied: {error}");
-                    has_failed = true;
-                }
+            if let Err(error) = logs.renew(&settings.logs) {
+                tracing::error!(target: "server", "reload failed, nothing has changed: {error}");
+                return Err(format!("records can't be written as `logs` says: {error}"));
             }
+            source.logged_by = settings.logs.clone();
         }
         if let Some(places) = &self.places {
             self.keep_to_itself(own_files(&loaded, &here, &places.folder));
@@ -165,7 +162,7 @@ impl Server {
                 held.push(service.to_owned());
             }
         }
-        told(&held, has_failed || applied.has_failed)
+        told(&held, applied.has_failed)
     }
 
     /// Hands each running service its new settings. `changed` is what differs from those of the

@@ -34,6 +34,25 @@ fn answer(server: &Server) -> String {
     server.get("/number?n=0").text()
 }
 
+/// A log file that can't be opened is known only when it is applied.
+#[test]
+fn a_reload_whose_logs_cannot_be_written_changes_nothing() {
+    let server = Server::start(site());
+    let workers = server.workers();
+    let config = server.site().read(".rr.yaml");
+    let broken = config.replace("logs: {", "logs: {output: worker.php/log, ");
+    server.site().write("worker.php", &release("two"));
+    server.site().write(".rr.yaml", &broken);
+    server.signal(Signal::HUP);
+    server.logged(&["ERROR", "reload failed, nothing has changed", "worker.php"]);
+    assert_eq!(server.workers(), workers);
+    server.site().write(".rr.yaml", &config);
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(server.get("/number?n=0").text(), "two 0");
+    server.stop();
+}
+
 #[test]
 fn new_code_is_served_after_sighup_and_no_request_is_lost() {
     for kind in ALL_KINDS {
