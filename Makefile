@@ -64,7 +64,7 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 	TESTS=valgrind scripts/build-extension
 	cargo test -p pronghorn-ring --features model
 	scripts/planted-bugs
-	cargo test --workspace --test e2e -- --ignored queue_model::
+	cargo test --workspace --test e2e -- --ignored queue_model:: chain::
 	$(MAKE) test-brokers
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings

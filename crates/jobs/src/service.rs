@@ -15,6 +15,7 @@ use pronghorn_plugin_api::{
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::which;
+use pronghorn_queue::is_lent;
 use pronghorn_store::{LazyStore, OpenError};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
@@ -44,8 +45,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 const LAST_CALLS: Duration = Duration::from_millis(20);
 /// What jobs in memory may take to go to another process: a million of them.
 const MOVING: Duration = Duration::from_secs(30);
-/// How often the store is tried that a process before still has. It leaves it when its jobs have
-/// run.
+/// How often the store is tried that a process before still has, or jobs of its. It leaves it when
+/// its jobs have run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
 /// Queues of jobs before their start.
@@ -345,6 +346,14 @@ impl Running for Jobs {
             self.opener
                 .spawn(open_at_last(pipelines, settings, self.store.clone()));
         }
+        if !self.waits && self.store.others().are_there {
+            let (pipelines, store) = (self.pipelines.clone(), self.store.clone());
+            self.opener.spawn(async move {
+                if let Ok(store) = store.get().await {
+                    pipelines.follow_lent_keys(&store).await;
+                }
+            });
+        }
         let later = |name: &String| {
             let mut pipelines = self.settings.pipelines.iter();
             self.waits && pipelines.any(|(known, it)| known == name && it.is_stored())
@@ -439,6 +448,19 @@ impl Running for Jobs {
     }
 }
 
+/// Returns when processes before this one have brought to their end all that they had taken, or are
+/// gone, or the store is with another process than this one.
+async fn lent_jobs_end(store: &LazyStore) {
+    while store.follows_others() {
+        match store.get_if_there().await {
+            None => return,
+            Some(Ok(store)) if matches!(is_lent(&store).await, Ok(false)) => return,
+            // The process before is about to hand it over.
+            Some(_) => sleep(UNTIL_NEXT_TRY).await,
+        }
+    }
+}
+
 /// No job is taken any more, those that run finish within the pool's `destroy_timeout`, then the
 /// workers end. What is cut off runs again, from a pipeline that outlives the server. Pipelines
 /// take pushes until all services have stopped.
@@ -463,7 +485,11 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     let pools_of = settings.pools.iter();
     let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
     let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
-    let ended = async { while consumers.join_next().await.is_some() {} };
+    let ended = async {
+        while consumers.join_next().await.is_some() {}
+        // The process before settles its jobs through this one, and would lose them.
+        lent_jobs_end(&store).await;
+    };
     // Whoever is left after that is cut off.
     let is_lost = tokio::select! {
         _ = timeout_at(cut_at, ended) => false,

@@ -33,7 +33,9 @@ pub use driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
     Removed, Settlement, Stat, Ticket,
 };
-pub use embedded::{Embedded, OpenPipelines, Stored, UniqueJob, decode_job, encode_job, stored};
+pub use embedded::{
+    Embedded, OpenPipelines, Stored, UniqueJob, decode_job, encode_job, is_lent, stored,
+};
 pub use job::{Headers, Job, LONGEST_DELAY};
 pub use memory::Memory;
 pub use ready::{Ready, SHARE};

@@ -1,6 +1,7 @@
 //! Why a server does not start.
 
 use std::io;
+use std::path::PathBuf;
 
 use pronghorn_pool::LaunchError;
 use pronghorn_process::socket::BindError;
@@ -30,6 +31,13 @@ pub enum StartError {
     /// The operator's: `state_dir`.
     #[error("the state directory can't be used")]
     State(#[source] io::Error),
+    /// The operator's: `state_dir` is another one than that of the process before.
+    #[error(
+        "`state_dir` is {}, and the process that runs has its store in {}: an upgrade can't move \
+         it\nhint: write the old `state_dir`, or stop the server, move the directory and start it",
+        to.display(), from.display()
+    )]
+    Moved { from: PathBuf, to: PathBuf },
     /// The operator's: `server.relay`.
     #[error("cannot listen")]
     Bind(#[from] BindError),

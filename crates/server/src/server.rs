@@ -1,7 +1,10 @@
 //! From a configuration to a running server, and to its orderly end.
 
 use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +28,7 @@ use pronghorn_workers::{
     Watch, Watching, WorkerUsers, default_io_threads, run_on_init,
 };
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::VERSION;
@@ -33,7 +36,7 @@ use crate::control::{Control, Serving};
 use crate::error::StartError;
 use crate::renewal::{ConfigurationMetrics, Source};
 use crate::settings::{EndureSettings, Settings};
-use crate::upgrade::{CALLS, Predecessor, STORE, Word};
+use crate::upgrade::{CALLS, Predecessor, STATE, STORE, Word};
 use crate::{activation, incidents, reports, rpc, state};
 
 /// The socket of `server.relay`, for the next process.
@@ -88,6 +91,8 @@ pub struct Server {
     pub(crate) successor: Option<Forward>,
     /// Ready when that one has ended.
     pub(crate) lost: Option<BoxFuture<'static, ()>>,
+    /// The store, for as long as the process before needs it.
+    for_before: Option<LazyStore>,
     /// Calls of the process before.
     answering: JoinSet<io::Result<()>>,
     /// Ends the answers to the process before.
@@ -182,6 +187,7 @@ impl Server {
             at_end: AtEnd::default(),
             successor: None,
             lost: None,
+            for_before: None,
             answering: JoinSet::new(),
             answers: CancellationToken::new(),
             handed_over: false,
@@ -249,6 +255,7 @@ impl Server {
             .partition(|(_, service, _)| service.starts_processes());
         let state = state::folder(settings.state_dir, &folder, &environment);
         judge_state_directory(&state).map_err(StartError::State)?;
+        self.judge_move_to(&state)?;
         let store = state::store(state.clone());
         self.places = Some(Places {
             folder: folder.clone(),
@@ -344,10 +351,30 @@ impl Server {
         }
     }
 
+    /// # Errors
+    ///
+    /// When the process before has its store elsewhere: nobody would run the jobs that are there.
+    fn judge_move_to(&self, state: &Path) -> Result<(), StartError> {
+        for directory in self.sockets.take(STATE) {
+            let directory = File::from(directory);
+            let place = |it: io::Result<Metadata>| it.ok().map(|it| (it.dev(), it.ino()));
+            let before = place(directory.metadata());
+            if before != place(fs::metadata(state)) {
+                let name = format!("/proc/self/fd/{}", directory.as_raw_fd());
+                return Err(StartError::Moved {
+                    from: fs::read_link(name).unwrap_or_default(),
+                    to: state.to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Takes over the store of the process before, and answers what that one still asks.
     fn follow_predecessor(&mut self, context: &Context) -> Result<(), StartError> {
         // Before anybody opens the store.
         for socket in self.sockets.take(STORE) {
+            self.for_before = Some(context.store.share());
             let taking_over = context.store.take_over(socket.into());
             let taking_over = taking_over.map_err(StartError::Predecessor)?;
             self.answering.spawn(async move {
@@ -581,25 +608,33 @@ impl Server {
             let at_end = at_end.carry_out(Some(successor));
             let store = self.places.as_ref().map(|places| places.store.clone());
             let lost = self.lost.take();
+            let is_lost = CancellationToken::new();
             let lose = async {
                 if let (Some(lost), Some(store)) = (lost, store) {
                     lost.await;
                     store.lose();
+                    is_lost.cancel();
                 }
                 std::future::pending::<()>().await;
             };
-            let stopped = async { tokio::join!(self.stop_services(deadline), at_end) };
+            let stopped = async {
+                tokio::join!(self.stop_services(deadline), at_end);
+                // The process before may still have work, in a time of its own. It is done through
+                // here, and so is what that one hands on in the end.
+                let before = async { while self.answering.join_next().await.is_some() {} };
+                _ = is_lost.run_until_cancelled(before).await; // then it is cut off, too
+            };
             tokio::select! {
-                _ = stopped => {}
+                () = stopped => {}
                 () = lose => {}
             }
-            // The process before may still have work, and hands on through here what is left.
-            let before = async { while self.answering.join_next().await.is_some() {} };
-            _ = timeout_at(deadline, before).await; // then it is cut off
         } else {
-            self.answers.cancel();
             self.stop_services(deadline).await;
+            self.answers.cancel();
             at_end.carry_out(None).await;
+        }
+        if let Some(store) = self.for_before.take() {
+            store.close().await;
         }
         self.answering.shutdown().await;
     }

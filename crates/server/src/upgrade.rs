@@ -12,6 +12,7 @@
 //! | old | `go` | its clients are the new one's from now on; so does a closed link |
 //! | old | `end` | this was a rehearsal |
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -34,6 +35,8 @@ pub(crate) const CALLS: &str = "calls";
 /// The name of a socket by which the new process is given the store, and carries out what the old
 /// one still does with it.
 pub(crate) const STORE: &str = "store";
+/// The name of the directory in which the store of the old process is open.
+pub(crate) const STATE: &str = "state";
 const READY: &str = "ready";
 const FAILED: &str = "failed";
 const GO: &str = "go";
@@ -211,19 +214,16 @@ impl Next {
             return Ok(());
         };
         let (ours, theirs) = Link::pair()?;
-        hand_out(&ours, &sockets, [])?;
+        hand_out(&ours, &sockets, Vec::new())?;
         drop(sockets);
         // `ours` is closed by the exec, and that means `go`.
         Err(program.replace(theirs))
     }
 }
 
-fn hand_out<const N: usize>(
-    link: &Link,
-    sockets: &Sockets,
-    further: [(&str, OwnedFd); N],
-) -> io::Result<()> {
+fn hand_out(link: &Link, sockets: &Sockets, further: Vec<(&str, OwnedFd)>) -> io::Result<()> {
     let mut offered = sockets.offered()?;
+    let further = further.into_iter();
     offered.extend(further.map(|(name, socket)| (name.to_owned(), socket)));
     let mut text = SOCKETS.to_owned();
     for (name, _) in &offered {
@@ -245,7 +245,10 @@ impl Server {
         let (store, their_store) = UnixStream::pair()?;
         let successor = Successor::new(calls)?;
         self.hand_over(Handover::Begun);
-        let theirs = [(CALLS, their_calls.into()), (STORE, their_store.into())];
+        let mut theirs = vec![(CALLS, their_calls.into()), (STORE, their_store.into())];
+        let store_in = self.places.as_ref().and_then(|it| it.store.open_in());
+        // One that was moved away meanwhile is nowhere, and the next process says what is wrong.
+        theirs.extend(store_in.and_then(|it| Some((STATE, File::open(it).ok()?.into()))));
         let next = self.boot_next(program, way, theirs).await;
         let is_beside = matches!(next, Ok(Next::Process(_)));
         if is_beside {
@@ -270,7 +273,7 @@ impl Server {
         &mut self,
         program: &Program,
         way: Way,
-        further: [(&str, OwnedFd); 2],
+        further: Vec<(&str, OwnedFd)>,
     ) -> Result<Next, UpgradeError> {
         let (ours, theirs) = Link::pair()?;
         hand_out(&ours, self.sockets(), further)?;

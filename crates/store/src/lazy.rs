@@ -2,28 +2,31 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use pronghorn_base::lock;
 use tokio::sync::{Mutex, OnceCell, mpsc};
-use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::elsewhere::serve;
 use crate::error::OpenError;
 use crate::folder;
 use crate::link::Link;
-use crate::lock::{Lock, SharedLock};
+use crate::lock::{Lock, SharedLock, is_lent};
 use crate::store::{Foreign, Lender, Others, Store};
 
 /// How long an operation waits for the store of the process before, which leaves it when its last
 /// work is done: as long as drivers of jobs have by default.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NEXT_TRY: Duration = Duration::from_millis(20);
+/// A server that was killed keeps its locks until the system has cleared it away, which takes the
+/// longer the more memory it had.
+const CLEARED: Duration = Duration::from_secs(2);
 
 /// The store of a state directory, opened when somebody asks for it first: a server that keeps
 /// nothing makes no folder. Clones are the same one.
@@ -42,9 +45,13 @@ struct Inner {
     waits: Mutex<()>,
     /// Users that have not closed it.
     users: AtomicUsize,
+    /// Once is enough: a server that does not go in this time goes on.
+    has_waited: AtomicBool,
     /// The process that has taken over, before anybody here has needed the store.
     successor: std::sync::Mutex<Option<Link>>,
     foreign: Foreign,
+    /// For those that had the store before, and are no process that has started this one.
+    waiting: std::sync::Mutex<JoinSet<()>>,
 }
 
 impl LazyStore {
@@ -56,8 +63,10 @@ impl LazyStore {
             lock: SharedLock::default(),
             waits: Mutex::default(),
             users: AtomicUsize::new(0),
+            has_waited: AtomicBool::new(false),
             successor: std::sync::Mutex::default(),
             foreign: Foreign::default(),
+            waiting: std::sync::Mutex::default(),
         }))
     }
 
@@ -97,14 +106,43 @@ impl LazyStore {
         timeout(PATIENCE, wait).await.unwrap_or(first)
     }
 
-    /// The same without waiting: for the time in which that process waits for this one.
+    /// As long as another server may be one that was killed.
+    async fn when_cleared<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, OpenError>
+    where
+        F: Future<Output = Result<T, OpenError>>,
+    {
+        let until = Instant::now() + CLEARED;
+        loop {
+            let tried = attempt().await;
+            let may_go = match &tried {
+                Err(error @ OpenError::InUse { .. }) => !error.is_of_predecessor(),
+                _ => false,
+            };
+            if !may_go || self.0.has_waited.load(Ordering::Relaxed) {
+                return tried;
+            }
+            if Instant::now() >= until {
+                self.0.has_waited.store(true, Ordering::Relaxed);
+                return tried;
+            }
+            sleep(NEXT_TRY).await;
+        }
+    }
+
+    /// The same without waiting: for the time in which that process waits for this one. It waits a
+    /// moment for a server that was killed.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub async fn get_now(&self) -> Result<Store, OpenError> {
+        self.when_cleared(|| self.try_get()).await
+    }
+
+    async fn try_get(&self) -> Result<Store, OpenError> {
         let open = || async {
             let (directory, limit) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
+            let directory_of_it = directory.clone();
             let (path, foreign, lock_of_directory) = (
                 directory.clone(),
                 self.0.foreign.clone(),
@@ -114,8 +152,18 @@ impl LazyStore {
                 let elsewhere = Store::elsewhere(link, foreign);
                 return elsewhere.map_err(|source| OpenError::Io { path, source });
             }
-            let open = move || Store::open_beside(&directory, limit, foreign, &lock_of_directory);
-            opened_apart(path, open).await
+            let open = move || {
+                let store = Store::open_beside(&directory, limit, foreign, &lock_of_directory)?;
+                Ok((store, is_lent(&directory)))
+            };
+            let (store, is_lent) = opened_apart(path, open).await?;
+            // The last process of a chain was killed, and the ones before it are about to end.
+            if is_lent && !self.others().are_there {
+                self.0.foreign.before(true);
+                let (directory, foreign) = (directory_of_it, self.0.foreign.clone());
+                lock(&self.0.waiting).spawn(before_has_ended(directory, foreign));
+            }
+            Ok(store)
         };
         self.0.store.get_or_try_init(open).await.cloned()
     }
@@ -130,12 +178,16 @@ impl LazyStore {
         self.when_left(|| self.claim_now()).await
     }
 
-    /// The same without waiting.
+    /// The same without waiting, but for a server that was killed.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get).
     pub async fn claim_now(&self) -> Result<Claim, OpenError> {
+        self.when_cleared(|| self.try_claim()).await
+    }
+
+    async fn try_claim(&self) -> Result<Claim, OpenError> {
         let (directory, _) = self.0.place.clone().ok_or(OpenError::NoFolder)?;
         let (path, lock_of_directory) = (directory.clone(), self.0.lock.clone());
         let claim = move || {
@@ -145,6 +197,13 @@ impl LazyStore {
             Ok(Claim { _lock: lock })
         };
         opened_apart(path, claim).await
+    }
+
+    /// Where it is, if it is open.
+    pub fn open_in(&self) -> Option<&Path> {
+        self.0.store.get()?;
+        let (directory, _) = self.0.place.as_ref()?;
+        Some(directory)
     }
 
     /// The store, if it is open or a file of it is there: who only looks makes none, and does not
@@ -164,6 +223,12 @@ impl LazyStore {
     /// The other process that works with this store.
     pub fn others(&self) -> Others {
         *self.0.foreign.others.borrow()
+    }
+
+    /// Whether a process before this one may have work for this store, which no other one has.
+    pub fn follows_others(&self) -> bool {
+        let others = self.others();
+        others.before && !others.after
     }
 
     /// Returns when no other process works with this store. Cancel safe.
@@ -205,12 +270,13 @@ impl LazyStore {
             return store.hand_over(link).await;
         }
         *lock(&self.0.successor) = Some(link);
-        self.0.foreign.are_there(true);
+        self.0.foreign.has_successor();
         true
     }
 
     /// Carries out what the process before asks for, which may hand over its store from now on,
-    /// until it ends. That one hears of it at once; one that has ended asks for nothing.
+    /// until it ends, and the ones before it with all that they have given out. That one hears of
+    /// it at once; one that has ended asks for nothing.
     ///
     /// # Errors
     ///
@@ -222,7 +288,7 @@ impl LazyStore {
         let (sender, mut asked) = mpsc::channel(1);
         match Link::of_new(from) {
             Ok(link) => {
-                self.0.foreign.are_there(true);
+                self.0.foreign.before(true);
                 // It reads for as long as the other process lives, and ends with it.
                 thread::Builder::new()
                     .name("store-before".to_owned())
@@ -242,7 +308,12 @@ impl LazyStore {
                     store.submit(operation).await;
                 }
             }
-            this.0.foreign.are_there(false);
+            let directory = this
+                .0
+                .place
+                .as_ref()
+                .map(|(directory, _)| directory.clone());
+            before_has_ended(directory.unwrap_or_default(), this.0.foreign.clone()).await;
         })
     }
 
@@ -273,6 +344,24 @@ impl LazyStore {
 #[derive(Debug)]
 pub struct Claim {
     _lock: Arc<Lock>,
+}
+
+/// Processes of a chain come to their end in any order, and one that has lost its connection may
+/// have workers.
+async fn before_has_ended(directory: PathBuf, foreign: Foreign) {
+    let directory: Arc<Path> = directory.into();
+    // This one shares the lock, once it has handed over itself.
+    while !foreign.others.borrow().after {
+        let directory = directory.clone();
+        if !spawn_blocking(move || is_lent(&directory))
+            .await
+            .unwrap_or(false)
+        {
+            break;
+        }
+        sleep(NEXT_TRY).await;
+    }
+    foreign.before(false);
 }
 
 /// Whether the other process has ended.

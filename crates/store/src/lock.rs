@@ -1,9 +1,10 @@
-//! Keeps a second server away from a state directory.
+//! Keeps a second server away from a state directory, and from what processes of the first one
+//! still have in hand.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
@@ -17,16 +18,14 @@ use crate::folder;
 /// when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
+    directory: PathBuf,
     _file: File,
 }
 
 impl Lock {
     /// The file stays where it is: to remove it would let two processes lock two files of one name.
     fn take(directory: &Path) -> Result<Self, OpenError> {
-        let path = folder::file(directory, "lock");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let opened = open_plain(&path, options.mode(0o600));
+        let (path, opened) = open(directory, "lock", true);
         let mut file = opened.map_err(|source| OpenError::io(&path, source))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -40,8 +39,52 @@ impl Lock {
         }
         let written = write_number(&mut file);
         written.map_err(|source| OpenError::io(&path, source))?;
-        Ok(Self { _file: file })
+        Ok(Self {
+            directory: directory.to_owned(),
+            _file: file,
+        })
     }
+
+    /// To be taken before the lock is given up.
+    pub(crate) fn lend(&self) -> io::Result<Lent> {
+        let file = open(&self.directory, LENT, true).1?;
+        // The others share it; who only looks has it for a moment.
+        file.lock_shared()?;
+        Ok(Lent { _file: file })
+    }
+}
+
+/// Held by each process that has handed over its store, until none of its workers is at something
+/// that it has given out. In any chain of processes, and after the end of any of them, it says
+/// whether what was given out may be given out again: no connection does.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    _file: File,
+}
+
+const LENT: &str = "lent";
+
+fn open(directory: &Path, suffix: &str, create: bool) -> (PathBuf, io::Result<File>) {
+    let path = folder::file(directory, suffix);
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false);
+    let opened = open_plain(&path, options.mode(0o600));
+    (path, opened)
+}
+
+/// Whether a process still has in hand what it has given out before it handed over its store.
+/// Certain only for who knows that none is about to hand over.
+pub(crate) fn is_lent(directory: &Path) -> bool {
+    let file = match open(directory, LENT, false).1 {
+        Ok(file) => file,
+        // No upgrade has needed it.
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    !matches!(file.try_lock(), Ok(()))
 }
 
 /// The lock for all of this process that need it: it is free once the last one has dropped it.

@@ -19,7 +19,7 @@ use crate::engine::{self, CACHE, Engine, Operation, PROBE, Volume};
 use crate::error::{OpenError, StoreError};
 use crate::folder;
 use crate::link::Link;
-use crate::lock::{Lock, SharedLock};
+use crate::lock::{Lent, Lock, SharedLock};
 use crate::transaction::{Failed, Transaction};
 
 /// How many operations share a commit at most. A commit takes as long as the disk needs, and so
@@ -63,11 +63,15 @@ pub(crate) struct Foreign {
     lenders: Arc<Mutex<Vec<Weak<dyn Lender>>>>,
 }
 
-/// The state of the other process that has work with the same store, if there is one.
+/// The state of the other processes that have work with the same store, if there are some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// It is there: what it has given out is its own.
+    /// They are there: what they have given out is their own.
     pub are_there: bool,
+    /// One before this one has not come to its end.
+    pub(crate) before: bool,
+    /// One has taken over from this one.
+    pub(crate) after: bool,
     /// How often it may have changed something: a mirror of entries has to be made anew then.
     pub changes: u64,
     /// It has taken over the store, and has ended: nothing of this process is written any more.
@@ -79,8 +83,19 @@ impl Foreign {
         self.others.send_modify(|others| others.changes += 1);
     }
 
-    pub(crate) fn are_there(&self, it: bool) {
-        self.others.send_modify(|others| others.are_there = it);
+    pub(crate) fn before(&self, is_there: bool) {
+        self.change(|others| others.before = is_there);
+    }
+
+    pub(crate) fn has_successor(&self) {
+        self.change(|others| others.after = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Others)) {
+        self.others.send_modify(|others| {
+            change(others);
+            others.are_there = others.before || others.after;
+        });
     }
 
     pub(crate) fn are_lost(&self) {
@@ -140,7 +155,7 @@ impl Store {
 
     /// The one that another process has, by what it carries out for this one.
     pub(crate) fn elsewhere(link: Link, foreign: Foreign) -> io::Result<Self> {
-        Self::start(Keeper::Elsewhere(link), foreign)
+        Self::start(Keeper::Elsewhere(link, None), foreign)
     }
 
     pub(crate) fn start(keeper: Keeper, foreign: Foreign) -> io::Result<Self> {
@@ -327,9 +342,11 @@ pub(crate) fn builder() -> redb::Builder {
 pub(crate) enum Keeper {
     Here(Engine, Option<Arc<Lock>>),
     /// The process that has taken over.
-    Elsewhere(Link),
+    Elsewhere(Link, Option<Lent>),
     /// That one, which has ended or does not answer.
-    Gone,
+    Gone {
+        _lent: Option<Lent>,
+    },
 }
 
 /// The step behind a group of operations.
@@ -353,7 +370,7 @@ fn work(mut keeper: Keeper, mut orders: mpsc::Receiver<Order>, shared: &StoreSta
             Next::HandOver(link, answer) => {
                 keeper = hand_over(keeper, link, &shared.foreign);
                 // Who asked for it may have left.
-                _ = answer.send(matches!(keeper, Keeper::Elsewhere(_)));
+                _ = answer.send(matches!(keeper, Keeper::Elsewhere(..)));
             }
         }
     }
@@ -396,11 +413,11 @@ fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &Store
                 engine.carry_out(part);
                 false
             }
-            Keeper::Elsewhere(link) => {
+            Keeper::Elsewhere(link, _) => {
                 shared.foreign.changed();
                 !elsewhere::carry_out(link, part)
             }
-            Keeper::Gone => {
+            Keeper::Gone { .. } => {
                 for operation in part {
                     operation.finish(Err(StoreError::Gone));
                 }
@@ -409,7 +426,11 @@ fn carry_out(keeper: &mut Keeper, group: Vec<Box<dyn Operation>>, shared: &Store
         };
         if is_gone {
             shared.foreign.are_lost();
-            *keeper = Keeper::Gone;
+            let lent = match keeper {
+                Keeper::Elsewhere(_, lent) => lent.take(),
+                _ => None,
+            };
+            *keeper = Keeper::Gone { _lent: lent };
         }
         if is_foreign {
             shared.foreign.changed();
@@ -433,12 +454,17 @@ fn hand_over(keeper: Keeper, link: Link, foreign: &Foreign) -> Keeper {
         lenders: lenders.clone(),
         said,
     };
-    engine.carry_out(vec![Box::new(lending)]);
-    if outcome.try_recv().is_ok_and(|outcome| outcome.is_ok()) {
+    let lent = file_lock.as_ref().map(|lock| lock.lend()).transpose();
+    if lent.is_ok() {
+        engine.carry_out(vec![Box::new(lending)]);
+    }
+    if let Ok(lent) = lent
+        && outcome.try_recv().is_ok_and(|outcome| outcome.is_ok())
+    {
         drop(engine);
         drop(file_lock);
-        foreign.are_there(true);
-        return Keeper::Elsewhere(link);
+        foreign.has_successor();
+        return Keeper::Elsewhere(link, lent);
     }
     for lender in lenders {
         lender.stay();

@@ -16,6 +16,7 @@ use pronghorn_base::lock;
 use pronghorn_testkit::Directory;
 use redb::{Database, StorageBackend};
 use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::backend::{Backend, Room};
 use crate::engine::{self, Engine, FORMAT, Operation, Volume};
@@ -666,7 +667,7 @@ async fn a_full_disk_is_said_and_the_store_goes_on_after_it() {
     disk.0.full.store(false, Relaxed);
     let mut tries = 0;
     while put(&store, 3, b"after").await.is_err() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
         tries += 1;
         assert!(tries < 200, "the store does not come back");
     }
@@ -895,6 +896,73 @@ async fn a_store_that_was_handed_over_does_what_the_process_before_asks_for() {
     assert!(!given.stays.load(Relaxed));
     put(&theirs, 5000, b"after").await.unwrap();
     new.close().await;
+}
+
+/// The one that took over was killed, and the one before it has workers that do not know it yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_process_has_given_out_is_its_own_until_it_has_ended_whoever_has_the_store() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let directory = StateDirectory::new();
+    let (old, new, link, mut serving) = two_processes(&directory).await;
+    put(&old.get().await.unwrap(), 1, b"value").await.unwrap();
+    assert!(old.hand_over(link).await);
+    new.get().await.unwrap();
+    serving.shutdown().await;
+    new.close().await;
+    let fresh = LazyStore::new(directory.path.clone(), PLENTY);
+    fresh.get().await.unwrap();
+    assert!(fresh.others().are_there);
+    let _gone = put(&old.get().await.unwrap(), 2, b"value")
+        .await
+        .unwrap_err();
+    sleep(Duration::from_millis(100)).await;
+    assert!(fresh.others().are_there);
+    old.close().await;
+    timeout(Duration::from_secs(10), fresh.left_alone())
+        .await
+        .unwrap();
+    fresh.close().await;
+}
+
+/// While it has its own work, and the store has gone on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_of_a_chain_does_what_the_one_before_asks_for() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let directory = StateDirectory::new();
+    let (old, new, link, mut serving) = two_processes(&directory).await;
+    assert!(old.hand_over(link).await);
+    new.get().await.unwrap();
+    let newest = LazyStore::new(directory.path.clone(), PLENTY);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut serving_new = JoinSet::new();
+    serving_new.spawn(newest.take_over(theirs).unwrap());
+    assert!(new.hand_over(ours).await);
+    put(&old.get().await.unwrap(), 1, b"value").await.unwrap();
+    assert_eq!(keys(&newest.get().await.unwrap()).await, [1]);
+    old.close().await;
+    serving.join_next().await.unwrap().unwrap();
+    assert!(new.others().are_there, "it has handed over");
+    assert!(newest.others().are_there);
+    new.close().await;
+    serving_new.join_next().await.unwrap().unwrap();
+    assert!(!newest.others().are_there);
+    newest.close().await;
+}
+
+/// As the system clears away one that was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_is_waited_for() {
+    let _alone = STARTS_PROCESSES.lock().await;
+    let directory = StateDirectory::new();
+    let store = directory.open();
+    let next = LazyStore::new(directory.path.clone(), PLENTY);
+    let goes = async {
+        sleep(Duration::from_millis(300)).await;
+        store.close().await;
+    };
+    let (opened, ()) = tokio::join!(next.get_now(), goes);
+    opened.unwrap();
+    next.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -650,6 +650,27 @@ impl Server {
         site
     }
 
+    /// Gives the application back when it has [ended](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// When it has not.
+    pub fn into_ended_site(mut self) -> Site {
+        assert!(self.ended, "it was not waited for");
+        std::mem::take(&mut self.site)
+    }
+
+    /// Starts another one at once: this one was killed, and what it has left may still be there.
+    ///
+    /// # Panics
+    ///
+    /// When that one does not come up.
+    #[must_use]
+    pub fn started_again(mut self) -> Self {
+        self.ended = true;
+        Self::start(std::mem::take(&mut self.site))
+    }
+
     /// Waits for its end, whatever brought it about.
     ///
     /// # Panics

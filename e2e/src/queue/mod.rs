@@ -756,7 +756,8 @@ impl Random {
     }
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// For payloads.
+pub fn base64(bytes: &[u8]) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for part in bytes.chunks(3) {

@@ -1191,6 +1191,55 @@ fn an_upgrade_hands_the_store_over_while_a_job_runs() {
     server.stop();
 }
 
+/// It is stopped while the process before it still has a job, which it brings to its end.
+#[test]
+fn a_server_that_stops_soon_after_an_upgrade_waits_for_all_of_its_jobs() {
+    let (mut server, mut rpc) = start(1);
+    let long = push_request("kept", "long", "slow", 0).replace("OA==", "MjAwMA=="); // 2 s
+    assert_eq!(rpc.call("jobs.Push", &long), "{}");
+    wait_until_ran(&server, 1);
+    server.ask_for_upgrade();
+    server.logged(&["upgrade: this process has taken over"]);
+    let old = server.pid();
+    let new = server.serving().into_iter().find(|pid| *pid != old);
+    let new = Pid::from_raw(new.expect("it serves").cast_signed()).expect("it is not 0");
+    kill_process(new, Signal::TERM).expect("it runs");
+    server.logged(&["an attempt has ended: done", r#""id":"long""#]);
+    wait_for("both processes to end", || {
+        server.serving().is_empty().then_some(())
+    });
+    let server = Server::start({
+        server.wait();
+        server.into_ended_site()
+    });
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""queue":"kept","ready":true"#);
+    assert_eq!(ran(&server).lines().count(), 1, "once");
+    server.stop();
+}
+
+/// Its jobs are in the old directory.
+#[test]
+fn an_upgrade_does_not_leave_the_store_behind() {
+    let (mut server, mut rpc) = start(1);
+    let config = server.site().read(".rr.yaml");
+    server.site().write(
+        ".rr.yaml",
+        &config.replace("state_dir: state", "state_dir: other"),
+    );
+    server.signal(Signal::USR2);
+    server.logged(&["upgrade failed, this process continues", "`state_dir` is"]);
+    push(&mut rpc, "kept", "waits", "ping", 600);
+    // The same directory by another name is no other one.
+    let (state, other) = (server.site().path("state"), server.site().path("other"));
+    _ = fs::remove_dir_all(&other);
+    fs::rename(state, other).expect("it is there");
+    server.upgrade();
+    let mut rpc = Rpc::connect(&server);
+    wait_until_stat(&mut rpc, r#""queue":"kept","delayed":1,"#);
+    server.stop();
+}
+
 /// The process before has a job whose end it can't settle any more, and no clients.
 #[test]
 fn a_process_that_handed_over_ends_with_the_one_that_took_over() {

@@ -9,6 +9,7 @@ mod cache;
 mod called_as_rr;
 mod causes;
 mod cgi;
+mod chain;
 mod classic;
 mod client_gone;
 mod command;

@@ -1,4 +1,5 @@
-//! Jobs that the process before brings to their end: their keys, and batches that wait for them.
+//! Jobs that processes before this one bring to their end: their keys, and batches that wait for
+//! them.
 
 use std::collections::HashMap;
 use std::time::Duration;

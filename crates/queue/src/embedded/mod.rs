@@ -213,6 +213,24 @@ pub async fn stored(store: &Store) -> Result<BTreeMap<String, Stored>, DriverErr
     Ok(store.look(read).await?)
 }
 
+/// Whether a store has jobs that processes which have handed it over had given out, and have not
+/// settled.
+///
+/// # Errors
+///
+/// When the store does not answer.
+pub async fn is_lent(store: &Store) -> Result<bool, DriverError> {
+    let read = |transaction: &mut Transaction<'_>| {
+        let mut is_lent = false;
+        transaction.scan(LENT, Bound::Unbounded, |_, _| {
+            is_lent = true;
+            ControlFlow::Break(())
+        })?;
+        Ok(is_lent)
+    };
+    Ok(store.look(read).await?)
+}
+
 /// Jobs of a pipeline in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
