@@ -1145,6 +1145,13 @@ void requests_finish(void)
 	}
 	call.is_finished = true;
 	reset_run_shutdown_functions();
+	if (UNEXPECTED(EG(exception) != NULL) && !zend_is_unwind_exit(EG(exception))) {
+		/* As PHP does it at an error that nobody has caught. */
+		const bool is_said = PG(display_errors) || SG(headers_sent);
+		if (!is_said && SG(sapi_headers).http_response_code == 200) {
+			SG(sapi_headers).http_response_code = 500;
+		}
+	}
 	tell_exception();
 	write_session();
 }

@@ -736,14 +736,59 @@ static void restore_all_handlers(void)
 
 static php_stream_context *default_context;
 static zval context_options;
+/* What stream_context_set_params() was given for notifications. */
+static zval context_callback;
+
+/* NULL: there is none. */
+static const zval *callback_of(const php_stream_context *context)
+{
+	return context->notifier == NULL || Z_TYPE(context->notifier->ptr) == IS_UNDEF ? NULL : &context->notifier->ptr;
+}
 
 static void keep_context(void)
 {
 	default_context = FG(default_context);
 	ZVAL_UNDEF(&context_options);
+	ZVAL_UNDEF(&context_callback);
 	if (default_context != NULL) {
 		ZVAL_COPY(&context_options, &default_context->options);
+		const zval *callback = callback_of(default_context);
+		if (callback != NULL) {
+			ZVAL_COPY(&context_callback, callback);
+		}
 	}
+}
+
+static bool is_context_as_kept(void)
+{
+	if (FG(default_context) != default_context) {
+		return false;
+	}
+	if (default_context == NULL) {
+		return true;
+	}
+	const zval *callback = callback_of(default_context);
+	return Z_ARR(default_context->options) == Z_ARR(context_options)
+		&& (callback == NULL ? Z_TYPE(context_callback) == IS_UNDEF : is_same(callback, &context_callback));
+}
+
+static void restore_callback(void)
+{
+	php_stream_notifier *now = default_context->notifier;
+	if (Z_TYPE(context_callback) == IS_UNDEF) {
+		default_context->notifier = NULL;
+		php_stream_notification_free(now);
+		return;
+	}
+	zval arguments[2], result;
+	ZVAL_RES(&arguments[0], default_context->res);
+	array_init(&arguments[1]);
+	Z_TRY_ADDREF(context_callback);
+	zend_hash_str_add_new(Z_ARRVAL(arguments[1]), ZEND_STRL("notification"), &context_callback);
+	if (call("stream_context_set_params", &result, 2, arguments)) {
+		zval_ptr_dtor(&result);
+	}
+	zval_ptr_dtor(&arguments[1]);
 }
 
 static void restore_context(void)
@@ -759,6 +804,9 @@ static void restore_context(void)
 		ZVAL_COPY_VALUE(&before, &default_context->options);
 		ZVAL_COPY(&default_context->options, &context_options);
 		zval_ptr_dtor(&before);
+	}
+	if (default_context != NULL && default_context == FG(default_context) && !is_context_as_kept()) {
+		restore_callback();
 	}
 }
 
@@ -926,8 +974,7 @@ bool reset_is_due(void)
 	return has_changes || PG(last_error_message) != NULL || !is_ini_as_kept()
 		|| !are_handlers_as_kept(&errors, &EG(user_error_handler), &EG(user_error_handlers))
 		|| !are_handlers_as_kept(&exceptions, &EG(user_exception_handler), &EG(user_exception_handlers))
-		|| FG(default_context) != default_context
-		|| (default_context != NULL && Z_ARR(default_context->options) != Z_ARR(context_options));
+		|| !is_context_as_kept();
 }
 
 bool reset_restore(void)
@@ -1010,6 +1057,7 @@ void reset_let_go(void)
 	forget_handlers(&exceptions);
 	if (default_context != NULL) {
 		zval_ptr_dtor(&context_options);
+		zval_ptr_dtor(&context_callback);
 		default_context = NULL;
 	}
 }

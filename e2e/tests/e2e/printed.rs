@@ -3,6 +3,7 @@
 
 use pronghorn_testkit::{Server, Site};
 
+use crate::classic;
 use crate::ring::extension;
 
 /// Ways to print a download: `a,b` is the reply. The log must never have it.
@@ -239,6 +240,32 @@ fn a_callback_for_the_head_that_throws_or_exits_ends_the_call_and_not_the_worker
             }
             assert_eq!(server.get("/?way=pid").text(), pid, "{way}, {pool}");
         }
+        server.stop();
+    }
+}
+
+/// As under php-fpm: an error that nobody has caught has the status 500, while no head is sent.
+#[test]
+fn what_a_function_for_the_end_throws_is_a_500_in_each_mode() {
+    let code = "ini_set('display_errors', '0'); ini_set('log_errors', '1');
+        register_shutdown_function(static fn () => throw new DomainException('at the end'));";
+    let handler = Site::sdk_worker(&format!("{code} return 'page';"));
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        &format!("function () {{ {code} echo 'page'; }}"),
+    );
+    let script = format!("<?php {code} echo 'page';");
+    let classic = classic::site(1, "").file("public/index.php", &script);
+    for server in [
+        serve(&handler, "spawn: exec"),
+        serve(&front, "spawn: exec"),
+        Server::start(classic),
+    ] {
+        for _ in 0..2 {
+            let reply = server.get("/");
+            assert_eq!((reply.status, &*reply.text()), (500, "page"));
+        }
+        server.logged(&["at the end"]);
         server.stop();
     }
 }

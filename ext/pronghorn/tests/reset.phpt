@@ -25,6 +25,7 @@ putenv('BOOT=1');
 set_error_handler($handler = fn () => false);
 chdir(__DIR__);
 stream_context_set_default(['http' => ['timeout' => 7]]);
+stream_context_set_params(stream_context_get_default(), ['notification' => fn () => 'the boot']);
 stream_wrapper_register('boot', Wrapper::class);
 class Wrapper
 {
@@ -66,6 +67,7 @@ function state(): array
         'buffers' => ob_get_level(),
         'strtok' => @strtok('/'),
         'context' => stream_context_get_options(stream_context_get_default()),
+        'notified by it' => is_callable($notified = stream_context_get_params(stream_context_get_default())['notification'] ?? null) ? $notified() : null,
         'wrappers' => array_values(array_intersect(stream_get_wrappers(), ['file', 'boot', 'call'])),
         'connection' => connection_status() . ignore_user_abort(),
         'session' => [session_status(), session_id(), session_name(), session_get_cookie_params()['lifetime'], ini_get('session.save_handler'), $_SESSION ?? null],
@@ -120,6 +122,7 @@ $changes = [
     'last error' => function () { $GLOBALS['undefined' . random_int(0, 9)] ?? null; @trigger_error('x'); },
     'buffers' => function () { ob_start(); ob_start(); },
     'strtok' => function () { strtok('a/b/c', '/'); },
+    'notified by the context' => function () { stream_context_set_params(stream_context_get_default(), ['notification' => fn () => 'the call']); },
     'context' => function () { stream_context_set_default(['http' => ['header' => 'Cookie: secret']]); },
     'wrappers' => function () { stream_wrapper_register('call', Wrapper::class); stream_wrapper_unregister('boot'); stream_wrapper_unregister('file'); },
     'connection' => function () { ignore_user_abort(true); },

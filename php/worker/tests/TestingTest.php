@@ -72,6 +72,8 @@ final class TestingTest extends TestCase
                 [['GET', 'no-slash'], 'write `/path?query`'],
                 [['GET', 'ftp://a/'], 'write `/path?query`'],
                 [['GET', '/', [], 'body', ['json']], 'one body'],
+                [['GET', '/', ['a' => "b\r\nc: d"]], 'no line end'],
+                [['GET', '/', ["a\n" => ['b']]], 'no line end'],
                 [['GET', '/', [], 'body', null, ['a' => '1']], 'one body'],
             ] as [$arguments, $why]
         ) {
@@ -163,6 +165,19 @@ final class TestingTest extends TestCase
         }
         $this->expectException(\Pronghorn\NotAWorker::class);
         Call::current();
+    }
+
+    public function testAReplyThatNoServerSends(): void
+    {
+        foreach ([['a' => "b\r\nc: d"], ["a\nb" => 'c'], ['a' => ['b', "c\0"]]] as $headers) {
+            $client = new Client(static fn (Request $request): Response => new Response('', 200, $headers));
+            try {
+                $client->get('/');
+                self::fail('it was taken');
+            } catch (\InvalidArgumentException $refused) {
+                self::assertStringContainsString('a line end', $refused->getMessage());
+            }
+        }
     }
 
     public function testAHandlerThatNobodyCouldCall(): void

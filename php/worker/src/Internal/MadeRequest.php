@@ -91,6 +91,9 @@ final class MadeRequest
         $named = [];
         foreach ($headers as $name => $values) {
             $values = \is_array($values) ? \array_values($values) : [$values];
+            if (\preg_match('/[\0\r\n]/', $name . \implode($values))) {
+                throw new \ValueError('A header of a request holds no line end and no NUL byte.');
+            }
             $named[\strtolower((string) $name)] = \array_map('strval', $values);
         }
         if ($cookies !== []) {

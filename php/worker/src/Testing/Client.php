@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn\Testing;
 
+use Pronghorn\Internal\BadResponse;
 use Pronghorn\Internal\BadWorker;
 use Pronghorn\Internal\Exchange;
 use Pronghorn\Internal\HttpExchange;
@@ -92,6 +93,10 @@ final class Client
         $headers = [];
         foreach ($recorder->headers as $name => $values) {
             foreach (\is_array($values) ? $values : [$values] as $value) {
+                if (\preg_match('/[\0\r\n]/', "$name$value")) {
+                    $shown = \addcslashes((string) $name, "\0..\37");
+                    throw new BadResponse("The header `$shown` holds a line end or a NUL byte: no server sends it.");
+                }
                 $headers[\strtolower((string) $name)][] = (string) $value;
             }
         }
