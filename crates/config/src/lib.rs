@@ -62,7 +62,7 @@ pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
 pub use reference::{Reference, describe, describe_with};
 pub use resolve::{Change, Difference, Effective, Resolved};
-pub use secret::RequestMask;
+pub use secret::request::RequestMask;
 pub use setting::{
     Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shown, Size, Subnet,
     Wrong, show_duration,

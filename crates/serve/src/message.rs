@@ -233,7 +233,7 @@ impl Request {
     /// The same as it may stand in a record: without the values of secret parameters.
     pub fn shown_target(&self) -> String {
         let target = self.target();
-        if self.head.query().is_none() && !target.contains('%') {
+        if !RequestMask::may_hide(target.as_bytes()) {
             return target;
         }
         RequestMask::default().target(&target)

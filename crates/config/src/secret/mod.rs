@@ -1,5 +1,6 @@
 //! What is never shown.
 
+pub(crate) mod request;
 mod table;
 mod text;
 #[cfg(test)]
@@ -8,14 +9,11 @@ mod text_tests;
 use std::borrow::Cow;
 
 use crate::setting::Shown;
-use table::{INSIDE, MASK, OF_QUERIES, OF_REQUESTS, Program, SHAPES, SHORT_CODE, WORDS};
+use table::{INSIDE, MASK, Program, SHAPES, WORDS};
 use text::without_secrets;
 
 /// As long as a token that stands for a user in a URL, and longer than most names.
 const TOKEN: usize = 16;
-
-/// An address inside another one, in a parameter of a log-in, may have a third one inside.
-const DEEPEST: u8 = 4;
 
 /// By the words in a key's or variable's name: `DB_PASSWORD`, `app_key`, `apiToken`, `JWT_TTL` too:
 /// one masked for nothing does less harm than one shown.
@@ -60,143 +58,6 @@ fn words_of_camel_case(name: &str) -> String {
 /// `str::contains`, for names: most are shorter than what is looked for, which costs nothing here.
 fn has(name: &str, part: &str) -> bool {
     name.len() >= part.len() && name.contains(part)
-}
-
-/// Whether a field or a parameter of a request has a value that nobody but its owner may know.
-fn is_secret_of_request(name: &str) -> bool {
-    let lower = lower(name);
-    OF_REQUESTS.iter().any(|part| has(&lower, part)) || has_secret_word(name, &lower)
-}
-
-/// Whether a parameter of a query has one, whose name is too short or too common to say so
-/// elsewhere.
-fn is_secret_of_query(name: &str, value: &str) -> bool {
-    let is_known = |known: &&&str| name.eq_ignore_ascii_case(known);
-    let known = OF_QUERIES.iter().find(is_known);
-    known.is_some_and(|known| *known != "code" || value.len() > SHORT_CODE)
-}
-
-/// The one mask for all that is shown of requests, in records, reports and on pages.
-#[derive(Clone, Debug, Default)]
-pub struct RequestMask {
-    /// More parts of names, in lower case.
-    more: Vec<String>,
-}
-
-impl RequestMask {
-    /// With more parts of names, in lower case.
-    pub fn new(more: Vec<String>) -> Self {
-        Self { more }
-    }
-
-    /// A field of a head.
-    pub fn header(&self, name: &str, value: &str) -> String {
-        if !self.is_secret(name) {
-            // A `Referer`, for instance.
-            return masked(&self.target(value), false);
-        }
-        if !name.eq_ignore_ascii_case("cookie") {
-            return MASK.to_owned();
-        }
-        // Which cookies there are is worth knowing.
-        let cookies = value.split(';').map(|cookie| {
-            let name = cookie.split('=').next().unwrap_or_default().trim();
-            format!("{name}={MASK}")
-        });
-        cookies.collect::<Vec<_>>().join("; ")
-    }
-
-    /// A text that may have a query behind a question mark: the values of secret parameters go, and
-    /// those that are addresses, or forms, with such a parameter.
-    pub fn target(&self, text: &str) -> String {
-        let (before, query) = match text.split_once('?') {
-            Some((before, query)) => (before, Some(query)),
-            None => (text, None),
-        };
-        let before = self.path(before);
-        let Some(query) = query else {
-            return before.into_owned();
-        };
-        // The length of the name of a parameter whose value goes.
-        let masked = |parameter: &str| {
-            let (name, value) = parameter.split_once('=')?;
-            self.is_secret_value(name, value, 0).then_some(name.len())
-        };
-        let mut shown = String::with_capacity(text.len());
-        shown.push_str(&before);
-        for (at, parameter) in query.split('&').enumerate() {
-            shown.push(if at == 0 { '?' } else { '&' });
-            match masked(parameter).and_then(|name| parameter.get(..name)) {
-                Some(name) => shown.extend([name, "=", MASK]),
-                None => shown.push_str(parameter),
-            }
-        }
-        shown
-    }
-
-    /// A path in which each part may be an address, with a query of its own.
-    fn path<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        let has_secret = |part: &str| {
-            let plain = decoded(part);
-            let query = plain.split_once(['?', '#']);
-            query.is_some_and(|(_, query)| self.has_secret(query, 1))
-        };
-        if !path.contains('%') || !path.split('/').any(has_secret) {
-            return path.into();
-        }
-        let parts = path.split('/');
-        let parts = parts.map(|part| if has_secret(part) { MASK } else { part });
-        parts.collect::<Vec<_>>().join("/").into()
-    }
-
-    /// Whether the value of a parameter goes, which is so deep inside others.
-    fn is_secret_value(&self, name: &str, value: &str, depth: u8) -> bool {
-        let plain = decoded(name);
-        self.is_secret(&plain)
-            || is_secret_of_query(&plain, value)
-            || looks_secret(value)
-            || value.contains(['=', '%']) && self.has_secret(&decoded(value), depth + 1)
-    }
-
-    /// Whether a plain text, such as an address or a form, has a secret parameter.
-    fn has_secret(&self, text: &str, depth: u8) -> bool {
-        if !text.contains(['=', '%']) {
-            return false;
-        }
-        // Nobody reads what is wrapped so often.
-        depth > DEEPEST
-            || text.split(['?', '#', '&', ';']).any(|parameter| {
-                let parts = parameter.split_once('=');
-                parts.is_some_and(|(name, value)| self.is_secret_value(name, value, depth))
-            })
-    }
-
-    fn is_secret(&self, name: &str) -> bool {
-        let is_more = !self.more.is_empty() && {
-            let lower = name.to_lowercase();
-            self.more.iter().any(|part| lower.contains(part.as_str()))
-        };
-        is_more || is_secret_of_request(name)
-    }
-}
-
-/// A name may be written in another way than it reads.
-fn decoded(name: &str) -> Cow<'_, str> {
-    if !name.contains('%') {
-        return name.into();
-    }
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let escaped = digits.filter(|_| byte == b'%');
-        let escaped = escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(escaped.unwrap_or(byte));
-        rest = escaped.and_then(|_| after.get(2..)).unwrap_or(after);
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
 }
 
 /// A token by its own looks: a JSON web token, or what begins as those of well-known services.
@@ -539,89 +400,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn secrets_of_requests_go_and_names_stay() {
-        let mask = RequestMask::new(vec!["vip".to_owned()]);
-        assert_eq!(mask.header("Authorization", "Bearer abc"), "***");
-        assert_eq!(
-            mask.header("cookie", "id=abc; theme=dark"),
-            "id=***; theme=***"
-        );
-        assert_eq!(mask.header("Accept", "*/*"), "*/*");
-        assert_eq!(mask.header("X-Api-Key", "abc"), "***");
-        assert_eq!(mask.header("X-VIP", "abc"), "***");
-        assert_eq!(
-            mask.header("Referer", "https://a/?X_TOKEN=abc&b=1#end"),
-            "https://a/?X_TOKEN=***&b=1#end"
-        );
-        for (target, shown) in [
-            ("/a?%74oken=abc&c&to%6Ben", "/a?%74oken=***&c&to%6Ben"),
-            ("/token=abc", "/token=abc"),
-            (
-                "/a?id=7&app_key=abc&signature=x",
-                "/a?id=7&app_key=***&signature=***",
-            ),
-            ("/a?x=sk_live_abc", "/a?x=***"),
-            ("/a?session=1&q=a", "/a?session=***&q=a"),
-            (
-                "/a?code=4f1c&sig=x&OTP=1&PHPSESSID=y&pin=1",
-                "/a?code=***&sig=***&OTP=***&PHPSESSID=***&pin=***",
-            ),
-            (
-                "/a?code=404&zip_code=12345&sigma=1",
-                "/a?code=404&zip_code=12345&sigma=1",
-            ),
-            (
-                "/a?next=https%3A%2F%2Fx%2F%3Fa%3D1%26token%3Dabc&b=1",
-                "/a?next=***&b=1",
-            ),
-            ("/a?next=/b?token=abc", "/a?next=***"),
-            ("/a?next=%2Fb%23access_token%3Dabc", "/a?next=***"),
-            ("/a?form=a%3D1%26pass%77ord%3Dabc", "/a?form=***"),
-            (
-                "/a?next=%2Fb%3Fnext%3D%252Fc%253Ftoken%253Dabc",
-                "/a?next=***",
-            ),
-            (
-                "/a?next=%2Fb%3Fpage%3D2%26q%3Dx",
-                "/a?next=%2Fb%3Fpage%3D2%26q%3Dx",
-            ),
-            ("/a?q=100%25&b=YWJj==", "/a?q=100%25&b=YWJj=="),
-            (
-                "/go/https%3A%2F%2Fx%3Ftoken%3Dabc/end?b=1",
-                "/go/***/end?b=1",
-            ),
-            ("/go/a%20b%3Fpage%3D1", "/go/a%20b%3Fpage%3D1"),
-        ] {
-            assert_eq!(mask.target(target), shown);
-        }
-    }
-
-    fn escaped(text: &str) -> String {
-        let bytes = text.bytes().map(|byte| format!("%{byte:02x}"));
-        bytes.collect::<Vec<_>>().concat()
-    }
-
-    proptest! {
-        #[test]
-        fn no_value_of_a_secret_parameter_is_left(before: String, name in "[a-z%0-9]{0,4}", value in "[A-Z]{8,12}") {
-            let text = format!("/?{}&{name}token={value}", before.replace(['&', '='], ""));
-            prop_assert!(!RequestMask::default().target(&text).contains(&value));
-        }
-
-        #[test]
-        fn no_value_of_a_secret_parameter_is_left_in_an_address_inside(
-            before in "[a-z0-9=&#/?]{0,12}", value in "[A-Z]{8,12}", depth in 1..6usize,
-        ) {
-            let mut text = format!("/{before}?token={value}");
-            for _ in 0..depth {
-                text = format!("/?next={}", escaped(&text));
-            }
-            let shown = RequestMask::default().target(&text);
-            prop_assert_eq!(shown, "/?next=***");
-        }
-    }
 
     /// Commands and values with a secret in them, the `S`.
     const PLACES: [&str; 17] = [
