@@ -103,7 +103,12 @@ static void tell_locked(const zval *holder, uint64_t wait)
 		number_of(holder, "process"), Z_STRVAL_P(doing), number_of(holder, "seconds"), (double) wait / 1000);
 }
 
-bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker *who, uint64_t wait, zend_string **value)
+static uint64_t seconds_of(zend_long lifetime)
+{
+	return (uint64_t) (lifetime < 1 ? 1 : lifetime);
+}
+
+bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker *who, uint64_t wait, zend_long lifetime, zend_string **value)
 {
 	zval answer;
 	smart_str argument = begin(of, id);
@@ -111,20 +116,24 @@ bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker
 	remote_add_number(&argument, "started", who->started);
 	remote_add_text(&argument, "doing", who->doing, strlen(who->doing));
 	remote_add_number(&argument, "wait", wait);
+	remote_add_number(&argument, "ttl", seconds_of(lifetime));
 	if (is_read_only) {
 		smart_str_appends(&argument, ",\"read_only\":true");
 	}
 	of->token = 0;
+	of->is_young = false;
 	if (!call("session.Open", &argument, STEP + (wait == 0 ? A_DAY : (double) wait / 1000), &answer)) {
 		return false;
 	}
-	const zval *holder = field(&answer, "holder"), *data = field(&answer, "data"), *token = field(&answer, "token");
+	const zval *holder = field(&answer, "holder"), *data = field(&answer, "data");
+	const zval *token = field(&answer, "token"), *young = field(&answer, "young");
 	if (holder != NULL) {
 		tell_locked(holder, wait);
 		zval_ptr_dtor(&answer);
 		return false;
 	}
 	of->token = token != NULL && Z_TYPE_P(token) == IS_LONG ? (uint64_t) Z_LVAL_P(token) : 0;
+	of->is_young = young != NULL && Z_TYPE_P(young) == IS_TRUE;
 	*value = data != NULL && Z_TYPE_P(data) == IS_STRING
 		? php_base64_decode((const unsigned char *) Z_STRVAL_P(data), Z_STRLEN_P(data)) : NULL;
 	if (*value == NULL) {
@@ -134,19 +143,20 @@ bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker
 	return true;
 }
 
-bool asked_write(const asked *of, const zend_string *id, const zend_string *value, zend_long lifetime, bool is_same)
+bool asked_write(asked *of, const zend_string *id, const zend_string *value, zend_long lifetime, bool is_last)
 {
 	zval answer;
 	smart_str argument = begin(of, id);
 	remote_add_number(&argument, "token", of->token);
-	remote_add_number(&argument, "ttl", (uint64_t) (lifetime < 1 ? 1 : lifetime));
+	remote_add_number(&argument, "ttl", seconds_of(lifetime));
 	remote_add_bytes(&argument, "data", ZSTR_VAL(value), ZSTR_LEN(value));
-	if (is_same) {
-		smart_str_appends(&argument, ",\"is_same\":true");
+	if (is_last) {
+		smart_str_appends(&argument, ",\"is_last\":true");
 	}
 	if (!call("session.Write", &argument, STEP, &answer)) {
 		return false;
 	}
+	of->token = is_last ? 0 : of->token;
 	zval_ptr_dtor(&answer);
 	return true;
 }

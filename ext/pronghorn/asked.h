@@ -9,6 +9,7 @@
 typedef struct {
 	const char *storage;
 	uint64_t token; /* of its lock; 0: none */
+	bool is_young; /* most of its time is left: it need not be written for its end alone */
 } asked;
 
 /* Who asks. */
@@ -26,9 +27,10 @@ const char *asked_find(const char *name);
 /* Each of these warns where it returns false, or an exception was thrown. */
 
 /* Locks the session, waiting for so many milliseconds at most (0: for ever), unless it is only read,
- * and reads it. */
-bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker *who, uint64_t wait, zend_string **value);
-bool asked_write(const asked *of, const zend_string *id, const zend_string *value, zend_long lifetime, bool is_same);
+ * and reads it. `lifetime` in seconds. */
+bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker *who, uint64_t wait, zend_long lifetime, zend_string **value);
+/* `is_last`: the lock goes with it. */
+bool asked_write(asked *of, const zend_string *id, const zend_string *value, zend_long lifetime, bool is_last);
 bool asked_destroy(const asked *of, const zend_string *id);
 bool asked_has(const asked *of, const zend_string *id);
 void asked_close(asked *of, const zend_string *id);

@@ -19,13 +19,14 @@
 /* A frame: version and words of the header, flags, length, a sum over these, two bytes of streams. */
 #define HEAD 12
 #define VERSION 0x10
-#define MOST_WORDS 15
 #define JSON 0x08
 #define ERROR 0x40
 /* Of an answer: a session of 4 MB in base64, with room to spare. */
 #define LONGEST_ANSWER (16u << 20)
-/* Milliseconds between two looks at what signals have made pending. */
-#define LOOK 200
+/* Received at once: most answers, and the longest head. */
+#define ANSWER 4096
+/* Microseconds between two looks at what signals have made pending. */
+#define LOOK 200000
 
 /* Of this process and this thread: a forked child has a connection of its own. */
 static __thread int connection = -1;
@@ -151,82 +152,58 @@ static bool open_connection(char **wrong)
 		spprintf(wrong, 0, "%s does not answer: %s", address, strerror(errno));
 		return false;
 	}
+	const struct timeval look = {.tv_usec = LOOK};
+	setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof look);
+	setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &look, sizeof look);
 	return true;
 }
 
 /* ---- Bytes ---- */
 
-/* Waits until the connection can be read or written. False: `wrong` says why. */
-static bool wait_for(short what, int64_t until, char **wrong)
+/* After so many bytes, or -1, and not all: whether to try again. False: `wrong` says why, or an
+ * exception was thrown. */
+static bool may_go_on(ssize_t done, int64_t until, char **wrong)
 {
-	for (;;) {
-		const int64_t left = until - now();
-		struct pollfd waiting = {.fd = connection, .events = what};
-		if (left <= 0) {
-			*wrong = estrdup("the server did not answer in time");
-			return false;
-		}
-		const int ready = poll(&waiting, 1, left < LOOK ? (int) left : LOOK);
-		if (ready > 0) {
-			return true;
-		}
-		if (ready < 0 && errno != EINTR) {
-			spprintf(wrong, 0, "the connection failed: %s", strerror(errno));
-			return false;
-		}
-		/* The time limit of PHP, or a handler of a signal that throws. */
-		if (!run_pending()) {
-			return false;
-		}
-	}
-}
-
-static bool lost(ssize_t done, char **wrong)
-{
-	if (done < 0 && (errno == EINTR || errno == EAGAIN)) {
+	if (done == 0 || (done < 0 && errno != EINTR && errno != EAGAIN)) {
+		spprintf(wrong, 0, "the server closed the connection%s%s", done < 0 ? ": " : "", done < 0 ? strerror(errno) : "");
 		return false;
 	}
-	spprintf(wrong, 0, "the server closed the connection%s%s", done < 0 ? ": " : "", done < 0 ? strerror(errno) : "");
-	return true;
+	if (now() >= until) {
+		*wrong = estrdup("the server did not answer in time");
+		return false;
+	}
+	/* The time limit of PHP, or a handler of a signal that throws. */
+	return run_pending();
 }
 
 static bool send_all(const char *bytes, size_t length, int64_t until, char **wrong)
 {
 	while (length > 0) {
-		if (!wait_for(POLLOUT, until, wrong)) {
+		const ssize_t sent = send(connection, bytes, length, MSG_NOSIGNAL);
+		if (sent == (ssize_t) length) {
+			return true;
+		}
+		if (!may_go_on(sent, until, wrong)) {
 			return false;
 		}
-		const ssize_t sent = send(connection, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (sent <= 0) {
-			if (lost(sent, wrong)) {
-				return false;
-			}
-			continue;
-		}
-		bytes += sent;
-		length -= (size_t) sent;
+		bytes += MAX(sent, 0);
+		length -= (size_t) MAX(sent, 0);
 	}
 	return true;
 }
 
-static bool receive_all(void *into, size_t length, int64_t until, char **wrong)
+/* Receives until `least` bytes are there, and up to `most` that come with them. How many there are;
+ * 0: `wrong` says why. */
+static size_t receive(void *into, size_t there, size_t least, size_t most, int64_t until, char **wrong)
 {
-	char *at = into;
-	while (length > 0) {
-		if (!wait_for(POLLIN, until, wrong)) {
-			return false;
+	while (there < least) {
+		const ssize_t came = recv(connection, (char *) into + there, most - there, 0);
+		there += (size_t) MAX(came, 0);
+		if (there < least && !may_go_on(came, until, wrong)) {
+			return 0;
 		}
-		const ssize_t came = recv(connection, at, length, MSG_DONTWAIT);
-		if (came <= 0) {
-			if (lost(came, wrong)) {
-				return false;
-			}
-			continue;
-		}
-		at += came;
-		length -= (size_t) came;
 	}
-	return true;
+	return there;
 }
 
 /* ---- A call ---- */
@@ -253,27 +230,30 @@ static bool send_call(const char *method, const smart_str *argument, int64_t unt
 /* The payload of the answer, and its flags. NULL: `wrong` says why. */
 static zend_string *receive_answer(int64_t until, unsigned char *flags, size_t *skip, char **wrong)
 {
-	unsigned char head[4 * MOST_WORDS];
-	if (!receive_all(head, HEAD, until, wrong)) {
+	unsigned char bytes[ANSWER];
+	size_t there = receive(bytes, 0, HEAD, sizeof bytes, until, wrong);
+	if (there == 0) {
 		return NULL;
 	}
-	const uint32_t words = head[0] & 0x0F, length = get32(head + 2);
-	if ((head[0] & 0xF0) != VERSION || words < 5 || get32(head + 6) != sum_of(head, 6) || length > LONGEST_ANSWER) {
+	const size_t head = 4 * (bytes[0] & 0x0F), length = get32(bytes + 2);
+	if ((bytes[0] & 0xF0) != VERSION || head < HEAD + 8 || get32(bytes + 6) != sum_of(bytes, 6) || length > LONGEST_ANSWER) {
 		*wrong = estrdup("what listens there does not speak RPC");
 		return NULL;
 	}
-	if (!receive_all(head + HEAD, 4 * words - HEAD, until, wrong)) {
+	there = receive(bytes, there, head, sizeof bytes, until, wrong);
+	if (there == 0) {
 		return NULL;
 	}
-	*flags = head[1];
-	*skip = get32(head + HEAD + 4);
-	if (get32(head + HEAD) != calls || *skip > length) {
+	*flags = bytes[1];
+	*skip = get32(bytes + HEAD + 4);
+	if (get32(bytes + HEAD) != calls || *skip > length || there > head + length) {
 		*wrong = estrdup("the answer is one to another call");
 		return NULL;
 	}
 	zend_string *payload = zend_string_alloc(length, false);
+	memcpy(ZSTR_VAL(payload), bytes + head, there - head);
 	ZSTR_VAL(payload)[length] = '\0';
-	if (!receive_all(ZSTR_VAL(payload), length, until, wrong)) {
+	if (length > 0 && receive(ZSTR_VAL(payload), there - head, length, length, until, wrong) == 0) {
 		zend_string_release(payload);
 		return NULL;
 	}

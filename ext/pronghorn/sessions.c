@@ -372,11 +372,11 @@ PS_CLOSE_FUNC(pronghorn)
 }
 
 /* Of the server, which waits for the lock. */
-static bool ask_for(opened *of, zend_string *id, zend_string **value)
+static bool ask_for(opened *of, zend_string *id, zend_long lifetime, zend_string **value)
 {
 	become_holder(&of->mine);
 	const asker me = {.process = of->mine.process, .started = of->mine.started, .doing = of->mine.doing};
-	if (!asked_open(&of->asked, id, is_read_only(), &me, patience(), value)) {
+	if (!asked_open(&of->asked, id, is_read_only(), &me, patience(), lifetime, value)) {
 		return false;
 	}
 	of->locked = of->asked.token == 0 ? NULL : zend_string_copy(id);
@@ -388,7 +388,6 @@ PS_READ_FUNC(pronghorn)
 	opened *of = PS_GET_MOD_DATA();
 	session_key data;
 	cache_head head;
-	(void) maxlifetime;
 	if (of == NULL) {
 		return FAILURE;
 	}
@@ -398,7 +397,7 @@ PS_READ_FUNC(pronghorn)
 	}
 	release_lock(of);
 	if (of->segment == NULL) {
-		return ask_for(of, key, val) ? SUCCESS : FAILURE;
+		return ask_for(of, key, maxlifetime, val) ? SUCCESS : FAILURE;
 	}
 	if (!is_read_only() && !take_lock(of, key)) {
 		return FAILURE;
@@ -438,11 +437,20 @@ static bool keep(const opened *of, const zend_string *id, const zend_string *val
 	}
 }
 
+PS_WRITE_FUNC(pronghorn);
+
+/* PHP closes a session that it has written, and a handler of PHP code may write several times. */
+static bool is_last_write(void)
+{
+	const ps_module *mod = session_globals()->mod;
+	return mod != NULL && mod->s_write == ps_write_pronghorn;
+}
+
 PS_WRITE_FUNC(pronghorn)
 {
-	const opened *of = PS_GET_MOD_DATA();
+	opened *of = PS_GET_MOD_DATA();
 	if (of != NULL && of->segment == NULL) {
-		return asked_write(&of->asked, key, val, maxlifetime, false) ? SUCCESS : FAILURE;
+		return asked_write(&of->asked, key, val, maxlifetime, is_last_write()) ? SUCCESS : FAILURE;
 	}
 	return keep(of, key, val, maxlifetime, NULL) ? SUCCESS : FAILURE;
 }
@@ -457,9 +465,9 @@ static bool is_aged(void *context, const cache_head *head, const void *value, ca
 
 PS_UPDATE_TIMESTAMP_FUNC(pronghorn)
 {
-	const opened *of = PS_GET_MOD_DATA();
+	opened *of = PS_GET_MOD_DATA();
 	if (of != NULL && of->segment == NULL) {
-		return asked_write(&of->asked, key, val, maxlifetime, true) ? SUCCESS : FAILURE;
+		return of->asked.is_young || asked_write(&of->asked, key, val, maxlifetime, is_last_write()) ? SUCCESS : FAILURE;
 	}
 	return keep(of, key, val, maxlifetime, is_aged) ? SUCCESS : FAILURE;
 }

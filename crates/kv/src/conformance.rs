@@ -1,5 +1,6 @@
 //! One suite of tests for all drivers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,7 @@ use pronghorn_store::LazyStore;
 use pronghorn_testkit::{Certificates, Directory, Engine};
 use tokio::time::{Instant, sleep};
 
-use crate::driver::{Driver, DriverError, Entry, Item};
+use crate::driver::{Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
 use crate::embedded::{self, Embedded};
 use crate::memcached::{Memcached, MemcachedAddress};
 use crate::memory::Memory;
@@ -193,6 +194,51 @@ async fn takes_many_at_once(driver: &dyn Driver) {
     assert_eq!(has, Ok(vec![false; 1000]));
 }
 
+/// Two servers open sessions; the second one is kept out where they share the storage.
+async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
+    let claim = |server: &str| Claim {
+        id: "abc".to_owned(),
+        server: key(server),
+    };
+    let session = |value: &str| item("", value, Some(Moment::now().after(SESSION))).entry;
+    let open = async |server: &str| {
+        let now = Moment::now();
+        let opened = driver.open(claim(server), now).await.expect("it answers");
+        let Opened::Here(found) = opened else {
+            return "elsewhere".into();
+        };
+        found.map_or_else(Bytes::new, |entry| {
+            let left = entry.ends.expect("it ends").since(now);
+            assert!(left <= SESSION && left > SESSION / 2);
+            entry.value
+        })
+    };
+    assert_eq!(open("one").await, "");
+    assert_eq!(open("one").await, "", "its own");
+    if are_told_apart {
+        assert_eq!(open("two").await, "elsewhere");
+        assert_eq!(driver.renew(claim("two")).await, Ok(false));
+        driver.close(claim("two")).await.expect("not its own");
+        assert_eq!(open("two").await, "elsewhere");
+    }
+    assert_eq!(driver.renew(claim("one")).await, Ok(true));
+    let now = Moment::now();
+    let kept = driver.write_and_close(claim("one"), session("1"), now);
+    kept.await.expect("kept");
+    assert_eq!(open("two").await, "1");
+    driver.close(claim("two")).await.expect("closed");
+    driver.close(claim("two")).await.expect("closed already");
+    assert_eq!(open("one").await, "1");
+    driver.close(claim("one")).await.expect("closed");
+    let kept = driver.get(vec![claim("one").data_key()], now).await;
+    assert_eq!(kept, Ok(vec![Some(key("1"))]));
+    driver.clear().await.expect("empty");
+    assert_eq!(open("one").await, "");
+    driver.close(claim("one")).await.expect("closed");
+}
+
+const SESSION: Duration = Duration::from_secs(600);
+
 async fn conforms(driver: &dyn Driver) {
     conforms_with(driver, crate::messages::LONGEST_KEY).await;
 }
@@ -271,6 +317,7 @@ async fn embedded_conforms() {
     conforms(&driver).await;
     ends_in_time(&driver).await;
     gives_other_ends(&driver).await;
+    keeps_sessions(Arc::new(driver), false).await;
     assert_eq!(
         values(&other, &["a"], NOW).await,
         ["other"],
@@ -458,6 +505,8 @@ mod in_redis {
         }
     }
 
+    const PREFIXES: [&str; 3] = ["", "shop:", "{shop}:"];
+
     fn driver(settings: RedisSettings) -> Redis {
         Redis::new(settings, String::new())
     }
@@ -485,6 +534,10 @@ mod in_redis {
         let one = Redis::new(settings(&[&engine]), "a*:".to_owned());
         let other = Redis::new(settings(&[&engine]), "ab:".to_owned());
         until_up(&one).await;
+        for prefix in PREFIXES {
+            let part = Redis::new(settings(&[&engine]), prefix.to_owned());
+            keeps_sessions(Arc::new(part), true).await;
+        }
         other
             .set(vec![item("x", "other", None)], NOW)
             .await
@@ -558,6 +611,10 @@ mod in_redis {
         let cluster = Redis::new(settings(&all), String::new());
         until_up(&cluster).await;
         conforms(&cluster).await;
+        for prefix in PREFIXES {
+            let part = Redis::new(settings(&all), prefix.to_owned());
+            keeps_sessions(Arc::new(part), true).await;
+        }
         let part = Redis::new(settings(&all), "part:".to_owned());
         let names: Vec<String> = (0..30).map(|number| number.to_string()).collect();
         let items = || names.iter().map(|name| item(name, "1", None)).collect();

@@ -1,5 +1,6 @@
 //! What a storage asks of the place where its entries are.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,30 +46,8 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
-    /// Whether PHP's sessions can be here for processes that ask over RPC.
-    fn has_sessions(&self) -> bool {
-        false
-    }
-
-    /// Claims a key for one server among those that share the storage, or renews its claim; false:
-    /// another one has it. None where no others do.
-    fn claim(&self, _key: Bytes, _server: Bytes, _lasts: Duration) -> Option<Answer<'_, bool>> {
-        None
-    }
-
-    /// Notes the claim of this server before others share the storage, which know of none of its.
-    fn note_claim(
-        &self,
-        _: &mut Transaction<'_>,
-        _key: &Bytes,
-        _server: &Bytes,
-        _lasts: Duration,
-    ) -> Result<(), Failed> {
-        Ok(())
-    }
-
-    /// Ends a claim of this server.
-    fn unclaim(&self, _key: Bytes, _server: Bytes) -> Option<Answer<'_, ()>> {
+    /// The same place for PHP's sessions, where processes may ask for them over RPC.
+    fn sessions(self: Arc<Self>) -> Option<Arc<dyn SessionDriver>> {
         None
     }
 
@@ -79,6 +58,59 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Whether it would answer now, as far as is known without asking; what is wrong, as a text.
     fn health(&self) -> Result<(), String>;
+}
+
+/// Keeps PHP's sessions: an entry each under `session:ID`, and under `session-lock:ID` which of the
+/// servers that share the storage has it open.
+pub trait SessionDriver: Driver {
+    /// Claims a session for this server, and reads it.
+    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened>;
+
+    /// Keeps a session that is claimed, and ends the claim.
+    fn write_and_close(&self, claim: Claim, entry: Entry, now: Moment) -> Answer<'_, ()>;
+
+    fn close(&self, claim: Claim) -> Answer<'_, ()>;
+
+    /// False: another server has it.
+    fn renew(&self, claim: Claim) -> Answer<'_, bool>;
+
+    /// Notes the claim before others share the storage, which know of none.
+    fn note(&self, _: &mut Transaction<'_>, _claim: &Claim) -> Result<(), Failed> {
+        Ok(())
+    }
+}
+
+/// A session that a server has asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// It is claimed, and may have an entry.
+    Here(Option<Entry>),
+    /// Another server has it.
+    Elsewhere,
+}
+
+/// The claim of a server to a session.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub id: String,
+    pub server: Bytes,
+}
+
+impl Claim {
+    /// How long it holds that is not renewed: others wait for so long after a server was killed.
+    pub(crate) const LASTS: Duration = Duration::from_secs(30);
+
+    pub(crate) fn data_key(&self) -> Bytes {
+        session_key(&self.id)
+    }
+
+    pub(crate) fn lock_key(&self) -> Bytes {
+        format!("session-lock:{}", self.id).into()
+    }
+}
+
+pub(crate) fn session_key(id: &str) -> Bytes {
+    format!("session:{id}").into()
 }
 
 pub(crate) type Answer<'a, T> = BoxFuture<'a, Result<T, DriverError>>;

@@ -5,6 +5,7 @@
 //! are found without a look at the others.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use pronghorn_store::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::driver::{Answer, Driver, DriverError, Entry, Item};
+use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
 use crate::moment::Moment;
 
 const ENTRIES: Tree = Tree::new("kv");
@@ -72,8 +73,11 @@ impl Embedded {
     }
 
     fn places(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
-        let place = |key: &Bytes| [&self.prefix[..], key].concat();
-        keys.iter().map(place).collect()
+        keys.iter().map(|key| self.place(key)).collect()
+    }
+
+    fn place(&self, key: &Bytes) -> Vec<u8> {
+        [&self.prefix[..], key].concat()
     }
 
     async fn look<T: Send + 'static>(
@@ -176,6 +180,12 @@ fn live(
     Ok(found.filter(|entry| entry.ends.is_none_or(|end| end > now)))
 }
 
+/// How much longer the store gets at most.
+fn growth(place: &[u8], entry: &Entry) -> u64 {
+    let end = |end| entry_size(&end_key(end, place), &[]);
+    entry_size(place, &entry.value) + 8 + entry.ends.map_or(0, end)
+}
+
 fn put(transaction: &mut Transaction<'_>, place: &[u8], entry: &Entry) -> Result<(), Failed> {
     remove(transaction, place)?;
     if let Some(end) = entry.ends {
@@ -265,15 +275,9 @@ impl Driver for Embedded {
     }
 
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
-        let place = |item: Item| ([&self.prefix[..], &item.key].concat(), item.entry);
+        let place = |item: Item| (self.place(&item.key), item.entry);
         let entries: Vec<_> = items.into_iter().map(place).collect();
-        let size = |(place, entry): &(Vec<u8>, Entry)| {
-            let end = entry
-                .ends
-                .map_or(0, |end| entry_size(&end_key(end, place), &[]));
-            entry_size(place, &entry.value) + 8 + end
-        };
-        let growth = entries.iter().map(size).sum();
+        let growth = entries.iter().map(|(place, it)| growth(place, it)).sum();
         Box::pin(self.carry_out(growth, move |transaction| {
             for (place, entry) in &entries {
                 if entry.ends.is_some_and(|end| end <= now) {
@@ -287,7 +291,7 @@ impl Driver for Embedded {
     }
 
     fn expire(&self, ends: Vec<(Bytes, Moment)>, now: Moment) -> Answer<'_, ()> {
-        let place = |(key, end): (Bytes, Moment)| ([&self.prefix[..], &key].concat(), end);
+        let place = |(key, end): (Bytes, Moment)| (self.place(&key), end);
         let ends: Vec<_> = ends.into_iter().map(place).collect();
         let longest = |(place, end): &(Vec<u8>, Moment)| entry_size(&end_key(*end, place), &[]);
         let growth = ends.iter().map(longest).sum();
@@ -314,60 +318,8 @@ impl Driver for Embedded {
         Box::pin(self.remove_all())
     }
 
-    fn has_sessions(&self) -> bool {
-        true
-    }
-
-    /// While another process of this server works with the store, at an upgrade.
-    fn claim(&self, key: Bytes, server: Bytes, lasts: Duration) -> Option<Answer<'_, bool>> {
-        if !self.store.others().are_there {
-            return None;
-        }
-        let place = [&self.prefix[..], &key].concat();
-        let now = Moment::now();
-        let entry = Entry {
-            value: server,
-            ends: Some(now.after(lasts)),
-        };
-        Some(Box::pin(self.carry_out(0, move |transaction| {
-            let claimed = live(transaction, &place, now)?;
-            if claimed.is_some_and(|claimed| claimed.value != entry.value) {
-                return Ok(false);
-            }
-            put(transaction, &place, &entry)?;
-            Ok(true)
-        })))
-    }
-
-    fn note_claim(
-        &self,
-        transaction: &mut Transaction<'_>,
-        key: &Bytes,
-        server: &Bytes,
-        lasts: Duration,
-    ) -> Result<(), Failed> {
-        let place = [&self.prefix[..], key].concat();
-        let entry = Entry {
-            value: server.clone(),
-            ends: Some(Moment::now().after(lasts)),
-        };
-        put(transaction, &place, &entry)
-    }
-
-    fn unclaim(&self, key: Bytes, server: Bytes) -> Option<Answer<'_, ()>> {
-        if !self.store.others().are_there {
-            // One that is left ends by itself, and nobody looks at it.
-            return None;
-        }
-        let place = [&self.prefix[..], &key].concat();
-        let now = Moment::now();
-        Some(Box::pin(self.carry_out(
-            0,
-            move |transaction| match live(transaction, &place, now)? {
-                Some(claimed) if claimed.value == server => remove(transaction, &place),
-                _ => Ok(()),
-            },
-        )))
+    fn sessions(self: Arc<Self>) -> Option<Arc<dyn SessionDriver>> {
+        Some(self)
     }
 
     fn health(&self) -> Result<(), String> {
@@ -375,6 +327,96 @@ impl Driver for Embedded {
             return Err("the store can't be written or read".to_owned());
         }
         Ok(())
+    }
+}
+
+/// Claims are kept only while another process of this server works with the store, at an upgrade.
+/// One that is left ends by itself, and nobody looks at it.
+impl SessionDriver for Embedded {
+    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened> {
+        if !self.store.others().are_there {
+            return Box::pin(async move {
+                let found = self.look(vec![claim.data_key()], now, |entry| entry);
+                Ok(Opened::Here(found.await?.pop().flatten()))
+            });
+        }
+        let places = (self.place(&claim.lock_key()), self.place(&claim.data_key()));
+        Box::pin(self.carry_out(0, move |transaction| {
+            Ok(if take(transaction, &places.0, claim.server, now)? {
+                Opened::Here(live(transaction, &places.1, now)?)
+            } else {
+                Opened::Elsewhere
+            })
+        }))
+    }
+
+    fn write_and_close(&self, claim: Claim, entry: Entry, now: Moment) -> Answer<'_, ()> {
+        let place = self.place(&claim.data_key());
+        let growth = growth(&place, &entry);
+        let claimed = self.store.others().are_there;
+        let claimed = claimed.then(|| (self.place(&claim.lock_key()), claim.server));
+        Box::pin(self.carry_out(growth, move |transaction| {
+            put(transaction, &place, &entry)?;
+            claimed.map_or(Ok(()), |(place, server)| {
+                leave(transaction, &place, &server, now)
+            })
+        }))
+    }
+
+    fn close(&self, claim: Claim) -> Answer<'_, ()> {
+        if !self.store.others().are_there {
+            return Box::pin(async { Ok(()) });
+        }
+        let (place, now) = (self.place(&claim.lock_key()), Moment::now());
+        Box::pin(self.carry_out(0, move |transaction| {
+            leave(transaction, &place, &claim.server, now)
+        }))
+    }
+
+    fn renew(&self, claim: Claim) -> Answer<'_, bool> {
+        if !self.store.others().are_there {
+            return Box::pin(async { Ok(true) });
+        }
+        let (place, now) = (self.place(&claim.lock_key()), Moment::now());
+        Box::pin(self.carry_out(0, move |transaction| {
+            take(transaction, &place, claim.server, now)
+        }))
+    }
+
+    fn note(&self, transaction: &mut Transaction<'_>, claim: &Claim) -> Result<(), Failed> {
+        let place = self.place(&claim.lock_key());
+        take(transaction, &place, claim.server.clone(), Moment::now()).map(drop)
+    }
+}
+
+/// False: another server has it.
+fn take(
+    transaction: &mut Transaction<'_>,
+    place: &[u8],
+    server: Bytes,
+    now: Moment,
+) -> Result<bool, Failed> {
+    let claimed = live(transaction, place, now)?;
+    if claimed.is_some_and(|claimed| claimed.value != server) {
+        return Ok(false);
+    }
+    let entry = Entry {
+        value: server,
+        ends: Some(now.after(Claim::LASTS)),
+    };
+    put(transaction, place, &entry)?;
+    Ok(true)
+}
+
+fn leave(
+    transaction: &mut Transaction<'_>,
+    place: &[u8],
+    server: &Bytes,
+    now: Moment,
+) -> Result<(), Failed> {
+    match live(transaction, place, now)? {
+        Some(claimed) if claimed.value == *server => remove(transaction, place),
+        _ => Ok(()),
     }
 }
 

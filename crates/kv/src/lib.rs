@@ -34,7 +34,7 @@ mod shared;
 mod storages;
 mod watch;
 
-pub use driver::{Driver, DriverError, Entry, Item};
+pub use driver::{Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
 pub use memcached::MemcachedAddress;
 pub use moment::Moment;
 pub use service::KvService;

@@ -1,12 +1,13 @@
 //! `redis`: entries are Redis' own, under their keys: RoadRunner and other programs find them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_base::PeerHealth;
-use pronghorn_redis::{Cmd, FromRedisValue, RedisFailure, RedisSettings, cmd};
+use pronghorn_redis::{Cmd, FromRedisValue, RedisFailure, RedisSettings, Value, cmd};
 
-use crate::driver::{Answer, Driver, DriverError, Item};
+use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
 use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
@@ -16,12 +17,17 @@ pub(crate) const LONGEST_REPLY: usize = LONGEST_ANSWER + (1 << 20);
 /// What Redis answers to `PTTL` for an entry without an end.
 const NO_END: i64 = -1;
 
+const CLAIM_MS: u64 = 1000 * Claim::LASTS.as_secs();
+
+// In each script the first key is that of the claim, the second one that of the session.
 /// Where nobody has it, or this server has.
 const CLAIM: &str = "local of = redis.call('GET', KEYS[1]) \
-    if of and of ~= ARGV[1] then return 0 end \
-    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
-const UNCLAIM: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end \
-    return redis.call('DEL', KEYS[1])";
+    if of and of ~= ARGV[1] then return false end \
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) ";
+const OPEN: &str = "return {redis.call('GET', KEYS[2]), redis.call('PTTL', KEYS[2])}";
+const WRITE: &str = "redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) ";
+const CLOSE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end \
+    return 1";
 
 /// One storage in Redis.
 #[derive(Debug)]
@@ -51,10 +57,23 @@ impl Redis {
         command
     }
 
-    fn script(&self, script: &str, key: &[u8]) -> Cmd {
+    fn script(&self, script: &[&str], claim: &Claim) -> Cmd {
+        let data = self.named(&claim.data_key());
         let mut command = cmd("EVAL");
-        command.arg(script).arg(1).arg(self.named(key));
+        command.arg(script.concat()).arg(2);
+        command.arg(self.lock_beside(&data, claim)).arg(data);
+        command.arg(&claim.server[..]);
         command
+    }
+
+    /// The key of a claim: in a cluster in the slot of the session's own, which is that of what
+    /// stands in the first braces. A cluster refuses both with half a pair of braces in the prefix.
+    fn lock_beside(&self, data: &[u8], claim: &Claim) -> Vec<u8> {
+        let lock = self.named(&claim.lock_key());
+        if self.prefix.contains('{') {
+            return lock;
+        }
+        [&lock[..], b"{", data, b"}"].concat()
     }
 
     async fn each<T: FromRedisValue>(&self, commands: Vec<Cmd>) -> Result<Vec<T>, DriverError> {
@@ -106,6 +125,12 @@ fn milliseconds(end: Moment, now: Moment) -> i64 {
     i64::try_from(end.since(now).as_millis()).map_or(MOST, |left| left.min(MOST))
 }
 
+/// Reads an answer to `PTTL` for a key that is there.
+fn end_after(left: i64, now: Moment) -> Option<Moment> {
+    let left = u64::try_from(left).ok()?;
+    Some(now.after(Duration::from_millis(left)))
+}
+
 impl Driver for Redis {
     fn name(&self) -> &'static str {
         "redis"
@@ -130,11 +155,7 @@ impl Driver for Redis {
         Box::pin(async move {
             let commands = keys.iter().map(|key| self.command("PTTL", key)).collect();
             let left: Vec<i64> = self.each(commands).await?;
-            let end = |left: i64| match u64::try_from(left) {
-                Ok(left) => Some(Some(now.after(Duration::from_millis(left)))),
-                Err(_) if left == NO_END => Some(None),
-                Err(_) => None,
-            };
+            let end = |left: i64| (left >= NO_END).then(|| end_after(left, now));
             Ok(left.into_iter().map(end).collect())
         })
     }
@@ -142,7 +163,7 @@ impl Driver for Redis {
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
         Box::pin(async move {
             let commands = items.iter().map(|item| self.set_one(item, now)).collect();
-            self.each::<pronghorn_redis::Value>(commands).await?;
+            self.each::<Value>(commands).await?;
             Ok(())
         })
     }
@@ -172,37 +193,66 @@ impl Driver for Redis {
         })
     }
 
-    fn has_sessions(&self) -> bool {
-        true
-    }
-
-    fn claim(&self, key: Bytes, server: Bytes, lasts: Duration) -> Option<Answer<'_, bool>> {
-        Some(Box::pin(async move {
-            let mut command = self.script(CLAIM, &key);
-            let lasts = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
-            command.arg(&server[..]).arg(lasts);
-            let claimed = self.redis.ask(&command).await;
-            self.told(claimed)
-        }))
-    }
-
-    fn unclaim(&self, key: Bytes, server: Bytes) -> Option<Answer<'_, ()>> {
-        Some(Box::pin(async move {
-            let mut command = self.script(UNCLAIM, &key);
-            command.arg(&server[..]);
-            let gone: Result<i64, _> = self.redis.ask(&command).await;
-            self.told(gone).map(|_| ())
-        }))
+    fn sessions(self: Arc<Self>) -> Option<Arc<dyn SessionDriver>> {
+        Some(self)
     }
 
     fn probe(&self) -> Option<Answer<'_, ()>> {
         Some(Box::pin(async move {
-            let answer = self.redis.ask::<pronghorn_redis::Value>(&cmd("PING")).await;
+            let answer = self.redis.ask::<Value>(&cmd("PING")).await;
             self.told(answer).map(|_| ())
         }))
     }
 
     fn health(&self) -> Result<(), String> {
         self.health.check()
+    }
+}
+
+impl SessionDriver for Redis {
+    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened> {
+        Box::pin(async move {
+            let mut command = self.script(&[CLAIM, OPEN], &claim);
+            command.arg(CLAIM_MS);
+            let answer = self.redis.ask(&command).await;
+            let found: Option<(Option<Vec<u8>>, i64)> = self.told(answer)?;
+            let Some((value, left)) = found else {
+                return Ok(Opened::Elsewhere);
+            };
+            let ends = end_after(left, now);
+            Ok(Opened::Here(value.map(|value| Entry {
+                value: value.into(),
+                ends,
+            })))
+        })
+    }
+
+    fn write_and_close(&self, claim: Claim, entry: Entry, now: Moment) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let left = entry
+                .ends
+                .map_or(i64::MAX / 4, |end| milliseconds(end, now));
+            let mut command = self.script(&[WRITE, CLOSE], &claim);
+            command.arg(&entry.value[..]).arg(left.max(1));
+            let done: Result<i64, _> = self.redis.ask(&command).await;
+            self.told(done).map(drop)
+        })
+    }
+
+    fn close(&self, claim: Claim) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let command = self.script(&[CLOSE], &claim);
+            let gone: Result<i64, _> = self.redis.ask(&command).await;
+            self.told(gone).map(drop)
+        })
+    }
+
+    fn renew(&self, claim: Claim) -> Answer<'_, bool> {
+        Box::pin(async move {
+            let mut command = self.script(&[CLAIM, "return 1"], &claim);
+            command.arg(CLAIM_MS);
+            let claimed: Result<Option<i64>, _> = self.redis.ask(&command).await;
+            Ok(self.told(claimed)?.is_some())
+        })
     }
 }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use crate::driver::{Driver, Entry, Item};
+use crate::driver::{Claim, Driver, Entry, Item, Opened, SessionDriver, session_key};
 use crate::moment::Moment;
 use crate::storages::Storages;
 
@@ -44,8 +44,6 @@ const LONG_WAIT: Duration = Duration::from_secs(1);
 /// Who waits for ever has forgotten it.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a claim holds that is not renewed: others wait for so long after a server was killed.
-const CLAIM: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(8);
 
 /// An entry is written again for its end alone once a part of its time is over.
@@ -103,8 +101,8 @@ struct Request {
     /// Of the answer to `Open`.
     token: u64,
     data: Binary,
-    /// The data is as it was.
-    is_same: bool,
+    /// The lock goes with what is written.
+    is_last: bool,
     /// Seconds.
     ttl: u64,
 }
@@ -114,6 +112,8 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Binary>,
     found: bool,
+    /// Most of its time is left.
+    young: bool,
     token: u64,
     /// Who has had it all the time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,8 +132,9 @@ struct Held {
 impl Lender for Sessions {
     fn lend(&self, transaction: &mut Transaction<'_>) -> Result<(), Failed> {
         for (storage, id) in self.held().keys() {
-            if let Some(driver) = self.storages.find(storage) {
-                driver.note_claim(transaction, &lock_key(id), &self.shared.server, CLAIM)?;
+            let driver = self.storages.find(storage);
+            if let Some(driver) = driver.and_then(Driver::sessions) {
+                driver.note(transaction, &self.claim(id))?;
             }
         }
         Ok(())
@@ -174,12 +175,14 @@ pub(crate) fn add(methods: &Methods, storages: &Storages, store: &LazyStore) -> 
     });
     methods.add("Destroy", async |sessions: Sessions, request: Request| {
         let driver = sessions.storage(&request)?;
-        let gone = driver.delete(vec![data_key(&request.id)]).await;
+        let gone = driver.delete(vec![session_key(&request.id)]).await;
         gone.map(|()| Answer::default()).map_err(failed)
     });
     methods.add("Has", async |sessions: Sessions, request: Request| {
         let driver = sessions.storage(&request)?;
-        let found = driver.has(vec![data_key(&request.id)], Moment::now()).await;
+        let found = driver
+            .has(vec![session_key(&request.id)], Moment::now())
+            .await;
         let found = found.map_err(failed)? == [true];
         Ok(Answer {
             found,
@@ -197,14 +200,6 @@ pub(crate) fn add(methods: &Methods, storages: &Storages, store: &LazyStore) -> 
     tasks
 }
 
-fn data_key(id: &str) -> Bytes {
-    format!("session:{id}").into()
-}
-
-fn lock_key(id: &str) -> Bytes {
-    format!("session-lock:{id}").into()
-}
-
 /// PHP makes no other ids; those of cookies are anything.
 fn is_id(id: &str) -> bool {
     let is_sign = |sign: char| sign.is_ascii_alphanumeric() || ",-".contains(sign);
@@ -212,7 +207,7 @@ fn is_id(id: &str) -> bool {
 }
 
 impl Sessions {
-    fn storage(&self, request: &Request) -> Result<Arc<dyn Driver>, Failure> {
+    fn storage(&self, request: &Request) -> Result<Arc<dyn SessionDriver>, Failure> {
         if !is_id(&request.id) {
             return Err(failed(
                 "the id is too long or has signs other than letters, digits, `-` and `,`",
@@ -221,67 +216,96 @@ impl Sessions {
         let name = &request.storage;
         let driver = self.storages.find(name);
         let driver = driver.ok_or_else(|| failed(format!("no such storage: {name}")))?;
-        if driver.has_sessions() {
-            return Ok(driver);
+        let kind = driver.name();
+        driver.sessions().ok_or_else(|| {
+            failed(format!(
+                "the storage {name} has `driver: {kind}`, which keeps no sessions over RPC"
+            ))
+        })
+    }
+
+    fn claim(&self, id: &str) -> Claim {
+        Claim {
+            id: id.to_owned(),
+            server: self.shared.server.clone(),
         }
-        Err(failed(format!(
-            "the storage {name} has `driver: {}`, which keeps no sessions over RPC",
-            driver.name()
-        )))
     }
 
     /// The session, for this process alone unless it only reads.
     async fn open(&self, request: Request) -> Result<Answer, Failure> {
         let driver = self.storage(&request)?;
-        let mut mine = Mine {
-            sessions: self,
-            name: name(&request),
-            token: 0,
-        };
-        if !request.read_only
-            && let Some(holder) = self.take(&*driver, &request, &mut mine).await?
-        {
+        if request.read_only {
+            let key = session_key(&request.id);
+            let found = driver.get(vec![key], Moment::now()).await;
+            let data = found.map_err(failed)?.into_iter().next().flatten();
             return Ok(Answer {
-                holder: Some(holder),
+                found: data.is_some(),
+                data: data.map(Binary),
                 ..Answer::default()
             });
         }
-        let found = driver.get(vec![data_key(&request.id)], Moment::now()).await;
-        let data = found.map_err(failed)?.into_iter().next().flatten();
-        // It is that of the process, from now on.
-        let token = std::mem::take(&mut mine.token);
-        Ok(Answer {
-            found: data.is_some(),
-            data: data.map(Binary),
-            token,
-            holder: None,
-        })
-    }
-
-    /// Takes the lock. Some: who has had it for all of the time.
-    async fn take(
-        &self,
-        driver: &dyn Driver,
-        request: &Request,
-        mine: &mut Mine<'_>,
-    ) -> Result<Option<Held>, Failure> {
         let begun = Instant::now();
         let wait = match request.wait {
             0 => LONGEST_WAIT,
             wait => Duration::from_millis(wait).min(LONGEST_WAIT),
         };
+        let is_held = |holder| Answer {
+            holder: Some(holder),
+            ..Answer::default()
+        };
+        let mut mine = match self.take(&request, begun, wait).await? {
+            Ok(mine) => mine,
+            Err(holder) => return Ok(is_held(holder)),
+        };
+        let found = loop {
+            let now = Moment::now();
+            let opened = driver.open(self.claim(&request.id), now).await;
+            if let Opened::Here(found) = opened.map_err(failed)? {
+                break found.map(|entry| (is_young(&entry, now, &request), entry.value));
+            }
+            let waited = begun.elapsed();
+            if waited >= wait {
+                return Ok(is_held(Held {
+                    process: 0,
+                    doing: "a request of another server".to_owned(),
+                    seconds: waited.as_secs_f64(),
+                }));
+            }
+            sleep(LOOK.min(wait.saturating_sub(waited))).await;
+        };
+        let (young, data) = found.unzip();
+        Ok(Answer {
+            found: data.is_some(),
+            data: data.map(Binary),
+            young: young.unwrap_or(false),
+            // It is that of the process, from now on.
+            token: std::mem::take(&mut mine.token),
+            holder: None,
+        })
+    }
+
+    /// Takes the lock in this server. Err: who has had it for all of the time.
+    async fn take(
+        &self,
+        request: &Request,
+        begun: Instant,
+        wait: Duration,
+    ) -> Result<Result<Mine<'_>, Held>, Failure> {
         loop {
             let changed = self.shared.changed.notified();
             let holder = match self.try_take(request)? {
                 Ok(token) => {
-                    mine.token = token;
-                    break;
+                    return Ok(Ok(Mine {
+                        sessions: self,
+                        name: name(request),
+                        token,
+                    }));
                 }
                 Err(holder) => holder,
             };
             let waited = begun.elapsed();
             if waited >= wait {
-                return Ok(Some(holder.held()));
+                return Ok(Err(holder.held()));
             }
             if waited >= LONG_WAIT && waited < LONG_WAIT + 2 * LOOK {
                 tell(request, &holder);
@@ -289,22 +313,6 @@ impl Sessions {
             // Let go or not: it looks again.
             _ = timeout(LOOK.min(wait.saturating_sub(waited)), changed).await;
         }
-        let claim = || driver.claim(lock_key(&request.id), self.shared.server.clone(), CLAIM);
-        while let Some(claim) = claim() {
-            if claim.await.map_err(failed)? {
-                break;
-            }
-            let waited = begun.elapsed();
-            if waited >= wait {
-                return Ok(Some(Held {
-                    process: 0,
-                    doing: "a request of another server".to_owned(),
-                    seconds: waited.as_secs_f64(),
-                }));
-            }
-            sleep(LOOK.min(wait.saturating_sub(waited))).await;
-        }
-        Ok(None)
     }
 
     fn try_take(&self, request: &Request) -> Result<Result<u64, Holder>, Failure> {
@@ -341,65 +349,53 @@ impl Sessions {
         }
     }
 
-    async fn write(&self, request: Request) -> Result<Answer, Failure> {
+    async fn write(&self, mut request: Request) -> Result<Answer, Failure> {
         let driver = self.storage(&request)?;
-        let has_it = self.held().get(&name(&request)).map(|it| it.token) == Some(request.token);
-        if !has_it {
+        if !self.has(&request) {
             return Err(failed(
                 "the lock of the session was lost: nothing is written",
             ));
         }
-        let (key, now) = (data_key(&request.id), Moment::now());
-        let ttl = Duration::from_secs(request.ttl.max(1));
-        let data = request.data.0;
-        // Also without values: the number was given, and strict mode asks for that.
-        let done = if data.len() > LONGEST_DATA {
+        let data = std::mem::take(&mut request.data.0);
+        if data.len() > LONGEST_DATA {
             let length = data.len();
             return Err(failed(format!(
                 "the session has {length} bytes; {LONGEST_DATA} are allowed"
             )));
-        } else if request.is_same && self.is_young(&*driver, &key, now, ttl).await {
-            Ok(())
-        } else {
-            let entry = Entry {
-                value: data,
-                ends: Some(now.after(ttl)),
-            };
-            driver.set(vec![Item { key, entry }], now).await
+        }
+        let now = Moment::now();
+        // Also without values: the number was given, and strict mode asks for that.
+        let entry = Entry {
+            value: data,
+            ends: Some(now.after(Duration::from_secs(request.ttl.max(1)))),
         };
-        done.map(|()| Answer::default()).map_err(failed)
-    }
-
-    /// Whether it is there, and most of its time is left.
-    async fn is_young(&self, driver: &dyn Driver, key: &Bytes, now: Moment, ttl: Duration) -> bool {
-        let ends = driver.ends(vec![key.clone()], now).await;
-        let end = ends.ok().and_then(|ends| ends.into_iter().next().flatten());
-        end.flatten()
-            .is_some_and(|end| end.since(now) >= ttl / PARTS * (PARTS - 1))
-    }
-
-    async fn close(&self, request: &Request) -> Result<Answer, Failure> {
-        let driver = self.storage(request)?;
-        self.unclaim(&*driver, request).await?;
-        self.let_go(&name(request), request.token);
+        if request.is_last {
+            let done = driver.write_and_close(self.claim(&request.id), entry, now);
+            done.await.map_err(failed)?;
+            self.let_go(&name(&request), request.token);
+        } else {
+            let key = session_key(&request.id);
+            let done = driver.set(vec![Item { key, entry }], now);
+            done.await.map_err(failed)?;
+        }
         Ok(Answer::default())
     }
 
-    /// Before it is let go here: whoever has it next claims it anew.
-    async fn unclaim(&self, driver: &dyn Driver, request: &Request) -> Result<(), Failure> {
-        let has_it = self.held().get(&name(request)).map(|it| it.token) == Some(request.token);
-        let key = lock_key(&request.id);
-        match driver.unclaim(key, self.shared.server.clone()) {
-            Some(unclaimed) if has_it => {
-                let unclaimed = unclaimed.await;
-                // It ends by itself.
-                if unclaimed.is_err() {
-                    self.let_go(&name(request), request.token);
-                }
-                unclaimed.map_err(failed)
-            }
-            _ => Ok(()),
+    /// The claim goes before the lock: whoever has the lock next claims the session anew.
+    async fn close(&self, request: &Request) -> Result<Answer, Failure> {
+        let driver = self.storage(request)?;
+        if self.has(request) {
+            let closed = driver.close(self.claim(&request.id)).await;
+            // A claim that is left ends by itself.
+            self.let_go(&name(request), request.token);
+            closed.map_err(failed)?;
         }
+        Ok(Answer::default())
+    }
+
+    fn has(&self, request: &Request) -> bool {
+        let holder = self.held().get(&name(request)).map(|it| it.token);
+        holder == Some(request.token)
     }
 
     fn let_go(&self, name: &Name, token: u64) {
@@ -429,21 +425,16 @@ impl Sessions {
     }
 
     async fn renew_one(&self, name: &Name, holder: &Holder) {
-        let Some(driver) = self.storages.find(&name.0) else {
+        let Some(driver) = self.storages.find(&name.0).and_then(Driver::sessions) else {
             return;
         };
-        let (key, server) = (lock_key(&name.1), self.shared.server.clone());
+        let claim = self.claim(&name.1);
         if !holder.process.lives() {
-            if let Some(unclaimed) = driver.unclaim(key, server) {
-                _ = unclaimed.await; // it ends by itself
-            }
+            _ = driver.close(claim).await; // it ends by itself
             self.let_go(name, holder.token);
             return;
         }
-        let Some(claim) = driver.claim(key, server, CLAIM) else {
-            return;
-        };
-        if matches!(claim.await, Ok(false)) {
+        if matches!(driver.renew(claim).await, Ok(false)) {
             let process = holder.process.number;
             warn!(target: LOG, storage = name.0, process, "another server has the lock of a session that was open here: {}", holder.doing);
             self.let_go(name, holder.token);
@@ -453,6 +444,13 @@ impl Sessions {
     fn held(&self) -> MutexGuard<'_, HashMap<Name, Holder>> {
         lock(&self.shared.held)
     }
+}
+
+/// Whether the entry need not be written again for its end alone.
+fn is_young(entry: &Entry, now: Moment, request: &Request) -> bool {
+    let ttl = Duration::from_secs(request.ttl);
+    let left = entry.ends.map(|end| end.since(now));
+    left.is_some_and(|left| left >= ttl / PARTS * (PARTS - 1))
 }
 
 fn name(request: &Request) -> Name {

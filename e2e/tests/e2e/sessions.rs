@@ -33,6 +33,68 @@ const INDEX: &str = r#"<?php
     echo $_SESSION['n'];
 "#;
 
+/// What scripts do with sessions, several in one request. Prints what they find.
+const STEPS: &str = r#"<?php
+    ini_set('session.save_handler', $_SERVER['QUERY_STRING']);
+    ini_set('session.save_path', $_SERVER['QUERY_STRING'] === 'files' ? dirname(__DIR__) . '/files' : '');
+    $open = function (?string $id, array $options = []): string {
+        session_id($id ?? session_create_id());
+        $text = fn (mixed $value): mixed => is_string($value) ? strlen($value) . md5($value) : $value;
+        return session_start($options) ? 'opened ' . json_encode(array_map($text, $_SESSION)) . "\n" : "refused\n";
+    };
+    $open('one');
+    session_destroy();
+    echo $open('one');
+    $_SESSION['a'] = 1;
+    session_write_close();
+    echo $open('one'); // twice in a request, and not changed
+    session_write_close();
+    echo $open('one', ['read_and_close' => true]);
+    echo $open('one');
+    $_SESSION['a'] = 2;
+    session_abort();
+    echo $open('one');
+    $_SESSION['a'] = 3;
+    session_reset();
+    echo json_encode($_SESSION), "\n";
+    $_SESSION['b'] = str_repeat("\0\xFF", 10000);
+    session_regenerate_id();
+    $second = session_id();
+    $_SESSION['b'] = strlen($_SESSION['b']);
+    session_write_close();
+    echo $open('one') , $second === 'one' ? 'the same' : 'another', "\n";
+    session_write_close();
+    echo $open($second);
+    session_regenerate_id(true);
+    $third = session_id();
+    session_write_close();
+    echo $open($second);
+    session_destroy();
+    echo $open($third);
+    session_unset();
+    session_write_close();
+    echo $open($third);
+    session_destroy();
+    echo $open($third);
+    session_destroy();
+    echo $open('one', ['lazy_write' => '0']);
+    session_write_close();
+    session_set_save_handler(new class extends SessionHandler {
+        public function write(string $id, string $data): bool
+        {
+            return parent::write($id, $data) && parent::write($id, $data . 'c|i:9;');
+        }
+    });
+    echo $open('one');
+    $_SESSION['d'] = 4;
+    session_write_close();
+    echo $open('one');
+    session_write_close();
+    echo $open(null);
+    session_destroy();
+    echo @$open('no such_id/'), session_status() === PHP_SESSION_ACTIVE ? 'active' : 'none', "\n";
+"#;
+
 /// The settings of a pool for each way to run PHP.
 fn pools() -> [String; 3] {
     extension();
@@ -120,6 +182,24 @@ fn workers_of_all_kinds_have_one_session_that_outlives_them() {
         let files = std::fs::read_dir(server.site().path("files")).expect("a folder");
         assert_eq!(files.count(), 1, "{pool}: no file is made");
         server.stop();
+    }
+}
+
+#[test]
+fn scripts_find_in_each_storage_what_they_find_in_files() {
+    let (_engine, redis) = redis();
+    for pool in pools() {
+        let found = |handler: &str, kv: &str| {
+            let server = Server::start(site(&pool, "", kv).file("public/index.php", STEPS));
+            let found = get(&server, &format!("/?{handler}")).text();
+            server.stop();
+            found
+        };
+        let expected = found("files", STORAGES);
+        assert_eq!(expected.matches("opened").count(), 16, "{expected}");
+        for kv in [STORAGES, EMBEDDED, &redis] {
+            assert_eq!(found("pronghorn", kv), expected, "{pool}, {kv}");
+        }
     }
 }
 

@@ -33,10 +33,13 @@ function ask(string $code): array
     return [$process, $pipes[1]];
 }
 
-/** @return array{string, array<string, mixed>, int} method, argument, number of the call */
-function asked($client): array
+/** @return array{string, array<string, mixed>, int}|null method, argument, number of the call */
+function asked($client): ?array
 {
     $head = exactly($client, 20);
+    if ($head === '') {
+        return null;
+    }
     $is = unpack('Cwords/Cflags/Vlength/Vsum/vstream/Vnumber/Vname', $head);
     $is['sum'] === crc32(substr($head, 0, 6)) || print("sum?\n");
     $payload = exactly($client, $is['length']);
@@ -48,7 +51,9 @@ function exactly($client, int $length): string
 {
     for ($bytes = ''; strlen($bytes) < $length; $bytes .= $more) {
         $more = fread($client, $length - strlen($bytes));
-        if ($more === '' || $more === false) die("it is gone\n");
+        if ($more === '' || $more === false) {
+            return '';
+        }
     }
 
     return $bytes;
@@ -61,17 +66,38 @@ function frame(int $flags, int $number, string $method, string $body): string
     return $head . pack('VvVV', crc32($head), 0, $number, strlen($method)) . $method . $body;
 }
 
-$visit = 'session_id("abc"); session_start() && print($_SESSION["n"] ?? "new"); $_SESSION["n"] = 7;';
-[$process, $output] = ask($visit);
-$client = stream_socket_accept($server, 10);
-foreach (['{"token":5,"found":true,"data":"' . base64_encode('n|i:6;') . '"}', '{}', '{}'] as $answer) {
-    [$method, $argument, $number] = asked($client);
-    unset($argument['process'], $argument['started']);
-    isset($argument['data']) && $argument['data'] = base64_decode($argument['data']);
-    echo $method, ' ', json_encode($argument), "\n";
-    fwrite($client, frame(0x08, $number, $method, $answer));
+$visit = 'session_id("abc"); session_start() && print($_SESSION["n"] ?? "new"); ';
+$kept = '{"token":5,"found":true,"data":"' . base64_encode('n|i:6;') . '"';
+$writes_twice = 'session_set_save_handler(new class extends SessionHandler {
+    function write($id, $data): bool { return parent::write($id, $data) && parent::write($id, "n|i:8;"); }
+});';
+$visits = [
+    'changed' => [$visit . '$_SESSION["n"] = 7;', ["$kept}"]],
+    'refused' => [$visit . '$_SESSION["n"] = 7;', ["$kept}", null]],
+    'unchanged' => [$visit, ["$kept}"]],
+    'unchanged and young' => [$visit, ["$kept,\"young\":true}"]],
+    'twice' => [$writes_twice . $visit . '$_SESSION["n"] = 7;', ["$kept}"]],
+];
+foreach ($visits as $name => [$code, $answers]) {
+    echo "-- $name: ";
+    [$process, $output] = ask($code);
+    $client = stream_socket_accept($server, 10);
+    // Byte by byte, in two pieces, and at once.
+    for ($calls = ''; ($asked = asked($client)) !== null; $calls .= $method . ' ' . json_encode($argument) . "\n") {
+        [$method, $argument, $number] = $asked;
+        unset($argument['process'], $argument['started']);
+        isset($argument['data']) && $argument['data'] = base64_decode($argument['data']);
+        $answer = $answers === [] ? '{}' : array_shift($answers);
+        $frame = $answer === null ? frame(0x48, $number, $method, 'sessions: no') : frame(0x08, $number, $method, $answer);
+        foreach (str_split($frame, [1, 15, 9999][strlen($calls) % 3]) as $piece) {
+            fwrite($client, $piece);
+        }
+    }
+    // Releases of PHP name the end of a request differently.
+    preg_match_all('/^\d|server: [^\n]*(?= in )|Failed to write session data/m', stream_get_contents($output), $said);
+    echo implode(', ', $said[0]), "\n", $calls;
+    proc_close($process);
 }
-echo stream_get_contents($output), "\n";
 
 $answers = [
     'refused' => static fn (int $n): string => frame(0x48, $n, 'session.Open', 'sessions: no such storage: kept'),
@@ -102,10 +128,24 @@ fclose($server);
 echo stream_get_contents($output), "\n";
 ?>
 --EXPECT--
-session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000}
-session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:7;"}
+-- changed: 6
+session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000,"ttl":1440}
+session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:7;","is_last":true}
+-- refused: 6, server: sessions: no, Failed to write session data
+session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000,"ttl":1440}
+session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:7;","is_last":true}
 session.Close {"storage":"Kept","id":"abc","token":5}
-6
+-- unchanged: 6
+session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000,"ttl":1440}
+session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:6;","is_last":true}
+-- unchanged and young: 6
+session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000,"ttl":1440}
+session.Close {"storage":"Kept","id":"abc","token":5}
+-- twice: 6
+session.Open {"storage":"Kept","id":"abc","doing":"a script","wait":30000,"ttl":1440}
+session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:7;"}
+session.Write {"storage":"Kept","id":"abc","token":5,"ttl":1440,"data":"n|i:8;"}
+session.Close {"storage":"Kept","id":"abc","token":5}
 refused: The session can't be had of the server: sessions: no such storage: kept
 locked: The session is locked by process 4711 (GET /) for 1.5 s: waited 30.0 s, which is pronghorn.session_lock_timeout
 locked by what is none: The session is locked
