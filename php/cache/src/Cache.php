@@ -56,7 +56,8 @@ final class Cache implements CacheInterface
 
     public function get($key, $default = null): mixed
     {
-        $kept = $this->store->get($this->name($key), $default);
+        $isPlain = \is_string($key) && $key !== '' && !$this->strict;
+        $kept = $this->store->get($isPlain ? $this->prefix . $key : $this->name($key), $default);
         if (!\is_array($kept)) {
             return $kept;
         }
@@ -68,7 +69,13 @@ final class Cache implements CacheInterface
 
     public function set($key, $value, $ttl = null): bool
     {
-        return $this->store->set($this->name($key), $value, $this->seconds($ttl));
+        $isPlain = \is_string($key) && $key !== '' && !$this->strict;
+
+        return $this->store->set(
+            $isPlain ? $this->prefix . $key : $this->name($key),
+            $value,
+            $ttl === null ? null : $this->seconds($ttl),
+        );
     }
 
     /**
@@ -181,7 +188,10 @@ final class Cache implements CacheInterface
     /** See {@see Store::increment}. */
     public function increment(string $key, int $by = 1, ?float $ttl = null): int
     {
-        return $this->store->increment($this->name($key), $by, $ttl);
+        $isPlain = $key !== '' && !$this->strict;
+        $name = $isPlain ? $this->prefix . $key : $this->name($key);
+
+        return $this->store->increment($name, $by, $ttl);
     }
 
     /** See {@see Store::compareAndSwap}. */
@@ -280,7 +290,11 @@ final class Cache implements CacheInterface
         }
     }
 
-    /** @throws InvalidKey */
+    /**
+     * Where most calls come from does it in place: a call of this takes a third of theirs.
+     *
+     * @throws InvalidKey
+     */
     private function name(mixed $key): string
     {
         if (!\is_string($key) || $key === '') {
