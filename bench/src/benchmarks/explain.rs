@@ -14,12 +14,21 @@ const REPRODUCED: f64 = 0.2;
 /// What the handler of the scenario `slow` waits.
 const WAITS_US: f64 = 10_000.0;
 
-/// A measure by which a rival is ahead of the best of ours.
+/// Cases by which a rival is ahead of the best of ours in one measure, with names that differ by
+/// numbers only.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Loss {
+    pub(crate) measure: &'static str,
+    /// As in `hello-N-workers`.
+    pub(crate) family: String,
+    /// The worst first.
+    pub(crate) cases: Vec<LostCase>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LostCase {
     pub(crate) case: String,
     pub(crate) load: String,
-    pub(crate) measure: &'static str,
     pub(crate) ours: (String, f64),
     pub(crate) rival: (String, f64),
     /// How many times as good the rival is.
@@ -29,20 +38,41 @@ pub(crate) struct Loss {
 /// Name, figure, and whether less is better.
 type Measure = (&'static str, fn(&Row) -> Option<f64>, bool);
 
+/// Visitors feel the first ones, and the others are paid for.
 const MEASURES: [Measure; 4] = [
+    ("p99, ms", |row| Some(row.p99_us / 1e3), true),
     (
         "requests per second",
         |row| Some(row.requests_per_second.median),
         false,
     ),
     ("CPU per request, µs", |row| Some(row.cpu_us.median), true),
-    ("p99, ms", |row| Some(row.p99_us / 1e3), true),
     ("memory, MB", |row| Some(row.memory_bytes? / 1e6), true),
 ];
 
-/// Where ours lose, the worst first. Suspects are left out: there ours is made slow.
+/// Where ours lose, by measure, the worst first. Suspects are left out: there ours is made slow.
 pub(crate) fn losses(figures: &Figures) -> Vec<Loss> {
     let mut losses = Vec::new();
+    for measure in &MEASURES {
+        let first = losses.len();
+        for case in lost_cases(figures, measure) {
+            let family = family(&case.case);
+            let known = losses[first..].iter_mut();
+            match known.into_iter().find(|it: &&mut Loss| it.family == family) {
+                Some(known) => known.cases.push(case),
+                None => losses.push(Loss {
+                    measure: measure.0,
+                    family,
+                    cases: vec![case],
+                }),
+            }
+        }
+    }
+    losses
+}
+
+fn lost_cases(figures: &Figures, measure: &Measure) -> Vec<LostCase> {
+    let mut lost = Vec::new();
     let rows = figures.rows.iter();
     for first in rows.filter(|row| !is_about_suspects(row)) {
         let is_first = |row: &&Row| (&row.case, &row.load) == (&first.case, &first.load);
@@ -50,33 +80,29 @@ pub(crate) fn losses(figures: &Figures) -> Vec<Loss> {
             continue;
         }
         let together: Vec<&Row> = figures.rows.iter().filter(is_first).collect();
-        losses.extend(
-            MEASURES
-                .iter()
-                .filter_map(|measure| loss(&together, measure)),
-        );
+        lost.extend(loss(&together, measure));
     }
-    losses.sort_by(|one: &Loss, other| other.times.total_cmp(&one.times));
+    lost.sort_by(|one: &LostCase, other| other.times.total_cmp(&one.times));
     // Memory is measured once for all loads of a case.
-    losses.dedup_by(|next, kept| {
-        let of = |loss: &Loss| {
-            (
-                loss.case.clone(),
-                loss.measure,
-                loss.ours.clone(),
-                loss.rival.clone(),
-            )
-        };
-        of(next) == of(kept)
+    let of = |it: &LostCase| (it.case.clone(), it.ours.clone(), it.rival.clone());
+    lost.dedup_by(|next, kept| of(next) == of(kept));
+    lost
+}
+
+/// A case without its numbers.
+fn family(case: &str) -> String {
+    let parts = case.split('-').map(|part| {
+        let is_number = part.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { "N" } else { part }
     });
-    losses
+    parts.collect::<Vec<_>>().join("-")
 }
 
 fn is_about_suspects(row: &Row) -> bool {
     row.part == "suspects" || row.part == "together"
 }
 
-fn loss(rows: &[&Row], (measure, figure, less_is_better): &Measure) -> Option<Loss> {
+fn loss(rows: &[&Row], (_, figure, less_is_better): &Measure) -> Option<LostCase> {
     let best = |wanted: Kind| {
         let of_kind = rows.iter().filter(|row| kind(&row.server) == wanted);
         let figures = of_kind.filter_map(|row| Some((row, figure(row)?)));
@@ -96,10 +122,9 @@ fn loss(rows: &[&Row], (measure, figure, less_is_better): &Measure) -> Option<Lo
     } else {
         rivals_figure / our_figure
     };
-    (times > LOST_BY).then(|| Loss {
+    (times > LOST_BY).then(|| LostCase {
         case: ours.case.clone(),
         load: ours.load.clone(),
-        measure,
         ours: (ours.server.clone(), our_figure),
         rival: (rival.server.clone(), rivals_figure),
         times,
@@ -264,18 +289,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_told_the_worst_first() {
+    fn losses_are_told_by_measure_and_those_of_a_family_together() {
         let mut figures = figures();
         assert_eq!(losses(&figures), [], "ours is ahead, or as good");
         figures.rows[0].requests_per_second.median = 250.0;
         figures.rows[0].p99_us = 4500.0;
+        let mut more = figures.rows.clone();
+        for row in &mut more {
+            row.case = "hello-64-workers".to_owned();
+        }
+        more[0].requests_per_second.median = 100.0;
+        figures.rows.extend(more.clone());
+        for row in &mut more {
+            row.case = "hello-2-workers".to_owned();
+        }
+        figures.rows.extend(more);
         let losses = losses(&figures);
-        let told: Vec<_> = losses
-            .iter()
-            .map(|loss| (loss.measure, loss.times))
-            .collect();
-        assert_eq!(told, [("requests per second", 2.0), ("p99, ms", 1.5)]);
-        assert_eq!(losses[0].rival, (FPM.to_owned(), 500.0));
+        let told: Vec<_> = losses.iter().map(|it| (it.measure, &*it.family)).collect();
+        let (p99, rate) = ("p99, ms", "requests per second");
+        let (alone, workers) = (&*figures.rows[0].case, "hello-N-workers");
+        assert_eq!(
+            told,
+            [(p99, alone), (p99, workers), (rate, workers), (rate, alone)]
+        );
+        let worst = &losses[2].cases;
+        assert_eq!((worst.len(), worst[0].times), (2, 5.0));
+        assert_eq!(worst[0].rival, (FPM.to_owned(), 500.0));
     }
 
     #[test]
@@ -288,8 +327,9 @@ mod tests {
             row.load = "20".to_owned();
         }
         figures.rows.extend(more);
-        let told: Vec<_> = losses(&figures).iter().map(|loss| loss.measure).collect();
-        assert_eq!(told, ["memory, MB"]);
+        let told = losses(&figures);
+        assert_eq!((told.len(), told[0].cases.len()), (1, 1));
+        assert_eq!(told[0].measure, "memory, MB");
     }
 
     #[test]

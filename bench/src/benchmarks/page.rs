@@ -4,7 +4,8 @@
 use super::articles::{ARTICLES, Article, PUZZLES, Place, Sight};
 use super::document::Document;
 use super::explain::{
-    Predicted, Suspected, losses, model, predicted_memory, predicted_rates, reproduces, suspected,
+    Loss, LostCase, Predicted, Suspected, losses, model, predicted_memory, predicted_rates,
+    reproduces, suspected,
 };
 use super::parts::{FPM, parts};
 use super::plots::{Axis, Line, Plot, Shape};
@@ -53,22 +54,44 @@ fn where_we_lose(page: &mut Document, figures: &Figures) {
         return;
     }
     page.text(
-        "Rows of this run in which the best rival is ahead of the best of ours by more than 3 %, the \
-         worst first.",
+        "Where the best rival is ahead of the best of ours by more than 3 % in this run: first what \
+         visitors feel, then what is paid for, of each the worst first. Cases that differ by numbers \
+         only are one row, with the figures of the worst of them.",
     );
-    let rows = losses.into_iter().map(|loss| {
+    let rows = losses.iter().map(|loss| {
+        let worst = &loss.cases[0];
         [
-            format!("`{}`, connections: {}", loss.case, loss.load),
             loss.measure.to_owned(),
-            format!("{}: {}", loss.rival.0, number(loss.rival.1)),
-            format!("{}: {}", loss.ours.0, number(loss.ours.1)),
-            times(loss.times),
+            lost_cases(loss),
+            format!("{}: {}", worst.rival.0, number(worst.rival.1)),
+            format!("{}: {}", worst.ours.0, number(worst.ours.1)),
+            factors(&loss.cases),
         ]
     });
     page.table(
-        ["case", "measure", "rival", "ours", "factor"],
+        ["measure", "case", "rival", "ours", "factor"],
         rows.collect(),
     );
+}
+
+/// The worst case, and the numbers by which the others differ.
+fn lost_cases(loss: &Loss) -> String {
+    let worst = &loss.cases[0];
+    let told = format!("`{}`, connections: {}", worst.case, worst.load);
+    match &loss.cases[1..] {
+        [] => told,
+        [other] => format!("{told}, and `{}`", other.case),
+        others => format!("{told}, and {} others as `{}`", others.len(), loss.family),
+    }
+}
+
+fn factors(cases: &[LostCase]) -> String {
+    let worst = times(cases[0].times);
+    match cases {
+        [_] => worst,
+        [.., least] => format!("{} to {worst}", times(least.times)),
+        [] => String::new(),
+    }
 }
 
 fn articles(page: &mut Document, figures: &Figures) {
