@@ -22,8 +22,8 @@ const LEAST_RATE: u64 = 32 << 10;
 /// A client may be as slow as it likes for so long in all. Requests wait for 30 s by default.
 const GRACE: Duration = Duration::from_secs(15);
 /// The same where the rest of its reply can go to a file, which costs the client nothing: however
-/// much it has taken before.
-const BEFORE_A_FILE: Duration = Duration::from_secs(1);
+/// much it has taken before. Clients that read nothing hold workers no longer than a short page.
+const BEFORE_A_FILE: Duration = Duration::from_millis(20);
 
 /// The call whose reply is passed on in pieces.
 #[derive(Debug)]
@@ -254,7 +254,7 @@ impl Outlet {
 /// Waits until then, and until a request waits for a worker.
 async fn needed_by_others(mut due: Instant, slot_handle: &SlotHandle) {
     /// Between two looks.
-    const LOOK: Duration = Duration::from_secs(1);
+    const LOOK: Duration = Duration::from_millis(20);
     loop {
         sleep_until(due).await;
         if slot_handle.others_wait() {
