@@ -232,12 +232,7 @@ fn hints_and_trailers_are_passed_on() {
             "{said}"
         );
     }
-    let shown = Command::new("nghttp")
-        .args(["-n", "-v", "--no-verify-peer"])
-        .arg(format!("https://127.0.0.1:{}/trailing", port(&server)))
-        .output()
-        .expect("nghttp is installed");
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let shown = nghttp(&server, "/trailing");
     let (_, after) = shown.split_once("recv DATA frame").expect("a body");
     assert!(
         after.contains("x-sum: abc") && !shown.contains("trailer: x-sum"),
@@ -272,7 +267,7 @@ fn a_field_with_a_control_character_is_left_out_in_every_protocol() {
         header('Set-Cookie: a=' . chr(2)); header('Set-Cookie: b=1', false); header('X-Tab: a' . chr(9) . 'b');
         header("X-Utf8: \xc3\xa9"); header('X-Empty:'); header('X-C1: ' . chr(0x85)); echo 'x';"#;
     const WORKER: &str = r"return new Pronghorn\Response('body', 200, ['Trailer' => 'X-Sum, X-Good', 'X-Sum' => 'a' . chr(1),
-        'X-Good' => '1', 'X-One' => chr(31), 'X-Two' => '2']);";
+        'X-Good' => '1', 'X-One' => chr(31), 'X-Two' => '2', 'X-Blanks' => ' v'.chr(9)]);";
     let more = format!(
         "  pools:\n    classic: {{mode: classic, root: public, num_workers: 1, php: 'php -d extension={}'}}\n    \
          cgi: {{mode: fastcgi, root: public, num_workers: 1}}\n    sdk: {{command: php sdk.php, num_workers: 1}}\n  \
@@ -320,7 +315,23 @@ fn a_field_with_a_control_character_is_left_out_in_every_protocol() {
         raw.ends_with("4\r\nbody\r\n0\r\nX-Good: 1\r\n\r\n"),
         "{raw}"
     );
+    // nghttp takes no value with blanks around it.
+    let shown = nghttp(&server, "/sdk");
+    assert!(
+        shown.contains("x-blanks: v\n") && !shown.contains("Invalid HTTP header"),
+        "{shown}"
+    );
     server.stop();
+}
+
+/// What nghttp shows of a request.
+fn nghttp(server: &Server, path: &str) -> String {
+    let shown = Command::new("nghttp")
+        .args(["-n", "-v", "--no-verify-peer"])
+        .arg(format!("https://127.0.0.1:{}{path}", port(server)))
+        .output()
+        .expect("nghttp is installed");
+    String::from_utf8_lossy(&shown.stdout).into_owned()
 }
 
 #[test]

@@ -175,13 +175,15 @@ fn head(
     RequestHead::from_parts(&parts, limits)
 }
 
-/// Fields as `h2` takes them. What it would not take was refused where the reply came in.
+/// Fields as `h2` takes them, without blanks around values (RFC 9113, section 8.2.1). What it would
+/// not take was refused where the reply came in.
 fn header_map<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(8);
     for (name, value) in fields {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
-        {
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name),
+            HeaderValue::from_bytes(value.trim_ascii()),
+        ) {
             map.append(name, value);
         }
     }
