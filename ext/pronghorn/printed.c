@@ -4,6 +4,11 @@
 
 #include "printed.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "SAPI.h"
 #include "php_output.h"
 #include "zend_exceptions.h"
@@ -120,13 +125,87 @@ void printed_take_over(printed_ask *who, void (*begun)(void))
 	php_output_set_implicit_flush(0);
 }
 
+/* What the script prints after its last call is the log's. What PHP frees at the end of the process
+ * may print a visitor's. */
+static size_t write_after_calls(const char *text, size_t length)
+{
+	if (EG(flags) & EG_FLAGS_IN_SHUTDOWN) {
+		late += length;
+		return length;
+	}
+	return write_by_php(text, length);
+}
+
 void printed_give_back(void)
 {
-	if (sapi_module.ub_write == printed_write) {
-		sapi_module.ub_write = write_by_php;
+	if (write_by_php != NULL) {
+		sapi_module.ub_write = write_after_calls;
 		sapi_module.flush = flush_by_php;
 	}
+}
+
+void printed_end(void)
+{
+	if (write_by_php == NULL) {
+		return;
+	}
+	printed_give_back();
+	/* PHP prints to this file as soon as its output is taken down, past the functions of the SAPI. */
+	fflush(stdout);
+	int sink = memfd_create("printed", MFD_CLOEXEC);
+	if (sink < 0) {
+		/* Not counted there. */
+		sink = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	}
+	if (sink >= 0) {
+		dup2(sink, STDOUT_FILENO);
+		close(sink);
+	}
+}
+
+void printed_ended(void)
+{
+	if (write_by_php == NULL) {
+		return;
+	}
+	fflush(stdout);
+	const off_t past = lseek(STDOUT_FILENO, 0, SEEK_CUR);
+	late += past > 0 ? (size_t) past : 0;
+	if (late > 0) {
+		fprintf(stderr, "pronghorn: this process has printed %zu bytes at its end, which nobody gets\n", late);
+	}
+	sapi_module.ub_write = write_by_php;
+	write_by_php = NULL;
 	late = 0;
+}
+
+void printed_close(zend_long above)
+{
+	zend_object *first = NULL;
+	while (OG(active) != NULL && php_output_get_level() > above) {
+		/* Else PHP refuses to close it where the application has said so. */
+		OG(active)->flags |= PHP_OUTPUT_HANDLER_REMOVABLE;
+		const bool is_closed = php_output_end() == SUCCESS;
+		if (UNEXPECTED(EG(exception) != NULL)) {
+			if (first == NULL) {
+				first = EG(exception);
+				GC_ADDREF(first);
+			}
+			zend_clear_exception();
+		}
+		if (!is_closed) {
+			break;
+		}
+	}
+	if (first == NULL) {
+		return;
+	}
+	if (zend_is_unwind_exit(first)) {
+		OBJ_RELEASE(first);
+		zend_throw_unwind_exit();
+	} else {
+		zend_throw_exception_internal(first);
+	}
 }
 
 void printed_drop(size_t length)

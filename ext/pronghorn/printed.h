@@ -20,7 +20,17 @@ typedef enum printed_place printed_ask(uint32_t *call);
 
 /* From now on. `begun` is called when output has sent the head of a reply. */
 void printed_take_over(printed_ask *ask, void (*begun)(void));
+/* There are no more calls: it goes where PHP's command line writes it, until the process ends. */
 void printed_give_back(void);
+
+/* The process ends. What it prints from here on may be a visitor's: it is counted. */
+void printed_end(void);
+/* Tells how much that was. */
+void printed_ended(void);
+
+/* Closes the output buffers above this level, whatever flags they have: what is in each flows into
+ * the one below. The first that a callback throws is there afterwards, an `exit` too. */
+void printed_close(zend_long above);
 
 /* As the output of PHP. */
 size_t printed_write(const char *text, size_t length);

@@ -729,7 +729,9 @@ static bool end_without_client(zend_object *exchange)
 	}
 	zend_clear_exception();
 	requests_finish();
-	php_output_end_all();
+	printed_close(0);
+	/* Of an output callback: nobody gets what it was to change. */
+	zend_clear_exception();
 	reply_end(has_deferred(exchange) ? NATIVE_BUSY : 0);
 	ZVAL_LONG(state, DONE);
 	return true;
@@ -856,6 +858,10 @@ static enum call_outcome call_front(callback *handler, zend_object *exchange, zv
 	if (Z_TYPE_P(value) == IS_OBJECT) {
 		if (!reply_has_begun()) {
 			php_output_discard_all();
+			/* Of an output callback: the page has failed before. */
+			if (EG(exception) != NULL && !is_ended()) {
+				zend_clear_exception();
+			}
 		}
 		return THREW;
 	}
@@ -1340,6 +1346,17 @@ ZEND_FUNCTION(Pronghorn_Internal_printed_take)
 	RETURN_STR(taken);
 }
 
+ZEND_FUNCTION(Pronghorn_Internal_printed_close)
+{
+	zend_long above;
+
+	ZEND_PARSE_PARAMETERS_START(1, 1)
+		Z_PARAM_LONG(above)
+	ZEND_PARSE_PARAMETERS_END();
+
+	printed_close(above);
+}
+
 ZEND_FUNCTION(Pronghorn_Internal_printed_settle)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
@@ -1549,7 +1566,9 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 	}
 	requests_give_back();
 	messages_give_back();
-	printed_give_back();
+	if (pthread_equal(owner, pthread_self())) {
+		printed_end();
+	}
 	if (kept_output != NULL) {
 		OBJ_RELEASE(kept_output);
 		kept_output = NULL;
@@ -1560,6 +1579,15 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 	leftovers_forget();
 	leaks_forget();
 	classic_script_ended();
+	return SUCCESS;
+}
+
+/* After all values of PHP are freed. */
+static ZEND_MODULE_POST_ZEND_DEACTIVATE_D(pronghorn)
+{
+	if (pthread_equal(owner, pthread_self())) {
+		printed_ended();
+	}
 	return SUCCESS;
 }
 
@@ -1592,7 +1620,9 @@ zend_module_entry pronghorn_module_entry = {
 	PHP_RSHUTDOWN(pronghorn),
 	PHP_MINFO(pronghorn),
 	PRONGHORN_VERSION,
-	STANDARD_MODULE_PROPERTIES,
+	NO_MODULE_GLOBALS,
+	ZEND_MODULE_POST_ZEND_DEACTIVATE_N(pronghorn),
+	STANDARD_MODULE_PROPERTIES_EX,
 };
 
 #ifdef COMPILE_DL_PRONGHORN

@@ -187,6 +187,14 @@ namespace Pronghorn\Internal {
     {
     }
 
+    /**
+     * Closes the output buffers above this level, also those that PHP lets nobody remove: what is
+     * in each flows into the one below. All are closed when this throws what a callback has thrown.
+     */
+    function printed_close(int $above): void
+    {
+    }
+
     /** The call is over: how many bytes were printed behind its reply, and dropped. */
     function printed_settle(): int
     {

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 2c4d7c349bc29d0b5edc84ac0891515adb0f1276 */
+ * Stub hash: 589733a3314bd1673878b92d3b8ea9108b3207da */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -87,6 +87,10 @@ ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_look_
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_take, 0, 0, IS_STRING, 0)
+ZEND_END_ARG_INFO()
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_close, 0, 1, IS_VOID, 0)
+	ZEND_ARG_TYPE_INFO(0, above, IS_LONG, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_printed_settle, 0, 0, IS_LONG, 0)
@@ -227,6 +231,7 @@ ZEND_FUNCTION(Pronghorn_Internal_places_seen);
 ZEND_FUNCTION(Pronghorn_Internal_printed_watch);
 ZEND_FUNCTION(Pronghorn_Internal_printed_look_away);
 ZEND_FUNCTION(Pronghorn_Internal_printed_take);
+ZEND_FUNCTION(Pronghorn_Internal_printed_close);
 ZEND_FUNCTION(Pronghorn_Internal_printed_settle);
 ZEND_FUNCTION(Pronghorn_Internal_requests_take_over);
 ZEND_FUNCTION(Pronghorn_Internal_reset_keep);
@@ -273,6 +278,7 @@ static const zend_function_entry ext_functions[] = {
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_watch, Pronghorn_Internal_printed_watch, arginfo_Pronghorn_Internal_printed_watch)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_look_away, Pronghorn_Internal_printed_look_away, arginfo_Pronghorn_Internal_printed_look_away)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_take, Pronghorn_Internal_printed_take, arginfo_Pronghorn_Internal_printed_take)
+	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_close, Pronghorn_Internal_printed_close, arginfo_Pronghorn_Internal_printed_close)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", printed_settle, Pronghorn_Internal_printed_settle, arginfo_Pronghorn_Internal_printed_settle)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", requests_take_over, Pronghorn_Internal_requests_take_over, arginfo_Pronghorn_Internal_requests_take_over)
 	ZEND_NS_FALIAS("Pronghorn\\Internal", reset_keep, Pronghorn_Internal_reset_keep, arginfo_Pronghorn_Internal_reset_keep)

@@ -26,7 +26,7 @@ const LATE: &str = r#"<?php
                 'many' => [$GLOBALS['kept'] = $_GET, array_map(function ($n) { $_SERVER["n$n"] = $_GET["n$n"] = $_COOKIE["n$n"] = $n; }, range(1, 3000))],
                 'exit' => [register_shutdown_function(fn () => $next), exit],
                 'throws' => throw new Exception('alice'),
-                'buffer' => ob_start(fn (string $text) => "alice: $text"),
+                'buffer' => ob_start(fn (string $text) => "alice: $text", 0, 0),
                 'error' => @file_get_contents('/alice'),
             };
         }
@@ -59,7 +59,7 @@ const LATE: &str = r#"<?php
     function see(): string {
         $seen = [session_status(), session_id(), $_GET, $_POST, $_COOKIE, $_REQUEST, $_FILES, isset($_SERVER['user']), isset($_ENV['user']),
             isset($_SERVER['n7']), date_default_timezone_get(), getenv('LATE'), getcwd(), ini_get('precision'), set_error_handler(null),
-            set_exception_handler(null), error_get_last(), setlocale(LC_ALL, '0'), @assert_options(ASSERT_CALLBACK)];
+            set_exception_handler(null), error_get_last(), setlocale(LC_ALL, '0'), @assert_options(ASSERT_CALLBACK), ob_get_level()];
         session_start(['use_strict_mode' => 1]);
         $seen[] = $_SESSION;
         return json_encode($seen);

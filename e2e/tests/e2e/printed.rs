@@ -269,3 +269,189 @@ fn what_a_function_for_the_end_throws_is_a_500_in_each_mode() {
         server.stop();
     }
 }
+
+/// A buffer that PHP lets nobody remove, and callbacks that end a call which has ended. What the
+/// client gets of each: the status, and the text of a page that is one.
+const BUFFERS: [(&str, &str, u16, Option<&str>); 12] = [
+    ("returns", "$open(); return '';", 200, Some("[alice]")),
+    ("exits", "$open(); exit;", 200, Some("[alice]")),
+    (
+        "throws",
+        "$open(); throw new Exception('thrown');",
+        500,
+        None,
+    ),
+    (
+        "two",
+        "$open(); $open(); exit;",
+        200,
+        Some("[alice[alice]]"),
+    ),
+    (
+        "defers",
+        "Pronghorn\\Call::current()->defer($open); return 'page';",
+        200,
+        Some("page"),
+    ),
+    (
+        "defers and exits",
+        "Pronghorn\\Call::current()->defer(function () use ($open) { $open(); exit; }); return 'page';",
+        200,
+        Some("page"),
+    ),
+    (
+        "at the end",
+        "register_shutdown_function($open); return 'page';",
+        200,
+        Some("page[alice]"),
+    ),
+    (
+        "in a destructor",
+        "$_GET['late'] = new class($open) { function __construct(private $open) {} \
+         function __destruct() { ($this->open)(); } }; return 'page';",
+        200,
+        Some("page"),
+    ),
+    (
+        "an exit in a callback at an exit",
+        "ob_start(function () { exit; }); echo 'x'; exit;",
+        200,
+        None,
+    ),
+    (
+        "thrown in a callback at an exit",
+        "ob_start(fn () => throw new Exception('late')); echo 'x'; exit;",
+        0,
+        None,
+    ),
+    (
+        "thrown in a callback at an exception",
+        "ob_start(fn () => throw new Exception('late')); echo 'x'; throw new Exception('thrown');",
+        500,
+        None,
+    ),
+    (
+        "an exit in a callback at an exception",
+        "ob_start(function () { exit; }); echo 'x'; throw new Exception('thrown');",
+        500,
+        None,
+    ),
+];
+
+fn by_case(cases: &[(&str, &str)]) -> [String; 2] {
+    let cases: String = cases
+        .iter()
+        .map(|(name, code)| format!("case '{name}': {code}\n"))
+        .collect();
+    let body = format!(
+        "$open = function () {{ ob_start(fn (string $text) => \"[$text]\", 0, 0); echo 'alice'; }};
+        switch ($_GET['do']) {{
+            case 'look': return ob_get_level() . ' ' . getmypid() . json_encode(ob_list_handlers());
+            {cases}
+        }}"
+    );
+    let front = front().replace(
+        "require 'public/index.php';",
+        &format!("echo (function () {{ {body} }})();"),
+    );
+    [Site::sdk_worker(&body), front]
+}
+
+#[test]
+fn a_buffer_that_nobody_can_remove_ends_with_its_call() {
+    let workers = by_case(&BUFFERS.map(|(name, code, ..)| (name, code)));
+    for (worker, pool) in [
+        (&workers[0], "spawn: exec"),
+        (&workers[0], "spawn: fork"),
+        (&workers[0], "spawn: exec, globals: false"),
+        (&workers[1], "spawn: exec"),
+        (&workers[1], "spawn: fork"),
+    ] {
+        let without = pool.contains("globals");
+        let worker = if without {
+            &worker.replace("$_GET['do']", "$request->query()['do']")
+        } else {
+            worker
+        };
+        let server = serve(worker, pool);
+        let clean = server.get("/?do=look").text();
+        for (name, _, status, text) in BUFFERS {
+            let reply = server.get(&format!("/?do={}", name.replace(' ', "%20")));
+            assert!(
+                status == 0 || reply.status == status,
+                "{name}: {}, {pool}",
+                reply.status
+            );
+            // Its end is after the reply there.
+            let text = text.filter(|_| !without || name != "at the end");
+            if let Some(text) = text {
+                assert_eq!(reply.text(), text, "{name}, {pool}");
+            }
+            assert_eq!(server.get("/?do=look").text(), clean, "{name}, {pool}");
+        }
+        assert!(!server.log().contains("alice"), "{}", server.log());
+        server.stop();
+    }
+}
+
+/// Without the extension PHP keeps such a buffer, and its worker leaves.
+#[test]
+fn a_buffer_that_nobody_can_remove_is_no_other_visitors_without_the_extension() {
+    let workers = by_case(&BUFFERS.map(|(name, code, ..)| (name, code)));
+    let server = serve(&workers[0], "transport: relay");
+    let level = || {
+        let look = server.get("/?do=look").text();
+        look.split(' ').next().map(str::to_owned)
+    };
+    let clean = level();
+    for name in ["returns", "exits", "throws", "two", "defers"] {
+        server.get(&format!("/?do={name}"));
+        assert_eq!(level(), clean, "{name}");
+    }
+    assert!(!server.log().contains("alice"), "{}", server.log());
+    server.stop();
+}
+
+/// What PHP frees or calls when a process ends that has run out of memory, or was stopped.
+const LAST: [(&str, &str); 4] = [
+    (
+        "the callback for the head",
+        "header_register_callback(fn () => print('alice')); $full();",
+    ),
+    (
+        "a stream",
+        "stream_wrapper_register('last', get_class(new class { public $context; \
+         function stream_open() { return true; } function stream_close() { echo 'alice'; } })); \
+         $_SERVER['kept'] = fopen('last://', 'w'); $full();",
+    ),
+    (
+        "a filter",
+        "stream_filter_register('last', get_class(new class extends php_user_filter { \
+         function onClose(): void { echo 'alice'; } })); \
+         stream_filter_append($_SERVER['kept'] = fopen('php://memory', 'w'), 'last', STREAM_FILTER_WRITE); $full();",
+    ),
+    (
+        "a destructor",
+        "$GLOBALS['kept'] = new class { function __destruct() { echo 'alice'; } }; return 'page';",
+    ),
+];
+
+#[test]
+fn what_a_process_prints_at_its_end_is_in_no_log_as_text() {
+    let full = "$full = function () { ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); };";
+    let workers =
+        by_case(&LAST).map(|worker| worker.replace("$open =", &format!("{full} $open =")));
+    for worker in &workers {
+        for (name, _) in LAST {
+            let server = serve(worker, "spawn: exec");
+            let reply = server.get(&format!("/?do={}", name.replace(' ', "%20")));
+            let status = if name == "a destructor" { 200 } else { 500 };
+            assert_eq!(reply.status, status, "{name}");
+            if status == 500 {
+                server.logged(&["has printed 5 bytes at its end, which nobody gets"]);
+            }
+            let log = server.stop().stderr;
+            assert!(!log.contains("alice"), "{name}: {log}");
+        }
+    }
+}

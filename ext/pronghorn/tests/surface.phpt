@@ -47,6 +47,7 @@ Pronghorn\Internal\places_seen(): array
 Pronghorn\Internal\printed_watch(object $output, object $response): void
 Pronghorn\Internal\printed_look_away(): void
 Pronghorn\Internal\printed_take(): string
+Pronghorn\Internal\printed_close(int $above): void
 Pronghorn\Internal\printed_settle(): int
 Pronghorn\Internal\requests_take_over(bool $front, callable $form, object $output, object $response): void
 Pronghorn\Internal\reset_keep(): void

@@ -161,8 +161,8 @@ final class Foundation
         try {
             $response->sendContent();
         } finally {
-            while (\ob_get_level() > $level) {
-                \ob_end_flush();
+            // The worker closes those that refuse.
+            while (\ob_get_level() > $level && @\ob_end_flush()) {
             }
         }
     }

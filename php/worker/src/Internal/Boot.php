@@ -63,8 +63,7 @@ final class Boot
         $transport = $ring ?? $relay;
         WorkerChannel::$current = $answers ? new AskedServer($transport, (int) \getmypid()) : null;
         // Those of the boot: what a visitor's call prints into one would wait for another one's.
-        while (\ob_get_level() > 0 && @\ob_end_flush()) {
-        }
+        Output::close(0);
         $output = new Output(\fopen('php://stderr', 'w'), $ring !== null);
         LastWords::prepare($output);
 

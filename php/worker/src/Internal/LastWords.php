@@ -83,7 +83,7 @@ final class LastWords
     private function fail(Exchange $exchange, Failure $failure): void
     {
         // Of a page that failed.
-        $exchange instanceof HttpExchange && $this->output->take();
+        $exchange instanceof HttpExchange && $this->output->rest();
         if ($exchange->state === Exchange::DONE) {
             // Of what was deferred: the client has its reply, and the server is to know.
             $exchange->transport->remark($failure);
@@ -103,7 +103,7 @@ final class LastWords
         if ($exchange->deferred !== []) {
             $flags |= Native::BUSY;
         }
-        $printed = $exchange instanceof HttpExchange && $exchange->state !== Exchange::DONE ? $output->take() : '';
+        $printed = $exchange instanceof HttpExchange && $exchange->state !== Exchange::DONE ? $output->rest() : '';
         if ($exchange->state === Exchange::STREAMING) {
             $exchange->transport->chunk($exchange->id, $printed, $flags);
         } elseif ($exchange->state === Exchange::FRESH && !$exchange->endByExit($printed, $flags)) {

@@ -268,7 +268,7 @@ final class Loop
         $flags = $exchange->deferred === [] ? 0 : Native::BUSY;
         $exchange->beginReply();
         // Of a page that failed.
-        $exchange instanceof HttpExchange && $this->output->take();
+        $exchange instanceof HttpExchange && $this->output->rest();
         $exchange->transport->error($exchange->id, Failure::of($thrown), $flags);
         $exchange->state = Exchange::DONE;
     }
@@ -316,6 +316,9 @@ final class Loop
             $this->isSpoiled = !$this->leftovers->clear($exchange) || $this->isSpoiled;
         }
         $this->free($print);
+        if (!$this->survivesExit) {
+            $this->isSpoiled = $this->output->isStuck() || $this->isSpoiled;
+        }
     }
 
     private function defer(Exchange $exchange): void

@@ -32,6 +32,8 @@ final class Output
     private bool $released = false;
     /** The process ends because of a request. */
     private bool $isOver = false;
+    /** The application has opened a buffer that nobody can close without the extension. */
+    private bool $isStuck = false;
 
     /**
      * @param resource $log where the server reads lines for its log, e.g. stderr
@@ -71,7 +73,7 @@ final class Output
     /** Before the first call: what the boot has printed goes to the log. */
     public function flush(): void
     {
-        $this->write($this->isSilent() ? '' : $this->take());
+        $this->write($this->isSilent() ? '' : $this->rest());
     }
 
     /**
@@ -81,7 +83,7 @@ final class Output
      */
     public function settle(?Exchange $exchange): void
     {
-        $rest = $this->isSilent() ? '' : $this->take();
+        $rest = $this->isSilent() ? '' : $this->rest();
         if ($exchange === null || $exchange instanceof HttpExchange) {
             $this->late += \strlen($rest);
         } else {
@@ -131,7 +133,12 @@ final class Output
         }
         $lowest = $this->open ? $this->level : $this->level - 1;
         // What the application left open flows into ours.
-        while (\ob_get_level() > \max($lowest, $this->level) && @\ob_end_flush()) {
+        if (!self::close($this->level)) {
+            // What it holds is all that can be read. The process ends, and prints it once more.
+            $printed = $this->isStuck ? '' : (string) \ob_get_contents();
+            $this->isStuck = $this->isOver = true;
+
+            return $printed;
         }
         if (!$this->open) {
             // Into what it closed, else.
@@ -148,6 +155,50 @@ final class Output
         }
 
         return $printed;
+    }
+
+    /**
+     * The same of a call whose end is known: it stays so, whatever callbacks of its buffers throw.
+     */
+    public function rest(): string
+    {
+        if ($this->released || $this->isStuck) {
+            return '';
+        }
+        do {
+            $failed = false;
+            try {
+                $close = fn () => self::close($this->level);
+                $this->native ? \Pronghorn\Internal\until_exit($close) : $close();
+            } catch (\Throwable $thrown) {
+                $failed = true;
+                $this->write("pronghorn: the callback of an output buffer has failed: $thrown");
+            }
+        } while ($failed);
+
+        return $this->take();
+    }
+
+    /** Whether this process can't serve another visitor. */
+    public function isStuck(): bool
+    {
+        return $this->isStuck;
+    }
+
+    /**
+     * Closes the buffers above this level: what each holds flows into the one below.
+     *
+     * @return bool false: one of them can't be closed
+     */
+    public static function close(int $above): bool
+    {
+        if (\function_exists('Pronghorn\Internal\printed_close')) {
+            \Pronghorn\Internal\printed_close($above);
+        }
+        while (\ob_get_level() > $above && @\ob_end_flush()) {
+        }
+
+        return \ob_get_level() <= $above;
     }
 
     /** Lines for the log. */
@@ -168,7 +219,8 @@ final class Output
     private function isSilent(): bool
     {
         return $this->released
-            || ($this->open && !$this->spilled && \ob_get_level() === $this->level && \ob_get_length() === 0);
+            || ($this->open && !$this->spilled && \ob_get_level() === $this->level && \ob_get_length() === 0)
+            || $this->isStuck;
     }
 
     /**
