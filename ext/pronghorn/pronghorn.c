@@ -1390,8 +1390,7 @@ ZEND_FUNCTION(Pronghorn_Internal_reset_keep)
 		zend_throw_error(NULL, "Calls of this process are reset already");
 		RETURN_THROWS();
 	}
-	reset_let_go();
-	reset_keep();
+	requests_keep();
 }
 
 ZEND_FUNCTION(Pronghorn_Internal_reset_again)
@@ -1406,7 +1405,7 @@ ZEND_FUNCTION(Pronghorn_Internal_reset_let_go)
 	ZEND_PARSE_PARAMETERS_NONE();
 
 	if (!requests_on()) {
-		reset_let_go();
+		requests_let_go();
 	}
 }
 

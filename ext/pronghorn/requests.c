@@ -769,23 +769,6 @@ static void find_session(void)
 	zend_string_hash_val(session_global);
 }
 
-/* What a save handler throws is told. */
-static void tell_exception(void)
-{
-	if (EG(exception) == NULL) {
-		return;
-	}
-	if (zend_is_unwind_exit(EG(exception))) {
-		zend_clear_exception();
-	} else {
-		zend_exception_error(EG(exception), E_WARNING);
-	}
-	if (UNEXPECTED(EG(exception) != NULL)) {
-		/* A handler of errors has thrown that it was told of it. */
-		zend_clear_exception();
-	}
-}
-
 /* PHP writes what there is of a session whose values could not all be serialised. At the end of its
  * request such a value is a fatal error, before anything is written; here the session stays as it
  * was as well. */
@@ -826,6 +809,46 @@ static void write_session(void)
 	}
 }
 
+static bool is_function_as_kept(size_t i)
+{
+	const zval *now = session_functions(session) + i;
+	return Z_TYPE_P(now) == Z_TYPE(save_handlers[i]) && (Z_TYPE_P(now) <= IS_TRUE || Z_COUNTED_P(now) == Z_COUNTED(save_handlers[i]));
+}
+
+/* PHP sets all functions of a handler: where there was none, a look at the first is enough. */
+static bool is_save_handler_as_kept(void)
+{
+	const size_t count = EXPECTED(Z_TYPE(save_handlers[0]) == IS_UNDEF) ? 1 : SESSION_FUNCTIONS;
+	for (size_t i = 0; i < count; i++) {
+		if (UNEXPECTED(!is_function_as_kept(i))) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void restore_save_handler(void)
+{
+	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
+		if (!is_function_as_kept(i)) {
+			zval *now = session_functions(session) + i, before;
+			ZVAL_COPY_VALUE(&before, now);
+			ZVAL_COPY(now, &save_handlers[i]);
+			zval_ptr_dtor(&before);
+		}
+	}
+}
+
+/* For calls that are no requests, whose sessions PHP code closes. */
+static bool forget_save_handler(void)
+{
+	if (session == NULL || session->session_status == php_session_active || is_save_handler_as_kept()) {
+		return false;
+	}
+	restore_save_handler();
+	return true;
+}
+
 static void forget_session(void)
 {
 	if (session == NULL) {
@@ -843,21 +866,26 @@ static void forget_session(void)
 		ZVAL_UNDEF(&session->http_session_vars);
 		zval_ptr_dtor(&variables);
 	}
-	for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
-		zval *now = session_functions(session) + i;
-		if (Z_TYPE_P(now) != Z_TYPE(save_handlers[i]) || (Z_TYPE_P(now) > IS_TRUE && Z_COUNTED_P(now) != Z_COUNTED(save_handlers[i]))) {
-			zval before;
-			ZVAL_COPY_VALUE(&before, now);
-			ZVAL_COPY(now, &save_handlers[i]);
-			zval_ptr_dtor(&before);
-		}
-	}
+	restore_save_handler();
+	tell_exception();
 }
 
 static bool has_session(void)
 {
 	return session != NULL && (session->session_status == php_session_active || session->id != NULL
-		|| Z_TYPE(session->http_session_vars) != IS_UNDEF || zend_hash_find_known_hash(&EG(symbol_table), session_global) != NULL);
+		|| Z_TYPE(session->http_session_vars) != IS_UNDEF || zend_hash_find_known_hash(&EG(symbol_table), session_global) != NULL
+		|| !is_save_handler_as_kept());
+}
+
+static void let_session_go(void)
+{
+	if (session != NULL) {
+		for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
+			zval_ptr_dtor(&save_handlers[i]);
+		}
+		zend_string_release(session_global);
+		session = NULL;
+	}
 }
 
 static void begin_session(void)
@@ -872,12 +900,16 @@ static void find_session(void)
 {
 }
 
-static void tell_exception(void)
+static void write_session(void)
 {
-	zend_clear_exception();
 }
 
-static void write_session(void)
+static bool forget_save_handler(void)
+{
+	return false;
+}
+
+static void let_session_go(void)
 {
 }
 
@@ -1219,6 +1251,7 @@ static void forget_values(void)
 	reset_run_shutdown_functions();
 	tell_exception();
 	empty_globals();
+	tell_exception();
 	for (int times = 0; times < 2 && UNEXPECTED(has_session()); times++) {
 		is_unsettled = true;
 		forget_session();
@@ -1267,7 +1300,6 @@ bool requests_settle(void)
 		forget_values();
 		forget_head_callback();
 		reset_restore();
-		tell_exception();
 	}
 	is_unsettled = false;
 	return true;
@@ -1301,10 +1333,6 @@ void requests_end(void)
 		OBJ_RELEASE(request);
 	}
 	is_unsettled |= reset_restore();
-	if (UNEXPECTED(EG(exception) != NULL)) {
-		tell_exception();
-		is_unsettled = true;
-	}
 }
 
 static void (*report_error)(int, zend_string *, const uint32_t, zend_string *);
@@ -1401,14 +1429,27 @@ void requests_take_over(const native_slots *of, bool front, zval *form)
 	requests_end();
 }
 
+void requests_let_go(void)
+{
+	reset_let_go();
+	let_session_go();
+}
+
+void requests_keep(void)
+{
+	requests_let_go();
+	find_session();
+	reset_keep();
+}
+
 bool requests_reset(void)
 {
 	bool any = reset_has_shutdown_functions() || has_head_callback();
 	reset_run_shutdown_functions();
 	tell_exception();
 	forget_head_callback();
+	any |= forget_save_handler();
 	any |= reset_restore();
-	tell_exception();
 	return any;
 }
 
@@ -1443,14 +1484,6 @@ void requests_give_back(void)
 		zend_array_release(environment);
 		environment = NULL;
 	}
-#ifdef HAVE_PHP_SESSION
-	if (session != NULL) {
-		for (size_t i = 0; i < SESSION_FUNCTIONS; i++) {
-			zval_ptr_dtor(&save_handlers[i]);
-		}
-		zend_string_release(session_global);
-		session = NULL;
-	}
-#endif
+	let_session_go();
 	reset_forget();
 }

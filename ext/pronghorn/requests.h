@@ -16,10 +16,12 @@ void requests_startup(void);
  * and $_FILES are, and the paths of the files. */
 void requests_take_over(const native_slots *slots, bool front, zval *form);
 
-/* For calls that are no requests: the functions for their end run, and what they have changed since
- * reset_keep() is taken back. True: something was, so that code of the application may have run
- * meanwhile. */
+/* For calls that are no requests: what is there now is there again after requests_reset(), which
+ * runs the functions for the end of the call. True: code of the application may have run meanwhile,
+ * or a session is open, and settings stay until it is closed. */
+void requests_keep(void);
 bool requests_reset(void);
+void requests_let_go(void);
 
 /* Whether they are, whether one is under way, and whether PHP's output is their reply. */
 bool requests_on(void);

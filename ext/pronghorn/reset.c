@@ -23,6 +23,7 @@
 #include "ext/random/php_random.h"
 #endif
 
+#include "session.h"
 #include "title.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
@@ -33,6 +34,35 @@ static bool is_keeping;
 
 /* Whether a function has been called that is watched below. */
 static bool has_changes;
+
+/* Levels of errors that are reported, and that the handler of the boot is called for. */
+static int error_reporting, handler_reporting;
+static bool is_restoring;
+
+void reset_tell_exception(void)
+{
+	const int level = EG(error_reporting), of_handler = EG(user_error_handler_error_reporting);
+	if (is_restoring) {
+		/* Steps say nothing; destructors of the application do. */
+		EG(error_reporting) = error_reporting;
+		EG(user_error_handler_error_reporting) = handler_reporting;
+	}
+	if (zend_is_unwind_exit(EG(exception))) {
+		zend_clear_exception();
+	} else {
+		zend_exception_error(EG(exception), E_WARNING);
+	}
+	/* A handler of errors may throw that it was told of it, and so may destructors of what the
+	 * exception held. */
+	enum { MOST = 10 };
+	for (int times = 0; times < MOST && UNEXPECTED(EG(exception) != NULL); times++) {
+		zend_clear_exception();
+	}
+	if (is_restoring) {
+		EG(error_reporting) = level;
+		EG(user_error_handler_error_reporting) = of_handler;
+	}
+}
 
 /* ---- What functions of PHP set, which tell it as well ---- */
 
@@ -108,11 +138,18 @@ static bool call(const char *name, zval *result, uint32_t count, zval *arguments
 	if (function == NULL) {
 		return false;
 	}
+	/* PHP calls nothing while one is pending. */
+	tell_exception();
 	is_ours = true;
 	zend_call_known_function(function, NULL, NULL, result, count, arguments, NULL);
 	is_ours = false;
 	if (EG(exception) != NULL) {
-		zend_clear_exception();
+		if (is_restoring) {
+			/* The destructor of what was there before. */
+			tell_exception();
+		} else {
+			zend_clear_exception();
+		}
 		zval_ptr_dtor(result);
 		ZVAL_UNDEF(result);
 		return false;
@@ -551,9 +588,6 @@ typedef struct {
 static ini_value *ini_values;
 static uint32_t ini_count;
 
-/* Levels of errors that are reported, and that the handler of the boot is called for. */
-static int error_reporting, handler_reporting;
-
 static void keep_ini(void)
 {
 	zend_ini_entry *entry;
@@ -977,13 +1011,29 @@ bool reset_is_due(void)
 		|| !is_context_as_kept();
 }
 
+static bool is_session_open(void)
+{
+#ifdef HAVE_PHP_SESSION
+	const php_ps_globals *session = session_globals();
+	return session != NULL && session->session_status == php_session_active;
+#else
+	return false;
+#endif
+}
+
 bool reset_restore(void)
 {
+	is_restoring = true;
+	const bool was_told = tell_exception();
 	const bool is_due = reset_is_due();
 	if (UNEXPECTED(is_due)) {
 		restore_all_handlers();
-		if (!is_ini_as_kept()) {
+		tell_exception();
+		/* PHP refuses to change settings of an open session, and frees their values all the same.
+		 * They are due until it is closed. */
+		if (!is_ini_as_kept() && !is_session_open()) {
 			restore_ini();
+			tell_exception();
 		}
 	}
 	EG(user_error_handler_error_reporting) = handler_reporting;
@@ -1018,7 +1068,9 @@ bool reset_restore(void)
 #if PHP_VERSION_ID >= 80200
 	zend_memory_reset_peak_usage();
 #endif
-	return is_due;
+	const bool has_thrown = tell_exception();
+	is_restoring = false;
+	return is_due || was_told || has_thrown;
 }
 
 void reset_let_go(void)

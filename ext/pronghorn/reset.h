@@ -14,7 +14,21 @@ void reset_keep(void);
 
 bool reset_is_keeping(void);
 
-/* Back to it. A few loads where a call has changed nothing. Whether it had changed something. */
+void reset_tell_exception(void);
+
+/* Says what is thrown and nobody catches, and goes on. Whether there was something. */
+static inline bool tell_exception(void)
+{
+	if (EXPECTED(EG(exception) == NULL)) {
+		return false;
+	}
+	reset_tell_exception();
+	return true;
+}
+
+/* Back to it, whatever destructors do meanwhile. Settings stay as long as a session is open. A few
+ * loads where a call has changed nothing. Whether code of the application may have run, or changed
+ * something. */
 bool reset_restore(void);
 
 /* Whether something of that was changed since. */

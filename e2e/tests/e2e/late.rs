@@ -19,7 +19,15 @@ const LATE: &str = r#"<?php
                 'session' => [session_id('alice'), session_start(), $_SESSION['user'] = 'alice', $_SESSION['next'] = $next],
                 'shutdown' => register_shutdown_function(function () use ($next) { echo 'alice'; }),
                 'superglobals' => $_GET['user'] = $_POST['user'] = $_COOKIE['user'] = $_REQUEST['user'] = $_FILES['user'] = $_SERVER['user'] = $_ENV['user'] = $next,
-                'settings' => [date_default_timezone_set('Asia/Tokyo'), putenv('LATE=alice'), chdir('/'), ini_set('precision', '3'), setlocale(LC_ALL, 'C.UTF-8')],
+                'settings' => [date_default_timezone_set('Asia/Tokyo'), putenv('LATE=alice'), chdir('/'), ini_set('precision', '3'), setlocale(LC_ALL, 'C.UTF-8'),
+                    umask(0), spl_autoload_extensions('.alice'), mb_internal_encoding('EUC-JP'), mb_language('ja'), mb_substitute_character(0x3f),
+                    libxml_use_internal_errors(true)],
+                // One thing each: it is the first that is put back, while what is thrown is there.
+                'zone' => date_default_timezone_set('Asia/Tokyo'),
+                'loader' => libxml_set_external_entity_loader(static fn () => null),
+                'named' => [session_name('alice'), ini_set('session.gc_maxlifetime', '7'), session_start()],
+                'none' => [$_SERVER = $_GET = null, (function () { unset($GLOBALS['_COOKIE']); })()],
+                'save_handler' => set($next),
                 'handlers' => [set_error_handler(function () use ($next) { exit('alice'); }), set_exception_handler(fn () => $next)],
                 'assertion' => @assert_options(ASSERT_CALLBACK, fn () => $next),
                 'head' => [@header_register_callback(function () use ($next) { header('X-User: alice'); }), @header('X-User: alice')],
@@ -31,6 +39,12 @@ const LATE: &str = r#"<?php
             };
         }
         public function handle() { return false; }
+    }
+    final class Saves extends SessionHandler {
+        public function __construct(private mixed $late) {}
+    }
+    function set(mixed $late): void {
+        session_set_save_handler(new Saves($late));
     }
     final class Kept {
         private static array $kept = [];
@@ -46,6 +60,8 @@ const LATE: &str = r#"<?php
             case 'superglobals': $_GET['late'] = $_POST['late'] = $_COOKIE['late'] = $_REQUEST['late'] = $_SERVER['late'] = $late; break;
             case 'superglobal by reference': $all = &$_GET; $all['late'] = $late; break;
             case 'session': session_start(); $_SESSION['late'] = $late; break;
+            case 'save handler': set($late); break;
+            case 'deferred': Pronghorn\Call::current()->defer(function () use ($late) {}); break;
             case 'context': stream_context_set_default(['http' => ['late' => $late]]); break;
             case 'exception': $thrown = new Exception('thrown'); $thrown->late = $late; throw $thrown;
             case 'buffer': ob_start([$late, 'handle']); break;
@@ -59,7 +75,12 @@ const LATE: &str = r#"<?php
     function see(): string {
         $seen = [session_status(), session_id(), $_GET, $_POST, $_COOKIE, $_REQUEST, $_FILES, isset($_SERVER['user']), isset($_ENV['user']),
             isset($_SERVER['n7']), date_default_timezone_get(), getenv('LATE'), getcwd(), ini_get('precision'), set_error_handler(null),
-            set_exception_handler(null), error_get_last(), setlocale(LC_ALL, '0'), @assert_options(ASSERT_CALLBACK), ob_get_level()];
+            set_exception_handler(null), error_get_last(), setlocale(LC_ALL, '0'), @assert_options(ASSERT_CALLBACK),
+            session_name(), session_module_name(), ini_get('session.gc_maxlifetime'), umask(), spl_autoload_extensions(), mb_internal_encoding(),
+            mb_language(), mb_substitute_character(), libxml_use_internal_errors(),
+            function_exists('libxml_get_external_entity_loader') && libxml_get_external_entity_loader() !== null, ob_get_level()];
+        // The destructor of one that is left would run in this call.
+        set(null);
         session_start(['use_strict_mode' => 1]);
         $seen[] = $_SESSION;
         return json_encode($seen);
@@ -75,7 +96,7 @@ const LATE: &str = r#"<?php
     }
 "#;
 
-const PLACES: [&str; 14] = [
+const PLACES: [&str; 16] = [
     "error handler",
     "exception handler",
     "assertion",
@@ -83,6 +104,8 @@ const PLACES: [&str; 14] = [
     "superglobals",
     "superglobal by reference",
     "session",
+    "save handler",
+    "deferred",
     "context",
     "exception",
     "buffer",
@@ -93,7 +116,7 @@ const PLACES: [&str; 14] = [
 ];
 
 /// Each, and some behind others.
-const DEEDS: [&str; 16] = [
+const DEEDS: [&str; 22] = [
     "session",
     "shutdown",
     "superglobals",
@@ -110,6 +133,12 @@ const DEEDS: [&str; 16] = [
     "session shutdown superglobals settings",
     "handlers handlers handlers session",
     "assertion handlers assertion head",
+    "zone throws",
+    "loader exit",
+    "named",
+    "shutdown named",
+    "save_handler head",
+    "none",
 ];
 
 /// Where calls are no requests of PHP's own, settings stay; sessions are nobody's there, too.
@@ -124,13 +153,14 @@ fn what_a_late_destructor_opens_is_no_visitors_without_globals() {
     };
     let clean = session(server.get("/").text());
     let pid = server.get("/?where=pid").text();
-    for place in PLACES {
+    for place in PLACES.into_iter().filter(|place| *place != "save handler") {
         for deeds in [
             "session",
             "shutdown",
             "superglobals session",
             "throws",
             "exit",
+            "none",
         ] {
             let target = format!("/?where={place}&deeds={deeds}").replace(' ', "%20");
             server.get(&target);
@@ -251,6 +281,7 @@ fn what_a_late_destructor_of_a_job_does_is_no_other_jobs() {
         let log = server.log();
         assert!(log.contains("seen"), "{log}");
         assert!(!log.contains("alice: seen"), "{log}");
+        assert!(!log.contains("array_filter"), "{log}");
         server.stop();
     }
 }

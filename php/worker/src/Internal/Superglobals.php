@@ -65,7 +65,10 @@ final class Superglobals
     {
         $kept = [$this->get, $this->post, $this->cookie, $this->files, $this->request, $this->server];
 
-        return [$_GET, $_POST, $_COOKIE, $_FILES, $_REQUEST, $_SERVER] !== $kept;
+        // A call may have unset them.
+        $now = [$_GET ?? null, $_POST ?? null, $_COOKIE ?? null, $_FILES ?? null, $_REQUEST ?? null, $_SERVER ?? null];
+
+        return $now !== $kept;
     }
 
     private function putBack(): void
@@ -75,11 +78,13 @@ final class Superglobals
         $_COOKIE = $this->cookie;
         $_FILES = $this->files;
         $_REQUEST = $this->request;
-        if ($_SERVER !== $this->server) {
+        $now = $_SERVER ?? null;
+        if (\is_array($now) && $now !== $this->server) {
             // An application may put settings of its own there at its first call, and rely on them.
-            $ofRequests = \array_filter($_SERVER, self::isOfARequest(...), \ARRAY_FILTER_USE_KEY);
-            $this->server = $this->named + \array_diff_key($_SERVER, $ofRequests);
+            $ofRequests = \array_filter($now, self::isOfARequest(...), \ARRAY_FILTER_USE_KEY);
+            $this->server = $this->named + \array_diff_key($now, $ofRequests);
         }
+        $now = null;
         $_SERVER = $this->server;
     }
 
