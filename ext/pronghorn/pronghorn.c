@@ -936,6 +936,19 @@ static bool handle_exception(const callback *failed, zend_object *exchange)
 	return EG(exception) == NULL;
 }
 
+/* Destructors of what it holds may throw as well. */
+static void free_deferred(const callback *failed, zend_object *exchange, zval *deferred)
+{
+	const bool is_over = EG(exception) != NULL;
+	zval before;
+	ZVAL_COPY_VALUE(&before, deferred);
+	ZVAL_EMPTY_ARRAY(deferred);
+	zval_ptr_dtor(&before);
+	if (!is_over) {
+		handle_exception(failed, exchange);
+	}
+}
+
 /* Does what a call has deferred, and what that defers, one after another; then says that this
  * worker is free. */
 static void do_deferred(const callback *failed, zend_object *exchange)
@@ -951,18 +964,23 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 		ZVAL_EMPTY_ARRAY(place);
 		ZEND_HASH_FOREACH_VAL(Z_ARRVAL(all), work) {
 			call_deferred(work);
+			if (Z_REFCOUNT(all) == 1) {
+				zval done;
+				ZVAL_COPY_VALUE(&done, work);
+				ZVAL_NULL(work);
+				zval_ptr_dtor(&done);
+			}
 			more = handle_exception(failed, exchange);
 			if (!more) {
 				break;
 			}
 		} ZEND_HASH_FOREACH_END();
-		zval_ptr_dtor(&all);
+		free_deferred(failed, exchange, &all);
 	}
 	if (has_deadline) {
 		deadline_ends(0);
 	}
-	zval_ptr_dtor(place);
-	ZVAL_EMPTY_ARRAY(place);
+	free_deferred(failed, exchange, place);
 	/* A forked child that comes to here has no server. */
 	if (EG(exception) == NULL && is_attached()) {
 		const uint32_t number = number_of(exchange);

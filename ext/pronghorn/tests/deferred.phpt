@@ -33,6 +33,26 @@ class Work
         $GLOBALS['say']('static');
     }
 }
+class Held
+{
+    public function __construct(private Closure $end)
+    {
+    }
+
+    public function __destruct()
+    {
+        ($this->end)();
+    }
+}
+/** A closure that is deferred by another: nothing else holds what it does. */
+function holds(Closure $end): Closure
+{
+    return function () use ($end) {
+        $held = new Held($end);
+        Call::current()->defer(function () use ($held) {
+        });
+    };
+}
 $works = [
     '/one' => [fn () => $say('one')],
     '/in-order' => [
@@ -51,6 +71,7 @@ $works = [
         },
     ],
     '/knows' => [fn () => $say(Call::current()->request()->path . ' ' . get_debug_type(Exchange::$current->call()->timeLeft()))],
+    '/holds' => [holds(fn () => throw new LogicException('freed')), holds(fn () => exit), fn () => Call::current()->defer(fn () => $say('last'))],
     '/late' => [fn () => throw new LogicException('thrown'), fn () => $say('never')],
     '/missing' => ['missing', fn () => $say('next')],
 ];
@@ -96,6 +117,8 @@ fwrite(STDOUT, str_replace('; /', "\n/", implode('; ', $said)) . "\n");
 /echoes:; reply busy; free; given back: /echoes 0 [] "echoed"
 /knows:; reply busy
 /knows null; free
+/holds:; reply busy
+/holds failed: LogicException freed; last; free
 /late:; reply busy
 /late failed: LogicException thrown
 /late failed: Error the deadline, while this is told; free

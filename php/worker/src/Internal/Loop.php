@@ -90,13 +90,18 @@ final class Loop
         // All of them go, whatever the destructor of one does.
         $values = [$last, $this->thrown];
         $last = $this->thrown = null;
-        $this->free(static function () use (&$values): void {
-            $values = null;
-        });
+        $this->drop($values);
         if ($this->leftovers !== null) {
             $this->isSpoiled = !$this->leftovers->settle() || $this->isSpoiled;
             $this->free($isJob ? $this->output->flush(...) : fn () => $this->output->settle(null));
         }
+    }
+
+    private function drop(mixed &$values, ?Exchange $exchange = null): void
+    {
+        $this->free(static function () use (&$values): void {
+            $values = null;
+        }, $exchange);
     }
 
     /** Destructors run there, and may throw or call `exit`: that ends no worker. */
@@ -292,8 +297,11 @@ final class Loop
             } catch (\Throwable $thrown) {
                 // The deadline, between two of them.
                 $this->tellFailed($exchange, $thrown);
+                $this->drop($thrown, $exchange);
             }
-            $exchange->deferred = [];
+            $this->free(static function () use ($exchange): void {
+                $exchange->deferred = [];
+            }, $exchange);
             $exchange->transport->free($exchange->id);
         }
         $leaks = $this->leaks;
@@ -323,12 +331,17 @@ final class Loop
 
     private function defer(Exchange $exchange): void
     {
-        while (($work = \array_shift($exchange->deferred)) !== null) {
+        // Each is freed where it runs, since what it holds may throw as well, or `exit`.
+        $next = static function () use ($exchange): void {
+            (\array_shift($exchange->deferred))();
+        };
+        while ($exchange->deferred !== []) {
             try {
                 // The next ones may clean up: an `exit` ends this one only.
-                $this->survivesExit ? \Pronghorn\Internal\until_exit($work) : $work();
+                $this->survivesExit ? \Pronghorn\Internal\until_exit($next) : $next();
             } catch (\Throwable $thrown) {
                 $this->tellFailed($exchange, $thrown);
+                $this->drop($thrown, $exchange);
             }
         }
     }
