@@ -5,16 +5,23 @@
 //! changed page to another place. On a volume that others have filled there is none. So blocks
 //! behind what is written are allocated before they are needed, and what only adds something may
 //! not use the last of them.
+//!
+//! The engine also writes into holes before that end, and far after it. Those blocks are nobody's
+//! yet, so a file without a name keeps some more of them. It gives them up when a write finds
+//! none.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::lock;
 use redb::{BackendError, StorageBackend};
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatvfs, seek};
+use rustix::fs::{
+    FallocateFlags, Mode, OFlags, SeekFrom, fallocate, fstatvfs, ftruncate, open, seek,
+};
 use rustix::io::Errno;
 
 /// Enough for a group of ends, which changes some hundred pages. A small volume gives less.
@@ -27,8 +34,12 @@ const SHARE_OF_VOLUME: u64 = 64;
 pub(crate) struct Room {
     reserve: u64,
     allocate: Allocate,
+    spare: Spare,
     state: Mutex<Allocated>,
 }
+
+/// Keeps so many bytes of the volume outside of the file; with 0, gives all of them up.
+type Spare = Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>;
 
 /// Allocates a part of the file, from an offset on, so long.
 type Allocate = Box<dyn Fn(u64, u64) -> io::Result<()> + Send + Sync>;
@@ -39,20 +50,35 @@ struct Allocated {
     written: u64,
     /// Up to here there are blocks.
     until: u64,
+    /// The longest page. A small end rewrites the whole page that it shares with a large entry.
+    longest: u64,
+    /// The bytes that are kept outside of the file.
+    spare: u64,
+}
+
+impl Allocated {
+    /// A page is free again only after the commit after the one that has left it.
+    const fn wanted_spare(&self, reserve: u64) -> u64 {
+        reserve + 2 * self.longest
+    }
 }
 
 impl Room {
-    pub(crate) fn new(reserve: u64, written: u64, allocate: Allocate) -> Arc<Self> {
-        let state = Mutex::new(Allocated { written, until: 0 });
+    pub(crate) fn new(reserve: u64, written: u64, allocate: Allocate, spare: Spare) -> Arc<Self> {
+        let state = Mutex::new(Allocated {
+            written,
+            ..Allocated::default()
+        });
         Arc::new(Self {
             reserve,
             allocate,
+            spare,
             state,
         })
     }
 
     /// The reserve of a file, in proportion to its volume.
-    pub(crate) fn of(file: &File) -> io::Result<Arc<Self>> {
+    pub(crate) fn of(file: &File, directory: &Path) -> io::Result<Arc<Self>> {
         let volume = fstatvfs(file)?;
         let size = volume.f_blocks.saturating_mul(volume.f_frsize);
         let reserve = (size / SHARE_OF_VOLUME).clamp(LEAST_RESERVE, MOST_RESERVE);
@@ -65,12 +91,26 @@ impl Room {
                 done => Ok(done?),
             }
         };
-        Ok(Self::new(reserve, written, Box::new(allocate)))
+        Ok(Self::new(
+            reserve,
+            written,
+            Box::new(allocate),
+            spare_in(directory),
+        ))
     }
 
     /// Whether so many bytes can be added, and the reserve is there behind them.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         let mut state = lock(&self.state);
+        let spare = state.wanted_spare(self.reserve);
+        if state.spare < spare {
+            if (self.spare)(spare).is_err() {
+                // A part of it may have been taken.
+                self.give_up(&mut state);
+                return false;
+            }
+            state.spare = spare;
+        }
         let needed = state.written.saturating_add(bytes) + self.reserve;
         if needed <= state.until {
             return true;
@@ -87,13 +127,43 @@ impl Room {
 
     /// The room behind what is written.
     pub(crate) fn left(&self) -> u64 {
-        let Allocated { written, until } = *lock(&self.state);
+        let Allocated { written, until, .. } = *lock(&self.state);
         until.saturating_sub(written)
     }
 
-    fn wrote_up_to(&self, end: u64) {
+    fn give_up(&self, state: &mut Allocated) {
+        _ = (self.spare)(0); // a file that can't be cut keeps what it has
+        state.spare = 0;
+    }
+
+    /// Does it again with the blocks that were kept outside of the file, when it finds none.
+    fn with_spare(&self, step: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        let done = step();
+        let is_full = |why: &io::Error| {
+            use io::ErrorKind::{QuotaExceeded, StorageFull};
+            matches!(why.kind(), StorageFull | QuotaExceeded)
+        };
+        if !done.as_ref().is_err_and(is_full) {
+            return done;
+        }
         let mut state = lock(&self.state);
-        state.written = state.written.max(end);
+        if state.spare == 0 {
+            return done;
+        }
+        self.give_up(&mut state);
+        step()
+    }
+
+    fn has_read(&self, length: usize) {
+        let mut state = lock(&self.state);
+        state.longest = state.longest.max(length as u64);
+    }
+
+    fn wrote(&self, offset: u64, length: usize) {
+        let mut state = lock(&self.state);
+        let length = length as u64;
+        state.longest = state.longest.max(length);
+        state.written = state.written.max(offset + length);
     }
 
     /// Blocks behind the end go when the file becomes shorter.
@@ -111,6 +181,25 @@ impl std::fmt::Debug for Room {
             .field("state", &self.state)
             .finish_non_exhaustive()
     }
+}
+
+/// A file without a name: nothing of it is left after an end of any kind. A file system that has
+/// none, or can't allocate, keeps no spare.
+fn spare_in(directory: &Path) -> Spare {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = open(directory, flags, Mode::RUSR | Mode::WUSR).ok();
+    Box::new(move |bytes| {
+        let Some(file) = &file else {
+            return Ok(());
+        };
+        if bytes == 0 {
+            return Ok(ftruncate(file, 0)?);
+        }
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
+    })
 }
 
 /// Behind it, the file has blocks at most that were never written.
@@ -258,7 +347,10 @@ impl<B: StorageBackend> StorageBackend for Backend<B> {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match &self.over {
-            Over::Room(_) => self.inner.read(offset, out),
+            Over::Room(room) => {
+                room.has_read(out.len());
+                self.inner.read(offset, out)
+            }
             Over::Memory(overlay) => lock(overlay).read(&self.inner, offset, out),
         }
     }
@@ -266,7 +358,7 @@ impl<B: StorageBackend> StorageBackend for Backend<B> {
     fn set_len(&self, length: u64) -> io::Result<()> {
         match &self.over {
             Over::Room(room) => {
-                self.inner.set_len(length)?;
+                room.with_spare(|| self.inner.set_len(length))?;
                 room.set_length(length);
             }
             Over::Memory(overlay) => lock(overlay).set_length(length),
@@ -284,8 +376,8 @@ impl<B: StorageBackend> StorageBackend for Backend<B> {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         match &self.over {
             Over::Room(room) => {
-                self.inner.write(offset, data)?;
-                room.wrote_up_to(offset + data.len() as u64);
+                room.with_spare(|| self.inner.write(offset, data))?;
+                room.wrote(offset, data.len());
                 Ok(())
             }
             Over::Memory(overlay) => lock(overlay).write(&self.inner, offset, data),

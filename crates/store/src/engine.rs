@@ -24,11 +24,16 @@ pub(crate) const CACHE: usize = 16 << 20;
 /// After a failure, the file is opened again at most this often: a full disk stays full for a
 /// while, and the check of a large file takes a second.
 const REOPEN_AFTER: Duration = Duration::from_secs(1);
+/// And at least this often.
+const REOPEN_AT_LEAST: Duration = Duration::from_secs(30);
 
-/// What has to fit before a store is taken for one that works again: more than the note of an end.
-/// On a full disk a small write often finds room in the file, and the next one does not: jobs would
-/// run again and again, because their ends are not kept.
+/// What has to fit before a store takes more again: more than the note of an end. On a full disk a
+/// small write often finds room in the file, and the next one does not.
 pub(crate) const PROBE: usize = 256 << 10;
+
+/// This much has to fit before ends and removals are tried again. Only they make room
+/// on a volume that the file itself fills.
+const SMALL_PROBE: usize = 1 << 10;
 
 const ABOUT: Tree = Tree::new("store");
 const KEY_FORMAT: &[u8] = b"format";
@@ -72,6 +77,9 @@ pub(crate) struct Engine {
     volume: Box<dyn Volume>,
     limit: u64,
     state: State,
+    /// From a failure to the next try. It grows until the store takes more again: jobs whose ends
+    /// are not kept would run again and again.
+    pause: Duration,
 }
 
 enum State {
@@ -121,6 +129,7 @@ impl Engine {
             volume,
             limit,
             state,
+            pause: REOPEN_AFTER,
         })
     }
 
@@ -155,6 +164,9 @@ impl Engine {
         let outcome = match done {
             Ok(now) => {
                 *size = now;
+                if shortage.is_none() {
+                    self.pause = REOPEN_AFTER;
+                }
                 Ok(())
             }
             Err(failure) => {
@@ -203,22 +215,13 @@ impl Engine {
         let State::Failed { at, reader, .. } = &mut self.state else {
             return;
         };
-        if at.elapsed() < REOPEN_AFTER {
-            return;
-        }
-        if self.volume.probe().is_err() {
-            *at = Instant::now();
+        if at.elapsed() < self.pause {
             return;
         }
         // One has the file at a time.
         *reader = None;
-        let opened = open(&self.path, &*self.volume)
-            .map_err(|error| StoreError::OutOfOrder(Arc::new(error)));
-        let works = opened.and_then(|state| match probe(&state) {
-            Ok(()) => Ok(state),
-            Err(failure) => Err(StoreError::Failed(Arc::new(failure))),
-        });
-        self.state = match works {
+        let has_room = self.volume.probe().is_ok();
+        self.state = match self.tried(has_room) {
             Ok(state) => {
                 tracing::info!(target: "store", path = %self.path.display(), "the store works again");
                 state
@@ -229,6 +232,35 @@ impl Engine {
                 reader: None,
             },
         };
+        let takes_all = matches!(&self.state, State::Open { shortage: None, .. });
+        self.pause = if takes_all {
+            REOPEN_AFTER
+        } else {
+            (2 * self.pause).min(REOPEN_AT_LEAST)
+        };
+    }
+
+    /// Opens the file as a start does: for all, or else for what needs no room.
+    fn tried(&self, has_room: bool) -> Result<State, StoreError> {
+        let try_with = |bytes| {
+            let state = open(&self.path, &*self.volume)
+                .map_err(|error| StoreError::OutOfOrder(Arc::new(error)))?;
+            match catch_unwind(AssertUnwindSafe(|| probe(&state, bytes))) {
+                Ok(Ok(())) => Ok(state),
+                Ok(Err(failure)) => Err(StoreError::Failed(Arc::new(failure))),
+                Err(_) => Err(StoreError::Failed(Arc::new(redb::Error::Corrupted(
+                    "the engine has panicked: the file may be broken".to_owned(),
+                )))),
+            }
+        };
+        if has_room && let Ok(state) = try_with(PROBE) {
+            return Ok(state);
+        }
+        let mut state = try_with(SMALL_PROBE)?;
+        if let State::Open { shortage, .. } = &mut state {
+            *shortage = Some(Shortage { most: 0, left: 0 });
+        }
+        Ok(state)
     }
 
     #[cfg(test)]
@@ -238,11 +270,11 @@ impl Engine {
 }
 
 /// Writes something and takes it away.
-fn probe(state: &State) -> Result<(), redb::Error> {
+fn probe(state: &State, bytes: usize) -> Result<(), redb::Error> {
     let State::Open { database, size, .. } = state else {
         return Ok(());
     };
-    for value in [Some(vec![0; PROBE]), None] {
+    for value in [Some(vec![0; bytes]), None] {
         let inner = database.begin_write()?;
         let mut transaction = Transaction::new(&inner, *size);
         let done = match value {

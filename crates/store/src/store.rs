@@ -310,7 +310,7 @@ impl InDirectory {
 impl Volume for InDirectory {
     fn open(&self) -> Result<(Database, Arc<Room>), redb::Error> {
         let file = self.open_file()?;
-        let room = Room::of(&file)?;
+        let room = Room::of(&file, self.file.parent().unwrap_or(&self.file))?;
         let backend = Backend::with_room(FileBackend::new(file)?, room.clone());
         Ok((builder().create_with_backend(backend)?, room))
     }

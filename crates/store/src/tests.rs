@@ -442,9 +442,13 @@ struct DiskState {
     now: Mutex<Vec<u8>>,
     steps: Mutex<Vec<Step>>,
     full: AtomicBool,
+    /// The file has room in itself, and the volume has none.
+    no_new_files: AtomicBool,
     /// Blocks that were allocated, and how many there can be; 0 for as many as anybody wants.
     blocks: Mutex<BTreeSet<u64>>,
     capacity: AtomicU64,
+    /// The bytes that are kept outside of the file.
+    spare: AtomicU64,
     /// The numbers of all changes, from 1 on.
     step: AtomicUsize,
     fails: Mutex<Option<Failing>>,
@@ -493,7 +497,8 @@ impl Disk {
         let mut blocks = lock(&self.0.blocks);
         let new = (part.start / 4096..part.end.div_ceil(4096)).filter(|it| !blocks.contains(it));
         let new: Vec<u64> = new.collect();
-        if capacity > 0 && (blocks.len() + new.len()) as u64 * 4096 > capacity {
+        let spare = self.0.spare.load(Relaxed);
+        if capacity > 0 && (blocks.len() + new.len()) as u64 * 4096 + spare > capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
         blocks.extend(new);
@@ -546,7 +551,18 @@ impl Volume for Disk {
                 disk.has_blocks_in(from..from + length)
             }
         };
-        let room = Room::new(RESERVE, lock(&self.0.now).len() as u64, Box::new(allocate));
+        self.0.spare.store(0, Relaxed);
+        let disk = self.clone();
+        let keep = move |bytes| {
+            let before = disk.0.spare.swap(bytes, Relaxed);
+            let kept = disk.has_blocks_in(0..0);
+            if kept.is_err() {
+                disk.0.spare.store(before, Relaxed);
+            }
+            kept
+        };
+        let written = lock(&self.0.now).len() as u64;
+        let room = Room::new(RESERVE, written, Box::new(allocate), Box::new(keep));
         let backend = Backend::with_room(self.clone(), room.clone());
         Ok((builder().create_with_backend(backend)?, room))
     }
@@ -556,7 +572,7 @@ impl Volume for Disk {
     }
 
     fn probe(&self) -> io::Result<()> {
-        if self.0.full.load(Relaxed) {
+        if self.0.full.load(Relaxed) || self.0.no_new_files.load(Relaxed) {
             Err(io::ErrorKind::StorageFull.into())
         } else {
             Ok(())
@@ -744,6 +760,66 @@ async fn on_a_full_volume_what_is_there_is_read_and_removed_and_then_there_is_ro
         }
         store.close().await;
     }
+}
+
+/// A job's end changes a page that it shares with a large one, and pages lie scattered.
+#[tokio::test]
+async fn a_volume_filled_by_values_of_all_sizes_is_emptied_again() {
+    let first = fastrand::u64(..);
+    for seed in (0..3).map(|round| first.wrapping_add(round)) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let disk = Disk::default();
+        let capacity = random.u64(8..40) << 20;
+        eprintln!("seed {seed}, {capacity} bytes");
+        disk.0.capacity.store(capacity, Relaxed);
+        let keeper = Keeper::Here(disk.engine().unwrap(), None);
+        let store = Store::start(keeper, Foreign::default()).unwrap();
+        let sizes: [&'static [u8]; 4] =
+            [100, 5000, 100_000, 700_000].map(|size| &*vec![7; size].leak());
+        let (mut there, mut refused) = (Vec::new(), 0);
+        for key in 0..20_000 {
+            match put(&store, key, sizes[random.usize(..4)]).await {
+                Ok(()) => there.push(key),
+                Err(StoreError::NoRoom) => refused += 1,
+                Err(other) => panic!("seed {seed}, {key}: {other}"),
+            }
+            if refused == 20 {
+                break;
+            }
+        }
+        assert_eq!(refused, 20, "seed {seed}");
+        assert_eq!(keys(&store).await, there, "seed {seed}");
+        random.shuffle(&mut there);
+        for key in there {
+            let end = move |it: &mut Transaction<'_>| it.remove(NOTES, &key.to_be_bytes());
+            let ended = store.carry_out(0, end, |outcome| outcome).await.unwrap();
+            assert!(ended.unwrap_or_else(|why| panic!("seed {seed}, {key}: {why}")));
+        }
+        put(&store, 0, sizes[2]).await.unwrap();
+        store.close().await;
+    }
+}
+
+/// The volume stays full, as by what is in the file itself.
+#[tokio::test(start_paused = true)]
+async fn a_failed_store_on_a_full_volume_works_again_for_what_needs_no_room() {
+    let disk = Disk::default();
+    let mut engine = disk.engine().unwrap();
+    engine.carry_out(vec![Box::new(Note)]);
+    let step = disk.0.step.load(Relaxed);
+    *lock(&disk.0.fails) = Some(Failing {
+        at: step + 1,
+        lasts: 1,
+        kind: io::ErrorKind::StorageFull,
+        part: 0,
+    });
+    disk.0.no_new_files.store(true, Relaxed);
+    let failing = |engine: &mut Engine| engine.carry_out(vec![Box::new(Note)]);
+    failing(&mut engine);
+    assert!(!engine.is_open());
+    tokio::time::advance(Duration::from_secs(3)).await;
+    failing(&mut engine);
+    assert!(engine.is_open());
 }
 
 #[tokio::test]
