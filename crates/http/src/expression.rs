@@ -50,6 +50,13 @@ fn reason(error: &regex::Error) -> String {
 pub struct Expression(pub Regex);
 
 impl Expression {
+    /// A line end is a byte as any other: it must not end what `.*` finds in a decoded path.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut builder = RegexBuilder::new(text);
+        builder.unicode(false).dot_matches_new_line(true);
+        build(&mut builder).map(Self)
+    }
+
     /// Whether it speaks of the whole text, and not of some part of it.
     pub(crate) fn is_bound(&self) -> bool {
         self.0.as_str().starts_with('^') && self.0.as_str().ends_with('$')
@@ -73,9 +80,7 @@ impl Setting for Expression {
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
         let text = node.text().ok_or_else(|| Wrong::value(node))?;
-        compile(text)
-            .map(Self)
-            .map_err(|hint| Wrong::hinted(node, hint))
+        Self::parse(text).map_err(|hint| Wrong::hinted(node, hint))
     }
 
     fn show(&self) -> Shown {

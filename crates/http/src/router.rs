@@ -22,19 +22,21 @@ impl Handler for Router {
         });
         match picked {
             Ok(handler) => handler.handle(request, exchange),
-            Err(Ambiguous) => {
-                static REFUSED: LogThrottle = LogThrottle::new();
-                if let Some(requests) = REFUSED.should_log() {
-                    tracing::info!(
-                        target: "http", URI = request.shown_target(), requests,
-                        "request refused: programs read its path in different ways, for which there are different routes"
-                    );
-                }
-                let text = "the path can be read in more than one way\n";
-                Box::pin(ready(Response::plain(400, text)))
-            }
+            Err(Ambiguous) => Box::pin(ready(ambiguous(&request))),
         }
     }
+}
+
+/// Answers a request that one program would take for another one than the next.
+pub(crate) fn ambiguous(request: &Request) -> Response {
+    static REFUSED: LogThrottle = LogThrottle::new();
+    if let Some(requests) = REFUSED.should_log() {
+        tracing::info!(
+            target: "http", URI = request.shown_target(), requests,
+            "request refused: programs read its path in different ways, for which there are different routes or rules of `http.rewrite`"
+        );
+    }
+    Response::plain(400, "the path can be read in more than one way\n")
 }
 
 /// Answers all requests of a route with one status.

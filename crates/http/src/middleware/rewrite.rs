@@ -1,7 +1,9 @@
 //! `rewrite`: another target for a request, or a redirect.
 //!
-//! Expressions see the path as the client sent it, and what their groups find is passed on as it
-//! is: nothing is decoded, so nothing that was encoded can become a line end or a slash.
+//! Expressions see the path as the client sent it, and in each way in which programs read it, as
+//! routes do. What their groups find in the first is passed on as it is; what they find in another
+//! reading is encoded, so that nothing that was encoded becomes a line end, a question mark or a
+//! parameter.
 //!
 //! Routes see the target that a rule gave. A rule with `unless_refused` asks them before: it
 //! carries nothing away from a route that refuses, however the path is spelled.
@@ -12,7 +14,8 @@ use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
 use super::parts::Parts;
-use crate::routes::{Asked, Routes};
+use crate::router::ambiguous;
+use crate::routes::{Ambiguous, Asked, Routes, other_readings};
 use crate::settings::{HttpSettings, RewriteRule, TargetPiece};
 
 struct Rewrite {
@@ -53,14 +56,64 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
     })
 }
 
+/// The number of a rule, and the target that it gives.
+type Found = (usize, Vec<u8>);
+
+impl Rewrite {
+    /// The rule that each way to read the path finds, if one does.
+    fn find(&self, head: &RequestHead) -> Result<Option<Found>, Ambiguous> {
+        let mut found: Option<Found> = None;
+        for reading in other_readings(head.path()).ok_or(Ambiguous)? {
+            let this = self.find_in(head, &reading, Groups::Encoded);
+            match (&found, &this) {
+                (Some(found), Some(this)) if found.0 != this.0 => return Err(Ambiguous),
+                _ => found = found.or(this),
+            }
+        }
+        // A rule may be about how a path is written, and a group keeps what was sent.
+        let sent = self.find_in(head, head.path(), Groups::AsSent);
+        let is_other = matches!((&sent, &found), (Some(sent), Some(found)) if sent.0 != found.0);
+        Ok(if is_other { found } else { sent.or(found) })
+    }
+
+    fn find_in(&self, head: &RequestHead, path: &[u8], groups: Groups) -> Option<Found> {
+        let mut rules = self.rules.iter().enumerate();
+        rules.find_map(|(at, rule)| {
+            let target = target(rule, head, path, groups)?;
+            let is_left = rule.unless_refused && self.refusals.take(head);
+            (!is_left).then_some((at, target))
+        })
+    }
+}
+
+/// How what groups find comes into the target.
+#[derive(Clone, Copy)]
+enum Groups {
+    AsSent,
+    Encoded,
+}
+
+impl Groups {
+    fn push(self, target: &mut Vec<u8>, found: &[u8]) {
+        for &byte in found {
+            // A reading keeps percent signs encoded.
+            let is_plain = byte.is_ascii_alphanumeric() || b"-._~/%".contains(&byte);
+            match self {
+                Self::Encoded if !is_plain => {
+                    target.extend_from_slice(format!("%{byte:02X}").as_bytes());
+                }
+                _ => target.push(byte),
+            }
+        }
+    }
+}
+
 impl Handler for Rewrite {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let mut rules = self.rules.iter();
-        let found = rules.find_map(|rule| {
-            let target = target(rule, &request.head)?;
-            let is_left = rule.unless_refused && self.refusals.take(&request.head);
-            (!is_left).then_some((rule.status, target))
-        });
+        let Ok(found) = self.find(&request.head) else {
+            return Box::pin(std::future::ready(ambiguous(&request)));
+        };
+        let found = found.and_then(|(at, target)| Some((self.rules.get(at)?.status, target)));
         match found {
             Some((Some(status), target)) => {
                 let mut response = Response::new(status, Body::Empty);
@@ -83,19 +136,19 @@ impl Handler for Rewrite {
 }
 
 /// The new target of a request, if the rule is about it.
-fn target(rule: &RewriteRule, head: &RequestHead) -> Option<Vec<u8>> {
+fn target(rule: &RewriteRule, head: &RequestHead, path: &[u8], groups: Groups) -> Option<Vec<u8>> {
     let host = head.host();
     if !rule.hosts.is_empty() && !rule.hosts.iter().any(|pattern| pattern.matches(&host)) {
         return None;
     }
-    let found = rule.path.0.captures(head.path())?;
+    let found = rule.path.0.captures(path)?;
     let mut target = Vec::new();
     for piece in &rule.to.pieces {
         match piece {
             TargetPiece::Text(text) => target.extend_from_slice(text.as_bytes()),
             TargetPiece::Group(number) => {
                 let found = found.get(*number).map(|found| found.as_bytes());
-                target.extend_from_slice(found.unwrap_or_default());
+                groups.push(&mut target, found.unwrap_or_default());
             }
         }
     }
@@ -122,8 +175,89 @@ mod tests {
 
     fn to(rule: &RewriteRule, of: &str) -> String {
         let head = head(&format!("GET {of} HTTP/1.1\r\nHost: A.example:80\r\n\r\n"));
-        let target = target(rule, &head).unwrap_or_else(|| b"-".to_vec());
-        String::from_utf8(target).expect("ASCII")
+        let target = target(rule, &head, head.path(), Groups::AsSent);
+        String::from_utf8(target.unwrap_or_else(|| b"-".to_vec())).expect("ASCII")
+    }
+
+    fn rewrite(rules: Vec<RewriteRule>) -> Rewrite {
+        struct Nobody;
+        impl Handler for Nobody {
+            fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+                Box::pin(std::future::ready(Response::status_only(404)))
+            }
+        }
+        Rewrite {
+            next: Arc::new(Nobody),
+            rules,
+            refusals: Refusals(None),
+        }
+    }
+
+    fn found(rewrite: &Rewrite, of: &str) -> String {
+        let head = head(&format!("GET {of} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        match rewrite.find(&head) {
+            Ok(None) => "none".to_owned(),
+            Ok(Some((_, target))) => String::from_utf8(target).expect("ASCII"),
+            Err(Ambiguous) => "400".to_owned(),
+        }
+    }
+
+    /// The table of `docs/guide/pools-and-routes.md`: a rule is found by each spelling that a route
+    /// is found by, but for the case of letters, which counts in expressions, and for the name of
+    /// the front controller, which a rule may be about.
+    #[test]
+    fn rules_are_found_by_every_spelling_in_the_guide() {
+        let page = include_str!("../../../../docs/guide/pools-and-routes.md");
+        let (_, table) = page
+            .split_once("| the client requests |")
+            .expect("the table");
+        let rules = [
+            ("(?i)^/admin(/|$)", "/to-admin"),
+            ("(?i)^/login/?$", "/to-login"),
+            ("\\.sql/?$", "/to-sql"),
+        ];
+        let rewrite = rewrite(rules.map(|(path, to)| rule(path, to, None)).to_vec());
+        let of = |route: &str| match route {
+            "`/admin/*`" => "/to-admin",
+            "`/login`" => "/to-login",
+            "`~ \\.sql$`" => "/to-sql",
+            "none" => "none",
+            _ => "400",
+        };
+        let mut compared = 0;
+        for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+            let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            for path in cells[0].split("`, `").map(|path| path.trim_matches('`')) {
+                if !path.starts_with("/index.php") {
+                    assert_eq!(found(&rewrite, path), of(cells[1]), "{path}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 30, "{compared}");
+    }
+
+    #[test]
+    fn groups_of_another_reading_are_encoded() {
+        let rules = rewrite(vec![
+            rule("^/private/(.*)$", "/p?x={1}", None),
+            rule("^/as%20sent/(.*)$", "/s/{1}", None),
+            rule("^//+(.*)$", "/one/{1}", None),
+        ]);
+        for (of, to) in [
+            ("/private/a%2Fb%0d%0a&c=d", "/p?x=a%2Fb%0d%0a&c=d"),
+            (
+                "/%70rivate/a%2Fb%0d%0aX%26c=d%3F?q",
+                "/p?x=a%2Fb%0D%0AX%26c%3Dd%3F&q",
+            ),
+            ("/%70rivate/%2570%25", "/p?x=%2570%25"),
+            ("/as%20sent/b", "/s/b"),
+            ("//x", "/one/x"),
+            ("//private/x", "/p?x=x"),
+            ("/public/%61", "none"),
+        ] {
+            assert_eq!(found(&rules, of), to, "{of}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub use host::HostPattern;
 pub use method::Method;
 pub(crate) use method::is_token;
 pub use path::PathPattern;
+pub(crate) use path::other_readings;
 
 use path::{Fronts, Reading, Readings};
 

@@ -152,6 +152,15 @@ impl<'a> Readings<'a> {
     }
 }
 
+/// The ways to read a path, for who compares it by other means; none for one that has one reading,
+/// in which it is as it was sent. `None` when there are more than anybody can mean.
+pub(crate) fn other_readings(received: &[u8]) -> Option<Vec<Vec<u8>>> {
+    if received.first() != Some(&b'/') || is_plain(received) {
+        return Some(Vec::new());
+    }
+    texts(received, &STEPS)
+}
+
 /// The texts of a path with each of these steps taken or not, the most literal one first.
 fn texts(path: &[u8], steps: &[Step]) -> Option<Vec<Vec<u8>>> {
     let mut all = vec![merged(&decoded(path))];

@@ -13,7 +13,7 @@ pub const MOST_RULES: usize = 200;
 pub struct RewriteRule {
     /// Any of them; none is any host.
     pub hosts: Vec<HostPattern>,
-    /// Of the path as the client sent it.
+    /// Searched for in the path as the client sent it, and in each way to read it.
     pub path: Expression,
     pub to: Target,
     /// Of a redirect; None goes on with another target.
@@ -58,8 +58,8 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
     let path: Option<Expression> = t
         .key(
             "path",
-            "An expression that is searched for in the path as the client sent it: not decoded, \
-             without the query.",
+            "An expression that is searched for in the path, without the query, as the client sent \
+             it and in each way in which programs read it. The case of letters counts.",
         )
         .optional();
     let hosts = t
@@ -217,7 +217,7 @@ impl Setting for Target {
 pub(crate) fn rule(path: &str, to: &str, status: Option<u16>) -> RewriteRule {
     RewriteRule {
         hosts: Vec::new(),
-        path: Expression(crate::expression::compile(path).expect(path)),
+        path: Expression::parse(path).expect(path),
         to: Target::parse(to).expect(to),
         status,
         unless_refused: false,
