@@ -339,10 +339,10 @@ const BUFFERS: [(&str, &str, u16, Option<&str>); 12] = [
 ];
 
 fn by_case(cases: &[(&str, &str)]) -> [String; 2] {
-    let cases: String = cases
+    let cases = cases
         .iter()
-        .map(|(name, code)| format!("case '{name}': {code}\n"))
-        .collect();
+        .map(|(name, code)| format!("case '{name}': {code}"));
+    let cases = cases.collect::<Vec<_>>().join("\n");
     let body = format!(
         "$open = function () {{ ob_start(fn (string $text) => \"[$text]\", 0, 0); echo 'alice'; }};
         switch ($_GET['do']) {{
