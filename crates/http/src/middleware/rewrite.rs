@@ -57,12 +57,12 @@ pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handle
 }
 
 /// The number of a rule, and the target that it gives.
-type Found = (usize, Vec<u8>);
+type RuleTarget = (usize, Vec<u8>);
 
 impl Rewrite {
     /// The rule that each way to read the path finds, if one does.
-    fn find(&self, head: &RequestHead) -> Result<Option<Found>, Ambiguous> {
-        let mut found: Option<Found> = None;
+    fn find(&self, head: &RequestHead) -> Result<Option<RuleTarget>, Ambiguous> {
+        let mut found: Option<RuleTarget> = None;
         for reading in other_readings(head.path()).ok_or(Ambiguous)? {
             let this = self.find_in(head, &reading, Groups::Encoded);
             match (&found, &this) {
@@ -76,7 +76,7 @@ impl Rewrite {
         Ok(if is_other { found } else { sent.or(found) })
     }
 
-    fn find_in(&self, head: &RequestHead, path: &[u8], groups: Groups) -> Option<Found> {
+    fn find_in(&self, head: &RequestHead, path: &[u8], groups: Groups) -> Option<RuleTarget> {
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(at, rule)| {
             let target = target(rule, head, path, groups)?;
