@@ -462,6 +462,7 @@ struct Php {
     /// Expressions of others.
     some: Vec<String>,
     locations: Vec<Directive>,
+    server: Directive,
 }
 
 impl Php {
@@ -500,6 +501,7 @@ impl Php {
             all,
             some,
             locations,
+            server: server.clone(),
         }
     }
 
@@ -508,6 +510,25 @@ impl Php {
         let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
         let nth = self.locations.iter().position(is_it);
         self.all.is_none() || nth < self.all
+    }
+
+    /// Whether the first of a server's expressions that takes every script below a prefix runs it.
+    fn runs_below(server: &Directive, prefix: &str) -> bool {
+        // A piece of a server may have its scripts elsewhere.
+        if server.name != "server" && !gives_php(server) {
+            return true;
+        }
+        let names = ["a.php", "b-2/c_d.php", "index.php"];
+        let prefix = prefix.trim_end_matches('/');
+        let takes_all = |it: &&Directive| match &it.arguments[..] {
+            [how, expression] if how.starts_with('~') => names
+                .iter()
+                .all(|name| is_found(expression, &format!("{prefix}/{name}"))),
+            _ => false,
+        };
+        let mut locations = server.inside.iter().filter(|it| it.name == "location");
+        let first = locations.find(takes_all);
+        first.is_some_and(|it| it.has("fastcgi_pass") && !it.has("alias") && !it.has("root"))
     }
 
     /// Keeps from running here what did not run there.
@@ -881,7 +902,7 @@ fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &
                 "^~" => How::Strong,
                 _ => How::Plain,
             };
-            below(directive, how, path, site, draft, around);
+            below(directive, how, path, site, draft, around, php);
         }
     }
 }
@@ -1001,6 +1022,17 @@ fn by_pattern(
         draft.leave_out_limit(inside, &outcome.unwrap_or(text));
         return directive.done();
     }
+    // Files of another directory are not those of the site's root.
+    let root = directive.find("root").filter(|it| {
+        let root = it.argument(0).trim_end_matches('/');
+        site.root.as_deref().is_some_and(|known| known != root)
+    });
+    if let Some(inside) = directive.find("alias").or(root) {
+        let outcome = site.refuse_expression(expression, NOT_FOUND);
+        let text = format!("all paths with `{expression}` in them are answered 404");
+        draft.leave_out_limit(inside, &outcome.unwrap_or(text));
+        return directive.done();
+    }
     let mut keys = Tree::default();
     for inside in &directive.inside {
         of_route(inside, &mut keys, &around.zones);
@@ -1111,6 +1143,7 @@ fn below(
     site: &mut Site,
     draft: &mut Draft,
     around: &Around,
+    server: &Php,
 ) {
     let folder = location.find("alias").or_else(|| location.find("root"));
     let folder = folder.map(|it| it.argument(0).trim_end_matches('/').to_owned());
@@ -1186,7 +1219,9 @@ fn below(
         }
     }
     draft.leave_out_unread(&location.inside, "");
-    let runs_named = how == How::Plain && refuses_scripts.is_none();
+    // Expressions are asked before a plain prefix; without one that runs scripts, it has none.
+    let runs_named =
+        how == How::Plain && refuses_scripts.is_none() && Php::runs_below(&server.server, path);
     let which = match (has_front(location), runs_named || php.is_some()) {
         (false, true) => Some("named"),
         (false, false) => Some("none"),
