@@ -18,6 +18,8 @@ EVERYTHING := --workspace --features pronghorn-cli/all-drivers
 
 # Tests run PHP with the extensions of its own sources, whatever else is installed here.
 OWN_PHP := PHP_INI_SCAN_DIR=$$(scripts/php-configuration)
+# A minute at most on an idle machine. A test that hangs says nothing by itself.
+PHPUNIT := timeout --verbose 300 phpunit
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,15 +51,15 @@ test: tests-built ## Run every test
 	TESTS=1 scripts/build-extension
 	$(OWN_PHP) cargo test --workspace --lib --bins --tests
 	$(OWN_PHP) cargo test --workspace --doc
-	$(OWN_PHP) phpunit -c php/goridge/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/cache/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/http-foundation/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/jobs/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/laravel/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/symfony/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/wordpress/phpunit.xml.dist
-	$(OWN_PHP) phpunit -c php/worker/phpunit.xml.dist
-	$(OWN_PHP):$(TARGET)/extension/ini phpunit -c php/worker/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/goridge/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/cache/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/http-foundation/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/jobs/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/laravel/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/symfony/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/wordpress/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/worker/phpunit.xml.dist
+	$(OWN_PHP):$(TARGET)/extension/ini $(PHPUNIT) -c php/worker/phpunit.xml.dist
 
 weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, Kafka and SQS
 	@scripts/need build php extension tests

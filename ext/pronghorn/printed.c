@@ -115,12 +115,13 @@ void printed_take_over(printed_ask *who, void (*begun)(void))
 {
 	ask = who;
 	has_begun = begun;
-	if (sapi_module.ub_write != printed_write) {
+	if (write_by_php == NULL) {
 		write_by_php = sapi_module.ub_write;
 		flush_by_php = sapi_module.flush;
-		sapi_module.ub_write = printed_write;
-		sapi_module.flush = flush;
 	}
+	/* A script that closed its worker may begin with another. */
+	sapi_module.ub_write = printed_write;
+	sapi_module.flush = flush;
 	/* PHP's command line flushes behind each print, which would send the head. */
 	php_output_set_implicit_flush(0);
 }
