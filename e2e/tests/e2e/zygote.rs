@@ -289,6 +289,8 @@ fn a_zygote_that_dies_or_hangs_has_a_successor() {
     assert_eq!(answers(&server, 2).len(), 2, "its workers continue");
     replace(&server, server.workers()[0]);
     let second = one_zygote(&server);
+    // The worker that it was started for is there. Else the order for that one goes unanswered.
+    assert_eq!(answers(&server, 2).len(), 2);
     signal(second, Signal::STOP);
     replace(&server, server.workers()[0]);
     server.logged(&["the zygote is of no use any more: it did not answer within 8s"]);
