@@ -468,6 +468,62 @@ fn a_rule_leaves_to_a_route_what_that_refuses() {
 }
 
 #[test]
+fn routes_that_refuse_close_files_and_the_last_one_does_not() {
+    const FILES: [&str; 6] = [
+        "private/a.txt",
+        "private/b/c.txt",
+        "open/a.txt",
+        "open/a.sql",
+        "a.txt",
+        "other.txt",
+    ];
+    let routes = |last: &str| {
+        format!(
+            "  middleware: [static]
+  static: {{dir: public}}
+  routes:
+  - {{path: /private/b/*}}
+  - {{path: ['/private/*', '~ \\.sql$'], refuse: 403}}
+  - {{host: closed.example, refuse: 410}}
+  - {{path: /a.txt, method: POST, refuse: 405}}
+  - {{path: '!~ ^/(a|open|private)', refuse: 451}}
+{last}"
+        )
+    };
+    for last in ["", "  - {path: '/*', refuse: 404}\n", "  - {refuse: 404}\n"] {
+        let site = site(&routes(last));
+        let write = |site: Site, name: &&str| site.file(&format!("public/{name}"), "a file");
+        let server = Server::start(FILES.iter().fold(site, write));
+        for (path, status) in [
+            ("/private/a.txt", 403),
+            ("/PRIVATE/a.txt", 403),
+            ("//private/a.txt", 403),
+            ("/%70rivate/a.txt", 403),
+            ("/private/b/c.txt", 200),
+            ("/open/a.txt", 200),
+            ("/open/a.sql", 403),
+            ("/open/a%2Esql", 403),
+            ("/a.txt", 200),
+            ("/other.txt", 451),
+        ] {
+            // The first look opens the file, the next finds it open.
+            for _ in 0..2 {
+                let got = server.get(path);
+                assert_eq!(got.status, status, "{path} {last}");
+                assert_eq!(got.body == b"a file", status == 200, "{path} {last}");
+            }
+        }
+        // Two routes, if the last one takes it as it is written.
+        let climbs = server.get("/open/../private/a.txt").status;
+        assert!([400, 403].contains(&climbs), "{climbs} {last}");
+        let mut connection = server.connect();
+        connection.send("GET /a.txt HTTP/1.1\r\nHost: closed.example\r\n\r\n");
+        assert_eq!(connection.response().status, 410);
+        server.stop();
+    }
+}
+
+#[test]
 fn error_pages_hide_what_the_server_says_and_not_what_php_says() {
     let site = site(
         "  middleware: [error_pages]

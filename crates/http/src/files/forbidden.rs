@@ -5,6 +5,14 @@ use super::path::{ending, name};
 /// What a compressed copy is called beside its file.
 const COMPRESSED: [&[u8]; 6] = [b".gz", b".bz2", b".xz", b".zst", b".br", b".zip"];
 
+/// The name of the file that one of this name would be a compressed copy of.
+pub(super) fn uncompressed(name: &[u8]) -> Option<&[u8]> {
+    COMPRESSED.iter().find_map(|suffix| {
+        let (plain, end) = name.split_at(name.len().checked_sub(suffix.len())?);
+        end.eq_ignore_ascii_case(suffix).then_some(plain)
+    })
+}
+
 /// Without regard to the case of letters: a file system may not have one.
 #[derive(Debug, Clone, Default)]
 pub struct Forbidden {
@@ -49,8 +57,7 @@ impl Forbidden {
             return false;
         }
         let path = path.to_ascii_lowercase();
-        let mut plain = COMPRESSED.iter().filter_map(|it| path.strip_suffix(*it));
-        self.names(&path) || plain.any(|path| self.names(path))
+        self.names(&path) || uncompressed(&path).is_some_and(|path| self.names(path))
     }
 
     fn is_empty(&self) -> bool {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::entry::{Entry, Representation, Style, Tag};
-use super::forbidden::Forbidden;
+use super::forbidden::{Forbidden, uncompressed};
 use super::is_servable;
 use super::kept_open::KeptOpen;
 use super::path::{Named, below, ending, is_php, name};
@@ -270,10 +270,14 @@ impl Root {
             return (looks || self.is_well_known(path)) && settings.allow.is_empty();
         };
         let Self { settings, .. } = self;
+        let is_copy = |known| {
+            let plain = uncompressed(name).and_then(self::ending);
+            plain.is_some_and(|ending| is(ending, known))
+        };
         !settings
             .forbid
             .iter()
-            .any(|forbidden| is(ending, forbidden))
+            .any(|forbidden| is(ending, forbidden) || is_copy(forbidden))
             && (settings.allow.is_empty()
                 || settings.allow.iter().any(|allowed| is(ending, allowed)))
     }

@@ -261,6 +261,12 @@ async fn endings_as_the_root_says() {
     };
     let files = site.files(|settings| settings.forbid = vec![".map".into(), ".js".into()]);
     assert_eq!(is_served(&files).await, [true, false, false, true]);
+    for copy in ["/c.map.gz", "/c.map.BR", "/b.JS.zip"] {
+        site.write(&format!("public{copy}"), "a copy");
+        assert!(files.get(copy).await.is_none(), "{copy}");
+    }
+    site.write("public/a.css.gz", "a copy");
+    assert!(files.get("/a.css.gz").await.is_some());
     let files = site.files(|settings| settings.allow = vec![".js".into(), ".css".into()]);
     assert_eq!(is_served(&files).await, [true, true, false, false]);
     let files = site.files(|settings| settings.without_ending = false);

@@ -16,6 +16,7 @@ mod https;
 mod parts;
 mod rate_limit;
 mod record;
+mod refusals;
 mod request_id;
 mod rewrite;
 mod sendfile;

@@ -14,9 +14,10 @@ use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
 use super::parts::Parts;
+use super::refusals::Refusals;
 use crate::router::ambiguous;
-use crate::routes::{Ambiguous, Asked, Routes, other_readings};
-use crate::settings::{HttpSettings, RewriteRule, TargetPiece};
+use crate::routes::{Ambiguous, other_readings};
+use crate::settings::{RewriteRule, TargetPiece};
 
 struct Rewrite {
     next: Arc<dyn Handler>,
@@ -24,35 +25,11 @@ struct Rewrite {
     refusals: Refusals,
 }
 
-/// Whether a route refuses a request.
-struct Refusals(Option<Routes<bool>>);
-
-impl Refusals {
-    fn of(settings: &HttpSettings) -> Self {
-        let has_refusals = settings.routes.iter().any(|route| route.refuse.is_some());
-        let routes = || settings.compile(&[], |route| route.refuse.is_some());
-        Self(has_refusals.then(routes))
-    }
-
-    fn take(&self, head: &RequestHead) -> bool {
-        self.0.as_ref().is_some_and(|routes| {
-            let picked = routes.pick(&Asked {
-                method: head.method(),
-                authority: head.authority(),
-                path: head.path(),
-                fields: head.fields(),
-            });
-            // One of several readings may be refused: the router answers 400.
-            picked.copied().unwrap_or(true)
-        })
-    }
-}
-
 pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
     Arc::new(Rewrite {
         next,
         rules: parts.settings.rewrite.clone(),
-        refusals: Refusals::of(parts.settings),
+        refusals: Refusals::by(parts.settings, |route| route.refuse.is_some()),
     })
 }
 
@@ -189,7 +166,7 @@ mod tests {
         Rewrite {
             next: Arc::new(Nobody),
             rules,
-            refusals: Refusals(None),
+            refusals: Refusals::default(),
         }
     }
 

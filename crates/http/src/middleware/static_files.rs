@@ -1,18 +1,23 @@
 //! `static`: files, before PHP is asked.
+//!
+//! A route that refuses some requests closes the files, too. One that refuses all that is left does
+//! not: it stands for what is no file.
 
 use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request};
 
 use super::parts::{Parts, Unusable};
+use super::refusals::Refusals;
 use crate::files::{Files, Looked};
-use crate::settings::{FieldRules, RootKeys};
+use crate::settings::{FieldRules, RootKeys, RouteSettings};
 
 /// Answers with a file where there is one.
 struct StaticFiles {
     next: Arc<dyn Handler>,
     files: Arc<Files>,
     request: FieldRules,
+    closed: Refusals,
 }
 
 pub(super) fn around(
@@ -35,6 +40,7 @@ pub(super) fn around(
         next,
         files,
         request: settings.request.clone(),
+        closed: Refusals::by(parts.settings, RouteSettings::refuses_some),
     }))
 }
 
@@ -45,6 +51,9 @@ impl Handler for StaticFiles {
             fields.set(name.to_ascii_lowercase(), value);
         }
         match self.files.look(&request.head, request.accepted) {
+            Looked::Answer(_) | Looked::Later if self.closed.take(&request.head) => {
+                self.next.handle(request, exchange)
+            }
             Looked::Answer(response) => Box::pin(std::future::ready(response)),
             Looked::Nothing => self.next.handle(request, exchange),
             Looked::Later => Box::pin(async move {

@@ -452,6 +452,11 @@ impl PathPattern {
         })
     }
 
+    /// Whether it is `/*`.
+    pub fn is_everything(&self) -> bool {
+        matches!(&self.says, Says::Path { texts, below: true } if texts.iter().all(Vec::is_empty))
+    }
+
     /// Whether a route with this pattern alone gets a path.
     pub fn gets(&self, path: &str) -> bool {
         let readings = Readings::of(path.as_bytes(), &Fronts::default());

@@ -281,8 +281,8 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
     let (forbid, allow) = (
         endings(
             "forbid",
-            "File extensions that are not served, such as `.map`. PHP sources and names that begin \
-             with a dot are never served.",
+            "File extensions that are not served, such as `.map`, nor compressed copies of such files. \
+             PHP sources and names that begin with a dot are never served.",
         ),
         endings(
             "allow",

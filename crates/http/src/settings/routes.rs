@@ -71,6 +71,13 @@ impl RouteSettings {
         !self.broken && self.conditions.is_empty()
     }
 
+    /// Whether it refuses some requests, and not all that other routes leave.
+    pub fn refuses_some(&self) -> bool {
+        let mut conditions = self.conditions.clone();
+        conditions.paths.retain(|path| !path.is_everything());
+        self.refuse.is_some() && !conditions.is_empty()
+    }
+
     /// Whether its requests go to this pool.
     pub fn leads_to(&self, pool: &str) -> bool {
         self.refuse.is_none() && self.pool == pool
@@ -364,7 +371,8 @@ fn read_refuse(t: &mut Table<'_>) -> Option<u16> {
         .key(
             "refuse",
             "The status, 400 to 499, that all requests of this route are answered with. No pool \
-             gets one, and no file of a pool is sent.",
+             gets one, and no file is sent. A route without conditions, or with `/*` alone, \
+             leaves the files of `http.static`.",
         )
         .range(400..=499)
         .optional();
