@@ -62,7 +62,10 @@ impl Program {
 
     /// Whether a variable is about the start itself, and nothing for children.
     pub fn is_private(variable: &std::ffi::OsStr) -> bool {
-        variable == VARIABLE || VARIABLES.iter().any(|private| variable == *private)
+        // Whoever has these speaks to systemd in the server's name.
+        const OF_SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
+        let mut private = [VARIABLE].into_iter().chain(VARIABLES).chain(OF_SYSTEMD);
+        private.any(|private| variable == private)
     }
 
     /// Starts it beside this process, with the same standard streams. It gets no descriptor but

@@ -187,6 +187,12 @@ fn systemd_hears_of_it_all_and_the_pid_file_follows() {
     let environment = [("NOTIFY_SOCKET", notify_socket.as_str())];
     let mut server = Server::start_with_environment(site(), &["serve", "-p"], &environment);
     assert!(hear().contains("READY=1"));
+    for worker in server.workers() {
+        let environment = fs::read(format!("/proc/{worker}/environ")).unwrap();
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(environment.contains("RR_VERSION"), "{environment}");
+        assert!(!environment.contains("NOTIFY_SOCKET"), "{environment}");
+    }
     server.signal(Signal::HUP);
     let said = hear();
     assert!(
