@@ -244,6 +244,9 @@ fn has_login(text: &str) -> bool {
 
 /// `Bearer TOKEN`, `Basic bWU6cHc=`. A word in small letters is none.
 fn begins_login(text: &str) -> bool {
+    if !text.starts_with([' ', '+', 'b', 'B']) {
+        return false; // as nearly all; it is asked at each mark
+    }
     let text = text.trim_start_matches([' ', '+']);
     let after = SCHEMES.iter().find_map(|scheme| {
         let begins = text.get(..scheme.len())?.eq_ignore_ascii_case(scheme);
@@ -280,7 +283,7 @@ fn is_at_any_depth(text: &str, is_so: impl Fn(&str, bool) -> bool) -> bool {
 /// Without one layer of `%74`, of `%u0074`, and of JSON's `\u0074` and `\"`. None where there is
 /// nothing of the kind.
 fn unescaped(text: &str) -> Option<String> {
-    if !text.contains(['%', '\\']) {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'\\')) {
         return None;
     }
     let mut plain = Vec::with_capacity(text.len());
