@@ -100,10 +100,16 @@ impl Variables<'_> {
     }
 
     /// `HTTP_…`, in the order of the request. What came in several fields is one value (RFC 3875,
-    /// section 4.1.18).
+    /// section 4.1.18). The host is the one that routes see, which an absolute target (RFC 9112,
+    /// section 3.2.2) or a trusted proxy may name.
     fn write_fields(&self, out: &mut Vec<u8>) {
         let fields = self.request.headers;
+        let mut authority = Some(self.request.authority.as_bytes()).filter(|it| !it.is_empty());
         for (number, (name, value)) in fields.iter().enumerate() {
+            let value = match name {
+                b"host" => authority.take().unwrap_or(value),
+                _ => value,
+            };
             // Programs of old take HTTP_PROXY for the address of a proxy to use.
             if name == b"proxy"
                 || !name
@@ -137,6 +143,9 @@ impl Variables<'_> {
                 out.extend_from_slice(between);
                 out.extend_from_slice(value);
             }
+        }
+        if let Some(authority) = authority {
+            push(out, b"HTTP_HOST", &[authority]);
         }
     }
 }
@@ -338,6 +347,22 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn the_host_is_the_one_that_routes_see() {
+        let host_of = |headers: &[(&str, &str)]| {
+            let all = variables_of("/a.php", None, headers, None);
+            let mut hosts = all.into_iter().filter(|(name, _)| name == "HTTP_HOST");
+            let host = hosts.next().map(|(_, value)| value);
+            assert_eq!(hosts.next(), None);
+            host
+        };
+        // `authority` of the request is that of an absolute target, or of a trusted proxy.
+        let expected = Some("shop.example:8443".to_owned());
+        assert_eq!(host_of(&[("host", "admin.example")]), expected);
+        assert_eq!(host_of(&[("accept", "*/*"), ("host", "")]), expected);
+        assert_eq!(host_of(&[("accept", "*/*")]), expected);
     }
 
     #[test]

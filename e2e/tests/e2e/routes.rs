@@ -1,7 +1,9 @@
 //! Several pools, and the routes that lead to them.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use pronghorn_testkit::{Connection, PATIENCE, Response, Server, Site, wait_for};
@@ -392,6 +394,85 @@ fn a_host_is_one_however_it_is_written() {
             is_reset || said == status.to_string(),
             "HTTP/2 {host}: {said}"
         );
+    }
+    server.stop();
+}
+
+/// What closes a host closes it for PHP, too: scripts see the host that routes have seen.
+#[test]
+fn every_kind_of_pool_sees_the_host_that_routes_see() {
+    const SCRIPT: &str = "<?php echo $_SERVER['HTTP_HOST'] ?? '', ' ', $_SERVER['SERVER_NAME'];";
+    let handler = "return ($_SERVER['HTTP_HOST'] ?? '') . ' ' . $_SERVER['SERVER_NAME'];";
+    let site = Site::new()
+        .file("worker.php", &Site::sdk_worker(handler))
+        .file("public/classic/a.php", SCRIPT)
+        .file("public/fastcgi/a.php", SCRIPT)
+        .file("programs/a", "#!/bin/sh\nprintf 'Content-Type: text/plain\\n\\n%s %s' \"$HTTP_HOST\" \"$SERVER_NAME\"")
+        .config(
+            "version: '3'
+server: {command: php worker.php}
+http:
+  address: 127.0.0.1:0
+  http2: {h2c: true}
+  trusted_subnets: ['127.0.0.1/32']
+  trusted_headers: [X-Forwarded-For, X-Forwarded-Host]
+  pool: {num_workers: 1, globals: true}
+  pools:
+    classic: {mode: classic, root: public, num_workers: 1}
+    fastcgi: {mode: fastcgi, root: public, num_workers: 1}
+    cgi: {mode: cgi, root: programs, num_workers: 1}
+  routes:
+  - {host: closed.example, refuse: 403}
+  - {path: /classic/*, pool: classic}
+  - {path: /fastcgi/*, pool: fastcgi}
+  - {path: /cgi/*, pool: cgi, strip_prefix: /cgi}
+",
+        );
+    let program = site.path("programs/a");
+    std::fs::set_permissions(program, Permissions::from_mode(0o755)).expect("it is there");
+    let server = Server::start(site);
+    for path in ["/worker", "/classic/a.php", "/fastcgi/a.php", "/cgi/a"] {
+        for (start, answer) in [
+            (
+                "GET {} HTTP/1.1\r\nHost: open.example",
+                "open.example open.example",
+            ),
+            (
+                "GET http://open.example{} HTTP/1.1\r\nHost: closed.example",
+                "open.example open.example",
+            ),
+            (
+                "GET http://open.example:81{} HTTP/1.1\r\nHost: closed.example",
+                "open.example:81 open.example",
+            ),
+            (
+                "GET http://open.example{} HTTP/1.0",
+                "open.example open.example",
+            ),
+            (
+                "GET http://closed.example{} HTTP/1.1\r\nHost: open.example",
+                "403",
+            ),
+            (
+                "GET {} HTTP/1.1\r\nHost: closed.example\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: open.example",
+                "open.example open.example",
+            ),
+            (
+                "GET {} HTTP/1.1\r\nHost: open.example\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: closed.example",
+                "403",
+            ),
+        ] {
+            let mut connection = server.connect();
+            let start = start.replace("{}", path);
+            connection.send(format!("{start}\r\n\r\n"));
+            let got = connection.response();
+            let said = if got.status == 200 {
+                got.text()
+            } else {
+                got.status.to_string()
+            };
+            assert_eq!(said, answer, "{start}");
+        }
     }
     server.stop();
 }
