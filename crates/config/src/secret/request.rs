@@ -206,27 +206,21 @@ impl RequestMask {
     }
 }
 
-/// A byte that ends a word of an address, of a form or of JSON.
+/// Bytes that end a word of an address, of a form or of JSON.
+/// A table, since each byte of an address is looked up.
+const MARKS: [bool; 256] = {
+    let marks = *b"?#&;/=:,{}()<>|\n\r\"'`";
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < marks.len() {
+        table[marks[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 const fn is_mark(byte: u8) -> bool {
-    matches!(
-        byte,
-        b'?' | b'#'
-            | b'&'
-            | b';'
-            | b'/'
-            | b'='
-            | b':'
-            | b','
-            | b'{'
-            | b'}'
-            | b'('
-            | b')'
-            | b'<'
-            | b'>'
-            | b'|'
-            | b'\n'
-            | b'\r'
-    ) || is_quote(byte)
+    MARKS[byte as usize]
 }
 
 const fn is_quote(byte: u8) -> bool {
