@@ -1476,11 +1476,8 @@ fn a_store_that_was_cut_to_nothing_is_not_taken_for_a_new_one() {
 /// A disk on which nothing can be written, as far as the server sees.
 #[test]
 fn what_has_run_when_the_disk_is_full_does_not_run_again() {
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
-    command.arg(pronghorn_testkit::binary());
     let site = site_of(&Site::fixture("jobs.php"), "num_workers: 1");
-    let server = Server::start_by(command, site, &["serve"]);
+    let server = Server::start(site);
     let mut rpc = Rpc::connect(&server);
     let slow = push_request("kept", "slow", "slow", 0).replace("OA==", "NzAw"); // 700 ms
     assert_eq!(rpc.call("jobs.Push", &slow), "{}");

@@ -386,10 +386,14 @@ struct Signals<'a> {
     upgrade: Signal,
     child: Signal,
     moved: Signal,
+    /// Sent for a file that would grow beyond `ulimit -f`, and fatal to who does not listen. The
+    /// write fails besides, as on a full disk. Children do not inherit this.
+    _too_large: Signal,
     logs: &'a Logs,
 }
 
 impl<'a> Signals<'a> {
+    /// Must come before the first file is written.
     fn listen(logs: &'a Logs) -> io::Result<Self> {
         pronghorn_process::adopt_orphans();
         Ok(Self {
@@ -400,6 +404,7 @@ impl<'a> Signals<'a> {
             upgrade: signal(SignalKind::user_defined2())?,
             child: signal(SignalKind::child())?,
             moved: signal(SignalKind::user_defined1())?,
+            _too_large: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
             logs,
         })
     }
