@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use pronghorn_testkit::{Server, Site, php_command, wait_for};
 
@@ -273,22 +272,14 @@ fn messenger_cache_and_locks_are_the_servers() {
 
 #[test]
 fn a_closed_entity_manager_and_a_lost_connection_are_made_anew() {
-    let site = Site::new().file("database/.keep", "");
-    let folder = site.path("database");
-    let made = Command::new("mariadb-install-db")
-        .args(["--no-defaults", "--innodb-log-file-size=4M"])
-        .arg("--auth-root-authentication-method=normal")
-        .arg(format!("--datadir={}", folder.display()))
-        .env("TMPDIR", site.path("."))
-        .output();
-    assert!(made.is_ok_and(|made| made.status.success()));
-    let mut database = wordpress::database(&site);
+    let site = Site::new();
+    let mut database = wordpress::new_database(&site);
     let config = format!(
         "version: '3'\nserver: {{command: php {}, env: {{DATA: '{}', SOCKET: '{}'}}}}\n\
          http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n",
         Site::fixture("symfony-doctrine.php").display(),
         site.path("data").display(),
-        folder.join("socket").display(),
+        site.path("database/socket").display(),
     );
     let server = Server::start(site.config(&config));
     wait_for("the database", || {
@@ -300,6 +291,15 @@ fn a_closed_entity_manager_and_a_lost_connection_are_made_anew() {
     // The constraint has closed the manager; the first of the two stays.
     assert_eq!(ask(&server, &["/twice", "/"]), ["500", &visits(4)]);
     assert_eq!(ask(&server, &["/open", "/"]), ["done", &visits(5)]);
+    for left in [
+        "/open-native",
+        "/open-sql",
+        "/no-auto-commit",
+        "/implicit-commit",
+    ] {
+        let said = ask(&server, &[left, "/", "/count", "/delete-last"]);
+        assert_eq!(said, ["done", &visits(6), "6", "done"], "after {left}");
+    }
     assert_eq!(ask(&server, &["/killed", "/"]), ["500", &visits(6)]);
     assert_eq!(ask(&server, &["/killed-open", "/"]), ["done", &visits(7)]);
     // Only a query tells that a connection is lost: one visitor hears of it.

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 
 use pronghorn_testkit::{
     Engine, Response, Server, Site, binary, free_address, php_command, wait_for,
@@ -38,6 +39,20 @@ fn run(site: &Site, program: &str, script: &str, address: SocketAddr) {
         .expect("it starts");
     let said = String::from_utf8_lossy(&ran.stderr) + String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && said.is_empty(), "{script}: {said}");
+}
+
+/// A MariaDB with nothing but what it brings, as user `root` without a password.
+pub(crate) fn new_database(site: &Site) -> Engine {
+    let folder = site.path("database");
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let made = Command::new("mariadb-install-db")
+        .args(["--no-defaults", "--innodb-log-file-size=4M"])
+        .arg("--auth-root-authentication-method=normal")
+        .arg(format!("--datadir={}", folder.display()))
+        .env("TMPDIR", site.path("."))
+        .output();
+    assert!(made.is_ok_and(|made| made.status.success()));
+    database(site)
 }
 
 /// A MariaDB whose files are in the site's folder `database`, and its socket, too.

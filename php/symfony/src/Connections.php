@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Symfony;
 
 use Doctrine\DBAL\Connection;
+use Doctrine\DBAL\Platforms\SqlitePlatform;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 
 /**
@@ -57,6 +58,7 @@ final class Connections
                 for ($level = $connection->getTransactionNestingLevel(); $level > 0; $level--) {
                     $connection->rollBack();
                 }
+                self::settleNative($connection);
             } catch (\Throwable) {
                 // The database has closed it, and the transaction with it.
                 $connection->close();
@@ -65,11 +67,48 @@ final class Connections
         $this->used = \hrtime(true);
     }
 
+    /** A transaction that was begun past Doctrine, by SQL or by what is below it. */
+    private static function settleNative(Connection $connection): void
+    {
+        // Else the next transaction has begun.
+        if (!$connection->isAutoCommit()) {
+            return;
+        }
+        $native = $connection->getNativeConnection();
+        $isOpen = $native instanceof \PDO && $native->inTransaction();
+        $isOpen = $isOpen ? $native->rollBack() : self::rollBackUnseen($connection, $native);
+        if ($isOpen && !self::isInMemory($connection)) {
+            // It may be that every statement begins one, by `SET autocommit = 0`.
+            $connection->close();
+        }
+    }
+
+    /** Of those drivers that don't tell whether there is one; whether there was, as far as they say. */
+    private static function rollBackUnseen(Connection $connection, mixed $native): bool
+    {
+        if ($native instanceof \PDO && $native->getAttribute(\PDO::ATTR_DRIVER_NAME) !== 'sqlite') {
+            return false;
+        }
+        try {
+            $connection->executeStatement('ROLLBACK');
+        } catch (\Throwable) {
+            // There is none, which is an error of SQLite. A query tells of a lost connection.
+            return false;
+        }
+
+        return $connection->getDatabasePlatform() instanceof SqlitePlatform;
+    }
+
+    private static function isInMemory(Connection $connection): bool
+    {
+        return $connection->getParams()['memory'] ?? false;
+    }
+
     /** Closes them before workers are forked, which can't share one; one in memory is a copy in each. */
     public function close(?ContainerInterface $container): void
     {
         foreach (self::opened($container) as $connection) {
-            ($connection->getParams()['memory'] ?? false) || $connection->close();
+            self::isInMemory($connection) || $connection->close();
         }
     }
 

@@ -11,6 +11,7 @@ use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\Debug\TraceableEventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
+use Symfony\Component\Routing\RequestContext;
 use Symfony\Component\Routing\RequestContextAwareInterface;
 
 /**
@@ -30,9 +31,14 @@ final class Kept
 
     private readonly Statics $statics;
     private readonly Snapshot $objects;
+    private readonly ?RequestContextAwareInterface $router;
+    private readonly ?RequestContext $context;
     private readonly ?EventDispatcher $dispatcher;
-    private readonly Snapshot $listeners;
-    private readonly int $count;
+    private readonly Snapshot $dispatched;
+    /** @var array<string, array<int, array<mixed>>> of the boot, by event and priority */
+    private readonly array $booted;
+    /** @var array<string, array<int, array<mixed>>> the same ones, as they were made by now */
+    private array $listeners;
 
     /** The kernel has booted. */
     public function __construct(?ContainerInterface $container, ?EventDispatcherInterface $dispatcher)
@@ -45,22 +51,30 @@ final class Kept
         $objects = \array_filter($this->statics->objects(), static fn (object $object): bool
             => \str_starts_with($object::class, 'Carbon\\'));
         $router = $container?->get('router', ContainerInterface::NULL_ON_INVALID_REFERENCE);
-        if ($router instanceof RequestContextAwareInterface) {
-            $objects[] = $router->getContext();
+        $this->router = $router instanceof RequestContextAwareInterface ? $router : null;
+        $this->context = $this->router?->getContext();
+        if ($this->context !== null) {
+            $objects[] = $this->context;
         }
         $this->objects = Snapshot::of(...\array_values($objects));
         $this->dispatcher = self::inner($dispatcher);
-        $this->listeners = Snapshot::of(...($this->dispatcher === null ? [] : [$this->dispatcher]));
-        $this->count = $this->countListeners();
+        $this->dispatched = Snapshot::of(...($this->dispatcher === null ? [] : [$this->dispatcher]));
+        $this->listeners = $this->booted = $this->registered();
     }
 
     public function restore(): void
     {
         $this->statics->restore();
         $this->objects->restore();
+        // It gives it to its matcher and generator, too.
+        $this->context === null || $this->router?->setContext($this->context);
         // The dispatcher has sorted them as they were asked for, which it should not do anew.
-        if ($this->countListeners() !== $this->count) {
-            $this->listeners->restore();
+        $registered = $this->registered();
+        if (self::areSame($this->listeners, $registered)) {
+            $this->listeners = $registered;
+        } else {
+            $this->dispatched->restore();
+            $this->listeners = $this->booted;
         }
     }
 
@@ -74,20 +88,62 @@ final class Kept
         return $dispatcher instanceof EventDispatcher ? $dispatcher : null;
     }
 
-    /** Counts them without making services that were not asked for. */
-    private function countListeners(): int
+    /** @return array<string, array<int, array<mixed>>> by event and priority */
+    private function registered(): array
     {
-        if ($this->dispatcher === null) {
-            return 0;
+        return $this->dispatcher === null
+            ? []
+            : self::property($this->dispatcher, EventDispatcher::class, 'listeners');
+    }
+
+    /**
+     * The order of events and priorities may differ, and keys: a dispatcher sorts them, and one
+     * that traces takes each listener out and in again.
+     *
+     * @param array<string, array<int, array<mixed>>> $kept
+     * @param array<string, array<int, array<mixed>>> $found
+     */
+    private static function areSame(array $kept, array $found): bool
+    {
+        if ($kept === $found) {
+            return true;
         }
-        $count = 0;
-        foreach (self::property($this->dispatcher, EventDispatcher::class, 'listeners') as $byPriority) {
-            foreach ($byPriority as $listeners) {
-                $count += \count($listeners);
+        [$kept, $found] = [self::flat($kept), self::flat($found)];
+        foreach ($kept as $place => $listener) {
+            $other = $found[$place] ?? null;
+            if ($listener !== $other && !self::isMade($listener, $other)) {
+                return false;
             }
         }
 
-        return $count;
+        return \count($kept) === \count($found);
+    }
+
+    /**
+     * @param array<string, array<int, array<mixed>>> $registered
+     * @return array<string, mixed>
+     */
+    private static function flat(array $registered): array
+    {
+        $flat = [];
+        foreach ($registered as $event => $byPriority) {
+            foreach ($byPriority as $priority => $listeners) {
+                foreach (\array_values($listeners) as $place => $listener) {
+                    $flat["$priority $place $event"] = $listener;
+                }
+            }
+        }
+
+        return $flat;
+    }
+
+    /** Whether this is the listener that the container makes when it is asked for. */
+    private static function isMade(mixed $lazy, mixed $made): bool
+    {
+        return \is_array($lazy) && \is_array($made)
+            && ($lazy[0] ?? null) instanceof \Closure && !$made[0] instanceof \Closure
+            && ($lazy[1] ?? '__invoke') === ($made[1] ?? null)
+            && $lazy[0]() === $made[0];
     }
 
     /** @param class-string $class that has it */

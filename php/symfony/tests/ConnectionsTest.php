@@ -60,6 +60,52 @@ final class ConnectionsTest extends TestCase
         self::assertSame(1, (int) $database->fetchOne('SELECT COUNT(*) FROM goods'));
     }
 
+    /**
+     * @dataProvider pastDoctrine
+     * @param \Closure(Connection): mixed $begin
+     */
+    public function testATransactionThatWasBegunPastDoctrineIsRolledBack(string $driver, \Closure $begin): void
+    {
+        if (!\extension_loaded($driver)) {
+            self::markTestSkipped("PHP has no $driver");
+        }
+        $file = \tempnam(\sys_get_temp_dir(), 'connections-');
+        try {
+            $database = DriverManager::getConnection(['driver' => $driver, 'path' => $file]);
+            $database->executeStatement('CREATE TABLE goods (name TEXT)');
+            $begin($database);
+            $database->insert('goods', ['name' => 'of a visitor']);
+            $connections = new Connections();
+            $connections->settle(self::container($database));
+            $database->insert('goods', ['name' => 'of the next one']);
+            $connections->settle(self::container($database));
+            self::assertSame(['of the next one'], $database->fetchFirstColumn('SELECT name FROM goods'));
+        } finally {
+            \unlink($file);
+        }
+    }
+
+    /** @return iterable<string, array{string, \Closure(Connection): mixed}> */
+    public static function pastDoctrine(): iterable
+    {
+        yield 'PDO' => [
+            'pdo_sqlite',
+            static fn (Connection $it): bool => $it->getNativeConnection()->beginTransaction(),
+        ];
+        yield 'SQL' => ['pdo_sqlite', static fn (Connection $it): int|string => $it->executeStatement('BEGIN')];
+        yield 'SQL of SQLite3' => ['sqlite3', static fn (Connection $it): int|string => $it->executeStatement('BEGIN')];
+    }
+
+    public function testWhatIsInMemoryOutlivesATransactionPastDoctrine(): void
+    {
+        $database = DriverManager::getConnection(['driver' => 'pdo_sqlite', 'memory' => true]);
+        $database->executeStatement('CREATE TABLE goods (name TEXT)');
+        $database->executeStatement('BEGIN');
+        $database->insert('goods', ['name' => 'one']);
+        (new Connections())->settle(self::container($database));
+        self::assertSame(0, (int) $database->fetchOne('SELECT COUNT(*) FROM goods'));
+    }
+
     public function testWithoutAutoCommitTheNextRequestHasATransactionOfItsOwn(): void
     {
         $settings = new Configuration();

@@ -7,11 +7,15 @@ namespace Pronghorn\Symfony\Tests;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Symfony\Kept;
 use Pronghorn\Symfony\Twig\Globals;
+use Symfony\Component\Config\Loader\LoaderInterface;
 use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\Debug\TraceableEventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\Routing\RequestContext;
+use Symfony\Component\Routing\Route;
+use Symfony\Component\Routing\RouteCollection;
+use Symfony\Component\Routing\Router;
 use Symfony\Component\Routing\RouterInterface;
 use Symfony\Component\Stopwatch\Stopwatch;
 use Twig\Environment;
@@ -54,15 +58,39 @@ final class KeptTest extends TestCase
         self::assertSame('localhost', $context->getHost());
     }
 
+    public function testTheContextOfTheRouterGoesBack(): void
+    {
+        $routes = new RouteCollection();
+        $routes->add('page', new Route('/page'));
+        $loader = $this->createStub(LoaderInterface::class);
+        $loader->method('load')->willReturn($routes);
+        $router = new Router($loader, '', [], new RequestContext('/shop'));
+        $container = new Container();
+        $container->set('router', $router);
+        $kept = new Kept($container, null);
+        $evil = new RequestContext('/evil', 'GET', 'evil.example');
+        foreach ([$router, $router->getGenerator(), $router->getMatcher()] as $aware) {
+            $aware->setContext($evil);
+            $kept->restore();
+            self::assertSame('/shop', $router->getContext()->getBaseUrl());
+            self::assertSame('/shop/page', $router->generate('page'));
+            self::assertSame($router->getContext(), $router->getMatcher()->getContext());
+        }
+    }
+
     /** @dataProvider dispatchers */
     public function testListenersOfARequestAreGoneAndOthersAreMadeOnce(bool $isTraced): void
     {
         $made = 0;
+        $service = null;
         $dispatcher = new EventDispatcher();
-        $dispatcher->addListener('event', [static function () use (&$made): object {
-            $made++;
+        $dispatcher->addListener('event', [static function () use (&$made, &$service): object {
+            return $service ??= new class ($made) {
+                public function __construct(int &$made)
+                {
+                    $made++;
+                }
 
-            return new class {
                 public function __invoke(): void
                 {
                 }
@@ -81,6 +109,42 @@ final class KeptTest extends TestCase
         $outer->dispatch(new \stdClass(), 'event');
         $outer->dispatch(new \stdClass(), 'other');
         self::assertCount(1, $dispatcher->getListeners('event'));
+    }
+
+    /** @dataProvider dispatchers */
+    public function testAListenerThatTookThePlaceOfAnotherIsGone(bool $isTraced): void
+    {
+        $called = [];
+        $listener = static function (string $name) use (&$called): object {
+            return new class ($name, $called) {
+                /** @param list<string> $called */
+                public function __construct(private readonly string $name, private array &$called)
+                {
+                }
+
+                public function on(): void
+                {
+                    $this->called[] = $this->name;
+                }
+            };
+        };
+        $service = $listener('lazy');
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addListener('event', [static fn (): object => $service, 'on']);
+        $dispatcher->addListener('event', $plain = [$listener('plain'), 'on'], -1);
+        $outer = $isTraced ? new TraceableEventDispatcher($dispatcher, new Stopwatch()) : $dispatcher;
+        $kept = new Kept(null, $outer);
+        for ($request = 1; $request <= 2; $request++) {
+            foreach ([[[$service, 'on'], 0], [$plain, -1], [$plain, 0]] as [$removed, $priority]) {
+                $outer->removeListener('event', $removed);
+                $outer->addListener('event', [$listener('of a visitor'), 'on'], $priority);
+                $kept->restore();
+                $called = [];
+                $outer->dispatch(new \stdClass(), 'event');
+                self::assertSame(['lazy', 'plain'], $called);
+                $kept->restore();
+            }
+        }
     }
 
     /** @return array<string, array{bool}> */
