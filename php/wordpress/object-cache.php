@@ -90,16 +90,18 @@ function wp_cache_delete_multiple(array $keys, $group = ''): array
     return array_combine($keys, array_map($delete, $keys));
 }
 
-function wp_cache_incr($key, $offset = 1, $group = ''): int|false
+function wp_cache_incr($key, $offset = 1, $group = ''): int|float|false
 {
     global $wp_object_cache;
 
     return $wp_object_cache->increment($key, (int) $offset, (string) $group);
 }
 
-function wp_cache_decr($key, $offset = 1, $group = ''): int|false
+function wp_cache_decr($key, $offset = 1, $group = ''): int|float|false
 {
-    return wp_cache_incr($key, -(int) $offset, $group);
+    global $wp_object_cache;
+
+    return $wp_object_cache->increment($key, -(int) $offset, (string) $group);
 }
 
 function wp_cache_flush(): bool

@@ -112,8 +112,13 @@ final class ObjectCache
         $name = $this->name($key, $group);
         $this->known[$name] = self::copy($value);
         $this->write($group, function (Store $store) use ($name, $value, $seconds): void {
-            // The value of before must not outlive one that is too long.
-            $store->set($name, $value, self::ttl($seconds)) || $store->delete($name);
+            $isKept = false;
+            try {
+                $isKept = $store->set($name, $value, self::ttl($seconds));
+            } finally {
+                // The value of before must not outlive one that is too long or can't be serialized.
+                $isKept || $store->delete($name);
+            }
         });
 
         return true;
@@ -160,21 +165,21 @@ final class ObjectCache
     }
 
     /**
-     * Adds to a number that is there, for all workers in one step. It never goes below 0; what is
-     * no number counts as 0.
+     * Adds to a number that is there, to an integer for all workers in one step. It never goes
+     * below 0; what is no number counts as 0.
      *
-     * @return int|false the sum; false: nothing is there
+     * @return int|float|false the sum; false: nothing is there
      */
-    public function increment(mixed $key, int $by, string $group): int|false
+    public function increment(mixed $key, int|float $by, string $group): int|float|false
     {
         $value = $this->get($key, $group, true, $found);
         if (!$found) {
             return false;
         }
         $name = $this->name($key, $group);
-        $sum = \max(0, (\is_numeric($value) ? (int) $value : 0) + $by);
+        $sum = \max(0, (\is_numeric($value) ? $value : 0) + $by);
         $this->write($group, function (Store $store) use ($name, $value, $by, &$sum): void {
-            if (\is_int($value) && $sum > 0) {
+            if (\is_int($value) && \is_int($by) && \is_int($sum) && $sum > 0) {
                 // It keeps its time to live.
                 $sum = \max(0, $store->increment($name, $by));
             } else {
@@ -189,7 +194,7 @@ final class ObjectCache
     public function flush(): bool
     {
         $this->known = [];
-        $this->write('', fn (Store $store): int => $store->clear("$this->site:"));
+        $this->write('', fn (Store $store): int => $store->clear(self::part($this->site) . ':'));
 
         return true;
     }
@@ -262,7 +267,13 @@ final class ObjectCache
     {
         $blog = $this->blog === 0 || isset($this->globalGroups[$group]) ? '' : $this->blog;
 
-        return "$this->site:$blog:" . ($group === '' ? 'default' : $group) . ':';
+        return self::part($this->site) . ":$blog:" . self::part($group === '' ? 'default' : $group) . ':';
+    }
+
+    /** Without the character that ends a part of a name, or one prefix could begin another. */
+    private static function part(string $text): string
+    {
+        return \strtr($text, ['%' => '%25', ':' => '%3A']);
     }
 
     /** Null is for ever. */

@@ -77,6 +77,30 @@ final class ObjectCacheTest extends TestCase
         self::assertSame(5, $this->cache->increment('number', -1, ''));
     }
 
+    /**
+     * As with WordPress's own cache.
+     *
+     * @dataProvider sums
+     */
+    public function testASumIsWhatPhpMakesOfIt(mixed $value, int|float $by, int|float $sum): void
+    {
+        $this->cache->set('a', $value, '', 0);
+        self::assertSame($sum, $this->request()->increment('a', $by, ''));
+        self::assertSame($sum, $this->request()->get('a', ''));
+    }
+
+    /** @return array<string, array{mixed, int|float, int|float}> */
+    public static function sums(): array
+    {
+        return [
+            'beyond the largest integer' => [\PHP_INT_MAX, 1, (float) \PHP_INT_MAX],
+            'by the negated smallest integer' => [1, -\PHP_INT_MIN, 1 - (float) \PHP_INT_MIN],
+            'a fraction' => [2.5, 1, 3.5],
+            'a fraction in a string' => ['2.5', -1, 1.5],
+            'a fraction below zero' => [0.5, -1, 0],
+        ];
+    }
+
     public function testManyAreAskedForAtOnce(): void
     {
         $this->request()->set('a', 1, '', 0);
@@ -121,6 +145,30 @@ final class ObjectCacheTest extends TestCase
         self::assertTrue($this->cache->flush());
         self::assertFalse($this->request()->get('a', 'y'));
         self::assertSame(1, $this->request('other')->get('a', 'x'));
+    }
+
+    public function testNamesOfGroupsAndSitesWithColonsAreTheirOwn(): void
+    {
+        $this->cache->set('h:k', 'of g', 'g', 0);
+        self::assertFalse($this->request()->get('k', 'g:h'));
+        $this->cache->set('k', 'of g:h', 'g:h', 0);
+        $this->cache->set('k', 'of g%3Ah', 'g%3Ah', 0);
+        $this->cache->flushGroup('g');
+        self::assertSame(['of g:h', false], [$this->request()->get('k', 'g:h'), $this->request()->get('h:k', 'g')]);
+        self::assertSame('of g%3Ah', $this->request()->get('k', 'g%3Ah'));
+        $this->request('shop:eu')->set('k', 'of the other', 'g', 0);
+        $this->cache->flush();
+        self::assertSame('of the other', $this->request('shop:eu')->get('k', 'g'));
+    }
+
+    public function testTheValueOfBeforeDoesNotOutliveOneThatCanNotBeSerialized(): void
+    {
+        $this->cache->set('a', 'old', '', 0);
+        $log = \ini_set('error_log', '/dev/null');
+        self::assertTrue($this->cache->set('a', static fn (): int => 1, '', 0));
+        \ini_set('error_log', (string) $log);
+        self::assertInstanceOf(\Closure::class, $this->cache->get('a', ''));
+        self::assertFalse($this->request()->get('a', ''));
     }
 
     public function testAnObjectIsCopied(): void
