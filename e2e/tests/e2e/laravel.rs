@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 
 use pronghorn_testkit::{Server, Site, php_command, wait_for};
 
 use crate::apps::{Browser, DATA, json};
 use crate::example::copy;
 use crate::ring::extension;
+use crate::wordpress;
 
 #[test]
 fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
@@ -303,5 +305,62 @@ fn what_is_printed_stands_before_the_response() {
             assert_eq!(reply.header("x-php"), Some("1"));
         }
         server.stop();
+    }
+}
+
+/// What a request leaves on its connection does not reach the next one, and one that is as it was
+/// goes on: opened at the boot, by a request, or by a forked worker.
+#[test]
+fn a_connection_goes_on_with_nothing_of_a_visitor() {
+    extension();
+    let site = Site::new();
+    let _database = wordpress::new_database(&site);
+    let socket = site.path("database/socket");
+    wait_for("the database", || {
+        UnixStream::connect(&socket).is_ok().then_some(())
+    });
+    for (boot, spawn) in [("0", "exec"), ("1", "exec"), ("1", "fork")] {
+        let config = format!(
+            "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}', SOCKET: '{}', BOOT: '{boot}'}}}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, spawn: {spawn}}}}}\n",
+            Site::fixture("laravel-mariadb.php").display(),
+            site.path("data").display(),
+            socket.display(),
+        );
+        let server = Server::start(Site::new().config(&config));
+        let workers = server.workers();
+        let mut before = json(&server.get("/write"));
+        for (way, goes_on) in [
+            ("nothing", true),
+            ("transaction", true),
+            ("prefix", true),
+            ("pdo", false),
+            ("read-pdo", false),
+            ("sql", false),
+            ("sql-of-pdo", false),
+            ("no-auto-commit", false),
+            ("no-auto-commit-of-pdo", false),
+            ("implicit-commit", false),
+            ("lock", false),
+            ("named-lock", false),
+            ("variables", false),
+            ("attributes", false),
+            ("schema", false),
+            ("killed", false),
+        ] {
+            let left = server.get(&format!("/leave/{way}"));
+            assert_eq!(left.text(), "left", "{way}");
+            let after = json(&server.get("/write"));
+            assert_eq!(after["kept"], 1, "{way}, {boot}, {spawn}: {after}");
+            for part in ["session", "lock"] {
+                assert_eq!(after[part], before[part], "{way}: {after}");
+            }
+            let went_on = after["connection"] == before["connection"];
+            assert_eq!(went_on, goes_on, "{way}: {after}, before {before}");
+            before = after;
+        }
+        assert_eq!(server.workers(), workers);
+        let ended = server.stop();
+        assert!(!ended.stderr.contains("\tERROR\t"), "{}", ended.stderr);
     }
 }

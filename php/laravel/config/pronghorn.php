@@ -22,7 +22,8 @@ return [
     // the same for all visitors.
     'keep_statics' => [],
 
-    // Connections to databases stay open from request to request; `false` closes them.
+    // Connections to databases stay open from request to request, as long as nothing of one can
+    // reach the next; `false` closes them.
     'keep_connections' => true,
 
 ];

@@ -5,6 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Laravel;
 
 use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Http\Request;
+use Illuminate\Routing\Route;
 use Illuminate\Support\Facades\Facade;
 use Pronghorn\Snapshot;
 use Pronghorn\Statics;
@@ -12,17 +14,19 @@ use Pronghorn\Statics;
 /**
  * Takes an application that has answered a request back to where it was when it had booted.
  *
- * The container and every service of Laravel and of the application that it held at the boot get
- * their properties back: what a request resolved, bound, registered, queued or cached is gone, and
- * so are its user, session, cookies, configuration, locale, shared data of views, and macros of
- * the URL. So do static properties of these classes: models boot anew, with their scopes and
- * listeners, for the listeners of before are gone. Services that a request made are made anew by
- * the next one. Deeper places that a request is known to change are set back by name.
+ * The container, every service of Laravel and of the application that it held at the boot, and
+ * what these hold of such classes, get their properties back: what a request resolved, bound,
+ * registered, queued or cached is gone, and so are its user, session, cookies, configuration,
+ * locale, shared data and paths of views, and macros of the URL. So do static properties of these
+ * classes: models boot anew, with their scopes and listeners, for the listeners of before are gone.
+ * Services that a request made are made anew by the next one.
  */
 final class Sandbox
 {
     /** Classes whose services go back, by the beginning of their names. */
     private const OWN = ['Illuminate\\', 'App\\'];
+    /** Of others, these in what those hold: who writes the log adds processors to them. */
+    private const HELD = ['Monolog\\Logger'];
     /**
      * Classes whose static properties go back, beside these: of what Laravel stands on, those that
      * keep a switch for all that follows, such as the time that it is, and trusted proxies.
@@ -32,6 +36,7 @@ final class Sandbox
         'Symfony\\Component\\Mime\\', 'Symfony\\Component\\VarDumper\\',
     ];
 
+    private readonly Connections $connections;
     private readonly Snapshot $booted;
     private readonly Statics $statics;
     /** @var list<string> */
@@ -46,31 +51,52 @@ final class Sandbox
     public function __construct(
         private readonly Application $app,
         private readonly array $reset = [],
-        private readonly bool $keepsConnections = true,
+        bool $keepsConnections = true,
         private readonly array $keepStatics = [],
+        ?Connections $connections = null,
     ) {
+        $this->connections = $connections ?? new Connections($app, $keepsConnections);
+        $databases = $this->connections->booted();
         $services = (fn (): array => $this->instances)->call($app);
-        $goesBack = static function (mixed $service, string $name) use ($reset): bool {
-            if (!\is_object($service)) {
-                return false;
-            }
-            $begins = static fn (string $prefix): bool => \str_starts_with($service::class, $prefix);
-
-            return \in_array($name, $reset, true) || \array_filter([...self::OWN, ...$reset], $begins) !== [];
-        };
-        $services = \array_filter($services, $goesBack, \ARRAY_FILTER_USE_BOTH);
+        $named = \array_filter(\array_intersect_key($services, \array_flip($reset)), \is_object(...));
         $this->statics = Statics::of([...self::OWN, ...self::SWITCHES, ...$reset], $keepStatics);
         // Carbon has its clock for tests in an object.
         $objects = \array_filter($this->statics->objects(), static fn (object $object): bool
             => !$object instanceof \Closure && \str_starts_with($object::class, 'Carbon\\'));
         $this->wrappers = \stream_get_wrappers();
-        $this->booted = Snapshot::of($app, ...\array_values($services), ...\array_values($objects));
+        $held = Held::in([$services, $this->statics->objects(), $databases], [...self::OWN, ...self::HELD, ...$reset]);
+        self::compile($held);
+        $all = [$app, ...\array_values($named), ...$databases, ...$held, ...\array_values($objects)];
+        $this->booted = Snapshot::of(...$all);
+    }
+
+    /**
+     * Or each request would compile the routes that it asks, as it finds them as they are now.
+     *
+     * @param list<object> $held
+     */
+    private static function compile(array $held): void
+    {
+        $request = Request::create('/');
+        foreach ($held as $route) {
+            try {
+                $route instanceof Route && $route->matches($request, false);
+            } catch (\Throwable) {
+                // The request that asks it is told.
+            }
+        }
     }
 
     /** A new one, of the application as it is by now. */
     public function again(): self
     {
-        return new self($this->app, $this->reset, $this->keepsConnections, $this->keepStatics);
+        return new self($this->app, $this->reset, keepStatics: $this->keepStatics, connections: $this->connections);
+    }
+
+    /** Closes connections to databases, of which processes can't share one. */
+    public function disconnect(): void
+    {
+        $this->connections->closeAll();
     }
 
     /**
@@ -80,8 +106,7 @@ final class Sandbox
     public function restore(): void
     {
         try {
-            $this->router();
-            $this->databases();
+            $this->connections->settle();
             $this->log();
             $this->booted->restore();
             $this->statics->restore();
@@ -97,32 +122,6 @@ final class Sandbox
     private function wrappers(): void
     {
         \array_map('stream_wrapper_unregister', \array_diff(\stream_get_wrappers(), $this->wrappers));
-    }
-
-    /** A route keeps its controller, with all that was given to its constructor. */
-    private function router(): void
-    {
-        $route = $this->app->make('router')->current();
-        if ($route !== null && \method_exists($route, 'flushController')) {
-            $route->flushController();
-        }
-    }
-
-    /** A transaction that was left open, and the queries that were logged. */
-    private function databases(): void
-    {
-        if (!$this->app->resolved('db')) {
-            return;
-        }
-        $databases = $this->app->make('db');
-        foreach ($databases->getConnections() as $name => $connection) {
-            if ($connection->transactionLevel() > 0) {
-                $connection->rollBack(0);
-            }
-            $connection->disableQueryLog();
-            $connection->flushQueryLog();
-            $this->keepsConnections || $databases->purge($name);
-        }
     }
 
     /** What a request has added to all of its records. */

@@ -109,13 +109,7 @@ final class Worker
     private function beforeFork(): void
     {
         $this->isUsed && $this->restore();
-        if ($this->app->resolved('db')) {
-            $databases = $this->app->make('db');
-            foreach ($databases->getConnections() as $name => $connection) {
-                // One in memory is a copy in each worker.
-                $connection->getConfig('database') === ':memory:' || $databases->purge($name);
-            }
-        }
+        $this->sandbox->disconnect();
         if ($this->app->resolved('redis')) {
             $redis = $this->app->make('redis');
             \array_map($redis->purge(...), \array_keys($redis->connections() ?? []));

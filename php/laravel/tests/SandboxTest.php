@@ -4,14 +4,34 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel\Tests;
 
+use Illuminate\Auth\AuthServiceProvider;
+use Illuminate\Auth\GenericUser;
+use Illuminate\Cache\CacheServiceProvider;
 use Illuminate\Config\Repository;
-use Illuminate\Database\DatabaseManager;
-use Illuminate\Database\SQLiteConnection;
+use Illuminate\Contracts\Auth\Access\Gate;
+use Illuminate\Database\Connection;
+use Illuminate\Database\DatabaseServiceProvider;
+use Illuminate\Filesystem\FilesystemServiceProvider;
 use Illuminate\Foundation\Application;
+use Illuminate\Hashing\HashServiceProvider;
+use Illuminate\Http\Client\Factory as HttpClient;
+use Illuminate\Http\Request;
+use Illuminate\Mail\MailServiceProvider;
+use Illuminate\Notifications\ChannelManager;
+use Illuminate\Notifications\NotificationServiceProvider;
+use Illuminate\Queue\QueueServiceProvider;
+use Illuminate\Routing\Route;
 use Illuminate\Support\Facades\Config;
 use Illuminate\Support\Facades\Facade;
+use Illuminate\Translation\TranslationServiceProvider;
+use Illuminate\Validation\ValidationServiceProvider;
+use Illuminate\View\FileViewFinder;
+use Illuminate\View\ViewServiceProvider;
 use Laravel\SerializableClosure\SerializableClosure;
+use Monolog\Handler\NullHandler;
+use Monolog\Logger;
 use PHPUnit\Framework\TestCase;
+use Pronghorn\Laravel\Held;
 use Pronghorn\Laravel\Sandbox;
 
 final class SandboxTest extends TestCase
@@ -78,33 +98,225 @@ final class SandboxTest extends TestCase
         self::assertSame([[], ['a thing']], [$cart->goods, $other->goods]);
     }
 
-    /** @dataProvider connections */
-    public function testAnOpenTransactionIsRolledBackAndQueriesAreForgotten(bool $keeps): void
+    /**
+     * What services hold, one or more levels deep.
+     *
+     * @dataProvider changes
+     * @param \Closure(Application): mixed $change
+     * @param \Closure(Application): mixed $look
+     */
+    public function testWhatServicesHoldGoesBack(\Closure $change, \Closure $look): void
     {
-        $connection = new SQLiteConnection(new \PDO('sqlite::memory:'));
-        $connection->statement('CREATE TABLE t (x)');
-        $databases = $this->createMock(DatabaseManager::class);
-        $databases->method('getConnections')->willReturn(['main' => $connection]);
-        $databases->expects($keeps ? self::never() : self::once())->method('purge')->with('main');
-        $this->app->singleton('db', fn (): DatabaseManager => $databases);
-        $sandbox = new Sandbox($this->app, [], $keeps);
-
-        $this->app->make('db');
-        $connection->enableQueryLog();
-        $connection->beginTransaction();
-        $connection->insert('INSERT INTO t VALUES (1)');
-        $sandbox->restore();
-
-        self::assertSame([], $connection->getQueryLog());
-        self::assertFalse($connection->logging());
-        self::assertSame(0, $connection->transactionLevel());
-        self::assertSame([], $connection->select('SELECT * FROM t'));
+        $app = $this->booted();
+        $before = $look($app);
+        $sandbox = new Sandbox($app);
+        for ($request = 1; $request <= 2; $request++) {
+            $change($app);
+            self::assertNotEquals($before, $look($app));
+            $sandbox->restore();
+            self::assertEquals($before, $look($app));
+        }
     }
 
-    /** @return iterable<string, array{bool}> */
-    public static function connections(): iterable
+    /** With what a boot makes in `warm`, and one of each that an application may use there. */
+    private function booted(): Application
     {
-        yield 'connections are kept' => [true];
-        yield 'connections are closed' => [false];
+        $app = $this->app;
+        $app->instance('config', new Repository([
+            'app' => ['locale' => 'en', 'fallback_locale' => 'en', 'url' => 'http://localhost'],
+            'auth' => [
+                'defaults' => ['guard' => 'web'],
+                'guards' => ['web' => ['driver' => 'token', 'provider' => 'users']],
+                'providers' => ['users' => ['driver' => 'database', 'table' => 'users']],
+            ],
+            'cache' => ['default' => 'array', 'stores' => ['array' => ['driver' => 'array']], 'prefix' => 'p'],
+            'database' => ['default' => 'main', 'connections' => [
+                'main' => ['driver' => 'sqlite', 'database' => ':memory:', 'prefix' => 'own_'],
+            ]],
+            'filesystems' => ['default' => 'disk', 'disks' => ['disk' => ['driver' => 'local', 'root' => __DIR__]]],
+            'logging' => ['default' => 'null', 'channels' => [
+                'null' => ['driver' => 'monolog', 'handler' => NullHandler::class],
+            ]],
+            'mail' => ['default' => 'array', 'mailers' => ['array' => ['transport' => 'array']]],
+            'queue' => ['default' => 'sync', 'connections' => ['sync' => ['driver' => 'sync']]],
+            'view' => ['paths' => [__DIR__], 'compiled' => \sys_get_temp_dir()],
+        ]));
+        $app->instance('request', Request::create('http://localhost/page'));
+        $providers = [
+            AuthServiceProvider::class, CacheServiceProvider::class, DatabaseServiceProvider::class,
+            FilesystemServiceProvider::class, MailServiceProvider::class, NotificationServiceProvider::class,
+            HashServiceProvider::class, QueueServiceProvider::class, TranslationServiceProvider::class,
+            ValidationServiceProvider::class, ViewServiceProvider::class,
+        ];
+        \array_map($app->register(...), $providers);
+        $app->singleton(HttpClient::class);
+        $app->make('router')->get('page', static fn (): string => 'a page')->name('page');
+        $app->make('cache')->store();
+        $app->make('db')->connection()->getPdo();
+        $app->make('filesystem')->disk();
+        $app->make('log')->channel();
+        $app->make('mail.manager')->mailer();
+        $app->make('queue')->connection();
+        $app->make('auth')->guard();
+        $app->make('auth.driver');
+        $names = [Gate::class, HttpClient::class, ChannelManager::class, 'translator', 'url', 'validator', 'view'];
+        \array_map($app->make(...), $names);
+
+        return $app;
+    }
+
+    /** @return array<string, array{\Closure(Application): mixed, \Closure(Application): mixed}> */
+    public static function changes(): array
+    {
+        $finder = static fn (Application $app): FileViewFinder => $app['view']->getFinder();
+        $paths = static fn (Application $app): array => [$finder($app)->getPaths(), $finder($app)->getHints()];
+        $route = static fn (Application $app): Route => $app['routes']->getRoutes()[0];
+        $database = static fn (Application $app): Connection => $app['db']->connection();
+        $channel = static fn (Application $app): Logger => $app['log']->channel()->getLogger();
+
+        return [
+            'a path of views' => [static fn (Application $app) => $app['view']->addLocation('/b'), $paths],
+            'all paths of views' => [static fn (Application $app) => $finder($app)->setPaths(['/b']), $paths],
+            'a namespace of views' => [static fn (Application $app) => $app['view']->addNamespace('n', '/b'), $paths],
+            'another one' => [static fn (Application $app) => $app['view']->replaceNamespace('n', '/b'), $paths],
+            'an extension of views' => [
+                static fn (Application $app) => $app['view']->addExtension('b', 'php'),
+                static fn (Application $app) => $finder($app)->getExtensions(),
+            ],
+            'a view that was found' => [
+                static fn (Application $app) => $finder($app)->find('bootstrap'),
+                static fn (Application $app) => self::property($finder($app), 'views'),
+            ],
+            'an engine of views' => [
+                static fn (Application $app) => $app['view']->getEngineResolver()->register('b', static fn () => null),
+                static fn (Application $app) => self::property($app['view']->getEngineResolver(), 'resolvers'),
+            ],
+            'a directive of Blade' => [
+                static fn (Application $app) => $app['blade.compiler']->directive('b', static fn () => 'b'),
+                static fn (Application $app) => $app['blade.compiler']->getCustomDirectives(),
+            ],
+            'a namespace of translations' => [
+                static fn (Application $app) => $app['translator']->addNamespace('n', '/b'),
+                static fn (Application $app) => $app['translator']->getLoader()->namespaces(),
+            ],
+            'defaults of a route' => [
+                static fn (Application $app) => $route($app)->defaults('tenant', 'b'),
+                static fn (Application $app) => $route($app)->defaults,
+            ],
+            'a pattern of a route' => [
+                static fn (Application $app) => $route($app)->where('id', 'b'),
+                static fn (Application $app) => $route($app)->wheres,
+            ],
+            'the name of a route' => [
+                static fn (Application $app) => $route($app)->name('.b'),
+                static fn (Application $app) => $route($app)->getName(),
+            ],
+            'middleware of a route' => [
+                static fn (Application $app) => $route($app)->middleware('b'),
+                static fn (Application $app) => $route($app)->middleware(),
+            ],
+            'the action of a route' => [
+                static fn (Application $app) => $route($app)->setAction(['uses' => 'B@b'] + $route($app)->getAction()),
+                static fn (Application $app) => $route($app)->getAction('uses'),
+            ],
+            'the URI of a route' => [
+                static fn (Application $app) => $route($app)->setUri('b'),
+                static fn (Application $app) => $route($app)->uri(),
+            ],
+            'parameters of the URL' => [
+                static fn (Application $app) => $app['url']->defaults(['tenant' => 'b']),
+                static fn (Application $app) => $app['url']->getDefaultParameters(),
+            ],
+            'the prefix of tables' => [
+                static fn (Application $app) => $database($app)->setTablePrefix('b_'),
+                static fn (Application $app) => [
+                    $database($app)->getTablePrefix(), $database($app)->getQueryGrammar()->getTablePrefix(),
+                ],
+            ],
+            'the log of queries' => [
+                static fn (Application $app) => $database($app)->enableQueryLog(),
+                static fn (Application $app) => $database($app)->logging(),
+            ],
+            'reading where it writes' => [
+                static fn (Application $app) => $database($app)->useWriteConnectionWhenReading(),
+                static fn (Application $app) => self::property($database($app), 'readOnWriteConnection'),
+            ],
+            'records that were modified' => [
+                static fn (Application $app) => $database($app)->recordsHaveBeenModified(),
+                static fn (Application $app) => $database($app)->hasModifiedRecords(),
+            ],
+            'functions before a query' => [
+                static fn (Application $app) => $database($app)->beforeExecuting(static fn () => null),
+                static fn (Application $app) => self::property($database($app), 'beforeExecutingCallbacks'),
+            ],
+            'functions after a transaction' => [
+                static fn (Application $app) => $app['db.transactions']->begin('main', 1),
+                static fn (Application $app) => \count(self::property($app['db.transactions'], 'transactions')),
+            ],
+            'the prefix of a store of the cache' => [
+                static fn (Application $app) => $app['cache']->store()->setDefaultCacheTime(7),
+                static fn (Application $app) => $app['cache']->store()->getDefaultCacheTime(),
+            ],
+            'a processor of the log' => [
+                static fn (Application $app) => $channel($app)->pushProcessor(static fn ($record) => $record),
+                static fn (Application $app) => $channel($app)->getProcessors(),
+            ],
+            'a handler of the log' => [
+                static fn (Application $app) => $channel($app)->pushHandler(new NullHandler()),
+                static fn (Application $app) => $channel($app)->getHandlers(),
+            ],
+            'the sender of mail' => [
+                static fn (Application $app) => $app['mail.manager']->mailer()->alwaysFrom('b@localhost'),
+                static fn (Application $app) => self::property($app['mail.manager']->mailer(), 'from'),
+            ],
+            'the channel of notifications' => [
+                static fn (Application $app) => $app[ChannelManager::class]->deliverVia('b'),
+                static fn (Application $app) => $app[ChannelManager::class]->deliversVia(),
+            ],
+            'URLs of a disk' => [
+                static fn (Application $app) => $app['filesystem']->disk()
+                    ->buildTemporaryUrlsUsing(static fn () => 'b'),
+                static fn (Application $app) => self::property($app['filesystem']->disk(), 'temporaryUrlCallback'),
+            ],
+            'the name of a queue' => [
+                static fn (Application $app) => $app['queue']->connection()->setConnectionName('b'),
+                static fn (Application $app) => $app['queue']->connection()->getConnectionName(),
+            ],
+            'an ability' => [
+                static fn (Application $app) => $app[Gate::class]->define('b', static fn () => true),
+                static fn (Application $app) => $app[Gate::class]->has('b'),
+            ],
+            'a user' => [
+                static fn (Application $app) => $app['auth']->guard()->setUser(new GenericUser(['id' => 7])),
+                static fn (Application $app) => self::property($app['auth']->guard(), 'user'),
+            ],
+            'a rule' => [
+                static fn (Application $app) => $app['validator']->extend('b', static fn () => true),
+                static fn (Application $app) => self::property($app['validator'], 'extensions'),
+            ],
+            'answers that the client of HTTP fakes' => [
+                static fn (Application $app) => $app[HttpClient::class]->fake(),
+                static fn (Application $app) => \count(self::property($app[HttpClient::class], 'stubCallbacks')),
+            ],
+        ];
+    }
+
+    private static function property(object $object, string $name): mixed
+    {
+        $property = new \ReflectionProperty($object, $name);
+        $property->setAccessible(true);
+
+        return $property->getValue($object);
+    }
+
+    public function testAnObjectThatHoldsItselfIsFoundOnce(): void
+    {
+        $holder = new \ArrayObject();
+        $this->app->instance('loop', $loop = new Repository());
+        $loop->set('self', [$loop, $holder]);
+        $items = $loop->all();
+        $items['again'] = &$items;
+        $found = Held::in([$items, $loop], ['Illuminate\\Config\\']);
+        self::assertSame([$loop], $found);
     }
 }

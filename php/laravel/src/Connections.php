@@ -1,0 +1,299 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel;
+
+use Illuminate\Container\Container;
+use Illuminate\Contracts\Events\Dispatcher;
+use Illuminate\Contracts\Foundation\Application;
+use Illuminate\Database\Connection;
+use Illuminate\Database\ConnectionInterface;
+use Illuminate\Database\Connectors\ConnectionFactory;
+use Illuminate\Database\Connectors\ConnectorInterface;
+use Illuminate\Database\DatabaseManager;
+use Illuminate\Database\Events\QueryExecuted;
+
+/**
+ * Hands open connections to databases from one request to the next.
+ *
+ * It keeps PDOs alone, each for the configuration it was opened with. Laravel's own connection,
+ * with its prefix, grammar, listeners and log, is another one in each request. A PDO is not handed
+ * on when a request may have changed what the next one would meet.
+ */
+final class Connections
+{
+    private const DRIVERS = ['mysql', 'mariadb', 'pgsql', 'sqlite', 'sqlsrv'];
+    /** Connections that a process keeps at most; the ones used last. */
+    private const MOST = 8;
+    /** Seconds after which a connection that nobody used is asked whether it lives. */
+    private const IDLE = 10;
+    /** Statements that read and write rows. Others may change the session. */
+    private const ROWS = '/^[\s(]*(?:select|insert|update|delete|replace|with|values|show|explain)\b/i';
+    /** What lasts although it stands in one of these: variables, locks, a second statement. */
+    private const LASTS = '/;\s*\S|:=|\binto\s+@|\bget_lock\b|advisory_lock|\bset_config\b|\binto\s+(local\s+)?temp/i';
+    /** What may be asked for without the server; not all drivers have all of them. */
+    private const ATTRIBUTES = [
+        \PDO::ATTR_AUTOCOMMIT, \PDO::ATTR_CASE, \PDO::ATTR_DEFAULT_FETCH_MODE, \PDO::ATTR_EMULATE_PREPARES,
+        \PDO::ATTR_ERRMODE, \PDO::ATTR_ORACLE_NULLS, \PDO::ATTR_STATEMENT_CLASS,
+        \PDO::ATTR_STRINGIFY_FETCHES,
+        1000, // a driver's own first one: buffered queries of MySQL, prepared statements of PostgreSQL
+    ];
+
+    /** @var \WeakMap<\PDO, array{string, array<int, mixed>}> key and attributes of those that may go on */
+    private \WeakMap $known;
+    /** @var array<string, array{\PDO, int}> and since when, by `hrtime()` */
+    private array $idle = [];
+    /** @var \WeakMap<ConnectionInterface, true> */
+    private \WeakMap $booted;
+    private readonly ?Dispatcher $events;
+
+    /** The application has booted. */
+    public function __construct(private readonly Application $app, private readonly bool $keeps)
+    {
+        $this->known = new \WeakMap();
+        $this->booted = new \WeakMap();
+        $this->events = $keeps && $app->bound('events') ? $app->make('events') : null;
+        if ($this->events === null) {
+            return;
+        }
+        $this->events->listen(QueryExecuted::class, $this->note(...));
+        foreach (self::DRIVERS as $driver) {
+            // Laravel asks the container first.
+            $name = "db.connector.$driver";
+            $app->bound($name) || $app->bind($name, static fn (): ConnectorInterface
+                => (new ConnectionFactory(new Container()))->createConnector(['driver' => $driver]));
+            $app->extend($name, fn (ConnectorInterface $inner): ConnectorInterface => $this->connector($inner));
+        }
+    }
+
+    /**
+     * The connections of Laravel that the application holds since the boot. Each opens its PDO when
+     * it is used next.
+     *
+     * @return list<Connection>
+     */
+    public function booted(): array
+    {
+        $booted = [];
+        foreach ($this->opened() as $name => $connection) {
+            $this->booted[$connection] = true;
+            if (!$connection instanceof Connection || $connection->getRawPdo() === null) {
+                continue;
+            }
+            $booted[] = $connection;
+            if ($this->isConfigured($name) && !self::isInMemory($connection->getConfig('database'))) {
+                self::close($this->app->make('db'), $name, $connection);
+            }
+        }
+
+        return $booted;
+    }
+
+    /** After a request, before the application goes back: rolls back and keeps what can be kept. */
+    public function settle(): void
+    {
+        foreach ($this->opened() as $name => $connection) {
+            if (self::rollBack($connection) && $connection instanceof Connection) {
+                $this->keep($connection);
+            }
+            isset($this->booted[$connection]) || $this->app->make('db')->purge($name);
+        }
+        $this->idle = \array_slice($this->idle, -self::MOST, null, true);
+    }
+
+    /** Before workers are forked, which can't share one; one in memory is a copy in each. */
+    public function closeAll(): void
+    {
+        $this->settle();
+        $this->idle = [];
+        foreach ($this->opened() as $name => $connection) {
+            $isLazy = $connection instanceof Connection && $connection->getRawPdo() instanceof \Closure;
+            if (!$isLazy && !self::isInMemory($connection->getConfig('database'))) {
+                $this->app->make('db')->purge($name);
+            }
+        }
+    }
+
+    /** @return array<string, ConnectionInterface> */
+    private function opened(): array
+    {
+        return $this->app->resolved('db') ? $this->app->make('db')->getConnections() : [];
+    }
+
+    private function keep(Connection $connection): void
+    {
+        if ($connection->getEventDispatcher() !== $this->events) {
+            // Its statements may not be known.
+            return;
+        }
+        foreach (self::pdos($connection) as $pdo) {
+            [$key, $attributes] = $this->known[$pdo] ?? ['', []];
+            if ($key !== '' && self::attributes($pdo) === $attributes) {
+                $this->idle[$key] = [$pdo, \hrtime(true)];
+            }
+        }
+    }
+
+    private function isConfigured(string $name): bool
+    {
+        return $this->app->make('config')->get('database.connections.' . \explode('::', $name)[0]) !== null;
+    }
+
+    /** It stays in the services that hold it, and opens a PDO by its configuration when it needs one. */
+    private static function close(DatabaseManager $databases, string $name, Connection $connection): void
+    {
+        $reopen = static function () use ($databases, $name, $connection): Connection {
+            // A request may have put another one in its place.
+            if (($databases->getConnections()[$name] ?? null) === $connection) {
+                $databases->reconnect($name);
+            }
+
+            return $databases->connection($name);
+        };
+        $reads = $connection->getRawReadPdo() !== null;
+        $connection->setPdo(static fn (): \PDO => $reopen()->getPdo());
+        $reads && $connection->setReadPdo(static fn (): \PDO => $reopen()->getReadPdo());
+    }
+
+    private function connector(ConnectorInterface $inner): ConnectorInterface
+    {
+        return new class (fn (array $config): \PDO => $this->connect($config, $inner)) implements ConnectorInterface {
+            /** @param \Closure(array<string, mixed>): \PDO $connect */
+            public function __construct(private readonly \Closure $connect)
+            {
+            }
+
+            public function connect(array $config): \PDO
+            {
+                return ($this->connect)($config);
+            }
+        };
+    }
+
+    /**
+     * One that is idle is given away once: whoever asks again in the same request has lost it.
+     *
+     * @param array<string, mixed> $config
+     */
+    private function connect(array $config, ConnectorInterface $inner): \PDO
+    {
+        $key = self::key($config);
+        [$pdo, $since] = $this->idle[$key] ?? [null, 0];
+        unset($this->idle[$key]);
+        if ($pdo !== null && self::lives($pdo, $since)) {
+            return $pdo;
+        }
+        $pdo = $inner->connect($config);
+        if ($key !== '') {
+            $this->known[$pdo] = [$key, self::attributes($pdo)];
+        }
+
+        return $pdo;
+    }
+
+    /**
+     * Empty: what it opens is not handed on.
+     *
+     * @param array<string, mixed> $config
+     */
+    private static function key(array $config): string
+    {
+        try {
+            return self::isInMemory($config['database'] ?? null) ? '' : \serialize($config);
+        } catch (\Throwable) {
+            return '';
+        }
+    }
+
+    private static function lives(\PDO $pdo, int $since): bool
+    {
+        if (\hrtime(true) - $since < self::IDLE * 1_000_000_000) {
+            return true;
+        }
+        try {
+            return @$pdo->query('SELECT 1') !== false;
+        } catch (\PDOException) {
+            return false;
+        }
+    }
+
+    /** After a statement: whoever comes next must not meet what it may have set. */
+    private function note(QueryExecuted $query): void
+    {
+        if (\preg_match(self::ROWS, $query->sql) === 1 && \preg_match(self::LASTS, $query->sql) === 0) {
+            return;
+        }
+        foreach (self::pdos($query->connection) as $pdo) {
+            unset($this->known[$pdo]);
+        }
+    }
+
+    /** Whether there was none but what Laravel has begun. */
+    private static function rollBack(ConnectionInterface $connection): bool
+    {
+        $isClean = true;
+        try {
+            $connection->transactionLevel() > 0 && $connection->rollBack(0);
+        } catch (\Throwable) {
+            // A statement such as CREATE TABLE has ended it, or the server is gone.
+            $isClean = false;
+        }
+        foreach ($connection instanceof Connection ? self::pdos($connection) : [] as $pdo) {
+            try {
+                $isClean = !self::rollBackUnseen($pdo) && $isClean;
+            } catch (\PDOException) {
+                $isClean = false;
+            }
+        }
+
+        return $isClean;
+    }
+
+    /** Whether one was begun past Laravel: on the PDO, or by SQL. */
+    private static function rollBackUnseen(\PDO $pdo): bool
+    {
+        if ($pdo->inTransaction()) {
+            $pdo->rollBack();
+
+            return true;
+        }
+        if ($pdo->getAttribute(\PDO::ATTR_DRIVER_NAME) !== 'sqlite') {
+            return false;
+        }
+        try {
+            // PDO does not know of one that SQL has begun there.
+            return @$pdo->exec('ROLLBACK') !== false;
+        } catch (\PDOException) {
+            return false;
+        }
+    }
+
+    /** @return list<\PDO> */
+    private static function pdos(Connection $connection): array
+    {
+        $isOpen = static fn (mixed $pdo): bool => $pdo instanceof \PDO;
+
+        return \array_values(\array_filter([$connection->getRawPdo(), $connection->getRawReadPdo()], $isOpen));
+    }
+
+    /** @return array<int, mixed> */
+    private static function attributes(\PDO $pdo): array
+    {
+        $attributes = [];
+        foreach (self::ATTRIBUTES as $attribute) {
+            try {
+                $attributes[$attribute] = @$pdo->getAttribute($attribute);
+            } catch (\PDOException) {
+                // This driver does not have it.
+            }
+        }
+
+        return $attributes;
+    }
+
+    private static function isInMemory(mixed $database): bool
+    {
+        return \str_contains((string) $database, ':memory:') || \str_contains((string) $database, 'mode=memory');
+    }
+}

@@ -1,0 +1,64 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Laravel;
+
+/** Finds the objects of an application that others hold, such as the finder in a factory of views. */
+final class Held
+{
+    /** Levels of arrays in arrays; one may contain itself. */
+    private const DEPTH = 10;
+    /**
+     * A client that was lost, and made anew by a request, must not come back.
+     */
+    private const NOT = 'Illuminate\\Redis\\Connections\\';
+
+    /** @var array<int, object> */
+    private array $found = [];
+    /** @var list<object> */
+    private array $open = [];
+
+    /** @param list<string> $of beginnings of the names of classes */
+    private function __construct(private readonly array $of)
+    {
+    }
+
+    /**
+     * Those in an array and in properties of those that were found.
+     *
+     * @param array<mixed> $in
+     * @param list<string> $of beginnings of the names of classes
+     * @return list<object>
+     */
+    public static function in(array $in, array $of): array
+    {
+        $held = new self($of);
+        $held->look($in, 0);
+        while (($object = \array_pop($held->open)) !== null) {
+            // Also private ones, and those of parent classes.
+            $held->look((array) $object, 0);
+        }
+
+        return \array_values($held->found);
+    }
+
+    /** @param array<mixed> $in */
+    private function look(array $in, int $depth): void
+    {
+        foreach ($in as $value) {
+            if (\is_array($value) && $depth < self::DEPTH) {
+                $this->look($value, $depth + 1);
+            } elseif (\is_object($value) && !isset($this->found[\spl_object_id($value)]) && $this->isOne($value)) {
+                $this->found[\spl_object_id($value)] = $this->open[] = $value;
+            }
+        }
+    }
+
+    private function isOne(object $object): bool
+    {
+        $begins = static fn (string $prefix): bool => \str_starts_with($object::class, $prefix);
+
+        return !$begins(self::NOT) && \array_filter($this->of, $begins) !== [];
+    }
+}
