@@ -455,3 +455,103 @@ fn what_a_process_prints_at_its_end_is_in_no_log_as_text() {
         }
     }
 }
+
+/// Ways in which a response of HttpFoundation streams its body.
+const STREAMED: &str = r#"<?php
+    require_once 'Symfony/Component/HttpFoundation/autoload.php';
+    function streamed(string $way): Symfony\Component\HttpFoundation\Response
+    {
+        return new Symfony\Component\HttpFoundation\StreamedResponse(static function () use ($way): void {
+            switch ($way) {
+                case 'as it is': echo 'a'; echo 'b'; break;
+                case 'one closed': if (ob_get_level()) { ob_end_clean(); } readfile('ab.txt'); break;
+                case 'one flushed': @ob_end_flush(); echo 'a'; flush(); echo 'b'; break;
+                case 'one got': @ob_get_clean(); echo 'ab'; break;
+                case 'one got by flush': @ob_get_flush(); echo 'ab'; break;
+                case 'two closed': @ob_end_clean(); @ob_end_clean(); echo 'a'; flush(); echo 'b'; break;
+                case 'three flushed': @ob_end_flush(); @ob_end_flush(); @ob_end_flush(); echo 'ab'; break;
+                case 'four closed': for ($i = 0; $i < 4; $i++) { @ob_end_clean(); } echo 'ab'; break;
+                case 'all closed': while (ob_get_level() > 0) { ob_end_clean(); } echo 'a'; flush(); echo 'b'; break;
+                case 'between': echo 'a'; @ob_end_flush(); echo 'b'; @ob_end_flush(); echo 'c'; @ob_end_flush(); echo 'd'; break;
+                case 'a stream': @ob_end_clean(); fwrite(fopen('php://output', 'w'), 'ab'); break;
+                case 'a stream, all open': fwrite(fopen('php://output', 'w'), 'ab'); break;
+                case 'one of its own': @ob_end_clean(); ob_start(); echo 'ab'; break;
+                case 'one closed and another': @ob_end_clean(); ob_start(); echo 'a'; ob_end_flush(); echo 'b'; break;
+                case 'one dropped': @ob_end_clean(); ob_start(); echo 'dropped'; ob_end_clean(); echo 'b'; break;
+                case 'cleaned before': @ob_clean(); @ob_end_clean(); echo 'ab'; break;
+                case 'an exit': @ob_end_clean(); echo 'ab'; exit;
+                case 'an exit, all open': echo 'ab'; exit;
+                case 'an exit, all closed': while (ob_get_level() > 0) { ob_end_clean(); } echo 'ab'; exit;
+                case 'long': @ob_end_clean(); for ($i = 0; $i < 1000; $i++) { echo str_repeat('long', 1000); } break;
+                case 'long, two closed': @ob_end_clean(); @ob_end_clean(); echo str_repeat('long', 1_000_000); break;
+                case 'a failure': @ob_end_clean(); throw new LogicException('on purpose');
+                case 'a failure, all open': throw new LogicException('on purpose');
+                case 'a failure, two closed': @ob_end_clean(); @ob_end_clean(); throw new LogicException('on purpose');
+            }
+        }, 200, ['Content-Type' => 'text/plain']);
+    }
+"#;
+
+/// What a script answers as well.
+#[test]
+fn what_a_streamed_response_prints_is_the_reply_whatever_it_closes() {
+    extension();
+    let worker = "<?php require 'AUTOLOAD'; require __DIR__ . '/streamed.php';\n\
+        Pronghorn\\serve(fn (Symfony\\Component\\HttpFoundation\\Request $request) => streamed($request->query->get('way')));";
+    let autoload = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let script = "<?php require_once __DIR__ . '/../streamed.php'; ini_set('display_errors', '0'); chdir(__DIR__ . '/..');\n\
+        streamed($_GET['way'])->send();";
+    let serve = |pool: &str| {
+        let site = Site::new()
+            .file("worker.php", &worker.replace("AUTOLOAD", autoload))
+            .file("streamed.php", STREAMED)
+            .file("ab.txt", "ab")
+            .file("public/index.php", script)
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php}}\nhttp:\n  address: '127.0.0.1:0'\n  \
+                 pool: {{num_workers: 1, {pool}}}\n"
+            ));
+        Server::start(site)
+    };
+    let scripts = serve("mode: fastcgi, root: public");
+    let pools = [
+        "mode: classic, root: public",
+        "",
+        "globals: false",
+        "spawn: fork",
+        "spawn: fork, max_jobs: 1",
+        "spawn: exec, max_jobs: 1",
+        "transport: relay",
+    ];
+    let ways = STREAMED.lines().filter_map(|line| {
+        let name = line.trim_start().strip_prefix("case '")?;
+        name.split('\'').next()
+    });
+    let said: Vec<_> = ways
+        .map(|way| {
+            let target = format!("/?way={}", way.replace(' ', "%20"));
+            let reply = scripts.get(&target);
+            (target, reply.status, reply.text())
+        })
+        .collect();
+    for pool in pools {
+        let server = serve(pool);
+        // Without the extension nobody has what is printed past all buffers, and the log says so.
+        let is_past_all = |target: &str| target.contains("four") || target.contains("all%20closed");
+        for (target, status, text) in &said {
+            if pool.contains("relay") && is_past_all(target) {
+                continue;
+            }
+            let reply = server.get(target);
+            assert_eq!(reply.status, *status, "{pool} {target}");
+            assert!(
+                *status != 200 || reply.text() == *text,
+                "{pool} {target}: {} for {}",
+                reply.text().len(),
+                text.len()
+            );
+        }
+        server.stop();
+    }
+    scripts.stop();
+}

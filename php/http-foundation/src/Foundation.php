@@ -151,13 +151,21 @@ final class Foundation
     private static function echoed(Response $response, \Closure $send): void
     {
         $level = \ob_get_level();
-        // PHP hands on what a buffer's function has thrown at: not into the log.
-        \ob_start(static fn (): string => '');
-        \ob_start(static function (string $piece) use ($send): string {
+        $isOver = false;
+        $sent = static function (string $piece) use ($send, &$isOver): string {
+            $isOver = $piece !== '';
             $piece === '' || $send($piece);
+            $isOver = false;
 
             return '';
-        }, 1);
+        };
+        // PHP hands on what a buffer's function has thrown at: not into the log.
+        \ob_start(static function (string $piece) use (&$isOver): string {
+            return $isOver ? '' : $piece;
+        });
+        // Two, because an application may close one that it takes for PHP's own.
+        \ob_start($sent, 1);
+        \ob_start($sent, 1);
         try {
             $response->sendContent();
         } finally {
@@ -178,10 +186,12 @@ final class Foundation
             \is_array($file) => self::files($file, $class),
             // As PHP has it: HttpFoundation makes null of it itself, and takes no null.
             $file->error === \UPLOAD_ERR_NO_FILE => self::NO_FILE,
-            // The last one: it did not come through PHP's own upload, and is a file that may be
-            // moved all the same.
-            $file->error === \UPLOAD_ERR_OK => new $class($file->path(), $file->name, $file->type, $file->error, true),
-            default => new $class('', $file->name, $file->type, $file->error, true),
+            // The name with its folders, which HttpFoundation cuts off, and keeps from 7.1 on. The
+            // last one: it did not come through PHP's own upload, and is a file that may be moved
+            // all the same.
+            $file->error === \UPLOAD_ERR_OK
+                => new $class($file->path(), $file->fullPath, $file->type, $file->error, true),
+            default => new $class('', $file->fullPath, $file->type, $file->error, true),
         }, $files);
     }
 }

@@ -77,7 +77,7 @@ final class FoundationTest extends TestCase
     {
         $path = tempnam(sys_get_temp_dir(), 'upload');
         file_put_contents($path, 'content');
-        $file = ['kind' => 1, 'name' => 'photos[cover]', 'value' => 'a.png', 'path' => $path, 'size' => 7];
+        $file = ['kind' => 1, 'name' => 'photos[cover]', 'value' => 'b/a.png', 'path' => $path, 'size' => 7];
         $none = ['kind' => 1, 'name' => 'none', 'value' => '', 'error' => UPLOAD_ERR_NO_FILE];
         $field = ['kind' => 0, 'name' => 'title', 'value' => 'A'];
         $asked = self::asked(['method' => 'POST', 'flags' => Native::FORM], Codec::form([$file, $none, $field]));
@@ -89,6 +89,9 @@ final class FoundationTest extends TestCase
         self::assertInstanceOf(UploadedFile::class, $upload);
         self::assertTrue($upload->isValid());
         self::assertSame('a.png', $upload->getClientOriginalName());
+        if (method_exists($upload, 'getClientOriginalPath')) {
+            self::assertSame('b/a.png', $upload->getClientOriginalPath());
+        }
         self::assertSame('content', $upload->getContent());
         $moved = $upload->move(sys_get_temp_dir(), basename($path) . '.moved');
         self::assertSame('content', $moved->getContent());
