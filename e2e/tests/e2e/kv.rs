@@ -1,12 +1,13 @@
 //! Storages of keys and values, as RoadRunner's package calls them.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pronghorn_testkit::{Engine, Server, Site, binary, php_command, wait_for};
 use pronghorn_wire::frame::Flags;
 
 use crate::control::{Rpc, probe};
+use crate::ring::extension;
 
 fn start(storages: &str) -> (Server, Rpc) {
     start_at("tcp://127.0.0.1:0", storages)
@@ -359,6 +360,62 @@ fn a_second_server_is_told_who_keeps_entries_in_the_state_directory() {
         let get = request("fast", &[(b"a", b"", "")]);
         assert!(call(&mut rpc, "kv.MGet", &get).ends_with(r"\x12\x011"));
         drop(rpc);
+        server.stop();
+    }
+}
+
+/// An `exit` skips even `finally`, and the worker goes on.
+#[test]
+fn a_value_whose_computation_has_exited_is_computed_by_the_next_one() {
+    extension();
+    let script = format!(
+        "<?php require_once '{}/../php/autoload.php'; require_once 'Psr/SimpleCache/autoload.php';
+        function value(string $how): string {{
+            return Pronghorn\\Cache\\Cache::open('it')->remember($how, 60, fn () => match ($how) {{
+                'exits' => exit('by an exit'),
+                'fails' => str_repeat('x', PHP_INT_MAX),
+                default => throw new Exception('on purpose'),
+            }});
+        }}
+        function next_value(string $how): string {{
+            return Pronghorn\\Cache\\Cache::open('it')->remember($how, 60, fn () => 'computed');
+        }}",
+        env!("CARGO_MANIFEST_DIR"),
+    );
+    let call = "require_once __DIR__ . '/FOLDERvalue.php'; echo isset($_GET['next']) ? next_value($_GET['how']) : value($_GET['how']);";
+    let worker = format!(
+        "<?php require '{}/../php/autoload.php'; Pronghorn\\serve(function (Pronghorn\\Request $request) {{ \
+         $_GET = $request->query(); {} return ''; }});",
+        env!("CARGO_MANIFEST_DIR"),
+        call.replace("FOLDER", ""),
+    );
+    for pool in [
+        "",
+        "globals: false",
+        "transport: relay",
+        "mode: classic, root: public",
+    ] {
+        let site = Site::new()
+            .file("value.php", &script)
+            .file("worker.php", &worker)
+            .file(
+                "public/index.php",
+                &format!("<?php {}", call.replace("FOLDER", "../")),
+            );
+        let server = Server::start(site.config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\nrpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+             http: {{address: '127.0.0.1:0', pool: {{num_workers: 2, {pool}}}}}\n\
+             kv: {{it: {{driver: memory, config: {{max_size: 4MB}}}}}}\n"
+        )));
+        for how in ["exits", "fails", "throws"] {
+            server.get(&format!("/?how={how}"));
+            let since = Instant::now();
+            for _ in 0..4 {
+                let next = server.get(&format!("/?how={how}&next=1")).text();
+                assert_eq!(next, "computed", "{pool} {how}");
+            }
+            assert!(since.elapsed() < Duration::from_secs(10), "{pool} {how}");
+        }
         server.stop();
     }
 }

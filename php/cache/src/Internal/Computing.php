@@ -5,6 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\Cache\Internal;
 
 use Pronghorn\Cache\Store;
+use Pronghorn\Call;
+use Pronghorn\NotAWorker;
 
 /**
  * The right to compute a value, which one process has at a time. It names its owner, so that others
@@ -15,8 +17,9 @@ final class Computing
     /** Between the parts of an owner's name. */
     private const BETWEEN = '|';
 
-    /** @var array<string, true> those that this process has */
+    /** @var array<string, self> those that this process has */
     private static array $mine = [];
+    private static bool $hasEnd = false;
 
     private readonly LockEntry $entry;
     private readonly string $owner;
@@ -58,10 +61,33 @@ final class Computing
     private function noted(bool $taken): bool
     {
         if ($taken) {
-            self::$mine[$this->owner] = true;
+            self::$mine[$this->owner] = $this;
+            self::giveAtTheEnd();
         }
 
         return $taken;
+    }
+
+    /** An `exit` skips even `finally`, and workers with the extension go on after it. */
+    private static function giveAtTheEnd(): void
+    {
+        $pid = \getmypid();
+        $give = static function () use ($pid): void {
+            if (\getmypid() === $pid) {
+                \array_map(static fn (self $computing) => $computing->give(), self::$mine);
+            }
+        };
+        if (!self::$hasEnd) {
+            self::$hasEnd = true;
+            \register_shutdown_function($give);
+        }
+        if (\class_exists(Call::class)) {
+            try {
+                Call::current()->defer($give);
+            } catch (NotAWorker) {
+                // The process ends with what it does.
+            }
+        }
     }
 
     private static function newOwner(): string
