@@ -12,7 +12,6 @@ use Illuminate\Queue\QueueManager;
 use Illuminate\Session\CacheBasedSessionHandler;
 use Illuminate\Session\SessionManager;
 use Illuminate\Support\ServiceProvider;
-use Monolog\Handler\PsrHandler;
 use Monolog\Logger;
 use Pronghorn\Laravel\Cache\PronghornStore;
 use Pronghorn\Laravel\Queue\Connector;
@@ -48,7 +47,7 @@ final class PronghornServiceProvider extends ServiceProvider
             // phpcs:ignore Generic.CodeAnalysis.UnusedFunctionParameter -- it is Laravel that calls
             $logs->extend('pronghorn', fn (Container $app, array $config): LoggerInterface => new Logger(
                 $config['name'] ?? 'pronghorn',
-                [new PsrHandler(new Log(), $config['level'] ?? 'debug')],
+                [new LogHandler(new Log(), $config['level'] ?? 'debug')],
             ));
         });
     }
