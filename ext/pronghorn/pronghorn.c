@@ -39,7 +39,7 @@
 #include "spent.h"
 
 /* Changes whenever a function of ours does. */
-#define PRONGHORN_API 16
+#define PRONGHORN_API 17
 
 #include "pronghorn_arginfo.h"
 
@@ -892,6 +892,9 @@ static void call_deferred(zval *work)
 	}
 }
 
+/* The package says that this process takes no other call. */
+ZEND_TLS bool spoiled;
+
 /* Hands over what was thrown, to be logged. */
 static void tell_failed(const callback *failed, zend_object *exchange)
 {
@@ -907,6 +910,7 @@ static void tell_failed(const callback *failed, zend_object *exchange)
 	call.param_count = 2;
 	ZVAL_UNDEF(&result);
 	zend_call_function(&call, &cache);
+	spoiled = spoiled || Z_TYPE(result) == IS_TRUE;
 	zval_ptr_dtor(&result);
 	zval_ptr_dtor(&arguments[1]);
 	zval_ptr_dtor(&arguments[0]);
@@ -950,13 +954,14 @@ static void free_deferred(const callback *failed, zend_object *exchange, zval *d
 }
 
 /* Does what a call has deferred, and what that defers, one after another; then says that this
- * worker is free. */
+ * worker is free, if it is. */
 static void do_deferred(const callback *failed, zend_object *exchange)
 {
 	zval *place = OBJ_PROP(exchange, property_offsets.deferred);
 	bool more = true;
 
 	exit_forget();
+	spoiled = false;
 	bool has_deadline = deadline_begins_work_left();
 	while (more && has_deferred(exchange)) {
 		zval all, *work;
@@ -982,7 +987,7 @@ static void do_deferred(const callback *failed, zend_object *exchange)
 	}
 	free_deferred(failed, exchange, place);
 	/* A forked child that comes to here has no server. */
-	if (EG(exception) == NULL && is_attached()) {
+	if (!spoiled && EG(exception) == NULL && is_attached()) {
 		const uint32_t number = number_of(exchange);
 		channel_send((native_envelope) {.kind = NATIVE_FREE, .small = deadline_rest(number), .call = number});
 	}
@@ -1078,14 +1083,16 @@ ZEND_FUNCTION(Pronghorn_Internal_ring_serve)
 		}
 		assign_property(property_offsets.current, Z_OBJ(next));
 		enum call_outcome outcome = answer(handler, Z_OBJ(next), &value);
+		bool ends = false;
 		if (outcome == ANSWERED && has_deferred(Z_OBJ(next))) {
 			do_deferred(&failed, Z_OBJ(next));
+			ends = spoiled;
 		}
 		if (EG(exception) != NULL) {
 			zval_ptr_dtor(&next);
 			RETURN_THROWS();
 		}
-		if (outcome != ANSWERED || has_more(Z_OBJ(next))) {
+		if (outcome != ANSWERED || ends || has_more(Z_OBJ(next))) {
 			array_init_size(return_value, 3);
 			add_next_index_zval(return_value, &next);
 			add_next_index_long(return_value, outcome);

@@ -37,7 +37,7 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
     assert!(pushed.unwrap().success());
     let lines = wait_for("jobs to run", || {
         let text = fs::read_to_string(&ran).unwrap_or_default();
-        (text.lines().count() == 6).then_some(text)
+        (text.lines().count() == 7).then_some(text)
     });
     let mut lines: Vec<_> = lines.lines().collect();
     lines.sort_unstable();
@@ -48,6 +48,7 @@ fn jobs_of_laravel_are_kept_by_the_server_and_run_by_its_workers() {
         "link one 1",
         "link two 1",
         "one 1",
+        "spoils 1",
     ];
     assert_eq!(lines, expected);
     // Although the application has no table of failed jobs.
@@ -169,7 +170,11 @@ fn workers_of_laravel_share_cache_and_locks_and_log_into_the_servers() {
         }
         assert_eq!(server.get("/cache/once").text(), "later", "without a dump");
         server.get("/cache/log");
-        server.logged(&["\"logger\":\"app\"", "Cart 7 is lost."]);
+        server.logged(&[
+            "\"logger\":\"app\"",
+            "Cart 7 is lost.",
+            "\"extra\":{\"tenant\":\"blue\"}",
+        ]);
         for not in ["Not this.", "the dump"] {
             assert!(!server.log().contains(not), "{not}");
         }
@@ -284,6 +289,60 @@ fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor
     }
     assert_eq!(server.workers(), workers);
     server.stop();
+}
+
+/// What a request leaves goes back, or its process ends; what it has deferred is done.
+fn ends_for_good(transport: &str, spawn: &str) {
+    let site = Site::new();
+    let done = site.path("data.done");
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}, env: {{{DATA}: '{}', DATA: '{}'}}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1, transport: {transport}, spawn: {spawn}}}}}\n",
+        Site::fixture("laravel-ends.php").display(),
+        site.path("data").display(),
+        site.path("data").display(),
+    );
+    let server = Server::start(site.config(&config));
+    let clean = server.get("/clean").text();
+    let process = server.get("/process").text();
+    // Its connection is fine, and all else goes back.
+    assert_eq!(server.get("/ended").text(), "ended");
+    assert_eq!(server.get("/clean").text(), clean);
+    assert_eq!(server.get("/process").text(), process);
+    let mut processes = BTreeSet::from([process]);
+    for how in ["throws", "exits"] {
+        if (transport, how) == ("relay", "exits") {
+            continue; // an exit ends the process there
+        }
+        // The next request is ahead of the end of the last one.
+        let mut client = server.connect();
+        client.request("GET", &format!("/stuck/{how}"), "");
+        let mut next = server.connect();
+        next.request("POST", "/clean", "Content-Length: 0\r\n");
+        assert_eq!(client.response().text(), "sent", "{transport} {spawn}");
+        let next = next.response();
+        assert!(
+            next.status == 405 || transport == "relay",
+            "{transport} {spawn}: {}",
+            next.status
+        );
+        assert_eq!(server.get("/clean").text(), clean, "{transport} {spawn}");
+        assert!(processes.insert(server.get("/process").text()), "{how}");
+        let done = fs::read_to_string(&done).expect("it was deferred");
+        assert!(done.ends_with(&format!("{how}\n")), "{done}");
+    }
+    let log = server.log();
+    assert!(log.contains("this process ends with GET /stuck/throws"));
+    assert!(log.contains("on purpose"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_worker_whose_application_cannot_go_back_ends_before_the_next_request() {
+    extension();
+    ends_for_good("ring", "exec");
+    ends_for_good("ring", "fork");
+    ends_for_good("relay", "exec");
 }
 
 #[test]

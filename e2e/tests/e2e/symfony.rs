@@ -181,6 +181,25 @@ fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor
 }
 
 #[test]
+fn a_worker_whose_services_cannot_be_reset_ends_before_the_next_request() {
+    extension();
+    let server = start("{}");
+    let mut workers = server.workers();
+    for how in ["throws", "exits", "shutdown"] {
+        assert_eq!(
+            ask(&server, &[&format!("/stuck/{how}"), "/", "/"]),
+            ["sent", "1 calls, 1 goods", "2 calls, 1 goods"],
+            "{how}"
+        );
+        let before = std::mem::replace(&mut workers, server.workers());
+        assert_ne!(before, workers, "{how}");
+    }
+    let log = server.log();
+    assert_eq!(log.matches("this process ends with GET /stuck/").count(), 3);
+    server.stop();
+}
+
+#[test]
 fn what_is_printed_stands_before_the_response() {
     let server = start("{}");
     let reply = server.get("/early");

@@ -65,6 +65,6 @@ Pronghorn\Internal\NativeProperties::restore(): void
 Pronghorn\Internal\NativeStatics::__construct(array $of, array $without)
 Pronghorn\Internal\NativeStatics::objects(): array
 Pronghorn\Internal\NativeStatics::restore(): void
-int(16)
+int(17)
 bool(true)
 Shared memory => not attached

@@ -65,17 +65,18 @@ final class Foundation
      * @param T $request
      * @param \Closure(T): Response $handle
      * @param \Closure(T, Response): mixed $terminate not called when there was no response
-     * @param \Closure(): mixed $renew called in any case, unless $terminate exits
+     * @param Renewal|\Closure(): mixed $renew called in any case; this process ends if it fails
      */
-    public static function answer(Request $request, \Closure $handle, \Closure $terminate, \Closure $renew): Reply
-    {
+    public static function answer(
+        Request $request,
+        \Closure $handle,
+        \Closure $terminate,
+        Renewal|\Closure $renew,
+    ): Reply {
         $response = null;
-        Call::current()->defer(static function () use ($request, &$response, $terminate, $renew): void {
-            try {
-                $response === null || $terminate($request, $response);
-            } finally {
-                $renew();
-            }
+        $renewal = $renew instanceof Renewal ? $renew : new Renewal($renew);
+        $renewal->begin(static function () use ($request, &$response, $terminate): void {
+            $response === null || $terminate($request, $response);
         });
         Dumps::begin();
         $response = $handle($request);

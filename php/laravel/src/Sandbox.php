@@ -99,23 +99,15 @@ final class Sandbox
         $this->connections->closeAll();
     }
 
-    /**
-     * After a request. If that is not possible, this process ends: the next visitor must not find
-     * what this one has left.
-     */
+    /** After a request. */
     public function restore(): void
     {
-        try {
-            $this->connections->settle();
-            $this->log();
-            $this->booted->restore();
-            $this->statics->restore();
-            $this->wrappers();
-            Facade::clearResolvedInstances();
-        } catch (\Throwable $failed) {
-            \error_log("The application can't be taken back, so this process ends: $failed");
-            exit(1);
-        }
+        $this->connections->settle();
+        $this->log();
+        $this->booted->restore();
+        $this->statics->restore();
+        $this->wrappers();
+        Facade::clearResolvedInstances();
     }
 
     /** SerializableClosure registers one, once: it has forgotten that by now. */

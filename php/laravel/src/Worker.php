@@ -12,6 +12,7 @@ use Illuminate\Http\Request;
 use Illuminate\Http\UploadedFile;
 use Pronghorn\HttpFoundation\Dumps;
 use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\HttpFoundation\Renewal;
 use Pronghorn\Job;
 use Pronghorn\Laravel\Queue\JobRunner;
 use Pronghorn\Request as Asked;
@@ -26,8 +27,7 @@ final class Worker
     private Sandbox $sandbox;
     private readonly JobRunner $jobs;
     private readonly ?OctaneEvents $octane;
-    /** A call has begun, and what it leaves was not taken back yet. */
-    private bool $isUsed = false;
+    private readonly Renewal $renewal;
     /** It has run a job. */
     private bool $hasWorked = false;
 
@@ -61,6 +61,7 @@ final class Worker
             $settings['keep_connections'],
             $settings['keep_statics'],
         );
+        $this->renewal = new Renewal(fn () => $this->sandbox->restore());
     }
 
     /** `config:cache` writes paths down, and a copy of the folder has them, too. */
@@ -108,7 +109,7 @@ final class Worker
     /** Closes connections that the boot, or a page of `warmup`, has opened. */
     private function beforeFork(): void
     {
-        $this->isUsed && $this->restore();
+        $this->renewal->finish();
         $this->sandbox->disconnect();
         if ($this->app->resolved('redis')) {
             $redis = $this->app->make('redis');
@@ -127,36 +128,16 @@ final class Worker
 
     private function work(Job $job): void
     {
-        $this->begin();
+        $this->renewal->begin();
         $this->hasWorked = true;
-        try {
-            $this->jobs->run($job);
-        } finally {
-            $this->restore();
-        }
+        $this->jobs->run($job);
     }
 
     private function answer(Asked $asked): Reply
     {
-        $this->begin();
         $request = Request::createFromBase(Foundation::request($asked, UploadedFile::class));
 
-        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->restore(...));
-    }
-
-    private function begin(): void
-    {
-        if ($this->isUsed) {
-            // The last call has exited in a job or behind its reply, which skips even `finally`.
-            $this->restore();
-        }
-        $this->isUsed = true;
-    }
-
-    private function restore(): void
-    {
-        $this->sandbox->restore();
-        $this->isUsed = false;
+        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->renewal);
     }
 
     private function handle(Request $request): Response

@@ -6,6 +6,7 @@ namespace Pronghorn\Symfony;
 
 use Pronghorn\HttpFoundation\Dumps;
 use Pronghorn\HttpFoundation\Foundation;
+use Pronghorn\HttpFoundation\Renewal;
 use Pronghorn\Job;
 use Pronghorn\Request as Asked;
 use Pronghorn\Response as Reply;
@@ -50,11 +51,10 @@ final class Runner implements RunnerInterface
     private const OWN_SESSIONS = 6;
 
     private readonly Connections $connections;
+    private readonly Renewal $renewal;
     private ?Kept $kept = null;
     private int $calls = 0;
     private bool $isDoubtful = false;
-    /** A call has begun, and what it leaves was not taken back yet. */
-    private bool $isUsed = false;
     /** The kernel has a call under way, or one that will never end: an `exit` skips even `finally`. */
     private bool $isInside = false;
 
@@ -76,6 +76,7 @@ final class Runner implements RunnerInterface
             );
         }
         $this->connections = new Connections();
+        $this->renewal = new Renewal($this->renew(...));
     }
 
     /** Whether this process is a worker of Pronghorn. */
@@ -101,7 +102,7 @@ final class Runner implements RunnerInterface
     /** Closes connections that the boot, or a page of `warmup`, has opened. */
     private function beforeFork(): void
     {
-        $this->isUsed && $this->renew();
+        $this->renewal->finish();
         $this->connections->close($this->container());
         $this->dispatcher()?->dispatch(new BeforeFork());
     }
@@ -129,30 +130,15 @@ final class Runner implements RunnerInterface
 
     private function answer(Asked $asked): Reply
     {
-        $this->begin();
         $request = Foundation::request($asked);
 
-        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->renew(...));
+        return Foundation::answer($request, $this->handle(...), $this->terminate(...), $this->renewal);
     }
 
     private function work(Job $job): void
     {
-        $this->begin();
-        try {
-            $this->inside(fn () => $this->jobs()?->run($job));
-        } finally {
-            $this->renew();
-        }
-    }
-
-    private function begin(): void
-    {
-        if ($this->isUsed) {
-            // The last call has exited behind its reply, or was a message that did.
-            $this->renew();
-        }
-        $this->isUsed = true;
-        $this->connections->revive($this->container());
+        $this->renewal->begin();
+        $this->inside(fn () => $this->jobs()?->run($job));
     }
 
     private function handle(Request $request): Response
@@ -167,6 +153,7 @@ final class Runner implements RunnerInterface
      */
     private function inside(\Closure $function): mixed
     {
+        $this->connections->revive($this->container());
         $this->isInside = true;
         try {
             return $function();
@@ -185,22 +172,16 @@ final class Runner implements RunnerInterface
     private function renew(): void
     {
         $this->calls++;
-        try {
-            $this->kept?->restore();
-            $this->connections->settle($this->container());
-            $this->isDoubtful && $this->connections->doubt();
-            if ($this->isInside || $this->isDue()) {
-                $this->reboot();
-            } elseif ($this->kernel instanceof KernelInterface) {
-                // It resets its services now instead of before the next request.
-                $this->kernel->boot();
-            }
-        } catch (\Throwable $failed) {
-            // The next visitor must not find what this one has left.
-            \error_log("The services of the application can't be reset, so this process ends: $failed");
-            exit(1);
+        $this->kept?->restore();
+        $this->connections->settle($this->container());
+        $this->isDoubtful && $this->connections->doubt();
+        if ($this->isInside || $this->isDue()) {
+            $this->reboot();
+        } elseif ($this->kernel instanceof KernelInterface) {
+            // It resets its services now instead of before the next request.
+            $this->kernel->boot();
         }
-        $this->isDoubtful = $this->isUsed = $this->isInside = false;
+        $this->isDoubtful = $this->isInside = false;
     }
 
     private function isDue(): bool

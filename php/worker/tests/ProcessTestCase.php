@@ -140,6 +140,42 @@ abstract class ProcessTestCase extends TestCase
         $worker->wait();
     }
 
+    /**
+     * @dataProvider spoiled
+     * @param list<array{string, int, string}> $expected kind, flags and body of each message
+     */
+    public function testASpoiledProcessEndsBeforeItTakesAnotherCall(string $kind, string $what, array $expected): void
+    {
+        $worker = $this->start();
+        $fields = ['call' => 1, 'name' => $what, 'uri' => "http://h/$what"];
+        $kind === 'job' ? $worker->job('', $fields) : $worker->request($fields);
+        // It is there already.
+        $worker->request(['call' => 2, 'uri' => 'http://h/pid']);
+        $messages = [];
+        while (($message = $worker->read()) !== null) {
+            $messages[] = [$message->kind, $message->flags, $message->body];
+        }
+
+        // The server is neither told that it is free nor answered a call that it did not do.
+        self::assertSame($expected, $messages);
+        self::assertSame(0, $worker->wait());
+        $log = $worker->output();
+        self::assertStringContainsString('this process ends with', $log);
+        self::assertStringContainsString('WorkerSpoiled: on purpose', $log);
+        self::assertSame($what === 'defer-spoiled' && $kind === 'http', str_contains($log, 'the last work'));
+        self::assertStringContainsString("stopped\nafter run\n", $log);
+    }
+
+    /** @return iterable<string, array<mixed>> */
+    public static function spoiled(): iterable
+    {
+        yield 'by a handler' => ['http', 'spoiled', []];
+        yield 'within a reply' => ['http', 'stream-spoiled', [['reply', 0, 'a']]];
+        yield 'by deferred work' => ['http', 'defer-spoiled', [['reply', Native::BUSY, 'before']]];
+        yield 'by a job' => ['job', 'spoiled', []];
+        yield 'by deferred work of a job' => ['job', 'defer-spoiled', [['reply', Native::BUSY, '']]];
+    }
+
     public function testAnErrorIsNoEnd(): void
     {
         $worker = $this->start();

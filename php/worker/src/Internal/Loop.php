@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Pronghorn\Internal;
 
 use Pronghorn\Response;
+use Pronghorn\WorkerSpoiled;
 use Psr\Http\Message\ServerRequestInterface;
 
 /** Takes call after call from a transport and sends what becomes of it. */
@@ -20,7 +21,7 @@ final class Loop
     /** Of the call under way: its values are freed with it, since their destructors may throw. */
     private ?\Throwable $thrown = null;
 
-    /** What a call has left in PHP can't be taken back, so this process gets no other one. */
+    /** What a call has left can't be taken back, so this process gets no other one. */
     private bool $isSpoiled = false;
 
     /**
@@ -188,7 +189,7 @@ final class Loop
     public function fail(Exchange $exchange, \Throwable $thrown): void
     {
         $this->expectOpen($exchange);
-        $this->error($exchange, $thrown);
+        $thrown instanceof WorkerSpoiled ? $this->giveUp($exchange, $thrown) : $this->error($exchange, $thrown);
         $this->end($exchange);
     }
 
@@ -258,7 +259,9 @@ final class Loop
 
     private function failed(Exchange $exchange, \Throwable $thrown): void
     {
-        if ($exchange->state === Exchange::DONE) {
+        if ($thrown instanceof WorkerSpoiled) {
+            $this->giveUp($exchange, $thrown);
+        } elseif ($exchange->state === Exchange::DONE) {
             // By the destructor of a result, or by the handler of a signal while the reply waited
             // for room.
             $this->output->write("pronghorn: thrown after a reply: $thrown");
@@ -266,6 +269,22 @@ final class Loop
             $this->error($exchange, $thrown);
         }
         $this->thrown = $thrown;
+    }
+
+    /** Without an answer: the end of this process tells the server. */
+    private function giveUp(Exchange $exchange, WorkerSpoiled $thrown): void
+    {
+        $this->spoil($exchange, $thrown);
+        $exchange->state = Exchange::DONE;
+        $exchange->deferred = [];
+    }
+
+    private function spoil(Exchange $exchange, WorkerSpoiled $thrown): void
+    {
+        if (!$this->isSpoiled) {
+            $this->output->write("pronghorn: this process ends with {$exchange->describe()}: $thrown");
+        }
+        $this->isSpoiled = true;
     }
 
     private function error(Exchange $exchange, \Throwable $thrown): void
@@ -302,7 +321,8 @@ final class Loop
             $this->free(static function () use ($exchange): void {
                 $exchange->deferred = [];
             }, $exchange);
-            $exchange->transport->free($exchange->id);
+            // The server is not told of one that ends that it is free.
+            $this->isSpoiled || $exchange->transport->free($exchange->id);
         }
         $leaks = $this->leaks;
         $leaks === null || $this->free(static fn () => $leaks->collect($exchange), $exchange);
@@ -346,9 +366,16 @@ final class Loop
         }
     }
 
-    private function tellFailed(Exchange $exchange, \Throwable $thrown): void
+    /** @return bool whether this process takes no other call */
+    private function tellFailed(Exchange $exchange, \Throwable $thrown): bool
     {
-        $this->output->write("pronghorn: deferred work of {$exchange->describe()} failed: $thrown");
+        if ($thrown instanceof WorkerSpoiled) {
+            $this->spoil($exchange, $thrown);
+        } else {
+            $this->output->write("pronghorn: deferred work of {$exchange->describe()} failed: $thrown");
+        }
+
+        return $this->isSpoiled;
     }
 
     /** The server was told which kinds this worker answers. */

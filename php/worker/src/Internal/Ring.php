@@ -20,7 +20,7 @@ final class Ring extends Frames
     public const NUMBERS = '/^(\d+),(\d+),(\d+) (\d+),(\d+)$/D';
 
     /** Of the extension, as this package knows it. */
-    public const API = 16;
+    public const API = 17;
     /** Milliseconds after which a worker that waits looks whether the server still lives. */
     private const LOOK_AFTER = 5000;
 
@@ -90,7 +90,7 @@ final class Ring extends Frames
      *
      * @param array<value-of<Kind>, Handler> $handlers
      * @param \Closure $failed gets the exchange and what was thrown by something that its call has
-     *     deferred
+     *     deferred; returns whether this process takes no other call
      * @return Exchange|array{Exchange, self::ANSWERED|self::RETURNED|self::THREW|self::EXITED, mixed}|null
      */
     public function serve(array $handlers, \Closure $failed, Output $output): Exchange|array|null
