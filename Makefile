@@ -61,12 +61,12 @@ test: tests-built ## Run every test
 	$(OWN_PHP) $(PHPUNIT) -c php/worker/phpunit.xml.dist
 	$(OWN_PHP):$(TARGET)/extension/ini $(PHPUNIT) -c php/worker/phpunit.xml.dist
 
-weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, Kafka and SQS
+weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, drawn servers of nginx, Kafka and SQS
 	@scripts/need build php extension tests
 	TESTS=valgrind scripts/build-extension
 	cargo test -p pronghorn-ring --features model
 	scripts/planted-bugs
-	cargo test --workspace --test e2e -- --ignored queue_model:: chain::
+	cargo test --workspace --test e2e -- --ignored queue_model:: chain:: from_others::
 	$(MAKE) test-brokers
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings

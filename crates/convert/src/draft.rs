@@ -108,6 +108,8 @@ pub(super) enum Rank {
     Refusal,
     /// Hidden names, and those that are open beside them.
     Hidden,
+    /// Expressions inside a plain location.
+    Inner,
     Expression,
     Plain,
 }
@@ -118,8 +120,10 @@ pub(super) struct Rule {
     pub(super) at: At,
     pub(super) rank: Rank,
     pub(super) keys: Tree,
-    /// It is for what is no file of `http.static`.
+    /// It is not about what `http.static` serves.
     pub(super) after_files: bool,
+    /// The length of the prefix before whose own rule an expression stands.
+    within: usize,
 }
 
 impl At {
@@ -210,6 +214,7 @@ impl Rule {
             rank,
             keys,
             after_files: false,
+            within: 0,
         }
     }
 
@@ -272,13 +277,57 @@ impl Site {
         is_taken
     }
 
-    /// Answers 404 for what is no file of `http.static` at a path.
-    pub(super) fn rest_of_files(&mut self, at: At, rank: Rank) {
-        if self.rule(at, rank, refusal(NOT_FOUND))
+    /// A rule for what an expression is found in below a prefix, before the prefix's own.
+    pub(super) fn rule_within(
+        &mut self,
+        expression: String,
+        rank: Rank,
+        keys: Tree,
+        prefix: &str,
+    ) -> bool {
+        let is_taken = self.rule(At::Expression(expression), rank, keys);
+        if is_taken && let Some(rule) = self.rules.last_mut() {
+            rule.within = prefix.len();
+        }
+        is_taken
+    }
+
+    /// Answers 404 for names that begin as a prefix without a slash at its end, and are not below
+    /// it.
+    pub(super) fn close_longer(&mut self, prefix: &str, rank: Rank) {
+        let longer = format!("^{}[^/]", as_it_is(prefix));
+        if !prefix.ends_with('/')
+            && self.rule_within(longer, rank, refusal(NOT_FOUND), prefix)
             && let Some(rule) = self.rules.last_mut()
         {
             rule.after_files = true;
         }
+    }
+
+    /// Sends none of the files at a path of the root and below it; those of `*` are all.
+    pub(super) fn send_none(&mut self, path: &str) {
+        let path = match path.trim_matches('/') {
+            "*" => "*".to_owned(),
+            path => format!("{path}/"),
+        };
+        let path = Value::from(path);
+        if !matches!(self.pool.get("forbid"), Some(Value::List(all)) if all.contains(&path)) {
+            self.pool.push("forbid", path);
+        }
+    }
+
+    /// Answers 404 for what is no file of `http.static` at a path; a route that refuses would close
+    /// these files, too.
+    pub(super) fn rest_of_files(&mut self, at: At, rank: Rank) {
+        let (At::Path(path) | At::Below(path) | At::Start(path)) = &at else {
+            return;
+        };
+        let path = path.clone();
+        self.send_none(&path);
+        if matches!(at, At::Start(_)) {
+            self.close_longer(&path, rank);
+        }
+        self.rule(at, rank, scripts("none"));
     }
 
     /// A rule for all paths, with conditions of other kinds.
@@ -391,12 +440,15 @@ impl Site {
         let mut known: Vec<(u8, String)> = Vec::new();
         // Expressions keep their order among themselves.
         self.rules.sort_by_key(|rule| {
-            let longest = match rule.at {
-                At::Expression(_) | At::Without(_) => 0,
-                At::Path(_) | At::Below(_) | At::Start(_) => usize::MAX - rule.at.len(),
-            };
             let is_expression = matches!(rule.at, At::Expression(_) | At::Without(_));
-            (rule.rank, is_expression, longest)
+            let longest = match rule.within {
+                0 if is_expression => 0,
+                0 => usize::MAX - rule.at.len(),
+                // A slash at its end is not among its letters.
+                within => usize::MAX - within,
+            };
+            let is_last = is_expression && rule.within == 0;
+            (rule.rank, is_last, longest, !is_expression)
         });
         self.rules.retain(|rule| {
             let key = rule.at.key();

@@ -13,6 +13,7 @@ mod htaccess;
 mod limits;
 mod nginx;
 mod octane;
+mod php;
 mod roadrunner;
 mod tree;
 

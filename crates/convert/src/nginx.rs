@@ -5,7 +5,11 @@ use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_script,
     pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::{limits, methods};
+use super::limits::{endings, limits, methods};
+use super::php::{
+    Php, Runs, below_prefix, both, expression, gives_php, is_of_scripts, literal, locations,
+    takes_every_script,
+};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections are held, how much memory is used, what is logged.
@@ -141,7 +145,9 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
             site.close("");
         }
         // What stands around servers holds in each, unless one says otherwise.
-        site.root = site.root.or_else(|| outer.root.clone());
+        if !server.has("root") {
+            site.root = site.root.or_else(|| outer.root.clone());
+        }
         if site.certificate == (None, None) {
             site.certificate.clone_from(&outer.certificate);
         }
@@ -183,10 +189,6 @@ fn is_tls(server: &Directive) -> bool {
         || listens
             .into_iter()
             .any(|it| it.arguments.iter().any(|a| a == "ssl"))
-}
-
-fn gives_php(directive: &Directive) -> bool {
-    directive.name == "fastcgi_pass" || directive.inside.iter().any(gives_php)
 }
 
 /// None for a server that only leads elsewhere.
@@ -251,6 +253,7 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         return None;
     }
     let php = Php::of(server);
+    site.root.clone_from(&php.root);
     // A server's own rewrites come before its locations, but not before its conditions.
     let refuses_first = !site.rules.is_empty();
     for directive in &server.inside {
@@ -261,7 +264,8 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
                     draft.rewrite(rule);
                 }
             }
-            "location" => location(directive, &mut site, draft, around, &php),
+            "location" => location(directive, &mut site, draft, around, &php, false),
+            "root" => root(directive, &mut site, draft),
             _ => of_server(directive, &mut site, draft, around),
         }
     }
@@ -279,7 +283,7 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         if gives_php(server) && !leads_to_front(server) {
             site.pool.set("fallback", "none");
         }
-        php.limit(server, &mut site, around);
+        limit(&php, server, &mut site, around);
     }
     Some(site)
 }
@@ -455,107 +459,26 @@ fn lead_host(host: &str, place: &str, status: &Value, draft: &mut Draft) {
     draft.rewrite(rule);
 }
 
-/// Which scripts a server gives to php-fpm.
-struct Php {
-    /// Whether all are, and the number of the location that says so.
-    all: Option<usize>,
-    /// Expressions of others.
-    some: Vec<String>,
-    locations: Vec<Directive>,
-    server: Directive,
-}
-
-impl Php {
-    fn of(server: &Directive) -> Self {
-        let mut locations = Vec::new();
-        let mut add = |of: &Directive| {
-            locations.extend(of.inside.iter().filter(|it| it.name == "location").cloned());
-        };
-        add(server);
-        for all in server.inside.iter().filter(|it| it.arguments == ["/"]) {
-            add(all);
-        }
-        let (mut all, mut some) = (None, Vec::new());
-        for (nth, it) in locations.iter().enumerate() {
-            if !it.has("fastcgi_pass") || it.has("alias") || it.has("root") {
-                continue;
-            }
-            match &it.arguments[..] {
-                [how, expression] if how.starts_with('~') => {
-                    let is_any = ["/a.php", "/b-2/c_d.php"]
-                        .iter()
-                        .all(|it| is_found(expression, it));
-                    if is_any {
-                        all = all.or(Some(nth));
-                    } else {
-                        some.push(expression.clone());
-                    }
-                }
-                [how, path] if how == "=" => some.push(format!("^{}$", as_it_is(path))),
-                [path] if path == "/" => {}
-                [path] | [_, path] => some.push(format!("^{}", as_it_is(path))),
-                _ => {}
-            }
-        }
-        Self {
-            all,
-            some,
-            locations,
-            server: server.clone(),
-        }
+/// Keeps from running here what did not run there.
+fn limit(php: &Php<'_>, server: &Directive, site: &mut Site, around: &Around) {
+    let runs_some = gives_php(server);
+    if site.root.is_none() || !runs_some && !around.has_php {
+        return;
     }
-
-    /// Whether a location is asked before that for all scripts.
-    fn is_after(&self, location: &Directive) -> bool {
-        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
-        let nth = self.locations.iter().position(is_it);
-        self.all.is_none() || nth < self.all
+    let front = match site.pool.get("fallback") {
+        Some(Value::Text(script)) => format!("/{script}"),
+        _ => php.front.clone(),
+    };
+    let has_front = runs_some && front != "/none" && php.runs_front(&front);
+    if runs_some && !has_front {
+        site.pool.set("fallback", "none");
     }
-
-    /// Whether the first of a server's expressions that takes every script below a prefix runs it.
-    fn runs_below(server: &Directive, prefix: &str) -> bool {
-        // A piece of a server may have its scripts elsewhere.
-        if server.name != "server" && !gives_php(server) {
-            return true;
-        }
-        let names = ["a.php", "b-2/c_d.php", "index.php"];
-        let prefix = prefix.trim_end_matches('/');
-        let takes_all = |it: &&Directive| match &it.arguments[..] {
-            [how, expression] if how.starts_with('~') => names
-                .iter()
-                .all(|name| is_found(expression, &format!("{prefix}/{name}"))),
-            _ => false,
-        };
-        let mut locations = server.inside.iter().filter(|it| it.name == "location");
-        let first = locations.find(takes_all);
-        first.is_some_and(|it| it.has("fastcgi_pass") && !it.has("alias") && !it.has("root"))
+    if runs_some && !has_front {
+        close_index("/", site, php);
     }
-
-    /// Keeps from running here what did not run there.
-    fn limit(&self, server: &Directive, site: &mut Site, around: &Around) {
-        if site.root.is_none() || self.all.is_some() {
-            return;
-        }
-        let runs_some = !self.some.is_empty() || gives_php(server);
-        if !runs_some && !around.has_php {
-            return;
-        }
-        let has_front = runs_some && site.pool.get("fallback") != Some(&Value::from("none"));
-        let front = match site.pool.get("fallback") {
-            Some(Value::Text(script)) => format!("/{script}"),
-            _ => "/index.php".to_owned(),
-        };
-        for expression in &self.some {
-            let is_fronts = is_found(expression, &front) && !is_found(expression, "/a.php");
-            let only = expression.starts_with(&format!("^{}", as_it_is(&front)));
-            if !(has_front && is_fronts && only) {
-                site.rule(
-                    At::Expression(expression.clone()),
-                    Rank::Expression,
-                    Tree::default(),
-                );
-            }
-        }
+    if php.is_root_all() {
+        site.whole = scripts("named");
+    } else if !php.runs_all() {
         site.whole = scripts(if has_front { "front" } else { "none" });
     }
 }
@@ -720,6 +643,22 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
     directive.done();
 }
 
+/// The root of a server or of its `location /`, where its scripts may have another one.
+fn root(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+    let root = directive.argument(0).trim_end_matches('/');
+    if site.root.as_deref() == Some(root) {
+        return directive.done();
+    }
+    if site.root.is_some() {
+        site.send_none("*");
+        return draft.leave_out_limit(directive, "no files are sent; scripts have another root");
+    }
+    draft.leave_out_limit(
+        directive,
+        "one pool has one root: write a site for each of its values",
+    );
+}
+
 fn index(directive: &Directive, site: &mut Site) {
     let is_name = |name: &&String| !name.contains(['/', '$']);
     let names: Vec<String> = directive
@@ -859,14 +798,25 @@ fn error_page(directive: &Directive, site: &Site, draft: &mut Draft) {
     }
 }
 
-fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Around, php: &Php) {
+/// `is_inner`: it stands inside `location /`.
+fn location(
+    directive: &Directive,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    php: &Php<'_>,
+    is_inner: bool,
+) {
     let (how, path) = match &directive.arguments[..] {
         [path] => ("", path.as_str()),
         [how, path] => (how.as_str(), path.as_str()),
         _ => return,
     };
     match how {
-        "~" | "~*" => by_pattern(directive, path, site, draft, around, php),
+        "~" | "~*" => {
+            by_pattern(directive, path, site, draft, around, php, is_inner);
+            close_index_of_pattern(path, site, php);
+        }
         _ if path.starts_with('@') => {
             directive.done();
             for inside in &directive.inside {
@@ -880,12 +830,33 @@ fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &
                 }
             }
         }
+        "^~" if path == "/" => {
+            // No expression of the server is asked.
+            draft.leave_out_limit(directive, ALL_CLOSED);
+            site.close("");
+        }
         _ if path == "/" && how != "=" => {
             directive.done();
+            match php.runs(directive, &[]) {
+                Runs::Nothing => {}
+                Runs::Named => site.send_none("*"),
+                Runs::Always(script) => {
+                    site.send_none("*");
+                    _ = try_files_last(&script, site); // it is a script
+                }
+                Runs::Elsewhere => {
+                    site.send_none("*");
+                    draft.leave_out_limit(
+                        directive,
+                        "no files are sent, and its scripts do not run",
+                    );
+                }
+            }
             for inside in &directive.inside {
                 match inside.name.as_str() {
-                    "location" => location(inside, site, draft, around, php),
+                    "location" => location(inside, site, draft, around, php, true),
                     "if" => front_by_condition(inside, site),
+                    "root" => root(inside, site, draft),
                     _ => of_server(inside, site, draft, around),
                 }
             }
@@ -899,10 +870,14 @@ fn location(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &
         _ => {
             let how = match how {
                 "=" => How::Exact,
-                "^~" => How::Strong,
+                // Inside of another one, it keeps no expression of the server from being asked.
+                "^~" if !is_inner => How::Strong,
                 _ => How::Plain,
             };
             below(directive, how, path, site, draft, around, php);
+            if let (How::Exact, Some(directory)) = (how, path.strip_suffix("index.php")) {
+                close_index(directory, site, php);
+            }
         }
     }
 }
@@ -977,39 +952,227 @@ fn refuses(directive: &Directive) -> Option<&str> {
     }
 }
 
+/// Keeps the script of a directory from answering for it, where it does not run by its own name.
+fn close_index(directory: &str, site: &mut Site, php: &Php<'_>) {
+    if gives_php(php.server()) && !php.runs_front(&format!("{directory}index.php")) {
+        site.rule(
+            At::Path(directory.to_owned()),
+            Rank::Refusal,
+            scripts("none"),
+        );
+    }
+}
+
+/// The same for the directories of an expression.
+fn close_index_of_pattern(expression: &str, site: &mut Site, php: &Php<'_>) {
+    let Some(rest) = expression.strip_prefix('^') else {
+        return;
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_".contains(c);
+    let end = rest.find(|c| !is_plain(c)).unwrap_or(rest.len());
+    let Some((directory, _)) = rest.get(..end).and_then(|it| it.rsplit_once('/')) else {
+        return;
+    };
+    let finds = |name: &str| is_found(expression, &format!("{directory}/{name}"));
+    if finds("index.php") {
+        close_index(&format!("{directory}/"), site, php);
+    }
+    let deeper = format!("{directory}/a-1/index.php");
+    if gives_php(php.server()) && finds("a-1/index.php") && !php.runs_front(&deeper) {
+        let at = At::Expression(format!("^{}/.*/$", as_it_is(directory)));
+        site.rule(at, Rank::Refusal, scripts("none"));
+    }
+}
+
+/// Answers 404 where an expression is found, and says so.
+fn close_pattern(
+    directive: &Directive,
+    told: &Directive,
+    expression: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    directive.done();
+    let at = At::Expression(expression.to_owned());
+    let outcome = if takes_every_script(expression) {
+        // Scripts of an expression before it run.
+        site.rule(at, Rank::Expression, refusal(NOT_FOUND));
+        None
+    } else {
+        site.refuse_expression(expression, NOT_FOUND)
+    };
+    let text = format!("all paths with `{expression}` in them are answered 404");
+    draft.leave_out_limit(told, &outcome.unwrap_or(text));
+}
+
+/// Locations inside of an expression's one, each an expression, too: they are asked first.
+fn inside_pattern(
+    directive: &Directive,
+    outer: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    php: &Php<'_>,
+) {
+    for inner in locations(directive) {
+        let pattern = expression(inner).unwrap_or_default();
+        let runs = if limits(inner) || locations(inner).next().is_some() {
+            Runs::Elsewhere
+        } else {
+            php.runs(inner, &[directive])
+        };
+        let here = both(outer, pattern).filter(|_| runs == Runs::Named);
+        let here = here.filter(|it| is_of_scripts(it) || is_of_scripts(pattern));
+        let is_open =
+            here.is_some_and(|it| site.rule(At::Expression(it), Rank::Expression, Tree::default()));
+        if is_open {
+            inner.done();
+            for inside in &inner.inside {
+                of_php(inside, site, draft, around);
+            }
+            continue;
+        }
+        // More than where both are found.
+        let below = literal(pattern).filter(|_| takes_every_script(outer));
+        let wider = below.map(|it| format!("^{}.*\\.php", as_it_is(&it)));
+        let wider = wider.unwrap_or_else(|| pattern.to_owned());
+        match refuses(inner) {
+            Some(status) => {
+                if let Some(outcome) = site.refuse_expression(&wider, status) {
+                    draft.leave_out_limit(inner, &outcome);
+                } else {
+                    inner.done_whole();
+                }
+            }
+            None => close_pattern(inner, inner, &wider, site, draft),
+        }
+    }
+}
+
+/// A statement of a location whose scripts run.
+fn of_php(inside: &Directive, site: &mut Site, draft: &mut Draft, around: &Around) {
+    match inside.name.as_str() {
+        "try_files" => inside.done(), // whether the script is there is looked at anyway
+        "if" if looks_for_script(inside) => inside.done_whole(),
+        "root" => inside.done(), // the site's
+        "location" => {}
+        _ => of_server(inside, site, draft, around),
+    }
+}
+
+/// `if (!-f $document_root$fastcgi_script_name) { return 404; }`.
+fn looks_for_script(inside: &Directive) -> bool {
+    inside.name == "if" && inside.arguments.concat().contains("!-f") && inside.has("return")
+}
+
+/// A location of an expression with `fastcgi_pass`.
+fn pattern_of_php(
+    directive: &Directive,
+    expression: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    php: &Php<'_>,
+    is_inner: bool,
+) {
+    let runs = php.runs(directive, &[]);
+    let is_every = takes_every_script(expression);
+    // The front controller answers for all paths: its own name says no more.
+    let is_front = expression.starts_with(&format!("^{}", as_it_is(&php.front)));
+    let is_known = |it: &Directive| {
+        it.name == "location"
+            || looks_for_script(it)
+            || it.name == "internal" && is_front && is_of_scripts(expression)
+    };
+    if directive
+        .inside
+        .iter()
+        .any(|it| limits(it) && !is_known(it))
+    {
+        return close_pattern(directive, directive, expression, site, draft);
+    }
+    let is_front_alone = is_front && is_of_scripts(expression) && php.runs_front(&php.front);
+    let prefix = literal(expression).filter(|it| it.ends_with('/'));
+    let at = At::Expression(expression.to_owned());
+    // Inside of `location /` it is not asked below other prefixes.
+    let rank = if is_inner && php.has_prefixes() {
+        Rank::Plain
+    } else {
+        Rank::Expression
+    };
+    let is_open = match (&runs, prefix) {
+        (Runs::Named, _) if is_every && php.runs_all() || is_front_alone => true,
+        (Runs::Named, _) if is_of_scripts(expression) => site.rule(at, rank, Tree::default()),
+        (Runs::Named, Some(prefix)) => {
+            site.send_none(&prefix);
+            site.rule(at, rank, scripts("named"))
+        }
+        (Runs::Always(script), Some(prefix)) if *script == php.front => {
+            site.send_none(&prefix);
+            site.rule(at, rank, scripts("front"))
+        }
+        _ => false,
+    };
+    if !is_open {
+        return close_pattern(directive, directive, expression, site, draft);
+    }
+    directive.done();
+    for inside in &directive.inside {
+        if is_known(inside) && inside.name == "internal" {
+            inside.done();
+        } else {
+            of_php(inside, site, draft, around);
+        }
+    }
+}
+
 fn by_pattern(
     directive: &Directive,
     expression: &str,
     site: &mut Site,
     draft: &mut Draft,
     around: &Around,
-    php: &Php,
+    php: &Php<'_>,
+    is_inner: bool,
 ) {
+    if locations(directive).any(|_| true) {
+        let limit = directive.inside.iter().find(|it| {
+            // Rewrites alone do not hold inside.
+            !["location", "return", "if"].contains(&it.name.as_str()) && limits(it)
+        });
+        if let Some(limit) = limit {
+            return close_pattern(directive, limit, expression, site, draft);
+        }
+        inside_pattern(directive, expression, site, draft, around, php);
+        let others = directive.inside.iter().filter(|it| it.name != "location");
+        let rest = Directive {
+            inside: others.cloned().collect(),
+            ..directive.clone()
+        };
+        by_pattern(&rest, expression, site, draft, around, php, is_inner);
+        draft.leave_out_unread(std::slice::from_ref(&rest), "it holds nowhere here");
+        directive.done();
+        for inside in directive.inside.iter().filter(|it| it.name != "location") {
+            inside.done_whole();
+        }
+        return;
+    }
     if let Some(status) = refuses(directive) {
-        // With no location for all scripts, those that it refuses do not run anyway.
-        let is_of_scripts = ["\\.php$", "\\.php", "\\.php(/|$)"].contains(&expression);
-        if is_of_scripts && php.all.is_none() && !php.some.is_empty() {
+        if takes_every_script(expression) && !php.runs_all() && gives_php(php.server()) {
+            // Where nothing that comes later runs, those that it refuses do not run anyway.
+            if php.runs_after(directive) {
+                let at = At::Expression(expression.to_owned());
+                site.rule(at, Rank::Expression, refusal(status));
+            }
             return directive.done_whole();
         }
         return draft.refuse(directive, expression, status, site);
     }
-    if directive.has("fastcgi_pass") && !directive.has("alias") {
-        directive.done();
-        for inside in &directive.inside {
-            match inside.name.as_str() {
-                "try_files" => inside.done(), // whether the script is there is looked at anyway
-                "if" if inside.arguments.concat().contains("!-f") && inside.has("return") => {
-                    inside.done_whole();
-                }
-                // The front controller answers for all paths: its own name says no more.
-                "internal" if expression.starts_with("^/index\\.php") => inside.done(),
-                _ => of_server(inside, site, draft, around),
-            }
-        }
-        return;
+    if directive.has("fastcgi_pass") {
+        return pattern_of_php(directive, expression, site, draft, around, php, is_inner);
     }
     if limits(directive) {
-        return draft.refuse(directive, expression, NOT_FOUND, site);
+        return close_pattern(directive, directive, expression, site, draft);
     }
     if let Some(to) = directive.find("return")
         && lead_on(expression, to, site, draft)
@@ -1017,10 +1180,7 @@ fn by_pattern(
         return directive.done();
     }
     if let Some(inside) = answers_otherwise(directive) {
-        let outcome = site.refuse_expression(expression, NOT_FOUND);
-        let text = format!("all paths with `{expression}` in them are answered 404");
-        draft.leave_out_limit(inside, &outcome.unwrap_or(text));
-        return directive.done();
+        return close_pattern(directive, inside, expression, site, draft);
     }
     // Files of another directory are not those of the site's root.
     let root = directive.find("root").filter(|it| {
@@ -1028,10 +1188,7 @@ fn by_pattern(
         site.root.as_deref().is_some_and(|known| known != root)
     });
     if let Some(inside) = directive.find("alias").or(root) {
-        let outcome = site.refuse_expression(expression, NOT_FOUND);
-        let text = format!("all paths with `{expression}` in them are answered 404");
-        draft.leave_out_limit(inside, &outcome.unwrap_or(text));
-        return directive.done();
+        return close_pattern(directive, inside, expression, site, draft);
     }
     let mut keys = Tree::default();
     for inside in &directive.inside {
@@ -1039,20 +1196,21 @@ fn by_pattern(
         of_files(inside);
     }
     // Before that of scripts it is the one that is asked for them, too.
-    let which = match (has_front(directive), php.is_after(directive)) {
+    let has_front = has_front(directive) && php.runs_front(&php.front);
+    let which = match (has_front, php.is_before(directive)) {
         (false, true) => Some("none"),
         (false, false) => Some("named"),
         (true, true) => Some("front"),
         (true, false) => None,
     };
     keys.merge(which.map(scripts).unwrap_or_default());
-    if keys.is_empty()
-        || site.rule(
-            At::Expression(expression.to_owned()),
-            Rank::Expression,
-            keys,
-        )
-    {
+    // Expressions inside of `location /` are asked first.
+    let rank = if is_inner {
+        Rank::Inner
+    } else {
+        Rank::Expression
+    };
+    if keys.is_empty() || site.rule(At::Expression(expression.to_owned()), rank, keys) {
         directive.done();
     } else {
         site.close("");
@@ -1143,11 +1301,12 @@ fn below(
     site: &mut Site,
     draft: &mut Draft,
     around: &Around,
-    server: &Php,
+    server: &Php<'_>,
 ) {
-    let folder = location.find("alias").or_else(|| location.find("root"));
-    let folder = folder.map(|it| it.argument(0).trim_end_matches('/').to_owned());
-    let folder = folder.filter(|it| !it.contains('$'));
+    let directory = location.find("alias").or_else(|| location.find("root"));
+    let directory = directory.map(|it| it.argument(0).trim_end_matches('/').to_owned());
+    // The site's own is none.
+    let directory = directory.filter(|it| location.has("alias") || Some(it) != site.root.as_ref());
     if let Some(status) = refuses(location) {
         let rank = if how == How::Plain {
             Rank::Refusal
@@ -1158,13 +1317,19 @@ fn below(
         return location.done_whole();
     }
     if location.has("internal") {
-        return internal(location, how, path, folder.as_deref(), site, draft);
+        return internal(location, how, path, directory.as_deref(), site, draft);
     }
-    let is_php = |it: &&Directive| it.name == "location" && it.has("fastcgi_pass");
-    let php = location.inside.iter().find(is_php);
+    if directory.as_ref().is_some_and(|it| it.contains('$')) {
+        return close_below(location, how, path, site, draft);
+    }
+    let is_php = |it: &&Directive| gives_php(it);
+    let php = locations(location).find(is_php);
     let php = php.or_else(|| location.has("fastcgi_pass").then_some(location));
-    if let (Some(folder), Some(php)) = (&folder, php) {
-        return application(location, php, path, folder, site, draft, around);
+    if let (Some(directory), Some(php)) = (&directory, php) {
+        if how == How::Exact || !is_application(location, php, directory) {
+            return close_below(location, how, path, site, draft);
+        }
+        return application(location, php, path, directory, site, draft, around);
     }
     // A location inside for scripts, which refuses them: the rest is files.
     let is_for_scripts = |it: &&Directive| {
@@ -1185,6 +1350,12 @@ fn below(
             "the path is answered 404, by a route with `refuse: 404`",
         );
     }
+    if location.has("fastcgi_pass") {
+        return php_below(location, how, path, site, draft, around, server);
+    }
+    let Some(runs_inside) = inside_below(location, how, path, site, draft, around, server) else {
+        return close_below(location, how, path, site, draft);
+    };
     if let Some(to) = location.find("return") {
         let end = if how == How::Exact { "$" } else { "" };
         if lead_on(&format!("^{}{end}", as_it_is(path)), to, site, draft) {
@@ -1202,29 +1373,31 @@ fn below(
             &format!("`{path}` is answered 404, by a route with `refuse: 404`"),
         );
     }
-    let is_elsewhere = folder.is_some() && folder != site.root;
+    let is_elsewhere = directory.is_some() && directory != site.root;
     let has_age = ["expires", "gzip_static"]
         .iter()
         .any(|name| location.has(name));
+    if is_elsewhere && how == How::Exact {
+        // A prefix of `http.static` is a directory.
+        return close_below(location, how, path, site, draft);
+    }
     location.done();
-    if is_elsewhere || has_age {
-        files(location, path, folder.as_deref(), site, draft);
+    if is_elsewhere || has_age && how != How::Exact {
+        files(location, path, directory.as_deref(), site, draft);
     }
     let mut keys = Tree::default();
     for inside in &location.inside {
         of_route(inside, &mut keys, &around.zones);
         of_files(inside);
-        if ["include", "fastcgi_pass"].contains(&inside.name.as_str()) && php.is_some() {
-            of_server(inside, site, draft, around);
-        }
     }
     draft.leave_out_unread(&location.inside, "");
     // Expressions are asked before a plain prefix; without one that runs scripts, it has none.
-    let runs_named =
-        how == How::Plain && refuses_scripts.is_none() && Php::runs_below(&server.server, path);
-    let which = match (has_front(location), runs_named || php.is_some()) {
+    let runs_named = how == How::Plain && refuses_scripts.is_none() && server.runs_below();
+    let has_front = has_front(location);
+    let which = match (has_front, runs_named || runs_inside) {
         (false, true) => Some("named"),
         (false, false) => Some("none"),
+        (true, true) if runs_inside && !server.runs_all() => Some("all"),
         (true, true) => None,
         // It names no script.
         (true, false) if how == How::Exact && !path.contains(".php") => None,
@@ -1235,13 +1408,169 @@ fn below(
         Some("none" | "front") => how.all(path),
         _ => how.at(path),
     };
-    if is_elsewhere && !has_front(location) {
+    if is_elsewhere && !has_front {
         return site.rest_of_files(at, how.rank());
     }
     keys.merge(which.map(scripts).unwrap_or_default());
     if !keys.is_empty() {
-        site.rule(at, how.rank(), keys);
+        // Refusals inside are asked before any expression of the server.
+        let rank = match how {
+            How::Plain if refuses_scripts.is_some() => Rank::Inner,
+            _ => how.rank(),
+        };
+        site.rule(at, rank, keys);
     }
+}
+
+/// Answers 404 for what a location takes, and says so.
+fn close_below(location: &Directive, how: How, path: &str, site: &mut Site, draft: &mut Draft) {
+    location.done();
+    site.rule(how.all(path), Rank::Refusal, refusal(NOT_FOUND));
+    let outcome = format!("`{path}` is answered 404, by a route with `refuse: 404`");
+    draft.leave_out_limit(location, &outcome);
+}
+
+/// `fastcgi_pass` of a location itself: no file of it is sent.
+fn php_below(
+    location: &Directive,
+    how: How,
+    path: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    php: &Php<'_>,
+) {
+    let runs = php.runs(location, &[]);
+    let which = match &runs {
+        Runs::Named if how == How::Exact && is_script(path) => "all",
+        Runs::Named if how != How::Exact => "named",
+        Runs::Always(script) if *script == php.front => "front",
+        _ => return close_below(location, how, path, site, draft),
+    };
+    if locations(location).next().is_some() {
+        return close_below(location, how, path, site, draft);
+    }
+    location.done();
+    let mut keys = scripts(which);
+    for inside in &location.inside {
+        of_route(inside, &mut keys, &around.zones);
+        of_files(inside);
+        if ["include", "fastcgi_pass", "fastcgi_param"].contains(&inside.name.as_str()) {
+            of_server(inside, site, draft, around);
+        }
+    }
+    if how == How::Exact {
+        let at = At::Expression(format!("^{}$", as_it_is(path)));
+        site.rule(at, How::Exact.rank(), keys);
+        if which == "front" {
+            site.send_none(path);
+        }
+        return;
+    }
+    site.send_none(path);
+    let rank = open_rank(how, path, php);
+    site.close_longer(path, rank);
+    site.rule(how.all(path), rank, keys);
+}
+
+/// Where a rule stands that opens what is below a prefix.
+fn open_rank(how: How, path: &str, php: &Php<'_>) -> Rank {
+    // Below a longer one, expressions of the server may be asked.
+    match how {
+        How::Strong if php.has_longer(path) => Rank::Plain,
+        _ => how.rank(),
+    }
+}
+
+/// Scripts that locations inside one give to php-fpm: whether all below it, and None if it can't be
+/// said as a route.
+fn inside_below(
+    location: &Directive,
+    how: How,
+    path: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    php: &Php<'_>,
+) -> Option<bool> {
+    let mut runs_all = false;
+    for inner in locations(location) {
+        if inner.fate.get() != directive::Fate::Unread {
+            continue;
+        }
+        if inner.has("root") && php.runs(inner, &[location]) != Runs::Named || inner.has("alias") {
+            return None;
+        }
+        if !gives_php(inner) {
+            let is_of_files = expression(inner).is_some_and(|it| endings(it).is_some());
+            match &inner.arguments[..] {
+                _ if is_of_files || runs_all && expression(inner).is_some() => {}
+                [how, start] if how == "^~" || how == "=" => {
+                    site.rule(At::Start(start.clone()), Rank::Strong, scripts("none"));
+                }
+                [_, _] if locations(location).any(gives_php) => return None,
+                _ => {}
+            }
+            continue;
+        }
+        if php.runs(inner, &[location]) != Runs::Named || locations(inner).next().is_some() {
+            return None;
+        }
+        match &inner.arguments[..] {
+            [how, script] if how == "=" && is_script(script) => {
+                if !php.takes(inner, script) {
+                    return None;
+                }
+                let at = At::Expression(format!("^{}$", as_it_is(script)));
+                site.rule(at, Rank::Exact, Tree::default());
+            }
+            [_, pattern] if expression(inner).is_some() && takes_every_script(pattern) => {
+                runs_all = true;
+            }
+            [_, pattern] if expression(inner).is_some() && is_of_scripts(pattern) => {
+                let pattern = below_prefix(path, pattern)?;
+                let rank = match how {
+                    _ if php.has_longer(path) => Rank::Plain,
+                    How::Plain => Rank::Inner,
+                    How::Strong | How::Exact => how.rank(),
+                };
+                if !site.rule_within(pattern, rank, Tree::default(), path) {
+                    return None;
+                }
+            }
+            _ => return None,
+        }
+        inner.done();
+        for inside in &inner.inside {
+            of_php(inside, site, draft, around);
+        }
+    }
+    Some(runs_all)
+}
+
+/// Whether a location with a directory of its own and scripts is a site below a path.
+fn is_application(location: &Directive, php: &Directive, directory: &str) -> bool {
+    let is_itself = std::ptr::eq(location, php);
+    let is_all = is_itself || expression(php).is_some_and(takes_every_script);
+    let is_named = [location, php].iter().all(|it| {
+        let mut all = it.inside.iter();
+        all.all(|it| {
+            let (name, script) = (it.argument(0), it.argument(1));
+            let is_below = ["$document_root$f", "$realpath_root$f", "$request_filename"];
+            it.name != "fastcgi_param"
+                || name != "SCRIPT_FILENAME"
+                || is_below.iter().any(|it| script.starts_with(it))
+                || script.starts_with(&format!("{directory}$fastcgi_script_name"))
+        })
+    });
+    let is_other = |it: &Directive| {
+        !std::ptr::eq(it, php)
+            && refuses(it).is_none()
+            && expression(it).is_none_or(|it| endings(it).is_none())
+    };
+    let has_own = !is_itself && (php.has("root") || php.has("alias"));
+    let is_inner = locations(php).next().is_some();
+    is_all && is_named && !has_own && !is_inner && !locations(location).any(is_other)
 }
 
 /// A path that clients may not ask for, and files of which scripts may name.
@@ -1287,6 +1616,8 @@ fn application(
 ) {
     location.done();
     php.done();
+    // Longer names are in that directory, too, and not in the site's.
+    site.close_longer(path, Rank::Refusal);
     let mut inner = Site::default();
     let insides = location.inside.iter().chain(&php.inside);
     for inside in insides {
@@ -1312,6 +1643,9 @@ fn application(
         "the application below this path is answered 404, by a route with `refuse: 404`",
     ) {
         site.close(path);
+    }
+    if std::ptr::eq(location, php) {
+        inner.send_none("*");
     }
     inner.pool.set(
         "root",

@@ -207,7 +207,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "nginx.conf",
             nginx_site("location ^~ /up { alias /srv/up; }"),
-            "{path: \"~ ^/up\", refuse: 404}",
+            "{path: \"~ ^/up\", scripts: none}",
             "",
         ),
         // Longer paths come first, however they are written.
@@ -998,4 +998,75 @@ fn whatever_is_read_becomes_a_configuration() {
             "{text}\n{whole}"
         );
     }
+}
+
+#[test]
+fn only_the_scripts_that_nginx_gave_to_php_fpm_run() {
+    const NAMED: &str = "location ~ ^/(index|status)\\.php$ { fastcgi_pass a; }";
+    const ALL: &str = "location ~ \\.php$ { fastcgi_pass a; }";
+    const FRONT: &str = "fastcgi_pass a; fastcgi_param SCRIPT_FILENAME";
+    // Locations, what must be in what is made, and what must be told.
+    let cases = [
+        (
+            format!("location ~ \\.php$ {{ {NAMED} return 404; }}"),
+            "- {path: \"~ ^/(index|status)\\\\.php$\"}\n    - {scripts: front}",
+            "",
+        ),
+        (
+            // What denies holds inside, too.
+            format!("location ~ \\.php$ {{ {NAMED} deny all; }}"),
+            "{path: \"~ \\\\.php$\", refuse: 404}\n    - {scripts: none}",
+            "deny all",
+        ),
+        (
+            format!("{ALL} location ^~ /app/ {{ location = /app/run.php {{ fastcgi_pass a; }} }}"),
+            "- {path: \"~ ^/app/run\\\\.php$\"}\n    - {path: \"/app/*\", scripts: none}",
+            "",
+        ),
+        (
+            format!("{ALL} location ~ ^/app/ {{ {FRONT} /srv/front.php; }}"),
+            "{path: \"~ ^/app/\", refuse: 404}",
+            "^/app/",
+        ),
+        (
+            format!("{ALL} location /app/ {{ {FRONT} $document_root/index.php; }}"),
+            "forbid: [app/]\n  routes:\n    - {path: \"/app/*\", scripts: front}",
+            "",
+        ),
+        (
+            format!("{ALL} location ~ ^/app/.*\\.php$ {{ root /srv/y; fastcgi_pass a; }}"),
+            "{path: \"~ ^/app/.*\\\\.php$\", refuse: 404}",
+            "^/app/",
+        ),
+        (
+            format!("{ALL} location ~ ^/(status|ping)$ {{ deny all; fastcgi_pass a; }}"),
+            "{path: \"~ ^/(status|ping)$\", refuse: 404}",
+            "deny all",
+        ),
+        (
+            format!("{ALL} location /app/ {{ root /srv/$host; }}"),
+            "{path: \"/app/*\", refuse: 404}",
+            "/app/",
+        ),
+        (
+            format!("{ALL} location = /robots.txt {{ root /srv/y; }}"),
+            "{path: /robots.txt, refuse: 404}",
+            "/robots.txt",
+        ),
+    ];
+    for (locations, expected, told) in cases {
+        let text = format!(
+            "server {{ listen 80; root /srv/x; location / {{ try_files $uri /index.php; }}\n\
+             {locations} }}\n"
+        );
+        let (yaml, limits) = made("nginx.conf", &text);
+        assert!(yaml.contains(expected), "{text}\n{yaml}");
+        assert!(yaml.contains("root: /srv/x\n"), "{text}\n{yaml}");
+        assert_eq!(limits.is_empty(), told.is_empty(), "{text}\n{limits}");
+        assert!(limits.contains(told), "{text}\n{limits}");
+    }
+    let text = "root /srv/y; server { root /srv/$host; location ~ \\.php$ { fastcgi_pass a; } }";
+    let (yaml, limits) = made("nginx.conf", text);
+    assert!(!yaml.contains("root: "), "{yaml}");
+    assert!(limits.contains("root /srv/$host"), "{limits}");
 }

@@ -1,10 +1,11 @@
 //! Storages of keys and values, as RoadRunner's package calls them.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pronghorn_testkit::{Engine, Server, Site, binary, php_command, wait_for};
 use pronghorn_wire::frame::Flags;
+use tokio::time::Instant;
 
 use crate::control::{Rpc, probe};
 use crate::ring::extension;

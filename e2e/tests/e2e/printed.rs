@@ -456,8 +456,8 @@ fn what_a_process_prints_at_its_end_is_in_no_log_as_text() {
     }
 }
 
-/// Ways in which a response of HttpFoundation streams its body.
-const STREAMED: &str = r#"<?php
+/// Ways in which a response of Symfony streams its body.
+const STREAMED: &str = r"<?php
     require_once 'Symfony/Component/HttpFoundation/autoload.php';
     function streamed(string $way): Symfony\Component\HttpFoundation\Response
     {
@@ -490,7 +490,7 @@ const STREAMED: &str = r#"<?php
             }
         }, 200, ['Content-Type' => 'text/plain']);
     }
-"#;
+";
 
 /// What a script answers as well.
 #[test]

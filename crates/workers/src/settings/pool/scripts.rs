@@ -221,9 +221,9 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
     let forbid: Vec<String> = t
         .key(
             "forbid",
-            "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
-             the end of their names (`*~`), by name (`composer.json`), or, with a slash in it, by \
-             path, of a file or a directory (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
+            "Files below the root that are not sent, in any case of letters: all (`*`), by ending \
+             (`.sql`), by the end of their names (`*~`), by name (`composer.json`), or, with a slash \
+             in it, by path, of a file or a directory (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
              that begin with a dot are never sent.",
         )
         .ours()
@@ -243,7 +243,7 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
             .filter(|it| !it.is_empty() && !it.contains('/'));
         let parts = tail.unwrap_or(item).trim_matches('/').split('/');
         let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['*', '\0']);
-        parts.into_iter().all(is_part)
+        *item == "*" || parts.into_iter().all(is_part)
     };
     if let Some(item) = forbid.iter().find(|item| !is_item(item)) {
         let message = format!(

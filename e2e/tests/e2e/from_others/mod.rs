@@ -1,6 +1,8 @@
 //! `init --from`: configurations as they stand in the field, each with a table of what is asked and
 //! answered. What nginx answers is compared with the table, too.
 
+mod drawn;
+
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;

@@ -1,0 +1,463 @@
+//! Which scripts a server of nginx gives to php-fpm.
+
+use super::directive::Directive;
+use super::draft::{as_it_is, is_found, is_script};
+use super::limits::limits;
+
+/// Texts before `\.php` in an expression that is found in the path of every script.
+const STARTS: [&str; 18] = [
+    "", ".", ".+", ".*", "^.+", "^.*", "^/.+", "^/.*", "[^/]", "(.+", "(.*", "^(.+", "^(.+?",
+    "^(.*", "^(.*?", "^(/.+", "^(/.*", "^/(.+",
+];
+/// Texts after it where an expression is about scripts, perhaps with a path after their name.
+const ENDS: [&str; 11] = [
+    "",
+    "$",
+    "(/|$)",
+    "($|/)",
+    "(?:/|$)",
+    "(?:$|/)",
+    "(/.*)?$",
+    "(/.+)?$",
+    "(?:/.*)?$",
+    "(/?.*)$",
+    "(.*)$",
+];
+/// The same, but that there must be a path.
+const WITH_PATH: [&str; 3] = ["(/.*)$", "(/.+)$", "(/?.+)$"];
+
+/// The work of php-fpm for a location.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    Nothing,
+    /// The script that the path names, below the site's root.
+    Named,
+    /// This one, by its path below the site's root.
+    Always(String),
+    /// Scripts that are not below the site's root.
+    Elsewhere,
+}
+
+/// A location that all scripts go to which no location before it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum All {
+    /// By its number among the server's locations.
+    OfServer(usize),
+    /// Among those inside `location /`.
+    OfRoot(usize),
+    /// `location /` itself.
+    Root,
+}
+
+/// Which scripts a server gives to php-fpm.
+pub(super) struct Php<'a> {
+    server: &'a Directive,
+    /// The directory of the site's files and scripts.
+    pub(super) root: Option<String>,
+    /// The script that answers for what is no file, with its slash.
+    pub(super) front: String,
+    all: Option<All>,
+}
+
+impl<'a> Php<'a> {
+    pub(super) fn of(server: &'a Directive) -> Self {
+        let mut php = Self {
+            server,
+            root: None,
+            front: "/index.php".to_owned(),
+            all: None,
+        };
+        php.root = php.root();
+        if let Some(front) = php.front() {
+            php.front = front;
+        }
+        php.all = php.all();
+        php
+    }
+
+    /// `location /`.
+    fn slash(&self) -> Option<&'a Directive> {
+        let mut locations = locations(self.server);
+        locations.find(|it| matches!(prefix(it), Some((false, "/"))))
+    }
+
+    /// The root of the location for all scripts counts first.
+    fn root(&self) -> Option<String> {
+        let inside = self.slash().into_iter().flat_map(locations);
+        let mut all = locations(self.server).chain(inside);
+        let of_scripts = all.find(|it| {
+            it.has("fastcgi_pass")
+                && !it.has("alias")
+                && expression(it).is_some_and(takes_every_script)
+        });
+        let plain = |it: Option<&'a Directive>| {
+            let root = it?.find("root")?.argument(0).trim_end_matches('/');
+            (!root.contains('$')).then(|| root.to_owned())
+        };
+        let own = plain(Some(self.server));
+        if of_scripts.is_none_or(|it| !it.has("root")) && self.server.has("root") {
+            return own;
+        }
+        plain(of_scripts).or(own).or_else(|| plain(self.slash()))
+    }
+
+    fn front(&self) -> Option<String> {
+        let slash = self.slash();
+        if let Some(slash) = slash
+            && let Runs::Always(script) = self.runs(slash, &[])
+        {
+            return Some(script);
+        }
+        slash.into_iter().chain([self.server]).find_map(|it| {
+            let last = it.find("try_files")?.arguments.last()?;
+            let script = last.split(['?', '$']).next().unwrap_or_default();
+            (script.starts_with('/') && is_script(script)).then(|| script.to_owned())
+        })
+    }
+
+    fn all(&self) -> Option<All> {
+        let first = |block: &'a Directive, outer: &[&Directive]| {
+            let mut all = locations(block).enumerate();
+            let first = all.find(|(_, it)| expression(it).is_some_and(takes_every_script));
+            let runs = |it: &Directive| !it.has("internal") && self.runs(it, outer) == Runs::Named;
+            first.map(|(nth, it)| (nth, runs(it)))
+        };
+        let slash = self.slash();
+        match (first(self.server, &[]), slash.map(|it| first(it, &[it]))) {
+            (Some((nth, true)), _) => Some(All::OfServer(nth)),
+            (Some((_, false)), _) => None,
+            (None, Some(Some((nth, true)))) => Some(All::OfRoot(nth)),
+            (None, Some(Some((_, false)))) => None,
+            _ => slash
+                .is_some_and(|it| self.runs(it, &[]) == Runs::Named)
+                .then_some(All::Root),
+        }
+    }
+
+    /// `outer`: the locations that it stands in, the innermost first.
+    pub(super) fn runs(&self, location: &Directive, outer: &[&Directive]) -> Runs {
+        if !location.has("fastcgi_pass") || location.has("return") {
+            return Runs::Nothing;
+        }
+        let chain = || std::iter::once(location).chain(outer.iter().copied());
+        let root = chain().find_map(|it| it.find("root"));
+        let is_other =
+            |it: &Directive| Some(it.argument(0).trim_end_matches('/')) != self.root.as_deref();
+        // `internal` keeps no front controller from running.
+        let is_limited = |it: &Directive| {
+            let mut all = it.inside.iter();
+            all.any(|it| {
+                !["internal", "location", "return", "if"].contains(&&*it.name) && limits(it)
+            })
+        };
+        if chain().any(|it| it.has("alias") || is_limited(it)) || root.is_some_and(is_other) {
+            return Runs::Elsewhere;
+        }
+        // The server's root counts, where it is not the site's.
+        if root.is_none() && self.server.find("root").is_some_and(is_other) {
+            return Runs::Elsewhere;
+        }
+        let script = |it: &Directive| {
+            let mut all = it.inside.iter().rev();
+            let one =
+                all.find(|it| it.name == "fastcgi_param" && it.argument(0) == "SCRIPT_FILENAME");
+            one.map(|it| it.argument(1).to_owned())
+        };
+        let Some(script) = chain().chain([self.server]).find_map(script) else {
+            return Runs::Named;
+        };
+        let roots = ["$document_root", "$realpath_root"];
+        let mut below = roots.iter().copied().chain(self.root.as_deref());
+        let below = below.find_map(|root| script.strip_prefix(root));
+        match below {
+            Some(path) if !path.contains('$') && path.starts_with('/') && is_script(path) => {
+                Runs::Always(path.to_owned())
+            }
+            Some(path) if is_name(path.trim_start_matches('/')) => Runs::Named,
+            Some(_) => Runs::Elsewhere,
+            // In a container of its own, php-fpm may know the same directory by another name.
+            None if script.contains("$fastcgi_script_name") || script == "$request_filename" => {
+                Runs::Named
+            }
+            None => Runs::Elsewhere,
+        }
+    }
+
+    /// Whether the location for all scripts is there.
+    pub(super) fn runs_all(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// Whether `location /` itself gives the script that a path names to php-fpm.
+    pub(super) fn is_root_all(&self) -> bool {
+        self.all == Some(All::Root)
+    }
+
+    /// Whether an expression's location is asked before that for all scripts, as far as it can be
+    /// told.
+    pub(super) fn is_before(&self, location: &Directive) -> bool {
+        let nth = |block: &Directive| {
+            let is_it =
+                |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+            locations(block).position(is_it)
+        };
+        match self.all {
+            Some(All::OfServer(all)) => nth(self.server).is_none_or(|nth| nth <= all),
+            Some(All::OfRoot(all)) => {
+                let slash = self.slash().and_then(nth);
+                slash.is_none_or(|nth| nth <= all)
+            }
+            Some(All::Root) | None => true,
+        }
+    }
+
+    /// Whether the scripts below a plain prefix go to the server's location for all.
+    pub(super) fn runs_below(&self) -> bool {
+        // A piece of a server may have its scripts elsewhere.
+        self.server.name != "server" && !gives_php(self.server)
+            || matches!(self.all, Some(All::OfServer(_)))
+    }
+
+    /// Whether the front controller runs where a location leads to it.
+    pub(super) fn runs_front(&self, front: &str) -> bool {
+        // A piece of a server may have its scripts elsewhere.
+        if self.server.name != "server" {
+            return true;
+        }
+        let (chain, _) = find(self.server, front);
+        let Some((location, outer)) = chain.split_first() else {
+            return false;
+        };
+        match self.runs(location, outer) {
+            Runs::Named => true,
+            Runs::Always(script) => script == front,
+            Runs::Nothing | Runs::Elsewhere => false,
+        }
+    }
+
+    pub(super) fn server(&self) -> &'a Directive {
+        self.server
+    }
+
+    /// Whether an expression after a location runs scripts.
+    pub(super) fn runs_after(&self, location: &Directive) -> bool {
+        let mut all = locations(self.server).filter(|it| expression(it).is_some());
+        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+        all.any(is_it) && all.any(gives_php)
+    }
+
+    /// Whether a path is this location's.
+    pub(super) fn takes(&self, location: &Directive, path: &str) -> bool {
+        let (chain, _) = find(self.server, path);
+        chain.first().is_some_and(|it| std::ptr::eq(*it, location))
+    }
+
+    /// Whether a longer prefix stands below one, anywhere.
+    pub(super) fn has_longer(&self, path: &str) -> bool {
+        let inside = self.slash().into_iter().flat_map(locations);
+        locations(self.server).chain(inside).any(|it| {
+            prefix(it).is_some_and(|(_, it)| it.len() > path.len() && it.starts_with(path))
+        })
+    }
+
+    /// Whether the server has plain prefixes beside `/`.
+    pub(super) fn has_prefixes(&self) -> bool {
+        locations(self.server).any(|it| matches!(prefix(it), Some((false, path)) if path != "/"))
+    }
+}
+
+pub(super) fn gives_php(directive: &Directive) -> bool {
+    directive.name == "fastcgi_pass" || directive.inside.iter().any(gives_php)
+}
+
+pub(super) fn locations(block: &Directive) -> impl Iterator<Item = &Directive> {
+    block.inside.iter().filter(|it| it.name == "location")
+}
+
+pub(super) fn expression(location: &Directive) -> Option<&str> {
+    match &location.arguments[..] {
+        [how, expression] if how.starts_with('~') => Some(expression),
+        _ => None,
+    }
+}
+
+/// Whether it is `^~`, and its path.
+fn prefix(location: &Directive) -> Option<(bool, &str)> {
+    match &location.arguments[..] {
+        [path] if !path.starts_with('@') => Some((false, path)),
+        [how, path] if how == "^~" => Some((true, path)),
+        _ => None,
+    }
+}
+
+/// The location that nginx takes for a path with those around it, the innermost first; and whether
+/// no expression around it is asked any more.
+fn find<'a>(block: &'a Directive, path: &str) -> (Vec<&'a Directive>, bool) {
+    let is_exact =
+        |it: &&Directive| matches!(&it.arguments[..], [how, it] if how == "=" && it == path);
+    if let Some(exact) = locations(block).find(is_exact) {
+        return (vec![exact], true);
+    }
+    let fitting = locations(block).filter_map(|it| Some((prefix(it)?, it)));
+    let fitting = fitting.filter(|((_, start), _)| path.starts_with(start));
+    let longest = fitting.max_by_key(|((_, start), _)| start.len());
+    let mut found = Vec::new();
+    if let Some((_, location)) = longest {
+        let (inner, is_last) = find(location, path);
+        found = inner;
+        found.push(location);
+        if is_last {
+            return (found, true);
+        }
+    }
+    if !matches!(longest, Some(((true, _), _))) {
+        let is_it = |it: &&Directive| expression(it).is_some_and(|it| is_found(it, path));
+        if let Some(location) = locations(block).find(is_it) {
+            let (mut inner, _) = find(location, path);
+            inner.push(location);
+            return (inner, true);
+        }
+    }
+    (found, false)
+}
+
+/// Whether a text in `SCRIPT_FILENAME` is the script's name.
+fn is_name(text: &str) -> bool {
+    ["$fastcgi_script_name", "$uri", "$document_uri"].contains(&text)
+}
+
+/// An expression before its last `\.php`, and after it.
+fn parts(expression: &str) -> Option<(&str, &str)> {
+    let at = expression.rfind("\\.php")?;
+    let (head, end) = expression.split_at(at);
+    Some((head, end.strip_prefix("\\.php")?))
+}
+
+/// Whether an expression is found in the path of every script, and in nothing else.
+pub(super) fn takes_every_script(expression: &str) -> bool {
+    let Some((head, end)) = parts(expression) else {
+        return false;
+    };
+    STARTS.contains(&head) && after_groups(head, end).is_some_and(|end| ENDS.contains(&end))
+}
+
+/// The text after `\.php` and the group that is open there: `^(.+` and `)(/.+)$`.
+fn after_groups<'a>(head: &str, end: &'a str) -> Option<&'a str> {
+    match depth(head)? {
+        0 => Some(end),
+        1 => end.strip_prefix(')'),
+        _ => None,
+    }
+}
+
+/// How many groups are open at the end of a text; None if it has an alternative outside of closed
+/// ones.
+fn depth(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    // Alternatives of groups that are still open, by their depth.
+    let mut alternatives: Vec<usize> = Vec::new();
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => _ = letters.next(), // the escaped one
+            '(' => depth += 1,
+            ')' => {
+                alternatives.retain(|it| *it != depth);
+                depth = depth.checked_sub(1)?;
+            }
+            '|' => alternatives.push(depth),
+            _ => {}
+        }
+    }
+    alternatives.is_empty().then_some(depth)
+}
+
+/// Whether an expression is only found in paths of scripts.
+pub(super) fn is_of_scripts(expression: &str) -> bool {
+    let end = parts(expression).and_then(|(head, end)| after_groups(head, end));
+    end.is_some_and(|end| ENDS.contains(&end) || WITH_PATH.contains(&end))
+}
+
+/// The text that all paths begin with in which `^/a/` is found, if it says no more.
+pub(super) fn literal(expression: &str) -> Option<String> {
+    let rest = expression.strip_prefix('^')?;
+    let text = rest
+        .replace("\\.", ".")
+        .replace("\\/", "/")
+        .replace("\\-", "-");
+    (rest.starts_with('/') && as_it_is(&text).replace("\\.", ".") == text && {
+        // A bare dot is any letter.
+        rest.matches('.').count() == rest.matches("\\.").count()
+    })
+    .then_some(text)
+}
+
+/// An expression that is found in paths below a prefix in which another one is: in all, or in less.
+pub(super) fn below_prefix(prefix: &str, expression: &str) -> Option<String> {
+    let escaped = as_it_is(prefix);
+    if !expression.starts_with('^') {
+        return Some(format!("^{escaped}.*(?:{expression})"));
+    }
+    let begins = [escaped, prefix.to_owned()].iter().any(|it| {
+        expression
+            .get(1..)
+            .is_some_and(|rest| rest.starts_with(it.as_str()))
+    });
+    (begins && depth(expression) == Some(0)).then(|| expression.to_owned())
+}
+
+/// An expression that is found where both of these are: in all such paths, or in less.
+pub(super) fn both(outer: &str, inner: &str) -> Option<String> {
+    if let Some(prefix) = literal(outer) {
+        return below_prefix(&prefix, inner);
+    }
+    if !takes_every_script(outer) || !is_of_scripts(inner) {
+        return (outer == inner).then(|| inner.to_owned());
+    }
+    let ((_, outer), (head, inner_end)) = (parts(outer)?, parts(inner)?);
+    let ends = outer.trim_start_matches(')') == "$";
+    Some(if ends {
+        let closing = if inner_end.starts_with(')') { ")" } else { "" };
+        format!("{head}\\.php{closing}$")
+    } else {
+        inner.to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_of_scripts_are_known() {
+        for (expression, every, scripts) in [
+            ("\\.php$", true, true),
+            ("\\.php", true, true),
+            ("[^/]\\.php(/|$)", true, true),
+            ("^(.+\\.php)(/.+)$", false, true),
+            ("^(.+\\.php)(/.*)?$", true, true),
+            ("\\.php(?:$|/)", true, true),
+            ("\\.php|^/a", false, false),
+            ("^/(a|b)\\.php$", false, true),
+            ("^/a|b\\.php$", false, false),
+            ("(a|b\\.php)$", false, false),
+            ("^/app/", false, false),
+            ("\\.(txt|php)$", false, false),
+        ] {
+            let is = (takes_every_script(expression), is_of_scripts(expression));
+            assert_eq!(is, (every, scripts), "{expression}");
+        }
+        for (outer, inner, expected) in [
+            ("^/app/", "\\.php$", Some("^/app/.*(?:\\.php$)")),
+            ("^/app/", "^/app/a\\.php$", Some("^/app/a\\.php$")),
+            ("^/app/", "^/app/a|b", None),
+            ("^/app/", "^/a", None),
+            ("\\.php$", "^/(a|b)\\.php(/|$)", Some("^/(a|b)\\.php$")),
+            ("\\.php(/|$)", "^/a\\.php(/|$)", Some("^/a\\.php(/|$)")),
+            ("\\.php$", "^/app/", None),
+            ("^/a.b/", "\\.php$", None),
+        ] {
+            assert_eq!(both(outer, inner).as_deref(), expected, "{outer} {inner}");
+        }
+    }
+}
