@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use pronghorn_testkit::{Engine, Server, Site, binary, php_command, wait_for};
 use pronghorn_wire::frame::Flags;
-use tokio::time::Instant;
 
 use crate::control::{Rpc, probe};
 use crate::ring::extension;
@@ -367,6 +366,7 @@ fn a_second_server_is_told_who_keeps_entries_in_the_state_directory() {
 
 /// An `exit` skips even `finally`, and the worker goes on.
 #[test]
+#[expect(clippy::disallowed_types, reason = "the others wait in real time")]
 fn a_value_whose_computation_has_exited_is_computed_by_the_next_one() {
     extension();
     let script = format!(
@@ -410,7 +410,7 @@ fn a_value_whose_computation_has_exited_is_computed_by_the_next_one() {
         )));
         for how in ["exits", "fails", "throws"] {
             server.get(&format!("/?how={how}"));
-            let since = Instant::now();
+            let since = std::time::Instant::now();
             for _ in 0..4 {
                 let next = server.get(&format!("/?how={how}&next=1")).text();
                 assert_eq!(next, "computed", "{pool} {how}");

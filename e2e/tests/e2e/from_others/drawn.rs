@@ -90,7 +90,7 @@ fn body(rng: &mut Rng, is_prefix: bool) -> String {
     }
 }
 
-/// Locations in one block; those with a prefix lie below `within`, and an expression has none inside.
+/// Locations in one block. Those with a prefix lie below `within`; an expression has none inside.
 fn locations(rng: &mut Rng, within: Option<&str>, depth: usize, text: &mut String) {
     let mut known = BTreeSet::new();
     let count = rng.usize(if depth == 0 { 1..5 } else { 0..3 });
