@@ -79,7 +79,7 @@ const OTHERWISE: [(&str, u16, u16, &str); 16] = [
 
 const TWICE: &str = "nginx before 1.23 tells PHP of the last field alone";
 /// The same for what scripts see, by the beginnings of its ways.
-const DIFFERS: [(&str, &[&str], &str); 6] = [
+const DIFFERS: [(&str, &[&str], &str); 7] = [
     (
         "two fields of cookies",
         &[
@@ -105,6 +105,11 @@ const DIFFERS: [(&str, &[&str], &str); 6] = [
         "field X-Spaces:",
         &[".headers.X-Spaces", ".server.HTTP_X_SPACES"],
         "space around a value does not belong to it",
+    ),
+    (
+        "raw an absolute target of another host",
+        &[".headers.Host", ".server.HTTP_HOST"],
+        "the target's host counts, and routes have asked for it",
     ),
     (
         "raw a fragment",
