@@ -304,11 +304,11 @@ impl Site {
         }
     }
 
-    /// Sends none of the files at a path of the root and below it; those of `*` are all.
+    /// Sends none of the files below a path of the root; scripts run.
     pub(super) fn send_none(&mut self, path: &str) {
         let path = match path.trim_matches('/') {
-            "*" => "*".to_owned(),
-            path => format!("{path}/"),
+            "" => "*".to_owned(),
+            path => format!("{path}/*"),
         };
         let path = Value::from(path);
         if !matches!(self.pool.get("forbid"), Some(Value::List(all)) if all.contains(&path)) {
@@ -448,7 +448,13 @@ impl Site {
                 within => usize::MAX - within,
             };
             let is_last = is_expression && rule.within == 0;
-            (rule.rank, is_last, longest, !is_expression)
+            // The longest prefix is asked, whether it refuses or keeps expressions out.
+            let rank = match rule.rank {
+                Rank::Refusal if !is_expression => Rank::Strong,
+                rank => rank,
+            };
+            let is_exact = matches!(rule.at, At::Path(_));
+            (rank, is_last, longest, !is_expression, !is_exact)
         });
         self.rules.retain(|rule| {
             let key = rule.at.key();

@@ -650,7 +650,7 @@ fn root(directive: &Directive, site: &mut Site, draft: &mut Draft) {
         return directive.done();
     }
     if site.root.is_some() {
-        site.send_none("*");
+        site.send_none("");
         return draft.leave_out_limit(directive, "no files are sent; scripts have another root");
     }
     draft.leave_out_limit(
@@ -839,13 +839,13 @@ fn location(
             directive.done();
             match php.runs(directive, &[]) {
                 Runs::Nothing => {}
-                Runs::Named => site.send_none("*"),
+                Runs::Named => site.send_none(""),
                 Runs::Always(script) => {
-                    site.send_none("*");
+                    site.send_none("");
                     _ = try_files_last(&script, site); // it is a script
                 }
                 Runs::Elsewhere => {
-                    site.send_none("*");
+                    site.send_none("");
                     draft.leave_out_limit(
                         directive,
                         "no files are sent, and its scripts do not run",
@@ -1326,7 +1326,11 @@ fn below(
     let php = locations(location).find(is_php);
     let php = php.or_else(|| location.has("fastcgi_pass").then_some(location));
     if let (Some(directory), Some(php)) = (&directory, php) {
-        if how == How::Exact || !is_application(location, php, directory) {
+        // An expression of the server may take its scripts.
+        let takes =
+            |name: &str| server.takes(php, &format!("{}{name}", path.trim_end_matches('/')));
+        let is_reached = takes("/a.php") && takes("/b-2/c_d.php");
+        if how == How::Exact || !is_reached || !is_application(location, php, directory) {
             return close_below(location, how, path, site, draft);
         }
         return application(location, php, path, directory, site, draft, around);
@@ -1645,7 +1649,7 @@ fn application(
         site.close(path);
     }
     if std::ptr::eq(location, php) {
-        inner.send_none("*");
+        inner.send_none("");
     }
     inner.pool.set(
         "root",

@@ -1030,7 +1030,7 @@ fn only_the_scripts_that_nginx_gave_to_php_fpm_run() {
         ),
         (
             format!("{ALL} location /app/ {{ {FRONT} $document_root/index.php; }}"),
-            "forbid: [app/]\n  routes:\n    - {path: \"/app/*\", scripts: front}",
+            "forbid: [\"app/*\"]\n  routes:\n    - {path: \"/app/*\", scripts: front}",
             "",
         ),
         (

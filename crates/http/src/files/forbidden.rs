@@ -1,6 +1,6 @@
 //! Files of a site that are not sent: by their ending, their name, or their path.
 
-use super::path::{ending, name};
+use super::path::{ending, is_php, name};
 
 /// What a compressed copy is called beside its file.
 const COMPRESSED: [&[u8]; 6] = [b".gz", b".bz2", b".xz", b".zst", b".br", b".zip"];
@@ -23,11 +23,13 @@ pub struct Forbidden {
     names: Vec<Box<[u8]>>,
     /// Of files and folders.
     paths: Vec<Box<[u8]>>,
+    /// What paths begin with below which no file is sent, and scripts run.
+    below: Vec<Box<[u8]>>,
 }
 
 impl Forbidden {
     /// `.sql` is an ending, `*~` what a name ends in, `composer.json` a name, and what has a slash
-    /// in it a path below the root, of a file or a folder.
+    /// in it a path below the root, of a file or a folder. `*` and `a/*` are all files but scripts.
     pub fn new(given: &[String]) -> Self {
         let mut all = Self::default();
         for text in given {
@@ -36,7 +38,10 @@ impl Forbidden {
                 .to_ascii_lowercase()
                 .into_bytes()
                 .into();
-            if text.contains('/') {
+            if let Some(below) = text.strip_suffix('*').filter(|it| is_folder(it)) {
+                let below = below.trim_start_matches('/').to_ascii_lowercase();
+                all.below.push(below.into_bytes().into());
+            } else if text.contains('/') {
                 all.paths.push(bytes);
             } else if text.starts_with('.') {
                 all.endings.push(bytes);
@@ -57,7 +62,9 @@ impl Forbidden {
             return false;
         }
         let path = path.to_ascii_lowercase();
-        self.names(&path) || uncompressed(&path).is_some_and(|path| self.names(path))
+        self.names(&path)
+            || uncompressed(&path).is_some_and(|path| self.names(path))
+            || self.below.iter().any(|it| path.starts_with(it)) && !is_php(name(&path))
     }
 
     fn is_empty(&self) -> bool {
@@ -66,8 +73,9 @@ impl Forbidden {
             tails,
             names,
             paths,
+            below,
         } = self;
-        [endings, tails, names, paths]
+        [endings, tails, names, paths, below]
             .iter()
             .all(|it| it.is_empty())
     }
@@ -83,6 +91,11 @@ impl Forbidden {
             || self.tails.iter().any(|it| name.ends_with(it))
             || self.paths.iter().any(|it| is_at(it))
     }
+}
+
+/// Of the root itself, or with a slash at its end.
+fn is_folder(path: &str) -> bool {
+    path.is_empty() || path.ends_with('/')
 }
 
 #[cfg(test)]
@@ -132,5 +145,29 @@ mod tests {
             assert!(!forbidden.has(path.as_bytes()), "{path}");
         }
         assert!(!Forbidden::default().has(b"dump.sql"));
+    }
+
+    #[test]
+    fn all_files_are_forbidden_and_no_script() {
+        let has = |given: &str, path: &str| {
+            let forbidden = Forbidden::new(&[given.to_owned()]);
+            forbidden.has(path.as_bytes())
+        };
+        for (given, path, is_forbidden) in [
+            ("*", "a.css", true),
+            ("*", "sub/a", true),
+            ("*", "index.php", false),
+            ("*", "sub/Index.PHP", false),
+            ("sub/*", "sub/a.css", true),
+            ("/Sub/*", "sub/deeper/a.css", true),
+            ("sub/*", "sub/a.php", false),
+            ("sub/*", "subtle/a.css", false),
+            ("sub/*", "sub", false),
+            ("sub/*", "a.css", false),
+            // A directory as such is closed with its scripts.
+            ("sub/", "sub/a.php", true),
+        ] {
+            assert_eq!(has(given, path), is_forbidden, "{given} {path}");
+        }
     }
 }

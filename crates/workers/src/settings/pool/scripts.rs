@@ -221,9 +221,10 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
     let forbid: Vec<String> = t
         .key(
             "forbid",
-            "Files below the root that are not sent, in any case of letters: all (`*`), by ending \
-             (`.sql`), by the end of their names (`*~`), by name (`composer.json`), or, with a slash \
-             in it, by path, of a file or a directory (`storage/logs/`). Compressed copies of them are not sent either. PHP sources and names \
+            "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
+             the end of their names (`*~`), by name (`composer.json`), or, with a slash in it, by \
+             path, of a file or a directory (`storage/logs/`), whose scripts do not run either. `*` is \
+             all files, and `app/*` all below a directory, without scripts. Compressed copies of them are not sent either. PHP sources and names \
              that begin with a dot are never sent.",
         )
         .ours()
@@ -237,13 +238,14 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
         t.error("forbid", &message, "name a directory above some of them");
     }
     let is_item = |item: &&String| {
-        // A star stands for the start of a name.
+        // A star stands for the start of a name, or for all of one.
+        let item = item.strip_suffix("/*").unwrap_or(item);
         let tail = item
             .strip_prefix('*')
             .filter(|it| !it.is_empty() && !it.contains('/'));
         let parts = tail.unwrap_or(item).trim_matches('/').split('/');
         let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.contains(['*', '\0']);
-        *item == "*" || parts.into_iter().all(is_part)
+        item == "*" || parts.into_iter().all(is_part)
     };
     if let Some(item) = forbid.iter().find(|item| !is_item(item)) {
         let message = format!(
