@@ -420,11 +420,18 @@ impl BodySettings {
     /// What keeps an uploaded file from being run is where it lies.
     fn takes(&self, part: &Part) -> bool {
         let name = part.filename.as_deref().unwrap_or_default();
-        let ending = memchr::memrchr(b'.', name)
-            .map(|dot| String::from_utf8_lossy(&name[dot..]).to_ascii_lowercase())
-            .unwrap_or_default();
-        let listed = |list: &[String]| list.contains(&ending);
-        (self.allow.is_empty() || listed(&self.allow)) && !listed(&self.forbid)
+        let listed = |list: &[String], name: &[u8]| {
+            let ending = memchr::memrchr(b'.', name)
+                .map(|dot| String::from_utf8_lossy(&name[dot..]).to_ascii_lowercase());
+            list.contains(&ending.unwrap_or_default())
+        };
+        // Some applications, and Windows, leave out what is trimmed here.
+        let end = name.iter().rposition(|byte| !b". ".contains(byte));
+        let trimmed = &name[..end.map_or(0, |last| last + 1)];
+        (self.allow.is_empty() || listed(&self.allow, name))
+            && ![name, trimmed]
+                .iter()
+                .any(|name| listed(&self.forbid, name))
     }
 }
 

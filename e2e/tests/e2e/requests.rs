@@ -179,6 +179,33 @@ fn a_body_over_the_limit_is_refused_before_it_is_sent() {
 }
 
 #[test]
+fn no_ending_of_an_upload_is_hidden_by_what_is_trimmed() {
+    let config = std::fs::read_to_string(Site::with_worker("app.php").path(".rr.yaml")).unwrap();
+    let site = Site::new().config(&config.replace("pool:", "uploads: {forbid: [.php]}\n  pool:"));
+    let server = Server::start(site);
+    for (file, error) in [
+        ("a.php.", 8),
+        ("a.PHP ", 8),
+        ("a.php. .", 8),
+        ("a.php.txt", 0),
+        ("a.", 0),
+        ("...", 0),
+    ] {
+        let body = format!(
+            "--X\r\nContent-Disposition: form-data; name=\"f\"; filename=\"{file}\"\r\n\r\nx\r\n--X--\r\n"
+        );
+        let text = server
+            .post("/form", "multipart/form-data; boundary=X", body)
+            .text();
+        assert!(
+            text.contains(&format!("\"error\":{error},")),
+            "{file}: {text}"
+        );
+    }
+    server.stop();
+}
+
+#[test]
 fn uploads_lie_in_their_folder_and_only_with_endings_that_are_taken() {
     let config = std::fs::read_to_string(Site::with_worker("app.php").path(".rr.yaml")).unwrap();
     let uploads = "uploads: {dir: uploads, allow: [.txt, php], forbid: [.PHP]}\n  pool:";

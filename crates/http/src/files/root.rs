@@ -137,6 +137,10 @@ enum Opened {
     Nothing,
 }
 
+fn is_same(ending: &[u8], known: &str) -> bool {
+    ending.eq_ignore_ascii_case(known.as_bytes())
+}
+
 impl Root {
     /// # Errors
     ///
@@ -260,7 +264,6 @@ impl Root {
     /// Whether a file of this name may be sent at all.
     fn serves(&self, path: &[u8]) -> bool {
         let name = name(path);
-        let is = |ending: &[u8], known: &String| ending.eq_ignore_ascii_case(known.as_bytes());
         if is_php(name) {
             return false;
         }
@@ -269,17 +272,18 @@ impl Root {
             let looks = settings.without_ending || !settings.index.is_empty();
             return (looks || self.is_well_known(path)) && settings.allow.is_empty();
         };
-        let Self { settings, .. } = self;
-        let is_copy = |known| {
-            let plain = uncompressed(name).and_then(self::ending);
-            plain.is_some_and(|ending| is(ending, known))
-        };
-        !settings
-            .forbid
-            .iter()
-            .any(|forbidden| is(ending, forbidden) || is_copy(forbidden))
-            && (settings.allow.is_empty()
-                || settings.allow.iter().any(|allowed| is(ending, allowed)))
+        let allow = &self.settings.allow;
+        !self.forbids(name)
+            && (allow.is_empty() || allow.iter().any(|allowed| is_same(ending, allowed)))
+    }
+
+    /// Whether a file of this name, or the one that it is a compressed copy of, has an ending that
+    /// is not sent.
+    fn forbids(&self, name: &[u8]) -> bool {
+        let has = |name: &[u8], known| ending(name).is_some_and(|it| is_same(it, known));
+        self.settings.forbid.iter().any(|known| {
+            has(name, known) || uncompressed(name).is_some_and(|plain| has(plain, known))
+        })
     }
 
     /// Whether clients look for it at a path of RFC 8615, where names seldom have an ending.
@@ -472,6 +476,7 @@ impl Root {
         let may_be_run = !is_source(link) || !no_scripts.iter().any(runs_nowhere);
         !names.components().any(is_hidden)
             && !forbidden.has(names.as_os_str().as_bytes())
+            && !self.forbids(name(names.as_os_str().as_bytes()))
             && (is_source(link) || !is_source(names))
             && may_be_run
     }

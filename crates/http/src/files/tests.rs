@@ -265,6 +265,18 @@ async fn endings_as_the_root_says() {
         site.write(&format!("public{copy}"), "a copy");
         assert!(files.get(copy).await.is_none(), "{copy}");
     }
+    for (target, link) in [
+        ("c.map", "near.css"),
+        ("c.map.gz", "copy.css"),
+        ("a.css", "good.css"),
+    ] {
+        symlink(target, site.0.join("public").join(link)).unwrap();
+        let is_sent = files
+            .get(&format!("/{link}"))
+            .await
+            .is_some_and(|got| got.status == 200);
+        assert_eq!(is_sent, target == "a.css", "{link}");
+    }
     site.write("public/a.css.gz", "a copy");
     assert!(files.get("/a.css.gz").await.is_some());
     let files = site.files(|settings| settings.allow = vec![".js".into(), ".css".into()]);
