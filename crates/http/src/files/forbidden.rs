@@ -21,15 +21,16 @@ pub struct Forbidden {
     /// Ends of names, wherever their dots are.
     tails: Vec<Box<[u8]>>,
     names: Vec<Box<[u8]>>,
-    /// Of files and folders.
+    /// Files and directories.
     paths: Vec<Box<[u8]>>,
-    /// What paths begin with below which no file is sent, and scripts run.
+    /// Directories below which no file is sent, and scripts run; each with its slash.
     below: Vec<Box<[u8]>>,
 }
 
 impl Forbidden {
     /// `.sql` is an ending, `*~` what a name ends in, `composer.json` a name, and what has a slash
-    /// in it a path below the root, of a file or a folder. `*` and `a/*` are all files but scripts.
+    /// in it a path below the root, of a file or a directory. `*` and `a/*` are
+    /// all files but scripts.
     pub fn new(given: &[String]) -> Self {
         let mut all = Self::default();
         for text in given {
@@ -38,7 +39,7 @@ impl Forbidden {
                 .to_ascii_lowercase()
                 .into_bytes()
                 .into();
-            if let Some(below) = text.strip_suffix('*').filter(|it| is_folder(it)) {
+            if let Some(below) = text.strip_suffix('*').filter(|it| is_directory(it)) {
                 let below = below.trim_start_matches('/').to_ascii_lowercase();
                 all.below.push(below.into_bytes().into());
             } else if text.contains('/') {
@@ -93,8 +94,8 @@ impl Forbidden {
     }
 }
 
-/// Of the root itself, or with a slash at its end.
-fn is_folder(path: &str) -> bool {
+/// Whether it is the root itself, or ends in a slash.
+fn is_directory(path: &str) -> bool {
     path.is_empty() || path.ends_with('/')
 }
 
