@@ -19,12 +19,13 @@ impl Registry {
             return Ok(BTreeMap::new());
         };
         let mut stored = pronghorn_queue::stored(&store?).await?;
+        // First: what is not being opened any more is among the others.
+        stored.retain(|name, _| !self.is_opening(name));
         for pipeline in self.all() {
             if pipeline.driver.keeper() == Keeper::Store {
                 stored.remove(&pipeline.name);
             }
         }
-        stored.retain(|name, _| !self.is_opening(name));
         Ok(stored)
     }
 

@@ -178,8 +178,10 @@ impl Registry {
             loop {
                 let mut opened = std::pin::pin!(self.0.opened.notified());
                 opened.as_mut().enable();
+                // First: it is there as soon as it is not being opened any more.
+                let is_opening = self.is_opening(name);
                 let pipeline = self.get(name);
-                if pipeline.is_ok() || !self.is_opening(name) {
+                if pipeline.is_ok() || !is_opening {
                     return pipeline;
                 }
                 opened.await;
