@@ -1159,7 +1159,7 @@ fn by_pattern(
     }
     if let Some(status) = refuses(directive) {
         if takes_every_script(expression) && !php.runs_all() && gives_php(php.server()) {
-            // Where nothing that comes later runs, those that it refuses do not run anyway.
+            // It refuses scripts that do not run anyway, unless a later location runs some.
             if php.runs_after(directive) {
                 let at = At::Expression(expression.to_owned());
                 site.rule(at, Rank::Expression, refusal(status));
@@ -1477,7 +1477,7 @@ fn php_below(
     site.rule(how.all(path), rank, keys);
 }
 
-/// Where a rule stands that opens what is below a prefix.
+/// The rank of a rule that opens what is below a prefix.
 fn open_rank(how: How, path: &str, php: &Php<'_>) -> Rank {
     // Below a longer one, expressions of the server may be asked.
     match how {

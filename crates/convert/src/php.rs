@@ -350,8 +350,8 @@ fn after_groups<'a>(head: &str, end: &'a str) -> Option<&'a str> {
     }
 }
 
-/// How many groups are open at the end of a text; None if it has an alternative outside of closed
-/// ones.
+/// The number of groups that are open at the end of a text. None if it has an alternative outside
+/// of the closed ones.
 fn depth(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     // Alternatives of groups that are still open, by their depth.

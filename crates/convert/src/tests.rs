@@ -1013,7 +1013,7 @@ fn only_the_scripts_that_nginx_gave_to_php_fpm_run() {
             "",
         ),
         (
-            // What denies holds inside, too.
+            // A denial holds inside, too.
             format!("location ~ \\.php$ {{ {NAMED} deny all; }}"),
             "{path: \"~ \\\\.php$\", refuse: 404}\n    - {scripts: none}",
             "deny all",

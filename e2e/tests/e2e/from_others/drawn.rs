@@ -69,7 +69,8 @@ const EXPRESSIONS: [&str; 14] = [
     "^/(?!up/).*\\.php$",
 ];
 
-/// What stands in a location beside those inside it. `{root}` and `{other}` are folders.
+/// Statements of a location, without those of locations inside. `{root}` and `{other}` are
+/// directories.
 fn body(rng: &mut Rng, is_prefix: bool) -> String {
     const PHP: &str = "include fastcgi_params; fastcgi_pass unix:{socket};";
     let named = "fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
@@ -182,7 +183,7 @@ fn paths() -> Vec<String> {
     all
 }
 
-/// What a reply gave away: the text of a file, or the name of what ran.
+/// The text of a file that a reply gave away, or the name of the script that ran.
 fn given(reply: &Response) -> String {
     match reply.status {
         200 => reply.text(),
@@ -190,7 +191,7 @@ fn given(reply: &Response) -> String {
     }
 }
 
-/// What is open or runs here and was not there; and whether the site is lost without a word.
+/// Paths that are open or run here and were not there, and a site that is lost without a word.
 fn compare(there: &[(String, String)], here: &[String], said: &str) -> Vec<String> {
     let ran: BTreeSet<&str> = there
         .iter()

@@ -224,8 +224,8 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
             "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
              the end of their names (`*~`), by name (`composer.json`), or, with a slash in it, by \
              path, of a file or a directory (`storage/logs/`), whose scripts do not run either. `*` is \
-             all files, and `app/*` all below a directory, without scripts. Compressed copies of them are not sent either. PHP sources and names \
-             that begin with a dot are never sent.",
+             all files, and `app/*` all below a directory, without scripts. Compressed copies of them \
+             are not sent either. PHP sources and names that begin with a dot are never sent.",
         )
         .ours()
         .default(Vec::new());
