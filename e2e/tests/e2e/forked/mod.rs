@@ -517,10 +517,26 @@ fn forked_workers_share_the_memory_of_the_boot() {
     assert!(forked * 2 < started, "{forked} kB, {started} kB");
 }
 
+/// A worker took 4 MB of its own to read files of settings, before its first call.
+#[test]
+fn a_forked_worker_takes_little_memory_of_its_own() {
+    const WORKERS: usize = 2;
+    let server = Server::start(site(WORKERS, "", "", "", WHO));
+    for (_, worker) in answers(&server, WORKERS) {
+        let own = kilobytes(worker, "Private_Dirty:");
+        assert!(own < 2_000, "{own} kB");
+    }
+    server.stop();
+}
+
 /// PSS: what processes share is divided among them.
 fn proportional_memory(pid: u32) -> u64 {
+    kilobytes(pid, "Pss:")
+}
+
+fn kilobytes(pid: u32, of: &str) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).expect("it lives");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = rollup.lines().find_map(|line| line.strip_prefix(of));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
     kilobytes
         .and_then(|number| number.parse().ok())
