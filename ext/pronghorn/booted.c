@@ -26,6 +26,7 @@
 #include "ext/standard/php_random.h"
 #endif
 
+#include "classic_ini.h"
 #include "held.h"
 #include "zygote.h"
 
@@ -125,6 +126,8 @@ static void renew_copies(const copy_t *copies, size_t count)
 /* What workers share should be as little as can be, and no worker should collect it once more. */
 static void freeze(void)
 {
+	/* For their superglobals: some forty files, which each worker would read. */
+	classic_ini_find();
 	zend_gc_collect_cycles();
 	zend_mm_gc(zend_mm_get_heap());
 	fflush(NULL);

@@ -117,8 +117,13 @@ static void set(const char *name, const char *value, bool is_start)
 	}
 }
 
-static void find(void)
+void classic_ini_find(void)
 {
+	static bool is_found;
+	if (is_found) {
+		return;
+	}
+	is_found = true;
 	if (php_ini_opened_path != NULL) {
 		read_file(php_ini_opened_path);
 	}
@@ -137,7 +142,7 @@ static void find(void)
 
 void classic_ini_restore(void)
 {
-	find();
+	classic_ini_find();
 	for (size_t i = 0; i < FIXED; i++) {
 		set(fixed[i].name, fixed[i].found != NULL ? fixed[i].found : fixed[i].of_scripts, true);
 	}
@@ -145,7 +150,7 @@ void classic_ini_restore(void)
 
 void classic_ini_restore_kept(void)
 {
-	find();
+	classic_ini_find();
 	for (size_t i = 0; i < FIXED; i++) {
 		const char *value = fixed[i].found != NULL ? fixed[i].found : fixed[i].of_kept;
 		if (value != NULL) {

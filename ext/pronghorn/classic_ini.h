@@ -9,8 +9,11 @@
  * starts. */
 void classic_ini_restore(void);
 
-/* The same before the first call of a kept worker, whose boot has run with those of the command
- * line. */
+/* Reads php.ini and the files beside it, once in a process and those that are forked from it. */
+void classic_ini_find(void);
+
+/* The same as classic_ini_restore() before the first call of a kept worker, whose boot has run with
+ * those of the command line. */
 void classic_ini_restore_kept(void);
 
 /* Applies to a request what php.ini has for its host and the folder of its script, and the files

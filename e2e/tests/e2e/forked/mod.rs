@@ -529,6 +529,29 @@ fn a_forked_worker_takes_little_memory_of_its_own() {
     server.stop();
 }
 
+/// A later worker took those settings from the disk that the command line fixes, and no others.
+#[test]
+fn workers_have_the_settings_of_the_boot_whatever_php_ini_says_now() {
+    let site = site(
+        1,
+        ", max_jobs: 1",
+        "",
+        "",
+        "return $booted . ' ' . ini_get('max_input_time');",
+    );
+    let ini = site.path("php.ini");
+    site.write("php.ini", "max_input_time = 1\n");
+    let command = format!("php -c {} worker.php", ini.display());
+    site.change_config("php worker.php", &command);
+    let server = Server::start(site);
+    let zygote = one_zygote(&server);
+    for _ in 0..4 {
+        assert_eq!(server.get("/").text(), format!("{zygote} 1"));
+        std::fs::write(&ini, "max_input_time = 0\n").expect("a file of the site");
+    }
+    server.stop();
+}
+
 /// PSS: what processes share is divided among them.
 fn proportional_memory(pid: u32) -> u64 {
     kilobytes(pid, "Pss:")
