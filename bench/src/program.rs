@@ -55,6 +55,7 @@ impl Program {
             stderr: Stream::Pipe,
             passed: Vec::new(),
             mark: None,
+            overtakes: false,
         };
         let child = site.spawner.spawn(command).await?;
         let mut readers = JoinSet::new();

@@ -75,6 +75,7 @@ pub(crate) async fn run(
         stderr: copy().map_err(unread)?,
         passed,
         mark: None,
+        overtakes: false,
     };
     let mut child = spawner.spawn(command).await?;
     let Ok(ended) = tokio::time::timeout(LONGEST, child.process.wait()).await else {

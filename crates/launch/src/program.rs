@@ -113,6 +113,7 @@ impl Program {
             stderr: Stream::Pipe,
             passed: Vec::new(),
             mark,
+            overtakes: false,
         }
     }
 }

@@ -50,6 +50,11 @@ impl LaunchSpec {
         user.map_or_else(own, |(_, credentials)| credentials.uid())
     }
 
+    /// The user that the processes run as, if that is not the server's own.
+    pub(crate) fn other_user(&self) -> Option<&Credentials> {
+        self.user.as_ref().map(|(_, credentials)| credentials)
+    }
+
     /// A process of this command line, with its output in pipes.
     pub(crate) fn process(
         &self,
@@ -68,15 +73,13 @@ impl LaunchSpec {
             args,
             env,
             cwd: self.cwd.clone(),
-            credentials: self
-                .user
-                .as_ref()
-                .map(|(_, credentials)| credentials.clone()),
+            credentials: self.other_user().cloned(),
             stdin,
             stdout: Stream::Pipe,
             stderr: Stream::Pipe,
             passed,
             mark: None,
+            overtakes: false,
         }
     }
 }

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_pool::transport::{StackLayout, Watched};
-use pronghorn_process::{Exit, Process, Signal};
+use pronghorn_process::{Exit, Overtaking, Process, Signal};
 
 use crate::output::{Output, Readers};
 use crate::php::stack;
 
 /// A worker's process with its output.
 pub(crate) struct RunningWorker {
+    /// While it boots, and before what it belongs to.
+    pub(crate) overtaking: Option<Overtaking>,
     pub(crate) process: Process,
     pub(crate) deadline_signal: Option<i32>,
     /// The number of its zygote.
@@ -24,6 +26,7 @@ pub(crate) struct RunningWorker {
 impl RunningWorker {
     pub(crate) fn new(pool: &str, process: Process) -> Self {
         Self {
+            overtaking: None,
             output: Output::new(pool, process.pid()),
             process,
             deadline_signal: None,

@@ -87,7 +87,7 @@ pub mod transport {
         Returned, Sent, Settings as RelaySettings,
     };
     pub use crate::session::{Peer, PieceDeadline, Served, lost, lost_in_stream, run};
-    pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Watched};
+    pub use crate::supervisor::{Connect, LaunchError, Launched, Launcher, Pace, Watched};
     pub use crate::warmup::{Cold, warm, warm_up};
     pub use pronghorn_ring::StackLayout;
 }

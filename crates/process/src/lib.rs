@@ -4,6 +4,7 @@
 //!   signal when the *thread* that spawned it ends, so it has to live as long as the server.
 //! - [`Process`]: a running child. Its end is read from its pidfd, never from an end of file:
 //!   grandchildren inherit pipes.
+//! - [`Overtaking`]: a priority for as long as a process boots.
 //! - [`Mark`]: by which all that a program has started is found and killed.
 //! - [`Zygote`]: a process that forks children of this one.
 //! - [`Program`] and [`Link`]: this program once more, for an upgrade, and how the two processes
@@ -26,6 +27,7 @@ mod link;
 mod mark;
 pub mod memory;
 pub mod open_files;
+mod overtaking;
 pub mod own_files;
 pub mod peer;
 mod process;
@@ -40,6 +42,7 @@ mod zygote;
 pub use credentials::{Credentials, LookupError, group_id};
 pub use link::{Link, MOST_SOCKETS, Message, WatchedLink};
 pub use mark::Mark;
+pub use overtaking::{Overtaking, may_overtake};
 pub use process::{Exit, Process, Signal};
 pub use program::Program;
 pub use reap::{adopt_orphans, reap_orphans};

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::reap;
+use crate::{Overtaking, reap};
 
 /// Signals that the server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,6 +217,17 @@ impl Process {
             // it for a number. Not yet reaped, so the process's number is still its own.
             let _ended = unsafe { libc::sigqueue(pid, signal, value) };
         }
+    }
+
+    /// Raises its priority as long as what is returned lives, and not that of what it starts. Only
+    /// where it [may](crate::may_overtake).
+    pub fn overtake(&self) -> Overtaking {
+        Overtaking::begin(self.pid)
+    }
+
+    /// The same, with what it forks meanwhile.
+    pub fn overtake_with_forks(&self) -> Overtaking {
+        Overtaking::with_forks(self.pid)
     }
 
     /// Lets it live on without an owner; whoever is its parent reaps it. What is returned is ready

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use pronghorn_testkit::{Connection, Load, Server, Site, time, wait_for};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, getpriority_process, kill_process};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::kind::{ALL_KINDS, Kind};
+use crate::ring::extension;
 
 /// Replies with the number that was asked for, after the name of its release.
 pub(crate) fn release(name: &str) -> String {
@@ -267,7 +269,7 @@ fn a_start_whose_workers_fail_their_warm_up_ends() {
 fn a_root_that_is_a_link_is_followed_for_each_request() {
     let classic = format!(
         "mode: classic, php: 'php -d extension={}'",
-        crate::ring::extension().display()
+        extension().display()
     );
     for mode in [classic.as_str(), "mode: fastcgi"] {
         let site = Site::new().config(&format!(
@@ -556,6 +558,72 @@ fn what_excludes_other_settings_is_applied_by_a_reload_too() {
         log.contains("/seldom").then_some(())
     });
     server.stop();
+}
+
+/// The boot's own process is raised, and neither what it starts nor any request is.
+#[test]
+fn a_boot_overtakes_the_workers_that_it_replaces_until_its_first_request() {
+    let rights = capabilities(None).expect("they are this process's own");
+    if !rights.effective.contains(CapabilitySet::SYS_NICE) {
+        eprintln!("skipped: this user may not raise a priority");
+        return;
+    }
+    extension();
+    let autoload = Site::sdk_worker("");
+    let require = autoload.lines().nth(1).expect("it loads the package");
+    let script = format!(
+        "<?php\n{require}
+        const NICE = \"cut -d' ' -f19 /proc/self/stat\";
+        function nice(): array {{
+            $own = explode(' ', file_get_contents('/proc/' . readlink('/proc/self') . '/stat'));
+            return [(int) $own[18], (int) shell_exec(NICE)];
+        }}
+        $boot = nice();
+        $forked = null;
+        (new Pronghorn\\Worker())->afterFork(function () use (&$forked) {{ $forked = nice(); }})
+            ->onRequest(function (Pronghorn\\Request $request) use ($boot, &$forked): mixed {{
+                return json_encode([$boot, $forked, nice()]);
+            }})->run();"
+    );
+    for (spawn, at_start, after) in [
+        ("exec", "[[0,0],null,[0,0]]", "[[-10,0],null,[0,0]]"),
+        ("fork", "[[0,0],[0,0],[0,0]]", "[[-10,0],[-10,0],[0,0]]"),
+    ] {
+        let site = Site::new().file("worker.php", &script).config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http: {{address: 127.0.0.1:0, pool: {{num_workers: 2, spawn: {spawn}}}}}\n"
+        ));
+        let server = Server::start(site);
+        assert_eq!(server.get("/").text(), at_start, "{spawn}");
+        let old = [server.workers(), server.zygotes()].concat();
+        server.signal(Signal::HUP);
+        server.logged(&["new workers have taken over"]);
+        assert_eq!(server.get("/").text(), after, "{spawn}");
+        let new = || [server.workers(), server.zygotes()].concat();
+        wait_for("the old processes to end", || {
+            new().iter().all(|pid| !old.contains(pid)).then_some(())
+        });
+        for pid in new() {
+            assert_eq!(nice_of(pid), 0, "{spawn}");
+        }
+        // A successor of one that has died is no reload.
+        let (killed, all) = (server.workers()[0], server.workers().len());
+        let killed_pid = Pid::from_raw(killed.cast_signed()).expect("it is none of the kernel's");
+        kill_process(killed_pid, Signal::KILL).expect("it lives");
+        wait_for("a successor", || {
+            let now = server.workers();
+            (now.len() == all && !now.contains(&killed)).then_some(())
+        });
+        for pid in server.workers() {
+            assert_eq!(nice_of(pid), 0, "{spawn}");
+        }
+        server.stop();
+    }
+}
+
+fn nice_of(pid: u32) -> i32 {
+    let pid = Pid::from_raw(pid.cast_signed());
+    getpriority_process(pid).expect("it lives")
 }
 
 /// A server with a call under way that never ends, whose configuration was changed by a reload.

@@ -5,16 +5,18 @@ use std::fmt::Write as _;
 use std::future::pending;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_pool::transport::{
-    Channel, Connect, Connection, Detached, Dialect, Inbox, LaunchError, Launched, Launcher,
+    Channel, Connect, Connection, Detached, Dialect, Inbox, LaunchError, Launched, Launcher, Pace,
     RelaySettings, warm_up,
 };
 use pronghorn_pool::{Fence, Home, Quote, SlotId, Via};
-use pronghorn_process::{Command, Exit, Stream};
+use pronghorn_process::{Command, Exit, Overtaking, Stream, may_overtake};
 use pronghorn_wire::{Codec, Kind};
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
@@ -68,8 +70,8 @@ pub enum TransportChoice {
 }
 
 impl Launcher for CommandLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
-        Box::pin(async move { Ok(self.launch_worker(slot).await?) })
+    fn launch(&self, slot: SlotId, pace: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        Box::pin(async move { Ok(self.launch_worker(slot, pace).await?) })
     }
 
     fn begin_generation(&self) {
@@ -147,7 +149,8 @@ impl CommandLauncher {
         wrong.map_or(Ok(()), |error| Err(self.spec.without(error).into()))
     }
 
-    async fn launch_worker(&self, slot: SlotId) -> Result<Launched, BootError> {
+    async fn launch_worker(&self, slot: SlotId, pace: Pace) -> Result<Launched, BootError> {
+        let overtakes = pace == Pace::Overtaking && may_overtake(self.spec.other_user());
         let home = self.spec.homes[slot % self.spec.homes.len()].clone();
         let system = |error| self.spec.failed(BootCause::System(error), None);
         let offer = self.offer(&home).map_err(system)?;
@@ -156,16 +159,21 @@ impl CommandLauncher {
         let begun = match &self.spawn {
             // Scripts have no other way than shared memory: without, the worker says so itself.
             Spawn::Fork(zygotes) if zygotes.fork() && offer.memory.is_some() => {
-                zygotes.begin(self, &home, number, offer).await?
+                zygotes.begin(self, &home, number, offer, overtakes).await?
             }
-            Spawn::Fork(_) | Spawn::Exec => self.start(number, offer, Vec::new()).await?.into(),
+            Spawn::Fork(_) | Spawn::Exec => {
+                let started = self.start(number, offer, Vec::new(), overtakes).await?;
+                started.into()
+            }
         };
         let NewWorker {
             mut worker,
             way,
             is_warm,
         } = begun;
-        match self.bring_up(&mut worker, way, &home, is_warm).await {
+        let overtaking = worker.overtaking.take();
+        let up = self.bring_up(&mut worker, way, &home, is_warm);
+        match overtaken(overtaking, up).await {
             Ok((via, connect)) => {
                 worker.output.up();
                 Ok(Launched {
@@ -198,12 +206,14 @@ impl CommandLauncher {
         number: SlotId,
         offer: Offer,
         variables: Vec<(OsString, OsString)>,
+        overtakes: bool,
     ) -> Result<(RunningWorker, Offered), BootError> {
         let mut command = self.command_line(offer.passed).await?;
         if self.php.runs_scripts() {
             command.env.push(classic_worker(number));
         }
         command.env.extend(variables);
+        command.overtakes = overtakes;
         let spawned = self.spec.spawner.spawn(command).await;
         let child = spawned.map_err(|error| self.spec.failed(BootCause::Spawn(error), None))?;
         let offered = Offered {
@@ -215,7 +225,9 @@ impl CommandLauncher {
                 stderr: child.stderr,
             },
         };
-        Ok((RunningWorker::new(&self.spec.pool, child.process), offered))
+        let mut worker = RunningWorker::new(&self.spec.pool, child.process);
+        worker.overtaking = overtakes.then(|| worker.process.overtake());
+        Ok((worker, offered))
     }
 
     /// Ends a worker that has not come up.
@@ -547,6 +559,22 @@ impl CommandLauncher {
             deadline_signal: None,
         })
     }
+}
+
+/// Lets a process overtake others until it has booted, but no longer than a boot takes that is
+/// worth it: one that never ends would keep a processor from who works.
+async fn overtaken<T>(overtaking: Option<Overtaking>, boot: impl Future<Output = T>) -> T {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let mut boot = pin!(boot);
+    if overtaking.is_some() {
+        tokio::select! {
+            biased;
+            booted = &mut boot => return booted,
+            () = tokio::time::sleep(LONGEST) => {}
+        }
+    }
+    drop(overtaking);
+    boot.await
 }
 
 /// Descriptors for a new process, and the server's ends of them.

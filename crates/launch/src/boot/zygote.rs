@@ -23,7 +23,7 @@ use pronghorn_pool::{Home, SlotId};
 
 use super::{
     Answered, CommandLauncher, FIRST_PASSED, NewWorker, Offer, Offered, StandardStreams, Ways,
-    WorkerLink,
+    WorkerLink, overtaken,
 };
 use crate::error::{BootCause, BootError, NotForked};
 use crate::worker::RunningWorker;
@@ -105,6 +105,7 @@ enum Order {
     Fork {
         worker: SlotId,
         passed: Vec<OwnedFd>,
+        overtakes: bool,
         answer: oneshot::Sender<Result<Process, NotForked>>,
     },
     /// A look whether a lock that its workers share is stuck.
@@ -186,23 +187,28 @@ impl Zygotes {
         home: &Home,
         worker: SlotId,
         offer: Offer,
+        overtakes: bool,
     ) -> Result<NewWorker, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let mut unused = Some(offer);
-        let source = self.source(of, worker, &mut unused).await?;
+        let source = self.source(of, worker, &mut unused, overtakes).await?;
         let mut offer = || unused.take().map_or_else(|| of.offer(home), Ok);
         match source {
             WorkerSource::Worker(begun) => return Ok(begun),
             WorkerSource::Nothing => {}
             WorkerSource::Zygote(zygote) => {
                 let offer = offer().map_err(system)?;
-                if let Some(begun) = self.fork_from(&zygote, of, worker, offer).await? {
+                if let Some(begun) = self
+                    .fork_from(&zygote, of, worker, offer, overtakes)
+                    .await?
+                {
                     return Ok(begun);
                 }
             }
         }
         let offer = offer().map_err(system)?;
-        Ok(of.start(worker, offer, Vec::new()).await?.into())
+        let started = of.start(worker, offer, Vec::new(), overtakes).await?;
+        Ok(started.into())
     }
 
     /// A fork that gets this. None: it has to be started in the other way.
@@ -212,6 +218,7 @@ impl Zygotes {
         of: &CommandLauncher,
         worker: SlotId,
         offer: Offer,
+        overtakes: bool,
     ) -> Result<Option<NewWorker>, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let (stdout, their_stdout) = io::pipe().map_err(system)?;
@@ -222,6 +229,7 @@ impl Zygotes {
         let order = Order::Fork {
             worker,
             passed,
+            overtakes,
             answer,
         };
         // Its owner answers, or ends with it; in both cases at once or within its own limit.
@@ -231,6 +239,7 @@ impl Zygotes {
             Ok(process) => {
                 let mut worker = RunningWorker::new(&of.spec.pool, process);
                 worker.forked_by = Some(zygote.pid);
+                worker.overtaking = overtakes.then(|| worker.process.overtake());
                 let offered = Offered {
                     private: offer.private,
                     memory: offer.memory,
@@ -262,6 +271,7 @@ impl Zygotes {
         of: &CommandLauncher,
         worker: SlotId,
         offer: &mut Option<Offer>,
+        overtakes: bool,
     ) -> Result<WorkerSource, BootError> {
         let mut running = self.running.lock().await;
         if self.is_old.swap(false, Ordering::Relaxed) {
@@ -278,7 +288,7 @@ impl Zygotes {
         while running.owners.try_join_next().is_some() {}
         let (owner, is_warm) = match self.booted {
             Booted::Engine => {
-                let (owner, introduction) = Owner::start(of).await?;
+                let (owner, introduction) = Owner::start(of, overtakes).await?;
                 if let Some(obstacle) = self.obstacle(of, &introduction) {
                     self.forbid(of, &obstacle.why, obstacle.hint);
                     // Where nobody orders it ends, as one that is not needed any more.
@@ -287,7 +297,7 @@ impl Zygotes {
                 }
                 (owner, false)
             }
-            Booted::Application => match self.boot(of, worker, offer).await? {
+            Booted::Application => match self.boot(of, worker, offer, overtakes).await? {
                 Application::Zygote(owner, is_warm) => (owner, is_warm),
                 Application::Worker(begun) => return Ok(WorkerSource::Worker(begun)),
                 Application::Nothing => return Ok(WorkerSource::Nothing),
@@ -311,6 +321,7 @@ impl Zygotes {
         of: &CommandLauncher,
         worker: SlotId,
         offer: &mut Option<Offer>,
+        overtakes: bool,
     ) -> Result<Application, BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         if !of.php.has_extension(&of.spec).await {
@@ -327,9 +338,11 @@ impl Zygotes {
         let mut variables = vec![(VARIABLE.into(), control.to_string().into())];
         let requests = of.spec.warmup.words();
         variables.extend(requests.map(|requests| (WARMUP.into(), requests.into())));
-        let (mut worker, offered) = of.start(worker, offer, variables).await?;
+        let (mut worker, offered) = of.start(worker, offer, variables, overtakes).await?;
         let mut ways = offered.open(&mut worker).map_err(system)?;
-        let said = self.ask(of, link, &mut worker, &mut ways).await;
+        let overtaking = worker.overtaking.take();
+        let said = self.ask(of, link, &mut worker, &mut ways);
+        let said = overtaken(overtaking, said).await;
         match said {
             BootAnswer::Zygote(link, is_warm) => {
                 ways.close(&mut worker);
@@ -559,19 +572,25 @@ enum Over {
 }
 
 impl Owner {
-    async fn start(of: &CommandLauncher) -> Result<(Self, Introduction), BootError> {
+    async fn start(
+        of: &CommandLauncher,
+        overtakes: bool,
+    ) -> Result<(Self, Introduction), BootError> {
         let system = |error| of.spec.failed(BootCause::System(error), None);
         let (link, theirs) = Zygote::pair().map_err(system)?;
-        let child = of.spec.spawner.spawn(command_line(of, theirs).await?).await;
+        let mut command = command_line(of, theirs).await?;
+        command.overtakes = overtakes;
+        let child = of.spec.spawner.spawn(command).await;
         let child = child.map_err(|error| of.spec.failed(BootCause::Spawn(error), None))?;
         let mut zygote = RunningWorker::new(&of.spec.pool, child.process);
+        let overtaking = overtakes.then(|| zygote.process.overtake());
         let introduction = bring_up(
             &mut zygote,
             &link,
             [child.stdout, child.stderr],
             of.spec.boot_timeout,
         );
-        let introduction = match introduction.await {
+        let introduction = match overtaken(overtaking, introduction).await {
             Ok(introduction) => introduction,
             Err(cause) => {
                 if zygote.exit.is_none() {
@@ -601,12 +620,13 @@ impl Owner {
                 exit = self.zygote.end() => break Over::Ended(exit),
                 order = orders.recv() => order,
             };
-            let (worker, passed, answer) = match order {
+            let (worker, passed, overtakes, answer) = match order {
                 Some(Order::Fork {
                     worker,
                     passed,
+                    overtakes,
                     answer,
-                }) => (worker, passed, answer),
+                }) => (worker, passed, overtakes, answer),
                 Some(Order::Look { answer }) => match self.is_stuck().await {
                     Ok(is_stuck) => {
                         _ = answer.send(is_stuck); // nobody may wait any more
@@ -616,7 +636,11 @@ impl Owner {
                 },
                 None => break Over::Unneeded,
             };
+            // Its user's code does not run meanwhile, and that of the new process not before it is
+            // raised by itself.
+            let overtaking = overtakes.then(|| self.zygote.process.overtake_with_forks());
             let forked = self.fork(worker, &passed).await;
+            drop(overtaking);
             drop(passed);
             let over = match &forked {
                 Ok(_) | Err(NotForked::Failed(ForkError::Refused(_) | ForkError::NotOurs(_))) => {

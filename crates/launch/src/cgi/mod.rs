@@ -17,7 +17,7 @@ use pronghorn_pool::SlotId;
 use pronghorn_pool::Spool;
 use pronghorn_pool::Via;
 use pronghorn_pool::transport::Inbox;
-use pronghorn_pool::transport::{LaunchError, Launched, Launcher, Watched, run};
+use pronghorn_pool::transport::{LaunchError, Launched, Launcher, Pace, Watched, run};
 
 mod runner;
 mod running;
@@ -39,7 +39,7 @@ pub struct ProgramLauncher {
 }
 
 impl Launcher for ProgramLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+    fn launch(&self, slot: SlotId, _: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         let home = self.homes[slot % self.homes.len()].clone();
         let (spawner, user, spool) = (self.spawner.clone(), self.user.clone(), self.spool.clone());
         let environment = self.environment.clone();

@@ -178,6 +178,7 @@ impl CgiRunner {
             stderr: Stream::Pipe,
             passed: Vec::new(),
             mark: None,
+            overtakes: false,
         };
         let mut spawned = std::pin::pin!(self.spawner.spawn(command));
         // Given up, the thread that spawns ends what it has just started.

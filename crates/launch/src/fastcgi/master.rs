@@ -223,6 +223,7 @@ fn command_line(of: &FastCgiLauncher, passed: Vec<OwnedFd>) -> Command {
         stderr: Stream::Pipe,
         passed,
         mark: None,
+        overtakes: false,
     }
 }
 

@@ -39,7 +39,7 @@ use pronghorn_pool::transport::Detached;
 use pronghorn_pool::transport::Inbox;
 use pronghorn_pool::transport::Transport;
 use pronghorn_pool::transport::{Cold, warm};
-use pronghorn_pool::transport::{Connect, LaunchError, Launched, Launcher, Watched};
+use pronghorn_pool::transport::{Connect, LaunchError, Launched, Launcher, Pace, Watched};
 
 mod addresses;
 mod master;
@@ -89,7 +89,7 @@ pub struct Current {
 }
 
 impl Launcher for FastCgiLauncher {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+    fn launch(&self, slot: SlotId, _: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         Box::pin(async move {
             let launched = match &self.peers {
                 Peers::Own => self.launch_worker(slot).await,

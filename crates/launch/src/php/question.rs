@@ -240,6 +240,7 @@ fn question(
         stderr: Stream::Pipe,
         passed: Vec::new(),
         mark: None,
+        overtakes: false,
     }
 }
 

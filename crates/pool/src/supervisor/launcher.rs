@@ -17,7 +17,7 @@ use crate::roster::Via;
 
 /// Starts one worker's process and waits until it has announced itself.
 pub trait Launcher: Send + Sync + 'static {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>>;
+    fn launch(&self, slot: SlotId, pace: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>>;
 
     /// What is launched from now on belongs to a new generation.
     fn begin_generation(&self) {}
@@ -42,6 +42,15 @@ pub trait Launcher: Send + Sync + 'static {
     fn own_memory(&self, pid: u32, at_least: u64) -> Option<u64> {
         pronghorn_process::own_memory(pid, at_least)
     }
+}
+
+/// Whether a boot goes before what works meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    Usual,
+    /// Where that may be: somebody waits for a new generation, which boots beside workers that may
+    /// all be busy.
+    Overtaking,
 }
 
 /// A worker that is up and not yet in its pool.

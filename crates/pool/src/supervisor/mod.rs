@@ -25,7 +25,7 @@ mod slot_supervisor;
 mod wear;
 
 pub use error::LaunchError;
-pub use launcher::{Connect, Launched, Launcher, LauncherRef, Watched};
+pub use launcher::{Connect, Launched, Launcher, LauncherRef, Pace, Watched};
 pub use plan::{NotResized, Plan};
 pub use scaling::Scaling;
 pub use wear::Limits;

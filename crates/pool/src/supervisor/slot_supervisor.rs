@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 
 use super::error::LaunchError;
-use super::launcher::{Launched, Launcher, Watched};
+use super::launcher::{Launched, Launcher, Pace, Watched};
 use super::replacements::{Replacements, STARTS};
 use crate::contract::UnderWay;
 use crate::core::SlotId;
@@ -104,6 +104,8 @@ pub(super) struct SlotSupervisor {
     pub(super) id: MemberId,
     pub(super) slot: SlotId,
     pub(super) generation: u64,
+    /// How its first boot goes.
+    pub(super) pace: Pace,
     pub(super) pool: Pool,
     pub(super) launcher: Arc<dyn Launcher>,
     pub(super) boots: Arc<Semaphore>,
@@ -127,6 +129,7 @@ impl SlotSupervisor {
                         return; // it was never let in; dropped, the process is killed
                     }
                     been_up = true;
+                    self.pace = Pace::Usual;
                     let up = Instant::now();
                     let end = self.live(launched).await;
                     self.tell(News::Ended).await;
@@ -181,7 +184,7 @@ impl SlotSupervisor {
             let _permit = self.boots.acquire().await;
             self.pool.booting(self.slot).await;
             let since = Instant::now();
-            let launched = self.launcher.launch(self.slot).await;
+            let launched = self.launcher.launch(self.slot, self.pace).await;
             if launched.is_ok() {
                 self.pool.stats().booted(since.elapsed());
             }

@@ -30,7 +30,7 @@ use crate::pool::{Lifetime, Options, Order, Pool, Report, SlotHandle, Transport}
 use crate::roster::{UnderWay, Via};
 use crate::stats::Counter;
 use crate::supervisor::{
-    LaunchError, Launched, Launcher, Limits, Plan, RunningPool, Scaling, Watched,
+    LaunchError, Launched, Launcher, Limits, Pace, Plan, RunningPool, Scaling, Watched,
 };
 
 const QUEUE_LIMIT: usize = 12;
@@ -141,7 +141,7 @@ impl World {
 }
 
 impl Launcher for Shared {
-    fn launch(&self, slot: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+    fn launch(&self, slot: SlotId, _: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>> {
         Box::pin(async move {
             let boot = {
                 let mut world = self.lock();

@@ -17,7 +17,9 @@ use crate::call::{
 use crate::core::{Next, SlotId, SlotState};
 use crate::pool::{Options, Order, Pool, Report, SlotHandle, Transport};
 use crate::roster::{UnderWay, Via};
-use crate::supervisor::{LaunchError, Launched, Launcher, Limits, Plan, RunningPool, Watched};
+use crate::supervisor::{
+    LaunchError, Launched, Launcher, Limits, Pace, Plan, RunningPool, Watched,
+};
 
 /// What a worker does with its calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,6 +45,7 @@ struct Fakes {
     manner: Mutex<Manner>,
     boot: Mutex<Result<Duration, ()>>,
     booted: Mutex<usize>,
+    paces: Mutex<Vec<Pace>>,
     booting: Mutex<(usize, usize)>,
     signals: Arc<Mutex<Vec<Signal>>>,
     interrupts: Arc<Mutex<Vec<u32>>>,
@@ -58,6 +61,7 @@ impl Fakes {
             manner: Mutex::new(manner),
             boot: Mutex::new(Ok(Duration::from_millis(10))),
             booted: Mutex::default(),
+            paces: Mutex::default(),
             booting: Mutex::default(),
             signals: Arc::default(),
             interrupts: Arc::default(),
@@ -68,7 +72,8 @@ impl Fakes {
 }
 
 impl Launcher for Fakes {
-    fn launch(&self, _: SlotId) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+    fn launch(&self, _: SlotId, pace: Pace) -> BoxFuture<'_, Result<Launched, LaunchError>> {
+        self.paces.lock().unwrap().push(pace);
         Box::pin(async {
             {
                 let mut booting = self.booting.lock().unwrap();
@@ -762,6 +767,26 @@ async fn a_reload_replaces_every_worker_and_no_call_notices() {
         [SlotState::Ready; 2],
         "slots are given back"
     );
+}
+
+/// Else a storm of deaths would take the time of those that work.
+#[tokio::test(start_paused = true)]
+async fn only_the_boots_of_a_reload_overtake() {
+    let fakes = Fakes::new(Manner::Dies);
+    let (pool, supervised) = started(&fakes, 2, 10).await;
+    let paces = || std::mem::take(&mut *fakes.paces.lock().unwrap());
+    assert_eq!(paces(), [Pace::Usual; 2], "nothing works at the start");
+    supervised.reload(seconds(1)).await.unwrap();
+    assert_eq!(paces(), [Pace::Overtaking; 2]);
+    for _ in 0..4 {
+        _ = call(&pool, TestPayload::new("x")).answer().await;
+        settle().await;
+    }
+    let replaced = paces();
+    assert!(replaced.len() >= 2, "{replaced:?}");
+    assert!(replaced.iter().all(|it| *it == Pace::Usual), "{replaced:?}");
+    supervised.add(1).await.unwrap();
+    assert_eq!(paces(), [Pace::Usual]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::{Credentials, Mark, open_files, reap};
+use crate::{Credentials, Mark, open_files, overtaking, reap};
 
 mod light;
 mod too_long;
@@ -57,6 +57,9 @@ pub struct Command {
     pub passed: Vec<OwnedFd>,
     /// By which it and all that it starts can be found.
     pub mark: Option<Mark>,
+    /// Its priority is raised from the start, and not that of what it starts: whoever asks for that
+    /// [takes it over](Process::overtake). Only where it [may](crate::may_overtake).
+    pub overtakes: bool,
 }
 
 /// A started child with the server's ends of its pipes.
@@ -177,7 +180,7 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     }
     let program = command.program.to_string_lossy().into_owned();
     let is_path = command.program.as_encoded_bytes().contains(&b'/');
-    let is_plain = command.credentials.is_none() && command.mark.is_none();
+    let is_plain = command.credentials.is_none() && command.mark.is_none() && !command.overtakes;
     let light = is_path && is_plain && command.passed.is_empty();
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => SpawnError::NotFound {
@@ -203,7 +206,12 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         .stderr(stdio(command.stderr));
     let parent = rustix::process::getpid();
     let (credentials, passed, mark) = (command.credentials, command.passed, command.mark);
+    let overtakes = command.overtakes;
     let in_child = move || {
+        if overtakes {
+            // Before the change of user, who may not.
+            overtaking::begin_own();
+        }
         if let Some(mark) = mark {
             // Without it, what is in its process group can be killed.
             _ = mark.put_on();

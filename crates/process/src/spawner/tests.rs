@@ -18,6 +18,7 @@ fn shell(script: &str) -> Command {
         stderr: Stream::Null,
         passed: Vec::new(),
         mark: None,
+        overtakes: false,
     }
 }
 

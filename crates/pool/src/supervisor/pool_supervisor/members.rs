@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::super::launcher::Launcher;
+use super::super::launcher::{Launcher, Pace};
 use super::super::replacements::Replacements;
 use super::super::slot_supervisor::{MemberId, News, Phase, SlotSupervisor};
 use super::super::wear::{Life, Wear};
@@ -67,6 +67,7 @@ pub(super) enum Stage {
 /// A new member, before it has a slot.
 pub(super) struct Newcomer {
     pub(super) generation: u64,
+    pub(super) pace: Pace,
     pub(super) phase: Phase,
     pub(super) instead_of: Option<MemberId>,
 }
@@ -178,6 +179,7 @@ impl Members {
     ) -> MemberId {
         let Newcomer {
             generation,
+            pace,
             phase,
             instead_of,
         } = newcomer;
@@ -189,6 +191,7 @@ impl Members {
             id,
             slot,
             generation,
+            pace,
             pool: pool.clone(),
             launcher: launcher.clone(),
             boots: self.boots.clone(),

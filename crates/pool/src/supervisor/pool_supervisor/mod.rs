@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::error::LaunchError;
+use super::launcher::Pace;
 use super::scaling;
 use super::slot_supervisor::{MemberId, News, Phase};
 use super::wear::{Life, Wear};
@@ -459,8 +460,16 @@ impl PoolSupervisor {
         phase: Phase,
         instead_of: Option<MemberId>,
     ) -> MemberId {
+        // Only a boot that somebody waits for, and only beside a generation that works: a start
+        // takes no other program's time, and a storm of deaths doesn't either.
+        let pace = if phase == Phase::Held && self.generation > 0 {
+            Pace::Overtaking
+        } else {
+            Pace::Usual
+        };
         let newcomer = Newcomer {
             generation,
+            pace,
             phase,
             instead_of,
         };
