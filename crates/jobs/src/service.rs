@@ -45,6 +45,8 @@ const CLOSING: Duration = Duration::from_secs(2);
 const LAST_CALLS: Duration = Duration::from_millis(20);
 /// What jobs in memory may take to go to another process: a million of them.
 const MOVING: Duration = Duration::from_secs(30);
+/// A run of a schedule that has begun is with its broker and noted by then.
+const LAST_RUNS: Duration = Duration::from_secs(2);
 /// How often the store is tried that a process before still has, or jobs of its. It leaves it when
 /// its jobs have run.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
@@ -405,7 +407,9 @@ impl Running for Jobs {
             drop((jobs_may_end, nothing_begins));
         });
         if !self.schedules.is_empty() {
-            self.clock.spawn(self.schedules.clone().work());
+            let schedules = self.schedules.clone();
+            self.clock
+                .spawn(schedules.work(self.waits, self.end.clone()));
         }
         // A handover ends what tells the time at once, and waits for these.
         let end_expired = self.pipelines.clone().end_expired(self.end.clone());
@@ -439,8 +443,11 @@ impl Running for Jobs {
     fn hand_over(&mut self, step: Handover) {
         if step == Handover::Done {
             self.end.cancel();
-            self.clock.abort_all();
         }
+    }
+
+    fn handed_over(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(end_clock(&mut self.clock))
     }
 
     fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
@@ -459,6 +466,13 @@ async fn lent_jobs_end(store: &LazyStore) {
             Some(_) => sleep(UNTIL_NEXT_TRY).await,
         }
     }
+}
+
+/// Runs that begin are written down. Commands end.
+async fn end_clock(clock: &mut JoinSet<()>) {
+    let ended = async { while clock.join_next().await.is_some() {} };
+    _ = timeout(LAST_RUNS, ended).await;
+    clock.shutdown().await;
 }
 
 /// No job is taken any more, those that run finish within the pool's `destroy_timeout`, then the
@@ -480,8 +494,7 @@ async fn stop(jobs: Jobs, deadline: Instant) -> Stopped {
     } = jobs;
     drop(opener);
     end.cancel();
-    // Commands end with it.
-    clock.shutdown().await;
+    end_clock(&mut clock).await;
     let pools_of = settings.pools.iter();
     let destroy = pools_of.map(|pool| pool.settings.common.destroy_timeout);
     let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());

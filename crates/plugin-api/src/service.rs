@@ -232,6 +232,12 @@ pub trait Running: Send {
     /// The next process begins to use the sockets that this one offered, or gives them back.
     fn hand_over(&mut self, _step: Handover) {}
 
+    /// Returns when all is written down that the next process would otherwise do again: after
+    /// [`Handover::Done`], before the store goes to it. Soon, whatever happens.
+    fn handed_over(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Ends it: nothing new is begun, what is under way may finish until `deadline`, what is left
     /// is cut off.
     ///

@@ -514,6 +514,13 @@ impl Server {
         }
     }
 
+    /// Each service notes in the store what it has begun.
+    pub(crate) async fn handed_over(&mut self) {
+        for (_, service) in &mut self.services {
+            service.handed_over().await;
+        }
+    }
+
     /// The socket that `server.relay` names. There is one for the workers of all pools: each tells
     /// its process.
     fn relay_listener(

@@ -260,6 +260,9 @@ impl Server {
             Ok(_) => Handover::Done,
             Err(_) => Handover::Failed,
         });
+        if is_beside {
+            self.handed_over().await;
+        }
         if is_beside
             && let Some(places) = &self.places
             && !places.store.hand_over(store).await

@@ -18,6 +18,7 @@ use thiserror::Error;
 use tokio::sync::{Notify, OnceCell};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::command::Surroundings;
 pub(crate) use self::record::Run;
@@ -119,8 +120,23 @@ impl Schedules {
         self.0.settings.is_empty()
     }
 
-    /// Until it is dropped. Another process may have the store for a while.
-    pub(crate) async fn work(self) {
+    /// Until `end`, or a bit longer: a run that begins then is begun to its end and noted, so that
+    /// nobody begins it again. `follows`: the process before has left off at this moment, and may
+    /// have the store for a while.
+    pub(crate) async fn work(self, follows: bool, end: CancellationToken) {
+        let mut running = JoinSet::new();
+        let begin = self.begin(follows, &end, &mut running);
+        _ = end.run_until_cancelled(begin).await;
+        if self.0.loaded.initialized() {
+            let now = now_ms();
+            self.begin_due(now, &end, &mut running);
+            while running.join_next().await.is_some() {}
+            self.leave_off(now).await;
+        }
+    }
+
+    /// Begins runs, for as long as it is polled.
+    async fn begin(&self, follows: bool, end: &CancellationToken, running: &mut JoinSet<()>) {
         while let Err(error) = self.loaded().await {
             if !matches!(error, ScheduleError::Open(OpenError::InUse { .. })) {
                 tracing::error!(target: "jobs", "schedules can't be read, so none runs: {error}");
@@ -133,21 +149,25 @@ impl Schedules {
                 tracing::warn!(target: "jobs", schedule = name, when, "the schedule is never due: no date fits its pattern");
             }
         }
-        let mut running = JoinSet::new();
-        for (name, missed) in self.missed() {
-            let schedules = self.clone();
-            running.spawn(async move { schedules.make_up_for(&name, missed).await });
+        for (name, missed, until) in self.missed(follows) {
+            let (schedules, end) = (self.clone(), end.clone());
+            let make_up = async move { schedules.make_up_for(&name, missed, until, &end).await };
+            running.spawn(make_up);
         }
         loop {
-            for (name, due) in self.due(now_ms()) {
-                let schedules = self.clone();
-                running.spawn(async move { schedules.run(&name, due).await });
-            }
+            self.begin_due(now_ms(), end, running);
             tokio::select! {
                 Some(_) = running.join_next() => {}
                 () = self.0.news.notified() => {}
                 () = sleep(self.until_next()) => {}
             }
+        }
+    }
+
+    fn begin_due(&self, now: u64, end: &CancellationToken, running: &mut JoinSet<()>) {
+        for (name, due) in self.due(now) {
+            let (schedules, end) = (self.clone(), end.clone());
+            running.spawn(async move { schedules.run(&name, due, &end).await });
         }
     }
 
@@ -174,9 +194,15 @@ impl Schedules {
         Ok(())
     }
 
-    /// What was due while no server was there, and is made up for. From now on, all is due.
-    fn missed(&self) -> Vec<(String, Vec<u64>)> {
+    /// What was due while no server was there, and is made up for. From now on, all is due; so is
+    /// what is not late where one process follows the other.
+    fn missed(&self, follows: bool) -> Vec<(String, Vec<u64>, u64)> {
         let now = now_ms();
+        let until = if follows {
+            now - pronghorn_base::millis(MISSED)
+        } else {
+            now
+        };
         let mut missed = Vec::new();
         {
             let mut state = lock(&self.0.state);
@@ -191,8 +217,8 @@ impl Schedules {
                     CatchUp::One => 1,
                     CatchUp::All => MOST_CAUGHT_UP,
                 };
-                let all = settings.moments.missed(last.min(now), now, wanted);
-                it.set_next(settings, now.max(last));
+                let all = settings.moments.missed(last.min(until), until, wanted);
+                it.set_next(settings, until.max(last));
                 if all.runs > 0 && !it.record.paused {
                     missed.push((name.clone(), settings.catch_up, all));
                 }
@@ -212,17 +238,39 @@ impl Schedules {
                 "runs were missed while the server was down{more}; catch_up: {}",
                 catch_up.spelling()
             );
-            (name, last)
+            (name, last, until)
         });
         wanted.collect()
     }
 
     /// One after the other.
-    async fn make_up_for(&self, name: &str, missed: Vec<u64>) {
-        let now = now_ms();
-        self.note(name, |record| record.last_due = Some(now)).await;
+    async fn make_up_for(&self, name: &str, missed: Vec<u64>, until: u64, end: &CancellationToken) {
+        self.note(name, |record| record.has_seen(until)).await;
         for due in missed {
-            self.run(name, due).await;
+            if end.is_cancelled() {
+                return;
+            }
+            self.run(name, due, end).await;
+        }
+    }
+
+    /// Notes until when each schedule was looked after, where a run was left out since the last one
+    /// that began: the next process is not to begin it.
+    async fn leave_off(&self, now: u64) {
+        let left_out: Vec<_> = {
+            let state = lock(&self.0.state);
+            let seen = |(name, settings): (&String, &ScheduleSettings)| {
+                let it = state.get(name)?;
+                // Those that wait are still to come.
+                let first = it.next.into_iter().chain(it.queued.iter().copied()).min();
+                let until = first.map_or(now, |first| now.min(first - 1));
+                let next = settings.moments.after(it.record.last_due?)?;
+                (next <= until).then(|| (name.clone(), until))
+            };
+            self.0.settings.iter().filter_map(seen).collect()
+        };
+        for (name, until) in left_out {
+            self.note(&name, |record| record.has_seen(until)).await;
         }
     }
 
@@ -271,7 +319,8 @@ impl Schedules {
         wait.unwrap_or(LOOK_AGAIN).min(LOOK_AGAIN)
     }
 
-    async fn run(&self, name: &str, due: u64) {
+    /// Begins a run, and waits until it has ended, or `end`.
+    async fn run(&self, name: &str, due: u64, end: &CancellationToken) {
         let Some(settings) = self.0.settings.get(name) else {
             return;
         };
@@ -280,7 +329,7 @@ impl Schedules {
         }
         let id = id_of(name, due);
         tracing::debug!(target: "jobs", schedule = name, id, "a run begins");
-        let (outcome, lines) = match &settings.what {
+        let ended = match &settings.what {
             What::Job {
                 name: job,
                 pipeline,
@@ -290,10 +339,7 @@ impl Schedules {
                 if matches!(claimed, Ok((false, _))) {
                     tracing::debug!(target: "jobs", schedule = name, id, "another server has this run");
                     self.has_ended(name);
-                    self.note(name, |record| {
-                        record.last_due = record.last_due.max(Some(due));
-                    })
-                    .await;
+                    self.note(name, |record| record.has_seen(due)).await;
                     return;
                 }
                 let pushed = match claimed {
@@ -306,19 +352,23 @@ impl Schedules {
                     Err(error) => Err(error.to_string()),
                 };
                 let outcome = match pushed {
-                    Err(why) => Outcome::Failed(why),
+                    Err(why) => Some(Outcome::Failed(why)),
                     Ok(is_shared) => {
                         self.note(name, |record| record.begin(due, &id)).await;
                         let limit = is_shared.then(|| settings.half_a_period(due));
-                        self.outcome(&id, limit).await
+                        end.run_until_cancelled(self.outcome(&id, limit)).await
                     }
                 };
-                (outcome, Vec::new())
+                outcome.map(|outcome| (outcome, Vec::new()))
             }
             What::Command { command, limit } => {
                 self.note(name, |record| record.begin(due, &id)).await;
-                self.0.surroundings.run(name, command, *limit).await
+                let run = self.0.surroundings.run(name, command, *limit);
+                end.run_until_cancelled(run).await
             }
+        };
+        let Some((outcome, lines)) = ended else {
+            return;
         };
         if let Outcome::Failed(why) = &outcome {
             let why = why.lines().next().unwrap_or_default();

@@ -106,8 +106,13 @@ impl Record {
         }
     }
 
+    /// Runs that were due until then have begun, or are left out.
+    pub(super) fn has_seen(&mut self, until: u64) {
+        self.last_due = self.last_due.max(Some(until));
+    }
+
     pub(super) fn begin(&mut self, due: u64, id: &str) {
-        self.last_due = self.last_due.max(Some(due));
+        self.has_seen(due);
         self.runs.push(Run {
             id: id.to_owned(),
             due,

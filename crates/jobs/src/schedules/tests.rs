@@ -22,6 +22,7 @@ struct Scene {
     store: LazyStore,
     directory: Directory,
     tasks: JoinSet<()>,
+    end: CancellationToken,
 }
 
 fn settings(every: Duration, overlap: Overlap, catch_up: CatchUp) -> ScheduleSettings {
@@ -45,6 +46,20 @@ impl Scene {
     }
 
     async fn with(directory: Directory, of: ScheduleSettings, driver: DriverSettings) -> Self {
+        Self::open(directory, of, driver, false).await
+    }
+
+    /// As a process that follows another one at an upgrade.
+    async fn following(directory: Directory, of: ScheduleSettings) -> Self {
+        Self::open(directory, of, IN_STORE, true).await
+    }
+
+    async fn open(
+        directory: Directory,
+        of: ScheduleSettings,
+        driver: DriverSettings,
+        follows: bool,
+    ) -> Self {
         let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(10);
@@ -61,13 +76,15 @@ impl Scene {
         let schedules = [("s".to_owned(), of)];
         let schedules = Schedules::new(schedules, pipelines.clone(), store.clone(), surroundings());
         let mut tasks = JoinSet::new();
-        tasks.spawn(schedules.clone().work());
+        let end = CancellationToken::new();
+        tasks.spawn(schedules.clone().work(follows, end.clone()));
         Self {
             pipelines,
             schedules,
             store,
             directory,
             tasks,
+            end,
         }
     }
 
@@ -106,7 +123,8 @@ impl Scene {
     }
 
     async fn close(mut self) -> Directory {
-        self.tasks.shutdown().await;
+        self.end.cancel();
+        while self.tasks.join_next().await.is_some() {}
         self.store.close().await;
         self.directory
     }
@@ -278,8 +296,7 @@ async fn of_servers_that_share_redis_one_has_each_run() {
             .settle(work.delivery.ticket, Settlement::Ack);
         settled.await.unwrap();
     }
-    let due = |id: &String| id.trim_start_matches("s-").parse::<u64>().unwrap();
-    assert!(ids.is_sorted_by_key(due), "{ids:?}");
+    assert!(ids.is_sorted_by_key(|id| due(id)), "{ids:?}");
     ids.dedup();
     assert_eq!(ids.len(), 4, "{ids:?}");
 }
@@ -410,4 +427,79 @@ async fn what_was_missed_is_made_up_for_as_the_settings_say() {
         }
         scene.nothing_comes().await;
     }
+}
+
+const IN_STORE: DriverSettings = DriverSettings::Embedded { is_boltdb: false };
+
+/// The server ends at once when the job is there.
+#[tokio::test]
+async fn a_run_that_begins_as_the_server_ends_is_not_begun_again() {
+    for _ in 0..20 {
+        let of = settings(Duration::from_millis(100), Overlap::Allow, CatchUp::All);
+        let scene = Scene::with(Directory::new(), of.clone(), IN_STORE).await;
+        let last = scene.next().await.delivery.job.id.clone();
+        let scene = Scene::following(scene.close().await, of).await;
+        // It comes again, since nobody has settled it.
+        let mut again = 0;
+        loop {
+            let id = scene.next().await.delivery.job.id.clone();
+            again += usize::from(id == last);
+            if due(&id) > due(&last) {
+                break;
+            }
+        }
+        assert_eq!(again, 1, "{last}");
+    }
+}
+
+fn due(id: &str) -> u64 {
+    id.trim_start_matches("s-").parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_run_that_is_due_between_two_processes_of_an_upgrade_is_not_missed() {
+    const PERIOD: u64 = 50_000;
+    let of = settings(Duration::from_secs(50), Overlap::Allow, CatchUp::None);
+    // Until the next moment there is time for the test.
+    while now_ms() % PERIOD > PERIOD - 5_000 {
+        sleep(SECOND).await;
+    }
+    let due = now_ms() / PERIOD * PERIOD;
+    for (last_due, follows, begins) in [
+        (due - PERIOD, true, true),
+        (due - 1, true, true),
+        (due, true, false),
+        (due - 1, false, false),
+    ] {
+        let record = Record {
+            last_due: Some(last_due),
+            pattern: "every 50s".to_owned(),
+            ..Record::default()
+        };
+        let directory = kept(&record).await;
+        let scene = if follows {
+            Scene::following(directory, of.clone()).await
+        } else {
+            Scene::new(directory, of.clone()).await
+        };
+        if begins {
+            assert_eq!(scene.next().await.delivery.job.id, format!("s-{due}"));
+        }
+        scene.nothing_comes().await;
+    }
+}
+
+/// One that skips it has looked at it: the next process does not begin it.
+#[tokio::test]
+async fn a_run_that_was_left_out_is_not_begun_by_the_next_process() {
+    let of = settings(Duration::from_millis(300), Overlap::Skip, CatchUp::All);
+    let scene = Scene::new(Directory::new(), of.clone()).await;
+    let first = scene.next().await;
+    sleep(SECOND).await;
+    scene.end(&first);
+    let left = now_ms();
+    let directory = scene.close().await;
+    let scene = Scene::following(directory, of).await;
+    let next = scene.next().await.delivery.job.id.clone();
+    assert!(due(&next) > left - 300, "{next} {left}");
 }
