@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_testkit::{
@@ -659,6 +660,66 @@ fn jobs_of_a_pipeline_that_is_gone_are_told_and_can_be_moved() {
     server.stop();
 }
 
+/// Beginning with the store and going over to a broker is what the guide advises.
+#[test]
+fn jobs_of_a_pipeline_that_has_another_driver_now_are_told_and_can_be_moved() {
+    let redis = Engine::redis(&[]);
+    let in_redis = format!(
+        "kept: {{driver: redis, config: {{addr: 'redis://127.0.0.1:{}'}}",
+        redis.port()
+    );
+    for driver in ["kept: {driver: memory", &in_redis] {
+        let (server, mut rpc) = start(1);
+        for id in ["one", "two", "three"] {
+            push(&mut rpc, "kept", id, "ping", 3600);
+        }
+        let site = server.killed();
+        let file = site.path(".rr.yaml");
+        let text = fs::read_to_string(&file).expect("it is there");
+        fs::write(&file, text.replace("kept: {driver: embedded", driver)).expect("it is written");
+        let server = Server::start(site);
+        let mut rpc = Rpc::connect(&server);
+        let log = server.log();
+        let told = log.lines().find(|it| it.contains("had another driver"));
+        let told = told.expect("a warning");
+        assert!(told.contains(r#""pipeline":"kept""#), "{told}");
+        assert!(told.contains(r#""jobs":3"#), "{told}");
+        push(&mut rpc, "kept", "new", "ping", 3600);
+        let address = format!("rpc.listen={}", crate::control::listening(&server, "rpc"));
+        let run = |arguments: &[&str]| {
+            let all = [&["jobs"], arguments, &["-o", &address]].concat();
+            Server::run_beside(server.site(), &all)
+        };
+        assert!(run(&["list", "kept"]).stdout.contains("three"));
+        assert!(run(&["show", "one"]).stdout.contains("one"));
+        assert_eq!(
+            rpc.call("jobs.Cancel", r#"{"ids":["one"]}"#),
+            r#"{"done":["one"],"removed":1,"running":0}"#
+        );
+        let exported = run(&["export", "kept"]).stdout;
+        assert_eq!(exported.lines().count(), 3, "{exported}");
+        let cleared = run(&["clear", "kept", "--json"]).stdout;
+        let in_store = if driver.contains("redis") { "2" } else { "3" };
+        assert!(cleared.contains(in_store), "{cleared}");
+        assert!(!run(&[]).stdout.contains("not configured"));
+        import(&server, &address, &exported, &[]);
+        wait_until_stat(&mut rpc, r#""queue":"kept","delayed":3"#);
+        server.stop();
+    }
+}
+
+fn import(server: &Server, address: &str, jobs: &str, options: &[&str]) -> Output {
+    let file = server.site().path("lines");
+    fs::write(&file, jobs).expect("it can be written");
+    Command::new(pronghorn_testkit::binary())
+        .args(["jobs", "import", "-o", address])
+        .args(options)
+        .current_dir(server.site().folder())
+        .stdin(fs::File::open(&file).expect("it is there"))
+        .output()
+        .expect("it runs")
+}
+
 #[test]
 fn jobs_move_as_lines_of_json() {
     let (server, mut rpc) = start(1);
@@ -686,25 +747,13 @@ fn jobs_move_as_lines_of_json() {
     let is_it = |it: &str| serde_json::from_str(it).is_ok_and(|it: Value| it == line);
     assert!(lines.any(is_it), "{}", exported.stdout);
     let moved = exported.stdout.replace(r#""kept""#, r#""mail""#);
-    let file = server.site().path("lines");
-    fs::write(&file, moved).expect("it can be written");
-    let imported = std::process::Command::new(pronghorn_testkit::binary())
-        .args(["jobs", "import", "-o", &address])
-        .current_dir(server.site().folder())
-        .stdin(fs::File::open(&file).expect("it is there"))
-        .output()
-        .expect("it runs");
+    let imported = import(&server, &address, &moved, &[]);
     let said = String::from_utf8_lossy(&imported.stderr);
     assert!(said.ends_with("3 jobs pushed\n"), "{said}");
     wait_until_stat(&mut rpc, r#""queue":"mail","active":1,"delayed":2"#);
     let unknown = Server::run_beside(server.site(), &["jobs", "export", "none", "-o", &address]);
     unknown.assert_refused(&["no such pipeline, requested: none; there are: `kept`, `mail`"]);
-    let again = std::process::Command::new(pronghorn_testkit::binary())
-        .args(["jobs", "import", "--json", "-o", &address])
-        .current_dir(server.site().folder())
-        .stdin(fs::File::open(&file).expect("it is there"))
-        .output()
-        .expect("it runs");
+    let again = import(&server, &address, &moved, &["--json"]);
     let said: Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
     assert_eq!(
         (&said["pushed"], &said["already_there"]),
@@ -1485,7 +1534,7 @@ fn what_has_run_when_the_disk_is_full_does_not_run_again() {
     wait_until_ran(&server, 1);
     let limit = |bytes: &str| {
         let pid = server.pid().to_string();
-        let limited = std::process::Command::new("prlimit")
+        let limited = Command::new("prlimit")
             .args(["--pid", &pid, &format!("--fsize={bytes}:unlimited")])
             .status();
         assert!(limited.expect("util-linux has it").success());

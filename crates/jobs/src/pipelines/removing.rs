@@ -38,6 +38,12 @@ impl Pipelines {
         }
         let is_told = keys.cancel_running(id);
         if removed == 0 && reserved == 0 && !is_told {
+            for pipeline in self.0.registry.all_left_behind().await? {
+                let (gone, _) = self.remove(&pipeline, Some(id), Dropped::Cancelled).await?;
+                removed += gone;
+            }
+        }
+        if removed == 0 && reserved == 0 && !is_told {
             removed += u64::from(self.cancel_batch(id).await?);
         }
         // It is between its pipeline and a worker.
@@ -54,18 +60,24 @@ impl Pipelines {
         })
     }
 
-    /// Takes away all jobs of a pipeline that no worker has: how many.
+    /// Takes away all jobs of a pipeline that no worker has and no broker: how many.
     pub(crate) async fn clear(&self, name: &str) -> Result<u64, PipelineError> {
-        let pipeline = self.0.registry.get_or_left_behind(name).await?;
-        if !pipeline.is_ours() {
+        let all = self.0.registry.all_of(name).await?;
+        if let [pipeline] = &all[..]
+            && !pipeline.is_ours()
+        {
             let (name, driver) = (&pipeline.name, pipeline.driver_name);
             return Err(PipelineError::Refused(format!(
                 "the jobs of {name} are in {driver}: only pipelines of `memory` and `embedded` can be cleared here"
             )));
         }
-        let (removed, _) = self.remove(&pipeline, None, Dropped::Cancelled).await?;
-        tracing::info!(target: "jobs", pipeline = pipeline.name, jobs = removed, "the pipeline is cleared");
-        Ok(removed)
+        let mut count = 0;
+        for pipeline in all.iter().filter(|it| it.is_ours()) {
+            let (removed, _) = self.remove(pipeline, None, Dropped::Cancelled).await?;
+            tracing::info!(target: "jobs", pipeline = pipeline.name, driver = pipeline.driver_name, jobs = removed, "the pipeline is cleared");
+            count += removed;
+        }
+        Ok(count)
     }
 
     pub(super) async fn remove(

@@ -88,7 +88,9 @@ impl Pipelines {
 
     /// The first job of an ID in the pipelines that are this server's own.
     pub(crate) async fn find(&self, id: &str) -> Option<(String, Listed)> {
-        for pipeline in self.0.registry.all() {
+        let registry = &self.0.registry;
+        let left_behind = registry.all_left_behind().await.unwrap_or_default();
+        for pipeline in registry.all().into_iter().chain(left_behind) {
             if let Search::Found(listed) = self.look_for(&pipeline, id, usize::MAX).await {
                 return Some((pipeline.name.clone(), *listed));
             }

@@ -261,7 +261,7 @@ impl Schedules {
             let state = lock(&self.0.state);
             let seen = |(name, settings): (&String, &ScheduleSettings)| {
                 let it = state.get(name)?;
-                // Those that wait are still to come.
+                // Runs that wait are still to come.
                 let first = it.next.into_iter().chain(it.queued.iter().copied()).min();
                 let until = first.map_or(now, |first| now.min(first - 1));
                 let next = settings.moments.after(it.record.last_due?)?;

@@ -1,5 +1,6 @@
-//! Pipelines of which the store has jobs, and that neither the configuration nor PHP has declared:
-//! their names have changed, or they were taken out. Nothing runs their jobs.
+//! Pipelines of which the store has jobs, and that neither the configuration nor PHP has declared
+//! with this driver: their names or drivers have changed, or they were taken out. Nothing runs
+//! their jobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,22 +34,53 @@ impl Registry {
         // What is wrong with the store is told by who needs it.
         for (pipeline, stored) in self.left_behind().await.unwrap_or_default() {
             let jobs = stored.ready + stored.delayed;
-            tracing::warn!(target: "jobs", pipeline, jobs, "the store has jobs of a pipeline that is not in the configuration: they wait until one of this name is there, or `pronghorn jobs clear` removes them");
+            match self.get(&pipeline) {
+                Ok(now) if now.name == pipeline => {
+                    let driver = now.driver_name;
+                    tracing::warn!(target: "jobs", pipeline, driver, jobs, "the store has jobs of this pipeline, which had another driver: they wait until it has `embedded` again; `pronghorn jobs export`, `clear` and `import` move them");
+                }
+                _ => {
+                    tracing::warn!(target: "jobs", pipeline, jobs, "the store has jobs of a pipeline that is not in the configuration: they wait until one of this name is there, or `pronghorn jobs clear` removes them");
+                }
+            }
         }
     }
 
-    /// Also one that was left behind, for somebody who looks at its jobs or removes them.
-    pub(in crate::pipelines) async fn get_or_left_behind(
+    /// The pipelines of a name, for somebody who looks at their jobs or removes them: the declared
+    /// one, and what the store has of one that was declared before.
+    pub(in crate::pipelines) async fn all_of(
         &self,
         name: &str,
-    ) -> Result<Arc<Pipeline>, PipelineError> {
-        let unknown = match self.get_open(name).await {
-            Err(unknown @ PipelineError::Unknown { .. }) => unknown,
-            known => return known,
+    ) -> Result<Vec<Arc<Pipeline>>, PipelineError> {
+        let (mut all, unknown) = match self.get_open(name).await {
+            Err(unknown @ PipelineError::Unknown { .. }) => (Vec::new(), Some(unknown)),
+            declared => (vec![declared?], None),
         };
-        if !self.left_behind().await?.contains_key(name) {
-            return Err(unknown);
+        let is_stored = |it: &Arc<Pipeline>| it.driver.keeper() == Keeper::Store;
+        if !all.iter().any(is_stored) {
+            let name = all.first().map_or(name, |it| &it.name).to_owned();
+            if self.left_behind().await?.contains_key(&name) {
+                all.push(self.open_left_behind(&name).await?);
+            }
         }
+        match unknown {
+            Some(unknown) if all.is_empty() => Err(unknown),
+            _ => Ok(all),
+        }
+    }
+
+    /// All that were left behind.
+    pub(in crate::pipelines) async fn all_left_behind(
+        &self,
+    ) -> Result<Vec<Arc<Pipeline>>, PipelineError> {
+        let mut all = Vec::new();
+        for name in self.left_behind().await?.into_keys() {
+            all.push(self.open_left_behind(&name).await?);
+        }
+        Ok(all)
+    }
+
+    async fn open_left_behind(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
         let store = self.0.store.get().await?;
         let driver = self.0.stored.open(name, store).await?;
         let settings = PipelineSettings {

@@ -278,9 +278,19 @@ impl Registry {
         name: &str,
         after: Option<Vec<u8>>,
     ) -> Result<(String, Part), PipelineError> {
-        let pipeline = self.get_or_left_behind(name).await?;
+        let all = self.all_of(name).await?;
+        let (at, after) = after.map_or((0, None), |it| read_place(&it));
+        let Some(pipeline) = all.get(at) else {
+            // It had jobs a moment ago.
+            return Ok((name.to_owned(), Part::default()));
+        };
         let part = timeout(self.0.patience, pipeline.driver.list(after)).await;
-        let part = part.map_err(|_| pipeline.late())??;
+        let mut part = part.map_err(|_| pipeline.late())??;
+        let is_last = at + 1 == all.len();
+        part.next = match part.next {
+            Some(next) => Some(place(at, &next)),
+            None => (!is_last).then(|| place(at + 1, &[])),
+        };
         Ok((pipeline.name.clone(), part))
     }
 
@@ -357,5 +367,21 @@ impl Registry {
         };
         state.leaving.swap_remove(place);
         true
+    }
+}
+
+/// Where a list goes on, among the pipelines of a name.
+fn place(pipeline: usize, after: &[u8]) -> Vec<u8> {
+    let at = u8::try_from(pipeline).unwrap_or(u8::MAX);
+    [&[at], after].concat()
+}
+
+fn read_place(place: &[u8]) -> (usize, Option<Vec<u8>>) {
+    match place.split_first() {
+        Some((at, after)) => (
+            usize::from(*at),
+            (!after.is_empty()).then(|| after.to_vec()),
+        ),
+        None => (0, None),
     }
 }
