@@ -11,9 +11,9 @@ use rustix::process::{Pid, Resource, getpriority_process, getrlimit, setpriority
 
 use crate::Credentials;
 
-/// The nice value of a process that overtakes: of a processor for which it and nine others compete
+/// The nice value of a process that overtakes: of a processor for which it and three others compete
 /// that don't, it gets half.
-const RAISED: i32 = -10;
+const RAISED: i32 = -5;
 
 /// Whether processes of this user may be raised, and, which is more, whether they will be lowered
 /// again in any case.
@@ -139,9 +139,9 @@ mod tests {
             return;
         }
         let (child, pid) = started();
-        assert_eq!(said(child, Some(Overtaking::begin(pid))), "-10\n0\n");
+        assert_eq!(said(child, Some(Overtaking::begin(pid))), "-5\n0\n");
         let (child, pid) = started();
-        assert_eq!(said(child, Some(Overtaking::with_forks(pid))), "-10\n-10\n");
+        assert_eq!(said(child, Some(Overtaking::with_forks(pid))), "-5\n-5\n");
         let (child, pid) = started();
         drop(Overtaking::begin(pid));
         assert_eq!(said(child, None), "0\n0\n");

@@ -586,8 +586,8 @@ fn a_boot_overtakes_the_workers_that_it_replaces_until_its_first_request() {
             }})->run();"
     );
     for (spawn, at_start, after) in [
-        ("exec", "[[0,0],null,[0,0]]", "[[-10,0],null,[0,0]]"),
-        ("fork", "[[0,0],[0,0],[0,0]]", "[[-10,0],[-10,0],[0,0]]"),
+        ("exec", "[[0,0],null,[0,0]]", "[[-5,0],null,[0,0]]"),
+        ("fork", "[[0,0],[0,0],[0,0]]", "[[-5,0],[-5,0],[0,0]]"),
     ] {
         let site = Site::new().file("worker.php", &script).config(&format!(
             "version: '3'\nserver: {{command: php worker.php}}\n\
