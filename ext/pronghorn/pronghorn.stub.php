@@ -304,7 +304,8 @@ namespace Pronghorn\Internal {
         {
         }
 
-        public function restore(): void
+        /** Whether something had changed. */
+        public function restore(): bool
         {
         }
     }
@@ -329,7 +330,8 @@ namespace Pronghorn\Internal {
         {
         }
 
-        public function restore(): void
+        /** Whether something had changed. */
+        public function restore(): bool
         {
         }
     }

@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 589733a3314bd1673878b92d3b8ea9108b3207da */
+ * Stub hash: 5efb1b0643ede8f1b2192d4a1141fabe1fb4c115 */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -140,7 +140,7 @@ ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties___const
 	ZEND_ARG_TYPE_INFO(0, objects, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
-ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties_restore, 0, 0, IS_VOID, 0)
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Internal_NativeProperties_restore, 0, 0, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
 
 ZEND_BEGIN_ARG_INFO_EX(arginfo_class_Pronghorn_Internal_NativeStatics___construct, 0, 0, 2)

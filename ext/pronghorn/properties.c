@@ -3,6 +3,7 @@
 #endif
 
 #include "properties.h"
+#include "undone.h"
 
 #include "zend_attributes.h"
 
@@ -143,24 +144,7 @@ static zend_property_info *info_of(zend_object *object, uint32_t number)
 #endif
 }
 
-static bool is_same(const zval *a, const zval *b)
-{
-	return Z_TYPE_INFO_P(a) == Z_TYPE_INFO_P(b) && (Z_TYPE_P(a) <= IS_TRUE || Z_LVAL_P(a) == Z_LVAL_P(b));
-}
-
-/* What is dropped is destroyed when all is back: destructors are code that may look. */
-static void drop(zval *dropped, zval *value)
-{
-	if (!Z_REFCOUNTED_P(value)) {
-		return;
-	}
-	if (Z_TYPE_P(dropped) == IS_UNDEF) {
-		array_init(dropped);
-	}
-	zend_hash_next_index_insert_new(Z_ARRVAL_P(dropped), value);
-}
-
-static void restore_slot(zend_object *object, uint32_t number, const zval *value, zval *dropped)
+static void restore_slot(zend_object *object, uint32_t number, const zval *value, undone *undone)
 {
 	zval *slot = &object->properties_table[number];
 	if (is_same(slot, value) || (Z_ISREF_P(slot) && is_same(Z_REFVAL_P(slot), value))) {
@@ -170,6 +154,7 @@ static void restore_slot(zend_object *object, uint32_t number, const zval *value
 	if (!is_ours(info)) {
 		return;
 	}
+	undone->has_changed |= !is_copy(Z_ISREF_P(slot) ? Z_REFVAL_P(slot) : slot, value, UNDONE_DEPTH);
 	if (Z_ISREF_P(slot) && Z_TYPE_P(value) == IS_UNDEF) {
 		if (ZEND_TYPE_IS_SET(info->type)) {
 			ZEND_REF_DEL_TYPE_SOURCE(Z_REF_P(slot), info);
@@ -183,15 +168,43 @@ static void restore_slot(zend_object *object, uint32_t number, const zval *value
 		}
 		slot = Z_REFVAL_P(slot);
 	}
-	drop(dropped, slot);
+	drop(undone, slot);
 	ZVAL_COPY_PROP(slot, value);
 }
 
-static void restore_others(zend_object *object, const zval *others, zval *dropped)
+static bool are_same(zend_object *object, const zval *others)
 {
-	if (Z_TYPE_P(others) == IS_UNDEF || (Z_TYPE_P(others) == IS_NULL && object->properties == NULL)) {
+	if (object->properties == NULL) {
+		return Z_TYPE_P(others) == IS_NULL;
+	}
+	uint32_t count = 0;
+	zend_string *name;
+	zend_ulong number;
+	zval *property;
+	ZEND_HASH_FOREACH_KEY_VAL(object->properties, number, name, property) {
+		if (is_declared(property)) {
+			continue;
+		}
+		count++;
+		const zval *kept = NULL;
+		if (Z_TYPE_P(others) == IS_ARRAY) {
+			kept = name != NULL ? zend_hash_find(Z_ARRVAL_P(others), name) : zend_hash_index_find(Z_ARRVAL_P(others), number);
+		}
+		/* One that nobody shares is left by a function that took the property by reference. */
+		const zval *value = Z_ISREF_P(property) && Z_REFCOUNT_P(property) == 1 ? Z_REFVAL_P(property) : property;
+		if (kept == NULL || !is_copy(value, kept, UNDONE_DEPTH)) {
+			return false;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return count == (Z_TYPE_P(others) == IS_ARRAY ? zend_hash_num_elements(Z_ARRVAL_P(others)) : 0);
+}
+
+static void restore_others(zend_object *object, const zval *others, undone *undone)
+{
+	if (Z_TYPE_P(others) == IS_UNDEF || are_same(object, others)) {
 		return;
 	}
+	undone->has_changed = true;
 	zend_array *now = zend_std_get_properties(object);
 	if (GC_REFCOUNT(now) > 1) {
 		if (!(GC_FLAGS(now) & IS_ARRAY_IMMUTABLE)) {
@@ -208,7 +221,7 @@ static void restore_others(zend_object *object, const zval *others, zval *droppe
 		}
 		zval gone;
 		ZVAL_COPY(&gone, property);
-		drop(dropped, &gone);
+		drop(undone, &gone);
 		name != NULL ? zend_hash_del(now, name) : zend_hash_index_del(now, number);
 	} ZEND_HASH_FOREACH_END();
 	if (Z_TYPE_P(others) == IS_ARRAY) {
@@ -221,17 +234,18 @@ ZEND_METHOD(Pronghorn_Internal_NativeProperties, restore)
 	ZEND_PARSE_PARAMETERS_NONE();
 
 	const kept *this = kept_of(Z_OBJ_P(ZEND_THIS));
-	zval dropped;
-	ZVAL_UNDEF(&dropped);
+	undone undone = {.has_changed = false};
+	ZVAL_UNDEF(&undone.dropped);
 	for (uint32_t i = 0; i < this->count;) {
 		zend_object *object = Z_OBJ(this->values[i]);
-		restore_others(object, &this->values[i + 1], &dropped);
+		restore_others(object, &this->values[i + 1], &undone);
 		i += BEFORE_SLOTS;
 		for (uint32_t number = 0; number < slots_of(object); number++, i++) {
-			restore_slot(object, number, &this->values[i], &dropped);
+			restore_slot(object, number, &this->values[i], &undone);
 		}
 	}
-	zval_ptr_dtor(&dropped);
+	zval_ptr_dtor(&undone.dropped);
+	RETURN_BOOL(undone.has_changed);
 }
 
 /* ---- The object that has them ---- */

@@ -3,6 +3,7 @@
 #endif
 
 #include "statics.h"
+#include "undone.h"
 #include "zend_exceptions.h"
 
 #if defined(ZTS) && defined(COMPILE_DL_PRONGHORN)
@@ -167,6 +168,21 @@ ZEND_METHOD(Pronghorn_Internal_NativeStatics, __construct)
 	find(this, false);
 }
 
+static void add_objects(const zval *value, zval *objects, int depth)
+{
+	ZVAL_DEREF(value);
+	if (Z_TYPE_P(value) == IS_OBJECT) {
+		zval copy;
+		ZVAL_COPY(&copy, value);
+		zend_hash_next_index_insert_new(Z_ARRVAL_P(objects), &copy);
+	} else if (Z_TYPE_P(value) == IS_ARRAY && depth > 0) {
+		const zval *inner;
+		ZEND_HASH_FOREACH_VAL(Z_ARRVAL_P(value), inner) {
+			add_objects(inner, objects, depth - 1);
+		} ZEND_HASH_FOREACH_END();
+	}
+}
+
 ZEND_METHOD(Pronghorn_Internal_NativeStatics, objects)
 {
 	ZEND_PARSE_PARAMETERS_NONE();
@@ -174,33 +190,11 @@ ZEND_METHOD(Pronghorn_Internal_NativeStatics, objects)
 	const kept *this = kept_of(Z_OBJ_P(ZEND_THIS));
 	array_init(return_value);
 	for (uint32_t i = 0; i < this->count; i++) {
-		if (Z_TYPE(this->places[i].value) == IS_OBJECT) {
-			Z_ADDREF(this->places[i].value);
-			zend_hash_next_index_insert_new(Z_ARRVAL_P(return_value), &this->places[i].value);
-		}
+		add_objects(&this->places[i].value, return_value, UNDONE_DEPTH - 1);
 	}
 }
 
 /* ---- And back ---- */
-
-static bool is_same(const zval *a, const zval *b)
-{
-	return Z_TYPE_INFO_P(a) == Z_TYPE_INFO_P(b) && (Z_TYPE_P(a) <= IS_TRUE || Z_LVAL_P(a) == Z_LVAL_P(b));
-}
-
-/* Destructors are code that may look, so they run when all is back. */
-static void drop(zval *dropped, const zval *value)
-{
-	if (!Z_REFCOUNTED_P(value)) {
-		return;
-	}
-	if (Z_TYPE_P(dropped) == IS_UNDEF) {
-		array_init(dropped);
-	}
-	zval copy;
-	ZVAL_COPY_VALUE(&copy, value);
-	zend_hash_next_index_insert_new(Z_ARRVAL_P(dropped), &copy);
-}
 
 /* False: it can't be evaluated. */
 static bool evaluate(place *of)
@@ -227,7 +221,7 @@ static zend_property_info *info_of(const place *of)
 	return NULL;
 }
 
-static void restore(place *of, zval *dropped)
+static void restore(place *of, undone *undone)
 {
 	zval *values = values_of(of->class);
 	if (values == NULL || (of->is_declared && !evaluate(of))) {
@@ -246,6 +240,7 @@ static void restore(place *of, zval *dropped)
 		if (ZEND_REF_HAS_TYPE_SOURCES(reference) && !is_same(value, &of->value)) {
 			zval copy;
 			ZVAL_COPY(&copy, &of->value);
+			undone->has_changed |= !is_copy(value, &of->value, UNDONE_DEPTH);
 			zend_try_assign_typed_ref_zval_ex(reference, &copy, true);
 			return;
 		}
@@ -253,7 +248,8 @@ static void restore(place *of, zval *dropped)
 	if (is_same(value, &of->value)) {
 		return;
 	}
-	drop(dropped, value);
+	undone->has_changed |= !is_copy(value, &of->value, UNDONE_DEPTH);
+	drop(undone, value);
 	ZVAL_COPY(value, &of->value);
 }
 
@@ -262,13 +258,14 @@ ZEND_METHOD(Pronghorn_Internal_NativeStatics, restore)
 	ZEND_PARSE_PARAMETERS_NONE();
 
 	kept *this = kept_of(Z_OBJ_P(ZEND_THIS));
-	zval dropped;
-	ZVAL_UNDEF(&dropped);
+	undone undone = {.has_changed = false};
+	ZVAL_UNDEF(&undone.dropped);
 	find(this, true);
 	for (uint32_t i = 0; i < this->count; i++) {
-		restore(&this->places[i], &dropped);
+		restore(&this->places[i], &undone);
 	}
-	zval_ptr_dtor(&dropped);
+	zval_ptr_dtor(&undone.dropped);
+	RETURN_BOOL(undone.has_changed);
 }
 
 /* ---- The object that has them ---- */

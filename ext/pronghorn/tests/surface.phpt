@@ -61,10 +61,10 @@ Pronghorn\Internal\request_serve(object $exchange, callable $handler): array
 Pronghorn\Internal\request_end(): void
 Pronghorn\Internal\request_last(callable $tell): bool
 Pronghorn\Internal\NativeProperties::__construct(array $objects)
-Pronghorn\Internal\NativeProperties::restore(): void
+Pronghorn\Internal\NativeProperties::restore(): bool
 Pronghorn\Internal\NativeStatics::__construct(array $of, array $without)
 Pronghorn\Internal\NativeStatics::objects(): array
-Pronghorn\Internal\NativeStatics::restore(): void
+Pronghorn\Internal\NativeStatics::restore(): bool
 int(17)
 bool(true)
 Shared memory => not attached

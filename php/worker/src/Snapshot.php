@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Pronghorn;
 
+use Pronghorn\Internal\Contents;
 use Pronghorn\Internal\NativeProperties;
 use Pronghorn\Internal\Properties;
 
@@ -15,14 +16,19 @@ use Pronghorn\Internal\Properties;
  * too, and what was not initialised. Those that no class declares where the class allows them
  * (`stdClass`, `#[AllowDynamicProperties]`), or where the object has some now. Not static ones, and
  * nothing deeper: an object in a property is the same object again, as it is by then, unless it was
- * given as well. Nor what objects of PHP itself hold inside, such as `ArrayObject`. A property that
- * is bound to a reference gets its value through it. One with hooks is set behind them; where it
- * was not initialised, only the extension can take it back.
+ * given as well. Of objects of PHP itself, what `WeakMap`, `SplObjectStorage`, `ArrayObject`,
+ * `ArrayIterator`, `SplFixedArray`, and the lists, queues and heaps of SPL hold inside, and not
+ * what others do, such as `DateTime` and generators. A property that is bound to a reference gets
+ * its value through it. One with hooks is set behind them; where it was not initialised, only the
+ * extension can take it back.
  */
 final class Snapshot
 {
-    private function __construct(private readonly NativeProperties|Properties $properties)
-    {
+    /** @param list<Contents> $contents */
+    private function __construct(
+        private readonly NativeProperties|Properties $properties,
+        private readonly array $contents,
+    ) {
     }
 
     /** What is not made yet of a lazy object is made. */
@@ -35,12 +41,31 @@ final class Snapshot
 
         return new self(\class_exists(NativeProperties::class, false)
             ? new NativeProperties($distinct)
-            : new Properties($distinct));
+            : new Properties($distinct), \array_values(\array_filter(\array_map(Contents::of(...), $distinct))));
     }
 
-    /** Any number of times. A destructor of what goes that throws does so here. */
-    public function restore(): void
+    /**
+     * What an object of PHP itself holds inside, in an array or arrays in it.
+     *
+     * @return ?list<mixed> null: it is none of those whose contents go back
+     */
+    public static function contents(object $object): ?array
     {
-        $this->properties->restore();
+        return Contents::of($object)?->values();
+    }
+
+    /**
+     * Any number of times. A destructor of what goes that throws does so here.
+     *
+     * @return bool whether anything had changed, and so destructors may have run and changed more
+     */
+    public function restore(): bool
+    {
+        $hasChanged = $this->properties->restore();
+        foreach ($this->contents as $contents) {
+            $hasChanged = $contents->restore() || $hasChanged;
+        }
+
+        return $hasChanged;
     }
 }

@@ -34,7 +34,7 @@ final class Statics
     }
 
     /**
-     * The objects in them, as they were kept.
+     * The objects in them, as they were kept, also those in arrays.
      *
      * @return list<object>
      */
@@ -43,9 +43,13 @@ final class Statics
         return $this->properties->objects();
     }
 
-    /** Any number of times. A destructor of what goes that throws does so here. */
-    public function restore(): void
+    /**
+     * Any number of times. A destructor of what goes that throws does so here.
+     *
+     * @return bool whether anything had changed, and so destructors may have run and changed more
+     */
+    public function restore(): bool
     {
-        $this->properties->restore();
+        return $this->properties->restore();
     }
 }

@@ -13,6 +13,9 @@ use Pronghorn\Tests\Support\Kept\Open;
 
 final class SnapshotTest extends TestCase
 {
+    /** @var list<object> of maps, which keep none */
+    private static array $keys = [];
+
     public function testTakesPropertiesOfAllClassesBack(): void
     {
         $object = new Descendant();
@@ -57,6 +60,100 @@ final class SnapshotTest extends TestCase
         $snapshot->restore();
         self::assertSame($inner, $outer->inner);
         self::assertCount(2, $inner);
+    }
+
+    public function testSaysWhetherAnythingHadChanged(): void
+    {
+        $object = new Descendant();
+        $open = (object) ['number' => \NAN, 'list' => [\NAN, [1]], 'text' => \str_repeat('text', 2)];
+        $snapshot = Snapshot::of($object, $open);
+        self::assertFalse($snapshot->restore());
+        $object->change(new \stdClass());
+        self::assertTrue($snapshot->restore());
+        self::assertFalse($snapshot->restore());
+        $open->list[] = 1;
+        \array_pop($open->list);
+        self::assertFalse($snapshot->restore(), 'the same in another array');
+        $open->more = 1;
+        self::assertTrue($snapshot->restore());
+        unset($open->text);
+        self::assertTrue($snapshot->restore());
+        self::assertFalse($snapshot->restore());
+    }
+
+    /**
+     * @dataProvider collections
+     * @param \Closure(object, object): void $change
+     */
+    public function testObjectsOfPhpGetWhatTheyHeldBack(object $collection, \Closure $change): void
+    {
+        $before = \var_export($collection, true) . \print_r($collection, true);
+        self::assertNotEmpty(Snapshot::contents($collection));
+        $snapshot = Snapshot::of($collection);
+        self::assertFalse($snapshot->restore());
+        for ($time = 1; $time <= 2; $time++) {
+            $change($collection, new \stdClass());
+            self::assertTrue($snapshot->restore());
+            self::assertSame($before, \var_export($collection, true) . \print_r($collection, true));
+            self::assertFalse($snapshot->restore());
+        }
+    }
+
+    /** @return iterable<string, array{object, \Closure}> */
+    public static function collections(): iterable
+    {
+        [$key, $other] = self::$keys = [new \stdClass(), new \stdClass()];
+        $map = new \WeakMap();
+        $map[$key] = null;
+        $map[$other] = ['a', \NAN];
+        yield 'a key more' => [$map, static fn (\WeakMap $map, object $new) => $map[self::$keys[] = $new] = 1];
+        yield 'another value' => [clone $map, static fn (\WeakMap $map) => $map[self::$keys[0]] = 1];
+        yield 'a key less' => [clone $map, static function (\WeakMap $map) use ($other): void {
+            unset($map[$other]);
+        }];
+        $storage = new \SplObjectStorage();
+        $storage[$key] = 'about it';
+        yield 'a storage' => [$storage, static function (\SplObjectStorage $storage, object $new) use ($key): void {
+            $storage[$new] = 1;
+            $storage[$key] = 2;
+        }];
+        yield 'an array' => [new \ArrayObject(['a' => 1, 'b' => [2]]), static function (\ArrayObject $array): void {
+            $array['c'] = 3;
+            unset($array['a']);
+        }];
+        yield 'a list of its own kind' => [new class (['a']) extends \ArrayObject {
+            public function offsetSet(mixed $key, mixed $value): void
+            {
+                parent::offsetSet($key, "own $value");
+            }
+        }, static fn (\ArrayObject $array) => $array[] = 3];
+        yield 'an iterator' => [new \ArrayIterator([1, 2]), static fn (\ArrayIterator $all) => $all[] = 3];
+        $queue = new \SplQueue();
+        $queue[] = 1;
+        yield 'a queue' => [$queue, static fn (\SplQueue $queue) => $queue[] = 3];
+        yield 'one that is empty by then' => [clone $queue, static fn (\SplQueue $queue) => $queue->dequeue()];
+        $fixed = \SplFixedArray::fromArray([1, 2]);
+        yield 'of a fixed size' => [$fixed, static function (\SplFixedArray $fixed): void {
+            $fixed->setSize(3);
+            $fixed[0] = 3;
+        }];
+        $heap = new \SplMinHeap();
+        \array_map($heap->insert(...), [5, 1, 3]);
+        yield 'a heap' => [$heap, static fn (\SplHeap $heap) => $heap->extract()];
+        $urgent = new \SplPriorityQueue();
+        \array_map($urgent->insert(...), ['a', 'b', 'c'], [1, 5, 3]);
+        yield 'by priority' => [$urgent, static fn (\SplPriorityQueue $urgent) => $urgent->insert('d', 9)];
+    }
+
+    public function testAMapKeepsNoKey(): void
+    {
+        $map = new \WeakMap();
+        $key = new \stdClass();
+        $map[$key] = 1;
+        $snapshot = Snapshot::of($map);
+        unset($key);
+        self::assertCount(0, $map);
+        self::assertFalse($snapshot->restore());
     }
 
     public function testUndeclaredPropertiesComeAndGo(): void

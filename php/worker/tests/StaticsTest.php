@@ -32,15 +32,16 @@ final class StaticsTest extends TestCase
         $class = self::load('Early');
         $kept = new \ArrayObject();
         $class::object($kept);
-        $class::$shared['boot'] = true;
+        $class::$shared['boot'] = [$inner = new \stdClass()];
         $statics = Statics::of(['Pronghorn\\Tests\\Kept\\Early']);
-        self::assertSame([$kept], $statics->objects());
+        self::assertSame([$inner, $kept], $statics->objects());
         for ($time = 1; $time <= 2; $time++) {
             $class::$shared[] = 'of a request';
             $class::own(7);
             $class::object(new \stdClass());
-            $statics->restore();
-            self::assertSame([1, 'boot' => true], $class::$shared);
+            self::assertTrue($statics->restore());
+            self::assertFalse($statics->restore());
+            self::assertSame([1, 'boot' => [$inner]], $class::$shared);
             self::assertSame([1, $kept], [$class::own(), $class::get()]);
         }
     }

@@ -10,7 +10,7 @@ namespace Pronghorn\Internal;
  */
 final class Properties
 {
-    /** @var list<\Closure(): void> */
+    /** @var list<\Closure(): bool> that say whether anything had changed */
     private array $steps = [];
 
     /** @param array<object> $objects */
@@ -30,11 +30,36 @@ final class Properties
         }
     }
 
-    public function restore(): void
+    /** @return bool whether anything had changed */
+    public function restore(): bool
     {
+        $hasChanged = false;
         foreach ($this->steps as $step) {
-            $step();
+            $hasChanged = $step() || $hasChanged;
         }
+
+        return $hasChanged;
+    }
+
+    /** Also where it is no number, which is not the same as itself. */
+    public static function areSame(mixed $one, mixed $other): bool
+    {
+        if ($one === $other) {
+            return true;
+        }
+        if (\is_float($one) && \is_float($other)) {
+            return \is_nan($one) && \is_nan($other);
+        }
+        if (!\is_array($one) || !\is_array($other) || \array_keys($one) !== \array_keys($other)) {
+            return false;
+        }
+        foreach ($one as $key => $value) {
+            if (!self::areSame($value, $other[$key])) {
+                return false;
+            }
+        }
+
+        return true;
     }
 
     /** @param array<string, true> $known of classes below this one, which have redeclared them */
@@ -53,24 +78,40 @@ final class Properties
             if (\PHP_VERSION_ID >= 80400 && $property->hasHooks()) {
                 $this->keepHooked($object, $property);
             } elseif ($property->isInitialized($object)) {
-                $values[$name] = $property->getValue($object);
+                $values[$name] = [$property, $property->getValue($object)];
             } else {
                 $absent[] = $property;
             }
         }
-        if ($values === [] && $absent === []) {
-            return;
+        if ($values !== [] || $absent !== []) {
+            $this->keepValues($object, $class, $values, $absent);
         }
-        $this->steps[] = \Closure::bind(function () use ($values, $absent): void {
-            foreach ($values as $name => $value) {
-                $this->$name = $value;
+    }
+
+    /**
+     * @param array<string, array{\ReflectionProperty, mixed}> $values
+     * @param list<\ReflectionProperty> $absent
+     */
+    private function keepValues(object $object, \ReflectionClass $class, array $values, array $absent): void
+    {
+        $this->steps[] = \Closure::bind(function () use ($values, $absent): bool {
+            $hasChanged = false;
+            foreach ($values as $name => [$property, $value]) {
+                $isThere = $property->isInitialized($this);
+                if (!$isThere || !Properties::areSame($property->getValue($this), $value)) {
+                    $this->$name = $value;
+                    $hasChanged = true;
+                }
             }
             foreach ($absent as $property) {
                 // To unset one that is not there would be to ask __get() for it from then on.
                 if ($property->isInitialized($this)) {
                     unset($this->{$property->name});
+                    $hasChanged = true;
                 }
             }
+
+            return $hasChanged;
         }, $object, $class->name);
     }
 
@@ -79,7 +120,14 @@ final class Properties
     {
         if (!$property->isVirtual() && $property->isInitialized($object)) {
             $value = $property->getRawValue($object);
-            $this->steps[] = static fn () => $property->setRawValue($object, $value);
+            $this->steps[] = static function () use ($property, $object, $value): bool {
+                if ($property->isInitialized($object) && self::areSame($property->getRawValue($object), $value)) {
+                    return false;
+                }
+                $property->setRawValue($object, $value);
+
+                return true;
+            };
         }
     }
 
@@ -89,13 +137,21 @@ final class Properties
         if ($values === [] && !self::allowsUndeclared($object)) {
             return;
         }
-        $this->steps[] = static function () use ($object, $values): void {
-            foreach (\array_diff_key(self::undeclared($object), $values) as $name => $_) {
+        $this->steps[] = static function () use ($object, $values): bool {
+            $now = self::undeclared($object);
+            $more = \array_diff_key($now, $values);
+            foreach ($more as $name => $_) {
                 unset($object->$name);
             }
+            $hasChanged = $more !== [];
             foreach ($values as $name => $value) {
-                $object->$name = $value;
+                if (!\array_key_exists($name, $now) || !self::areSame($now[$name], $value)) {
+                    $object->$name = $value;
+                    $hasChanged = true;
+                }
             }
+
+            return $hasChanged;
         };
     }
 

@@ -10,6 +10,9 @@ namespace Pronghorn\Internal;
  */
 final class StaticProperties
 {
+    /** Levels of arrays in arrays; one may contain itself. */
+    private const DEPTH = 8;
+
     /** @var array<string, int> classes that were looked at, by name */
     private array $known = [];
     /** @var list<array{\ReflectionProperty, mixed}> what goes back, and to what */
@@ -33,10 +36,23 @@ final class StaticProperties
     /** @return list<object> */
     public function objects(): array
     {
-        return \array_values(\array_filter(\array_column($this->kept, 1), 'is_object'));
+        $objects = [];
+        $look = static function (mixed $value, int $depth) use (&$look, &$objects): void {
+            if (\is_object($value)) {
+                $objects[] = $value;
+            } elseif (\is_array($value) && $depth > 0) {
+                foreach ($value as $inner) {
+                    $look($inner, $depth - 1);
+                }
+            }
+        };
+        $look(\array_column($this->kept, 1), self::DEPTH);
+
+        return $objects;
     }
 
-    public function restore(): void
+    /** @return bool whether anything had changed */
+    public function restore(): bool
     {
         foreach ($this->unknown() as $class) {
             foreach (self::declaredBy($class) as $property) {
@@ -45,9 +61,15 @@ final class StaticProperties
                 }
             }
         }
+        $hasChanged = false;
         foreach ($this->kept as [$property, $value]) {
-            $property->setValue(null, $value);
+            if (!$property->isInitialized() || !Properties::areSame($property->getValue(), $value)) {
+                $property->setValue(null, $value);
+                $hasChanged = true;
+            }
         }
+
+        return $hasChanged;
     }
 
     /**
