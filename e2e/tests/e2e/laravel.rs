@@ -291,6 +291,28 @@ fn an_exit_in_middleware_or_behind_the_reply_leaves_nothing_for_the_next_visitor
     server.stop();
 }
 
+#[test]
+fn what_destructors_do_behind_a_request_is_gone() {
+    extension();
+    let server = one_worker("laravel-ends.php", "ring");
+    let (clean, workers) = (server.get("/clean").text(), server.workers());
+    for place in [
+        "container",
+        "again",
+        "call",
+        "superglobal",
+        "buffer",
+        "handler",
+    ] {
+        for _ in 0..2 {
+            assert_eq!(server.get(&format!("/late/{place}")).text(), "later");
+            assert_eq!(server.get("/clean").text(), clean, "of the {place}");
+        }
+    }
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
 /// What a request leaves goes back, or its process ends; what it has deferred is done.
 fn ends_for_good(transport: &str, spawn: &str) {
     let site = Site::new();

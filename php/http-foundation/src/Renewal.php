@@ -13,12 +13,36 @@ use Pronghorn\WorkerSpoiled;
  */
 final class Renewal
 {
+    /** Each round may run destructors, which may leave things as the ones before did. */
+    private const ROUNDS = 10;
+
     /** A call has begun, and what it leaves was not taken back yet. */
     private bool $isDue = false;
 
-    /** @param \Closure(): mixed $renew */
-    public function __construct(private readonly \Closure $renew)
+    /**
+     * @param \Closure(): mixed $renew
+     * @param ?\Closure(): mixed $look takes back what came behind that: destructors of the call's
+     *     own values, functions of its output buffers, signals
+     */
+    public function __construct(private readonly \Closure $renew, private readonly ?\Closure $look = null)
     {
+    }
+
+    /**
+     * Takes an application back until that changes nothing: what goes may have destructors, and
+     * suspended fibers and generators run their `finally`, which set the same once more.
+     *
+     * @param \Closure(): bool $round whether it has changed anything
+     * @throws WorkerSpoiled when there is no end to it
+     */
+    public static function settle(\Closure $round): void
+    {
+        for ($times = 0; $times < self::ROUNDS; $times++) {
+            if (!$round()) {
+                return;
+            }
+        }
+        throw new WorkerSpoiled('Destructors of a call change the application without an end.');
     }
 
     /**
@@ -32,6 +56,7 @@ final class Renewal
             throw new WorkerSpoiled('The last call was cut off before its application was taken back.');
         }
         $this->isDue = true;
+        $this->look === null || self::expectTakenBack($this->look);
         $call = Call::current();
         $call->defer(function () use ($call, $last): void {
             // Now, so that they come behind what the call has deferred; and each by itself, because
@@ -46,16 +71,23 @@ final class Renewal
     public function finish(): void
     {
         $this->isDue && $this->renew();
+        $this->look === null || self::expectTakenBack($this->look);
     }
 
     private function renew(): void
     {
+        self::expectTakenBack($this->renew);
+        $this->isDue = false;
+    }
+
+    /** @param \Closure(): mixed $function */
+    private static function expectTakenBack(\Closure $function): void
+    {
         try {
-            ($this->renew)();
+            $function();
         } catch (\Throwable $failed) {
             throw new WorkerSpoiled("The application can't be taken back.", 0, $failed);
         }
-        $this->isDue = false;
     }
 
     private function expectRenewed(): void

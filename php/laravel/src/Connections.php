@@ -44,6 +44,8 @@ final class Connections
     private \WeakMap $known;
     /** @var array<string, array{\PDO, int}> and since when, by `hrtime()` */
     private array $idle = [];
+    /** @var array<string, \PDO> of the request, which a destructor of its objects may still use */
+    private array $left = [];
     /** @var \WeakMap<ConnectionInterface, true> */
     private \WeakMap $booted;
     private readonly ?Dispatcher $events;
@@ -99,6 +101,22 @@ final class Connections
             }
             isset($this->booted[$connection]) || $this->app->make('db')->purge($name);
         }
+    }
+
+    /** The application has gone back, and nothing of the request can use its connections any more. */
+    public function handOver(): void
+    {
+        [$left, $this->left] = [$this->left, []];
+        foreach ($left as $key => $pdo) {
+            try {
+                $isClean = !self::rollBackUnseen($pdo) && self::attributes($pdo) === ($this->known[$pdo][1] ?? null);
+            } catch (\PDOException) {
+                $isClean = false;
+            }
+            if ($isClean) {
+                $this->idle[$key] = [$pdo, \hrtime(true)];
+            }
+        }
         $this->idle = \array_slice($this->idle, -self::MOST, null, true);
     }
 
@@ -106,7 +124,7 @@ final class Connections
     public function closeAll(): void
     {
         $this->settle();
-        $this->idle = [];
+        $this->idle = $this->left = [];
         foreach ($this->opened() as $name => $connection) {
             $isLazy = $connection instanceof Connection && $connection->getRawPdo() instanceof \Closure;
             if (!$isLazy && !self::isInMemory($connection->getConfig('database'))) {
@@ -130,7 +148,7 @@ final class Connections
         foreach (self::pdos($connection) as $pdo) {
             [$key, $attributes] = $this->known[$pdo] ?? ['', []];
             if ($key !== '' && self::attributes($pdo) === $attributes) {
-                $this->idle[$key] = [$pdo, \hrtime(true)];
+                $this->left[$key] = $pdo;
             }
         }
     }

@@ -4,7 +4,12 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel;
 
-/** Finds the objects of an application that others hold, such as the finder in a factory of views. */
+use Pronghorn\Snapshot;
+
+/**
+ * Finds the objects of an application that others hold, such as the finder in a factory of views,
+ * and the maps and lists of PHP in which they hold something.
+ */
 final class Held
 {
     /** Levels of arrays in arrays; one may contain itself. */
@@ -37,7 +42,8 @@ final class Held
         $held->look($in, 0);
         while (($object = \array_pop($held->open)) !== null) {
             // Also private ones, and those of parent classes.
-            $held->look((array) $object, 0);
+            $held->look(\get_mangled_object_vars($object), 0);
+            $held->look(Snapshot::contents($object) ?? [], 0);
         }
 
         return \array_values($held->found);
@@ -59,6 +65,12 @@ final class Held
     {
         $begins = static fn (string $prefix): bool => \str_starts_with($object::class, $prefix);
 
-        return !$begins(self::NOT) && \array_filter($this->of, $begins) !== [];
+        return !$begins(self::NOT) && \array_filter($this->of, $begins) !== [] || self::isOfPhp($object);
+    }
+
+    /** A map, list, queue or heap, as PHP has it. */
+    private static function isOfPhp(object $object): bool
+    {
+        return (new \ReflectionClass($object))->isInternal() && Snapshot::contents($object) !== null;
     }
 }

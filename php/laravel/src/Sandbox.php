@@ -8,6 +8,7 @@ use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Http\Request;
 use Illuminate\Routing\Route;
 use Illuminate\Support\Facades\Facade;
+use Pronghorn\HttpFoundation\Renewal;
 use Pronghorn\Snapshot;
 use Pronghorn\Statics;
 
@@ -57,6 +58,8 @@ final class Sandbox
     ) {
         $this->connections = $connections ?? new Connections($app, $keepsConnections);
         $databases = $this->connections->booted();
+        // What facades have found is found anew in each request.
+        Facade::clearResolvedInstances();
         $services = (fn (): array => $this->instances)->call($app);
         $named = \array_filter(\array_intersect_key($services, \array_flip($reset)), \is_object(...));
         $this->statics = Statics::of([...self::OWN, ...self::SWITCHES, ...$reset], $keepStatics);
@@ -99,15 +102,24 @@ final class Sandbox
         $this->connections->closeAll();
     }
 
-    /** After a request. */
+    /** After a request, and once more before the next one. */
     public function restore(): void
+    {
+        Renewal::settle($this->round(...));
+        $this->connections->handOver();
+    }
+
+    /** @return bool whether anything had changed */
+    private function round(): bool
     {
         $this->connections->settle();
         $this->log();
-        $this->booted->restore();
-        $this->statics->restore();
-        $this->wrappers();
+        $hasChanged = $this->booted->restore();
         Facade::clearResolvedInstances();
+        $hasChanged = $this->statics->restore() || $hasChanged;
+        $this->wrappers();
+
+        return $hasChanged;
     }
 
     /** SerializableClosure registers one, once: it has forgotten that by now. */

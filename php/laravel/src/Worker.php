@@ -61,7 +61,8 @@ final class Worker
             $settings['keep_connections'],
             $settings['keep_statics'],
         );
-        $this->renewal = new Renewal(fn () => $this->sandbox->restore());
+        $restore = fn () => $this->sandbox->restore();
+        $this->renewal = new Renewal($restore, $restore);
     }
 
     /** `config:cache` writes paths down, and a copy of the folder has them, too. */

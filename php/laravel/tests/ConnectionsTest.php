@@ -140,6 +140,128 @@ final class ConnectionsTest extends TestCase
         }
     }
 
+    /**
+     * A transaction that a destructor begins, of what goes with the request.
+     *
+     * @dataProvider lateTransactions
+     * @param \Closure(Connection, \PDO): mixed $begin
+     */
+    public function testALateTransactionTakesNoWriteOfTheNextVisitorAlong(bool $isOfBoot, \Closure $begin): void
+    {
+        $isOfBoot && $this->connection()->getPdo();
+        $sandbox = new Sandbox($this->app);
+        for ($count = 1; $count <= 2; $count++) {
+            $pdo = $this->connection()->getPdo();
+            $isRun = false;
+            $this->app->instance('left', new class (function () use ($begin, $pdo, &$isRun): void {
+                $begin($this->connection(), $pdo);
+                $isRun = true;
+            }) {
+                public function __construct(private readonly \Closure $end)
+                {
+                }
+
+                public function __destruct()
+                {
+                    ($this->end)();
+                }
+            });
+            unset($pdo);
+            $sandbox->restore();
+            self::assertTrue($isRun);
+            self::assertSame(0, $this->connection()->transactionLevel());
+            self::assertFalse($this->connection()->getPdo()->inTransaction());
+            $this->connection()->transaction(static function (Connection $it) use ($count): void {
+                $it->insert('INSERT INTO goods VALUES (?)', ["next $count"]);
+            });
+            $sandbox->restore();
+            $names = (new \PDO("sqlite:$this->file"))->query('SELECT name FROM goods ORDER BY name');
+            self::assertSame(\array_slice(['next 1', 'next 2'], 0, $count), $names->fetchAll(\PDO::FETCH_COLUMN));
+            unset($names);
+        }
+    }
+
+    /** @return iterable<string, array{bool, \Closure(Connection, \PDO): mixed}> */
+    public static function lateTransactions(): iterable
+    {
+        $insert = "INSERT INTO goods VALUES ('of a visitor')";
+        $begin = [
+            'of Laravel' => static function (Connection $it) use ($insert): void {
+                $it->beginTransaction();
+                $it->insert($insert);
+            },
+            'of a PDO that was kept' => static function (Connection $it, \PDO $pdo) use ($insert): void {
+                $pdo->beginTransaction();
+                $pdo->exec($insert);
+            },
+            'of SQL' => static function (Connection $it, \PDO $pdo) use ($insert): void {
+                $pdo->exec('BEGIN');
+                $pdo->exec($insert);
+            },
+        ];
+        foreach ($begin as $name => $function) {
+            yield $name => [false, $function];
+            yield "$name, opened at the boot" => [true, $function];
+        }
+    }
+
+    /** @dataProvider leftTransactions */
+    public function testWhatWasToFollowALeftTransactionStaysAway(bool $isOfBoot, \Closure $leave): void
+    {
+        if (!\method_exists(Connection::class, 'afterCommit')) {
+            self::markTestSkipped('This Laravel has nothing that follows a commit.');
+        }
+        $isOfBoot && $this->connection()->getPdo();
+        $sandbox = new Sandbox($this->app);
+        $run = [];
+        for ($count = 1; $count <= 2; $count++) {
+            $leave($this->connection(), static function () use (&$run): void {
+                $run[] = 'of a visitor';
+            });
+            $sandbox->restore();
+            $this->connection()->transaction(static function (Connection $it) use (&$run, $count): void {
+                $it->insert('INSERT INTO goods VALUES (?)', ["next $count"]);
+                $it->afterCommit(static function () use (&$run, $count): void {
+                    $run[] = "next $count";
+                });
+            });
+            self::assertSame(\array_slice(['next 1', 'next 2'], 0, $count), $run);
+            $sandbox->restore();
+        }
+        self::assertSame(['next 1', 'next 2'], $run);
+    }
+
+    /** @return iterable<string, array{bool, \Closure(Connection, \Closure): void}> */
+    public static function leftTransactions(): iterable
+    {
+        $leave = [
+            'open' => static function (Connection $it, \Closure $work): void {
+                $it->beginTransaction();
+                $it->afterCommit($work);
+            },
+            'open, one in another' => static function (Connection $it, \Closure $work): void {
+                $it->beginTransaction();
+                $it->beginTransaction();
+                $it->afterCommit($work);
+                $it->commit();
+            },
+            'ended by the database' => static function (Connection $it, \Closure $work): void {
+                $it->beginTransaction();
+                $it->afterCommit($work);
+                $it->getPdo()->exec('ROLLBACK');
+            },
+            'on a connection that was lost' => static function (Connection $it, \Closure $work): void {
+                $it->beginTransaction();
+                $it->afterCommit($work);
+                $it->disconnect();
+            },
+        ];
+        foreach ($leave as $name => $function) {
+            yield $name => [false, $function];
+            yield "$name, opened at the boot" => [true, $function];
+        }
+    }
+
     public function testAnotherConfigurationHasAnotherConnection(): void
     {
         $sandbox = new Sandbox($this->app);

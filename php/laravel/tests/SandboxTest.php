@@ -33,6 +33,7 @@ use Monolog\Logger;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Laravel\Held;
 use Pronghorn\Laravel\Sandbox;
+use Pronghorn\WorkerSpoiled;
 
 final class SandboxTest extends TestCase
 {
@@ -79,6 +80,144 @@ final class SandboxTest extends TestCase
             $sandbox->restore();
         }
         \error_reporting($reporting);
+    }
+
+    /** As `once()` keeps values, when the boot has called it. */
+    public function testMapsThatServicesHoldGoBack(): void
+    {
+        $service = new \stdClass();
+        $values = new \WeakMap();
+        $values[$service] = ['of the boot' => 1];
+        $inner = new Repository(['locale' => 'en']);
+        $list = new \ArrayObject([$inner]);
+        $this->app->instance('holder', new Repository(['values' => $values]));
+        $this->app->instance('list', $list);
+        $sandbox = new Sandbox($this->app);
+
+        $values[$service] = $values[$service] + ['of a request' => 'ada'];
+        $values[$this] = 'ada';
+        $list[] = 'ada';
+        $inner->set('locale', 'fr');
+        $sandbox->restore();
+
+        self::assertCount(1, $values);
+        self::assertSame(['of the boot' => 1], $values[$service]);
+        self::assertSame([$inner], $list->getArrayCopy());
+        self::assertSame('en', $inner->get('locale'));
+    }
+
+    /**
+     * @dataProvider late
+     * @param \Closure(\Closure(): void): mixed $left what the request leaves in the container
+     */
+    public function testWhatLateDestructorsSetIsGone(\Closure $left): void
+    {
+        $sandbox = new Sandbox($this->app);
+        $app = $this->app;
+        $isRun = false;
+        $this->app->instance('left', $left(static function () use ($app, &$isRun): void {
+            $isRun = true;
+            $app->make('config')->set('app.locale', 'fr');
+            $app->instance('user', 'ada');
+        }));
+        $sandbox->restore();
+
+        self::assertTrue($isRun);
+        self::assertSame('en', Config::get('app.locale'));
+        self::assertFalse($this->app->bound('user'));
+    }
+
+    /** @return array<string, array{\Closure}> */
+    public static function late(): array
+    {
+        $object = static fn (\Closure $end): object => new class ($end) {
+            public function __construct(private readonly \Closure $end)
+            {
+            }
+
+            public function __destruct()
+            {
+                ($this->end)();
+            }
+        };
+
+        return [
+            'a destructor' => [$object],
+            'one that leaves another one' => [static fn (\Closure $end): object => $object(
+                static fn () => Facade::getFacadeApplication()->instance('more', $object($end)),
+            )],
+            'a suspended fiber' => [static function (\Closure $end): \Fiber {
+                $fiber = new \Fiber(static function () use ($end): void {
+                    try {
+                        \Fiber::suspend();
+                    } finally {
+                        $end();
+                    }
+                });
+                $fiber->start();
+
+                return $fiber;
+            }],
+            'a generator' => [static function (\Closure $end): \Generator {
+                $generator = (static function () use ($end): \Generator {
+                    try {
+                        yield 1;
+                    } finally {
+                        $end();
+                    }
+                })();
+                $generator->current();
+
+                return $generator;
+            }],
+        ];
+    }
+
+    public function testDestructorsWithoutAnEndEndTheWorker(): void
+    {
+        $sandbox = new Sandbox($this->app);
+        $this->app->instance('left', new class ($this->app) {
+            public int $times = 0;
+
+            public function __construct(private readonly Application $app)
+            {
+            }
+
+            public function __destruct()
+            {
+                if ($this->times < 50) {
+                    $next = new self($this->app);
+                    $next->times = $this->times + 1;
+                    $this->app->instance('left', $next);
+                }
+            }
+        });
+        $this->expectException(WorkerSpoiled::class);
+        $this->expectExceptionMessage('without an end');
+        $sandbox->restore();
+    }
+
+    public function testARequestThatLeavesNothingIsLookedAtOnce(): void
+    {
+        $sandbox = new Sandbox($this->app);
+        $sandbox->restore();
+        $looks = 0;
+        $this->app->instance('log', new class ($looks) {
+            public function __construct(public int &$looks)
+            {
+            }
+
+            public function flushSharedContext(): void
+            {
+                $this->looks++;
+            }
+        });
+        $sandbox = new Sandbox($this->app);
+        $sandbox->restore();
+        self::assertSame(1, $looks);
+        $this->app->instance('user', 'ada');
+        $sandbox->restore();
+        self::assertSame(3, $looks);
     }
 
     public function testServicesOfOthersGoBackIfTheyAreNamed(): void
@@ -312,11 +451,12 @@ final class SandboxTest extends TestCase
     public function testAnObjectThatHoldsItselfIsFoundOnce(): void
     {
         $holder = new \ArrayObject();
+        $holder['self'] = [$holder];
         $this->app->instance('loop', $loop = new Repository());
         $loop->set('self', [$loop, $holder]);
         $items = $loop->all();
         $items['again'] = &$items;
         $found = Held::in([$items, $loop], ['Illuminate\\Config\\']);
-        self::assertSame([$loop], $found);
+        self::assertSame([$loop, $holder], $found);
     }
 }
