@@ -68,7 +68,14 @@ fn what_a_request_leaves_in_php_and_in_symfony_is_gone() {
     let server = start_state("factory");
     let workers = server.workers();
     let before = server.get("/state");
-    for (path, status) in [("/change", 200), ("/throw", 500), ("/exit", 200)] {
+    let paths = [
+        ("/change", 200),
+        ("/throw", 500),
+        ("/exit", 200),
+        ("/late", 200),
+        ("/late-reboot", 200),
+    ];
+    for (path, status) in paths {
         for _ in 0..2 {
             assert_eq!(server.get(path).status, status, "{path}");
             let after = server.get("/state");

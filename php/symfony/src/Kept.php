@@ -11,12 +11,14 @@ use Symfony\Component\DependencyInjection\ContainerInterface;
 use Symfony\Component\EventDispatcher\Debug\TraceableEventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
+use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Component\Routing\RequestContext;
 use Symfony\Component\Routing\RequestContextAwareInterface;
 
 /**
  * Takes back what Symfony keeps of a request and no reset of a service knows: static properties
- * such as trusted proxies, parameters of the router, and listeners that a request has added.
+ * such as trusted proxies, parameters of the router, listeners that a request has added, and
+ * requests that were pushed on the stack and not popped.
  */
 final class Kept
 {
@@ -30,6 +32,8 @@ final class Kept
     ];
 
     private readonly Statics $statics;
+    /** Of objects in these. */
+    private readonly Snapshot $inStatics;
     private readonly Snapshot $objects;
     private readonly ?RequestContextAwareInterface $router;
     private readonly ?RequestContext $context;
@@ -49,23 +53,27 @@ final class Kept
         $this->statics = Statics::of(self::SWITCHES);
         // Carbon 3 has its clock for tests in one.
         $objects = \array_filter($this->statics->objects(), static fn (object $object): bool
-            => \str_starts_with($object::class, 'Carbon\\'));
+            => \str_starts_with($object::class, 'Carbon\\') || Snapshot::contents($object) !== null);
+        $this->inStatics = Snapshot::of(...\array_values($objects));
+        $requests = $container?->get('request_stack', ContainerInterface::NULL_ON_INVALID_REFERENCE);
         $router = $container?->get('router', ContainerInterface::NULL_ON_INVALID_REFERENCE);
         $this->router = $router instanceof RequestContextAwareInterface ? $router : null;
         $this->context = $this->router?->getContext();
-        if ($this->context !== null) {
-            $objects[] = $this->context;
-        }
-        $this->objects = Snapshot::of(...\array_values($objects));
+        $requests = $requests instanceof RequestStack ? $requests : null;
+        $this->objects = Snapshot::of(...\array_filter([$this->context, $requests]));
         $this->dispatcher = self::inner($dispatcher);
         $this->dispatched = Snapshot::of(...($this->dispatcher === null ? [] : [$this->dispatcher]));
         $this->listeners = $this->booted = $this->registered();
     }
 
-    public function restore(): void
+    /** @return bool whether anything had changed */
+    public function restore(): bool
     {
-        $this->statics->restore();
-        $this->objects->restore();
+        $hasChanged = $this->switches()();
+        $hasChanged = $this->objects->restore() || $hasChanged;
+        if ($this->context !== null && $this->router?->getContext() !== $this->context) {
+            $hasChanged = true;
+        }
         // It gives it to its matcher and generator, too.
         $this->context === null || $this->router?->setContext($this->context);
         // The dispatcher has sorted them as they were asked for, which it should not do anew.
@@ -75,7 +83,26 @@ final class Kept
         } else {
             $this->dispatched->restore();
             $this->listeners = $this->booted;
+            $hasChanged = true;
         }
+
+        return $hasChanged;
+    }
+
+    /**
+     * For static properties alone, when the kernel goes.
+     *
+     * @return \Closure(): bool that takes them back, and says whether anything had changed
+     */
+    public function switches(): \Closure
+    {
+        [$statics, $inStatics] = [$this->statics, $this->inStatics];
+
+        return static function () use ($statics, $inStatics): bool {
+            $hasChanged = $statics->restore();
+
+            return $inStatics->restore() || $hasChanged;
+        };
     }
 
     /** Symfony's own dispatcher, which its profiler wraps in development. */

@@ -28,6 +28,7 @@ use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\RebootableInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 use Symfony\Component\Runtime\RunnerInterface;
+use Symfony\Contracts\Service\ResetInterface;
 
 /**
  * Answers requests with a kernel that is booted once.
@@ -76,7 +77,7 @@ final class Runner implements RunnerInterface
             );
         }
         $this->connections = new Connections();
-        $this->renewal = new Renewal($this->renew(...));
+        $this->renewal = new Renewal($this->renew(...), $this->look(...));
     }
 
     /** Whether this process is a worker of Pronghorn. */
@@ -180,8 +181,36 @@ final class Runner implements RunnerInterface
         } elseif ($this->kernel instanceof KernelInterface) {
             // It resets its services now instead of before the next request.
             $this->kernel->boot();
+            // What that has freed may have destructors, which set what was reset before.
+            $this->reset();
+            // Services set the router's locale when they are reset.
+            $this->kept?->restore();
         }
         $this->isDoubtful = $this->isInside = false;
+        $this->look();
+    }
+
+    /** Takes back what came since the kernel was made ready. */
+    private function look(): void
+    {
+        Renewal::settle(function (): bool {
+            $hasChanged = $this->kept?->restore() ?? false;
+            $this->connections->settle($this->container());
+            if ($hasChanged) {
+                $this->reset();
+                $this->kept?->restore();
+            }
+
+            return $hasChanged;
+        });
+    }
+
+    private function reset(): void
+    {
+        $services = $this->container()?->get('services_resetter', ContainerInterface::NULL_ON_INVALID_REFERENCE);
+        if ($services instanceof ResetInterface) {
+            $services->reset();
+        }
     }
 
     private function isDue(): bool
@@ -201,9 +230,25 @@ final class Runner implements RunnerInterface
             );
         }
         $this->calls = 0;
+        $this->shutDown();
         Dumps::forget();
         $this->kernel->reboot(null);
         $this->listen();
+    }
+
+    /** Before another one boots: what destructors of its services set must not be part of that boot. */
+    private function shutDown(): void
+    {
+        $switches = $this->kept?->switches();
+        // It holds the dispatcher, and so what listens.
+        $this->kept = null;
+        if ($switches === null || !$this->kernel instanceof KernelInterface) {
+            return;
+        }
+        $this->kernel->shutdown();
+        // Services and their container refer to one another.
+        \gc_collect_cycles();
+        Renewal::settle($switches);
     }
 
     private function boot(): void

@@ -12,6 +12,7 @@ use Symfony\Component\DependencyInjection\Container;
 use Symfony\Component\EventDispatcher\Debug\TraceableEventDispatcher;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\RequestStack;
 use Symfony\Component\Routing\RequestContext;
 use Symfony\Component\Routing\Route;
 use Symfony\Component\Routing\RouteCollection;
@@ -40,6 +41,41 @@ final class KeptTest extends TestCase
         self::assertSame(['10.0.0.1'], Request::getTrustedProxies());
         self::assertSame(Request::HEADER_X_FORWARDED_FOR, Request::getTrustedHeaderSet());
         self::assertSame([], Request::getTrustedHosts());
+    }
+
+    public function testRequestsThatWereNotPoppedAreGone(): void
+    {
+        $stack = new RequestStack();
+        $container = new Container();
+        $container->set('request_stack', $stack);
+        $kept = new Kept($container, null);
+        self::assertFalse($kept->restore());
+        $stack->push(Request::create('/of-a-visitor'));
+        self::assertTrue($kept->restore());
+        self::assertNull($stack->getCurrentRequest());
+        $stack->push($next = Request::create('/next'));
+        self::assertSame($next, method_exists($stack, 'getMainRequest') ? $stack->getMainRequest() : $next);
+    }
+
+    public function testSaysWhetherAnythingHadChanged(): void
+    {
+        $router = $this->createStub(RouterInterface::class);
+        $router->method('getContext')->willReturn($context = new RequestContext());
+        $container = new Container();
+        $container->set('router', $router);
+        $dispatcher = new EventDispatcher();
+        $kept = new Kept($container, $dispatcher);
+        $changes = [
+            static fn () => Request::setTrustedProxies(['10.0.0.1'], Request::HEADER_X_FORWARDED_FOR),
+            static fn () => $context->setHost('visitor.example'),
+            static fn () => $dispatcher->addListener('event', static fn () => null),
+        ];
+        foreach ($changes as $change) {
+            self::assertFalse($kept->restore());
+            $change();
+            self::assertTrue($kept->restore());
+        }
+        self::assertFalse($kept->restore());
     }
 
     public function testParametersOfTheRouterGoBack(): void
