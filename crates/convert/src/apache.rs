@@ -1219,7 +1219,7 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         for condition in &conditions {
             draft.leave_out(condition);
         }
-        return;
+        return draft.leave_out(directive);
     }
     // Another server answers, by `[P]`.
     if to.contains("://") && flags.split(',').any(|flag| flag.trim() == "P") {

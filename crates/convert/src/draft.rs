@@ -9,7 +9,8 @@ use pronghorn_server::settings::Settings;
 
 use super::directive::{Directive, Fate};
 use super::limits::{
-    advice, directories_of_scripts, endings, limits, names_hidden, without_looking_around,
+    advice, directories_of_scripts, endings, leads_away, limits, names_hidden,
+    without_looking_around,
 };
 use super::tree::{Tree, Value};
 
@@ -545,7 +546,9 @@ impl Draft {
     pub(super) fn leave_out_limit(&mut self, directive: &Directive, outcome: &str) {
         directive.fate.set(Fate::Told);
         let mut innermost = directive;
-        while let Some(inside) = innermost.inside.iter().find(|it| limits(it)) {
+        while let Some(inside) = (innermost.inside.iter().find(|it| limits(it)))
+            .or_else(|| innermost.inside.iter().find(|it| leads_away(it)))
+        {
             innermost = inside;
         }
         let shown = if std::ptr::eq(innermost, directive) {
@@ -559,12 +562,13 @@ impl Draft {
             .push(format!("{place}: `{what}`{shown}: {outcome}; {advice}"));
     }
 
-    /// What nobody has said anything of. Whether a limit was among it.
+    /// What nobody has said anything of. Whether a limit was among it, or what leads requests away
+    /// from files: the caller closes what it held for.
     pub(super) fn leave_out_unread(&mut self, all: &[Directive], outcome: &str) -> bool {
         let mut has_limit = false;
         for directive in all {
             match directive.fate.get() {
-                Fate::Unread if limits(directive) => {
+                Fate::Unread if limits(directive) || leads_away(directive) => {
                     self.leave_out_limit(directive, outcome);
                     has_limit = true;
                 }

@@ -72,6 +72,42 @@ pub(super) fn limits(directive: &Directive) -> bool {
     says_so || directive.inside.iter().any(limits)
 }
 
+/// Statements that give requests to something else than the file that lies there: a reader that
+/// does not translate one must not send that file. In small letters.
+const LEADING_AWAY: &[&str] = &[
+    // nginx and Caddy
+    "rewrite",
+    "try_files",
+    // Apache
+    "aliasmatch",
+    "scriptaliasmatch",
+    "redirect",
+    "redirectmatch",
+    "redirectpermanent",
+    "redirecttemp",
+    // Caddy
+    "redir",
+    "uri",
+    "reverse_proxy",
+    "import",
+];
+
+/// Whether a statement leads requests away from the files at their paths, or one inside it does.
+pub(super) fn leads_away(directive: &Directive) -> bool {
+    let name = directive.name.to_ascii_lowercase();
+    let does_so = match name.as_str() {
+        "rewriterule" => {
+            let flags = directive.argument(2).to_ascii_uppercase();
+            let is_handler = ["H=", "T=", "HANDLER=", "TYPE="];
+            directive.argument(1) != "-" || is_handler.iter().any(|it| flags.contains(it))
+        }
+        // A proxy of PHP's own, and what is not passed on.
+        "proxypass" | "proxypassmatch" => leads_to_proxy(directive),
+        name => LEADING_AWAY.contains(&name),
+    };
+    does_so || directive.inside.iter().any(leads_away)
+}
+
 /// A `RewriteRule` that refuses.
 pub(super) fn forbids(rule: &Directive) -> bool {
     let flags = rule.argument(2).trim_matches(['[', ']']);
@@ -181,10 +217,15 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
         name if name.contains("ssl") => {
             "certificates of clients are not asked for: let a proxy in front do it"
         }
-        name if name.ends_with("_pass") || name.starts_with("proxypass") => {
+        "import" => "paste what it says in its place",
+        name if name.ends_with("_pass")
+            || name.starts_with("proxypass")
+            || name == "reverse_proxy" =>
+        {
             "requests are not passed to other servers: let a proxy in front do it"
         }
-        "rewrite" | "redirect" | "redirectmatch" => {
+        "rewrite" | "redirect" | "redirectmatch" | "redirectpermanent" | "redirecttemp"
+        | "redir" | "uri" | "try_files" | "aliasmatch" | "scriptaliasmatch" => {
             "write a rule of `http.rewrite` and take the route out, if what lies there may be sent"
         }
         "rewriterule" if !forbids(directive) => {

@@ -585,6 +585,28 @@ fn what_limits_who_gets_what_is_translated_or_told() {
 }
 
 #[test]
+fn what_leads_away_from_files_and_is_not_translated_closes_them() {
+    for (name, text) in [
+        (
+            "site.conf",
+            "DocumentRoot /srv/x\nAliasMatch ^/private/(.*)$ /srv/y/$1\n",
+        ),
+        (
+            "nginx.conf",
+            &nginx_site("if ($uri ~ ^/data/) { rewrite ^ /index.php last; }"),
+        ),
+        (
+            "Caddyfile",
+            ":80 {\nroot * /srv/x\nredir @gone /login\nphp_server\n}\n",
+        ),
+    ] {
+        let (yaml, told) = made(name, text);
+        assert!(yaml.contains(CLOSED), "{name}: {yaml}");
+        assert!(!told.is_empty(), "{name}: {yaml}");
+    }
+}
+
+#[test]
 fn what_a_file_without_a_root_refuses_is_not_lost() {
     let text = "RewriteEngine On\nRewriteRule ^api/(.*)$ api.php?r=$1 [L]\n\
                 RewriteRule ^api/inner - [F]\n";
