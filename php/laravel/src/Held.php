@@ -68,9 +68,10 @@ final class Held
         return !$begins(self::NOT) && \array_filter($this->of, $begins) !== [] || self::isOfPhp($object);
     }
 
-    /** A map, list, queue or heap, as PHP has it. */
+    /** A map, list, queue or heap, as PHP has it, or a time that may be set. */
     private static function isOfPhp(object $object): bool
     {
-        return (new \ReflectionClass($object))->isInternal() && Snapshot::contents($object) !== null;
+        return $object::class === \stdClass::class
+            || (new \ReflectionClass($object))->isInternal() && Snapshot::contents($object) !== null;
     }
 }

@@ -90,13 +90,17 @@ final class SandboxTest extends TestCase
         $values[$service] = ['of the boot' => 1];
         $inner = new Repository(['locale' => 'en']);
         $list = new \ArrayObject([$inner]);
-        $this->app->instance('holder', new Repository(['values' => $values]));
+        $time = new \DateTime('2020-01-01');
+        $plain = (object) ['times' => [$time]];
+        $this->app->instance('holder', new Repository(['values' => $values, 'plain' => $plain]));
         $this->app->instance('list', $list);
         $sandbox = new Sandbox($this->app);
 
         $values[$service] = $values[$service] + ['of a request' => 'ada'];
         $values[$this] = 'ada';
         $list[] = 'ada';
+        $plain->user = 'ada';
+        $time->modify('+1 year');
         $inner->set('locale', 'fr');
         $sandbox->restore();
 
@@ -104,6 +108,8 @@ final class SandboxTest extends TestCase
         self::assertSame(['of the boot' => 1], $values[$service]);
         self::assertSame([$inner], $list->getArrayCopy());
         self::assertSame('en', $inner->get('locale'));
+        self::assertFalse(isset($plain->user));
+        self::assertSame('2020', $time->format('Y'));
     }
 
     /**

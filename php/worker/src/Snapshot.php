@@ -17,10 +17,10 @@ use Pronghorn\Internal\Properties;
  * (`stdClass`, `#[AllowDynamicProperties]`), or where the object has some now. Not static ones, and
  * nothing deeper: an object in a property is the same object again, as it is by then, unless it was
  * given as well. Of objects of PHP itself, what `WeakMap`, `SplObjectStorage`, `ArrayObject`,
- * `ArrayIterator`, `SplFixedArray`, and the lists, queues and heaps of SPL hold inside, and not
- * what others do, such as `DateTime` and generators. A property that is bound to a reference gets
- * its value through it. One with hooks is set behind them; where it was not initialised, only the
- * extension can take it back.
+ * `ArrayIterator`, `SplFixedArray`, and the lists, queues and heaps of SPL hold inside, the time of
+ * a `DateTime`, and not what others do, such as generators. A property that is bound to a reference
+ * gets its value through it. One with hooks is set behind them; where it was not initialised, only
+ * the extension can take it back.
  */
 final class Snapshot
 {

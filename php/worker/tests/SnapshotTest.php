@@ -140,6 +140,10 @@ final class SnapshotTest extends TestCase
         $heap = new \SplMinHeap();
         \array_map($heap->insert(...), [5, 1, 3]);
         yield 'a heap' => [$heap, static fn (\SplHeap $heap) => $heap->extract()];
+        $time = new \DateTime('2020-07-01 01:02:03.4', new \DateTimeZone('Europe/Berlin'));
+        yield 'a time' => [$time, static fn (\DateTime $time) => $time->modify('+1 year')];
+        yield 'its zone' => [clone $time, static fn (\DateTime $time)
+            => $time->setTimezone(new \DateTimeZone('+01:00'))];
         $urgent = new \SplPriorityQueue();
         \array_map($urgent->insert(...), ['a', 'b', 'c'], [1, 5, 3]);
         yield 'by priority' => [$urgent, static fn (\SplPriorityQueue $urgent) => $urgent->insert('d', 9)];

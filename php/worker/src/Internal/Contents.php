@@ -13,6 +13,7 @@ final class Contents
     private const CLASSES = [
         \WeakMap::class, \SplObjectStorage::class, \ArrayObject::class, \ArrayIterator::class,
         \SplDoublyLinkedList::class, \SplFixedArray::class, \SplHeap::class, \SplPriorityQueue::class,
+        \DateTime::class,
     ];
 
     /**
@@ -32,8 +33,11 @@ final class Contents
         foreach (self::CLASSES as $class) {
             if ($object instanceof $class) {
                 $isMap = $object instanceof \WeakMap;
-
-                return new self($object, $class, $isMap ? clone $object : self::look($object, $class));
+                try {
+                    return new self($object, $class, $isMap ? clone $object : self::look($object, $class));
+                } catch (\Error) {
+                    // A class that does not call its parent's constructor: it has nothing.
+                }
             }
         }
 
@@ -77,6 +81,7 @@ final class Contents
             \SplDoublyLinkedList::class => $this->replaceList(\count($now[1])),
             \SplFixedArray::class => $this->replaceFixed(),
             \SplHeap::class, \SplPriorityQueue::class => $this->replaceHeap(\count($now)),
+            \DateTime::class => $this->replaceTime(...$this->kept),
             // Without properties, which are not ours.
             default => $this->call('__unserialize', $this->kept + [2 => []]),
         };
@@ -124,6 +129,13 @@ final class Contents
         }
     }
 
+    private function replaceTime(int $seconds, string $microseconds, string $zone): void
+    {
+        $this->call('setTimezone', new \DateTimeZone($zone));
+        $this->call('setTimestamp', $seconds);
+        $this->call('modify', "+$microseconds microseconds");
+    }
+
     private function call(string $method, mixed ...$arguments): void
     {
         (new \ReflectionMethod($this->class, $method))->invoke($this->object, ...$arguments);
@@ -137,11 +149,13 @@ final class Contents
      */
     private static function look(object $object, string $class): array
     {
-        $has = static fn (string $method): array => (new \ReflectionMethod($class, $method))->invoke($object);
+        $has = static fn (string $method): mixed => (new \ReflectionMethod($class, $method))->invoke($object);
 
         return match ($class) {
             \SplFixedArray::class => $has('toArray'),
             \SplHeap::class, \SplPriorityQueue::class => $has('__debugInfo')["\0$class\0heap"],
+            \DateTime::class => [$has('getTimestamp'), \DateTime::createFromInterface($object)->format('u'),
+                $has('getTimezone')->getName()],
             \SplObjectStorage::class => [$has('__serialize')[0]],
             \SplDoublyLinkedList::class => \array_slice($has('__serialize'), 0, 2),
             default => self::lookAtArray($has),
@@ -151,7 +165,7 @@ final class Contents
     /**
      * A copy: PHP's own is written to by the object. One around another object keeps that one.
      *
-     * @param \Closure(string): array<mixed> $has
+     * @param \Closure(string): mixed $has
      * @return array<mixed>
      */
     private static function lookAtArray(\Closure $has): array
