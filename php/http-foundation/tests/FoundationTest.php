@@ -89,13 +89,38 @@ final class FoundationTest extends TestCase
         self::assertInstanceOf(UploadedFile::class, $upload);
         self::assertTrue($upload->isValid());
         self::assertSame('a.png', $upload->getClientOriginalName());
-        if (method_exists($upload, 'getClientOriginalPath')) {
-            self::assertSame('b/a.png', $upload->getClientOriginalPath());
-        }
         self::assertSame('content', $upload->getContent());
         $moved = $upload->move(sys_get_temp_dir(), basename($path) . '.moved');
         self::assertSame('content', $moved->getContent());
         unlink($moved->getPathname());
+    }
+
+    /** HttpFoundation cuts them off, and keeps them in `getClientOriginalPath()` from 7.1 on. */
+    public function testAnUploadIsMadeWithTheFoldersOfItsName(): void
+    {
+        $path = tempnam(sys_get_temp_dir(), 'upload');
+        $file = ['kind' => 1, 'name' => 'it', 'value' => 'b/c/a.png', 'path' => $path, 'size' => 0];
+        $failed = ['kind' => 1, 'name' => 'no', 'value' => 'd/a.png', 'error' => UPLOAD_ERR_PARTIAL];
+        $asked = self::asked(['method' => 'POST', 'flags' => Native::FORM], Codec::form([$file, $failed]));
+        $class = new class (__FILE__, '') extends UploadedFile {
+            /** @var list<string> */
+            public static array $names = [];
+
+            public function __construct(string $path, string $name, mixed ...$more)
+            {
+                self::$names[] = $name;
+                parent::__construct($path, $name, ...$more);
+            }
+        };
+        $class::$names = [];
+        $upload = Foundation::request($asked, $class::class)->files->get('it');
+
+        self::assertSame(['b/c/a.png', 'd/a.png'], $class::$names);
+        self::assertSame('a.png', $upload->getClientOriginalName());
+        if (method_exists(UploadedFile::class, 'getClientOriginalPath')) {
+            self::assertSame('b/c/a.png', $upload->getClientOriginalPath());
+        }
+        unlink($path);
     }
 
     public function testHeadersAndCookiesOfAReply(): void
