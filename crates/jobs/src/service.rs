@@ -341,6 +341,17 @@ fn specs<'a>(settings: &'a JobsSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>
     settings.pools.iter().map(spec).collect()
 }
 
+impl Jobs {
+    /// A pause ends with this process, which may surprise who has paused a pipeline for a reason.
+    fn warn_of_paused(&self) {
+        for pipeline in self.pipelines.registry().all() {
+            if !pipeline.consumes() && self.settings.consume.contains(&pipeline.name) {
+                tracing::warn!(target: "jobs", pipeline = pipeline.name, "the pipeline was paused, and the next process takes its jobs: `pronghorn jobs pause` pauses it again");
+            }
+        }
+    }
+}
+
 impl Running for Jobs {
     fn open(&mut self) -> Result<(), StartError> {
         if self.waits {
@@ -442,6 +453,7 @@ impl Running for Jobs {
 
     fn hand_over(&mut self, step: Handover) {
         if step == Handover::Done {
+            self.warn_of_paused();
             self.end.cancel();
         }
     }

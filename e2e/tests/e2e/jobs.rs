@@ -1205,6 +1205,23 @@ fn an_upgrade_hands_the_store_on_when_its_jobs_have_run() {
     server.stop();
 }
 
+#[test]
+fn an_upgrade_warns_of_a_pause_that_it_ends() {
+    let (mut server, mut rpc) = start(1);
+    assert_eq!(rpc.call("jobs.Pause", r#"{"pipelines":["kept"]}"#), "{}");
+    push(&mut rpc, "kept", "waits", "ping", 0);
+    server.upgrade();
+    wait_until_ran(&server, 1);
+    let log = server.log();
+    let mut warnings = log
+        .lines()
+        .filter(|it| it.contains("was paused, and the next"));
+    let warning = warnings.next().expect("a warning");
+    assert!(warning.contains(r#""pipeline":"kept""#), "{warning}");
+    assert_eq!(warnings.next(), None, "{log}");
+    server.stop();
+}
+
 /// The process before has a job that takes long. Nobody waits for it, and its end counts.
 #[test]
 fn an_upgrade_hands_the_store_over_while_a_job_runs() {
