@@ -99,7 +99,7 @@ final class Connections
             if (self::rollBack($connection) && $connection instanceof Connection) {
                 $this->keep($connection);
             }
-            isset($this->booted[$connection]) || $this->app->make('db')->purge($name);
+            isset($this->booted[$connection]) || $this->databases()?->purge($name);
         }
     }
 
@@ -136,7 +136,15 @@ final class Connections
     /** @return array<string, ConnectionInterface> */
     private function opened(): array
     {
-        return $this->app->resolved('db') ? $this->app->make('db')->getConnections() : [];
+        return $this->databases()?->getConnections() ?? [];
+    }
+
+    /** A DatabaseManager, or what an application has in its place. */
+    private function databases(): ?object
+    {
+        $databases = Held::made($this->app, 'db');
+
+        return $databases !== null && \method_exists($databases, 'getConnections') ? $databases : null;
     }
 
     private function keep(Connection $connection): void

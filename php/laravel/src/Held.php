@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Pronghorn\Laravel;
 
+use Illuminate\Container\Container;
+use Illuminate\Contracts\Foundation\Application;
 use Pronghorn\Snapshot;
 
 /**
@@ -47,6 +49,15 @@ final class Held
         }
 
         return \array_values($held->found);
+    }
+
+    /** The service of this name, if there is one: to make it would change the application. */
+    public static function made(Application $app, string $name): ?object
+    {
+        $look = static fn (): mixed => $app->instances[$app->getAlias($name)] ?? null;
+        $made = \Closure::bind($look, null, Container::class)();
+
+        return \is_object($made) ? $made : null;
     }
 
     /** @param array<mixed> $in */

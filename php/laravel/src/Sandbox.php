@@ -131,10 +131,10 @@ final class Sandbox
     /** What a request has added to all of its records. */
     private function log(): void
     {
-        if (!$this->app->resolved('log')) {
+        $log = Held::made($this->app, 'log');
+        if ($log === null) {
             return;
         }
-        $log = $this->app->make('log');
         if (\method_exists($log, 'flushSharedContext')) {
             $log->flushSharedContext();
         }

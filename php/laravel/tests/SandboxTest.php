@@ -179,6 +179,24 @@ final class SandboxTest extends TestCase
         ];
     }
 
+    /** To make one in each look would never end. */
+    public function testServicesThatAreNotThereAreNotMade(): void
+    {
+        $made = 0;
+        foreach (['log', 'db'] as $name) {
+            $this->app->singleton($name, static function () use (&$made): object {
+                $made++;
+
+                return new \ArrayObject();
+            });
+            $this->app->make($name);
+            $this->app->forgetInstance($name);
+            self::assertTrue($this->app->resolved($name));
+        }
+        (new Sandbox($this->app))->restore();
+        self::assertSame(2, $made);
+    }
+
     public function testDestructorsWithoutAnEndEndTheWorker(): void
     {
         $sandbox = new Sandbox($this->app);

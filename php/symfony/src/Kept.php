@@ -71,11 +71,7 @@ final class Kept
     {
         $hasChanged = $this->switches()();
         $hasChanged = $this->objects->restore() || $hasChanged;
-        if ($this->context !== null && $this->router?->getContext() !== $this->context) {
-            $hasChanged = true;
-        }
-        // It gives it to its matcher and generator, too.
-        $this->context === null || $this->router?->setContext($this->context);
+        $hasChanged = $this->restoreContext() || $hasChanged;
         // The dispatcher has sorted them as they were asked for, which it should not do anew.
         $registered = $this->registered();
         if (self::areSame($this->listeners, $registered)) {
@@ -87,6 +83,19 @@ final class Kept
         }
 
         return $hasChanged;
+    }
+
+    private function restoreContext(): bool
+    {
+        if ($this->router === null || $this->context === null) {
+            return false;
+        }
+        $isOther = $this->router->getContext() !== $this->context;
+        // It gives it to its matcher and generator, too.
+        $this->router->setContext($this->context);
+
+        // A router of the application's own may show a copy each time.
+        return $isOther && $this->router->getContext() === $this->context;
     }
 
     /**

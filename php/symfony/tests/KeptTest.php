@@ -78,6 +78,16 @@ final class KeptTest extends TestCase
         self::assertFalse($kept->restore());
     }
 
+    public function testARouterThatShowsCopiesOfItsContextHasNotChanged(): void
+    {
+        $router = $this->createStub(RouterInterface::class);
+        $router->method('getContext')->willReturnCallback(static fn (): RequestContext => new RequestContext());
+        $container = new Container();
+        $container->set('router', $router);
+        $kept = new Kept($container, null);
+        self::assertFalse($kept->restore());
+    }
+
     public function testParametersOfTheRouterGoBack(): void
     {
         $context = new RequestContext();
