@@ -2,10 +2,10 @@
 
 use super::directive::{self, Directive, Fate};
 use super::draft::{
-    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_in, no_scripts,
-    pattern, refusal, scripts, seconds, size, target,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
+    no_scripts, pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::{forbids, leads_to_proxy, methods, refusing_status};
+use super::limits::{expand, forbids, leads_away, leads_to_proxy, methods, refusing_status};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
@@ -63,6 +63,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         }
     }
     outer.listens.clone_from(&listens);
+    draft.has_many = hosts.len() > 1 || !hosts.is_empty() && outer.root.is_some();
     let mut sites = Vec::new();
     for one in &hosts {
         // What stands around hosts holds in each.
@@ -119,10 +120,7 @@ pub(super) fn read_directory(
             of_server(it, &mut Site::default(), &mut Draft::default(), &mut state);
         } else if it.is("RewriteRule") {
             let conditions = std::mem::take(&mut state.conditions);
-            let asks_for_file = !std::mem::take(&mut state.asks_for_file).is_empty();
-            if forbids(it) && !asks_for_file {
-                refuse(it, below, &conditions, site, draft);
-            }
+            in_directory(it, below, &conditions, site, draft);
         } else if it.is("Files") || it.is("FilesMatch") {
             files(it, below, site, draft);
         } else if refusing_status(it).is_some() {
@@ -162,6 +160,30 @@ pub(super) fn read_directory(
     };
     close(&scope, below, site, draft);
     Ok(())
+}
+
+/// A rule of a directory's file: what it refuses, or leads away from, is closed.
+fn in_directory(
+    rule: &Directive,
+    below: &str,
+    conditions: &[Directive],
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    if keeps_files(rule, conditions) {
+        return draft.leave_out(rule);
+    }
+    if forbids(rule) {
+        return refuse(rule, below, conditions, site, draft);
+    }
+    // A root's own front controller is what PHP's pool does; some paths of it are told.
+    let is_part = || {
+        matches!(covered(rule, "", conditions), Some(all) if is_any(rule.argument(0))
+        && all.iter().all(|at| matches!(at, At::Expression(_))))
+    };
+    if leads_away(rule) && (!below.is_empty() || is_part()) {
+        shut_rule(rule, below, conditions, site, draft);
+    }
 }
 
 /// Whether a statement says who may come.
@@ -223,8 +245,7 @@ fn guard_aliases(all: &[Directive], site: &mut Site, draft: &mut Draft) {
         let around = scopes.iter().filter(|it| is_in(folder, folder_of(it)));
         let nearest = around.max_by_key(|it| folder_of(it).len());
         let mut within = scopes.iter().filter(|it| is_in(folder_of(it), folder));
-        nearest.is_some_and(|it| !is_granted(&it.inside))
-            || within.any(|it| !is_granted(&it.inside))
+        nearest.is_some_and(|it| !is_whole(it)) || within.any(|it| !is_whole(it))
     };
     let mut closed = draft.remove_files(|folder| is_limited(folder));
     for (path, pool, _) in &site.below {
@@ -292,13 +313,13 @@ fn is_scope(directive: &Directive) -> bool {
 /// A site as far as it is read: several lines say something together.
 #[derive(Debug, Default)]
 struct SiteState {
-    /// Conditions of the next rule: they ask whether there is such a file.
-    asks_for_file: Vec<Directive>,
     has_index: bool,
     /// Paths without a file lead to a script.
     has_front: bool,
     has_root: bool,
-    /// Other conditions of the next rule.
+    /// A rule ends the others for files that there are.
+    passes_files: bool,
+    /// Conditions of the next rule.
     conditions: Vec<Directive>,
 }
 
@@ -345,7 +366,18 @@ fn host(
         return false;
     }
     let mut state = SiteState::default();
-    for directive in host.inside.iter().filter(|it| !is_scope(it)) {
+    // Redirects are for these names alone.
+    for name in ["ServerName", "ServerAlias"] {
+        for directive in host.inside.iter().filter(|it| it.is(name)) {
+            of_server(directive, site, draft, &mut state);
+        }
+    }
+    let is_name = |it: &Directive| it.is("ServerName") || it.is("ServerAlias");
+    for directive in host
+        .inside
+        .iter()
+        .filter(|it| !is_scope(it) && !is_name(it))
+    {
         of_server(directive, site, draft, &mut state);
     }
     let folders = host.inside.iter().chain(all);
@@ -376,12 +408,18 @@ fn scopes(
         if scope.fate.get() != Fate::Done {
             continue;
         }
+        let below = below_root(scope, site);
         for inside in scope
             .inside
             .iter()
             .filter(|it| it.fate.get() == Fate::Unread)
         {
-            if is_roots {
+            if let Some(below) = &below
+                && inside.is("RewriteRule")
+            {
+                let conditions = std::mem::take(&mut state.conditions);
+                in_directory(inside, below, &conditions, site, draft);
+            } else if is_roots || below.is_some() && inside.is("RewriteCond") {
                 of_server(inside, site, draft, state);
             } else if inside.is("DirectoryIndex")
                 && add_index(draft, folder_of(scope), &inside.arguments)
@@ -389,7 +427,6 @@ fn scopes(
                 inside.done();
             }
         }
-        let below = below_root(scope, site);
         for inside in scope.inside.iter().filter(|it| is_scope(it)) {
             match &below {
                 _ if is_roots => settle(inside, all, site, draft),
@@ -398,6 +435,13 @@ fn scopes(
                 }
                 _ => {}
             }
+        }
+    }
+    for scope in of.iter().filter(|it| it.is("Directory") && is_open(it)) {
+        if let Some(below) = below_root(scope, site)
+            && site.is_refused(&below)
+        {
+            draft.leave_out_limit(scope, "it stays closed, as the folder around it is");
         }
     }
 }
@@ -466,6 +510,19 @@ fn is_granted(inside: &[Directive]) -> bool {
         })
 }
 
+/// Whether nobody is kept out of any of its files, nor led away from one.
+fn is_whole(scope: &Directive) -> bool {
+    let asks_for_file = scope
+        .inside
+        .iter()
+        .any(|it| it.is("RewriteCond") && it.argument(1) == "!-f");
+    is_granted(&scope.inside)
+        && scope.inside.iter().all(|it| {
+            let leads = forbids(it) && it.is("RewriteRule") || leads_away(it) && !asks_for_file;
+            !leads && (!is_scope(it) || is_whole(it))
+        })
+}
+
 /// Statements that say nothing where all may come.
 fn mark_granted(inside: &[Directive], draft: &mut Draft) {
     for it in inside {
@@ -501,12 +558,8 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     let has_none = runs_none(scope);
     if is_free(scope) && !has_none {
         mark_granted(&scope.inside, draft);
-        for it in &scope.inside {
-            if it.is("SetHandler") || it.is("AddHandler") || it.is("Options") {
-                is_handler(it);
-            }
-        }
-        return scope.done();
+        scope.done();
+        return handlers(scope, named, site, draft);
     }
     if scope.is("Location") || scope.is("LocationMatch") {
         return location(scope, named, site, draft);
@@ -564,6 +617,34 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     }
 }
 
+/// Handlers in a block where all may come.
+fn handlers(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) {
+    let is_files = scope.is("Files") || scope.is("FilesMatch");
+    let below = below_root(scope, site).unwrap_or_default();
+    let other = handled(scope, named).filter(|_| is_files);
+    for it in &scope.inside {
+        if it.is("Options") {
+            it.done();
+        } else if is_files && makes_others(it) {
+            match &other {
+                Some(expression) => shut_expression(it, expression, site, draft),
+                None => it.done(),
+            }
+        } else if makes_others(it) && scope.is("LocationMatch") {
+            shut_expression(it, named, site, draft);
+        } else if makes_others(it) && scope.is("Location") {
+            shut(it, named, site, draft);
+        } else if makes_others(it) {
+            let is_here = is_in(folder_of(scope), site.root.as_deref().unwrap_or_default());
+            if is_here || it.arguments.len() > 1 {
+                handler(it, &below, site, draft);
+            } else {
+                it.done(); // a folder of an alias, which is guarded by itself
+            }
+        }
+    }
+}
+
 fn runs_none(scope: &Directive) -> bool {
     scope.inside.iter().any(is_none)
 }
@@ -593,13 +674,83 @@ fn mark_none(scope: &Directive) {
     }
 }
 
-/// Handlers of PHP and of programs, and options that do not open anything here.
-fn is_handler(it: &Directive) {
-    let text = it.shown().to_ascii_lowercase();
-    let is_options = it.is("Options");
-    if is_options || text.contains("php") || text.contains("fcgi") || text.contains("cgi-script") {
-        it.done();
+fn first_of(it: &Directive) -> String {
+    it.argument(0).to_ascii_lowercase()
+}
+
+/// Endings of scripts: their sources are never sent.
+fn is_scripts(ending: &str) -> bool {
+    let ending = ending.trim_start_matches('.').to_ascii_lowercase();
+    ending.starts_with("php") || ["phtml", "phar", "pht"].contains(&ending.as_str())
+}
+
+/// Whether a handler makes files into something else than they are.
+fn makes_others(it: &Directive) -> bool {
+    let plain = [
+        "none",
+        "default-handler",
+        "type-map",
+        "send-as-is",
+        "text/plain",
+    ];
+    let is_type = it.is("AddType") && first_of(it).starts_with("application/x-httpd-php");
+    (it.is("SetHandler") || it.is("AddHandler") || is_type) && !plain.contains(&&*first_of(it))
+}
+
+/// A handler by the endings of files, or for all of a folder: only those of PHP's scripts are ours.
+fn handler(it: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
+    if !makes_others(it) {
+        return;
     }
+    if it.is("SetHandler") {
+        return shut(it, below, site, draft);
+    }
+    let endings = it.arguments.iter().skip(1);
+    let others: Vec<String> = endings
+        .filter(|it| !is_scripts(it))
+        .map(|it| as_it_is(it.trim_start_matches('.')))
+        .collect();
+    if others.is_empty() {
+        return it.done();
+    }
+    let start = if below.is_empty() {
+        String::new()
+    } else {
+        format!("^{}/.*", as_it_is(below))
+    };
+    // An ending in the middle of a name counts there.
+    let expression = format!("{start}\\.({})(\\.[^/]*)?$", others.join("|"));
+    shut_expression(it, &expression, site, draft);
+}
+
+/// What of the files of a block with a handler is no script here, as an expression.
+fn handled(scope: &Directive, named: &str) -> Option<String> {
+    if !scope.inside.iter().any(makes_others) {
+        return None;
+    }
+    let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
+    let name = if is_match {
+        on_name(named)
+    } else {
+        format!("/{}$", glob(named, "[^/]*"))
+    };
+    let rest = ["[^/]+", "[^/]*", "/[^/]+", "/[^/]*"];
+    let bare = rest.iter().find_map(|it| name.strip_prefix(it));
+    let bare = bare.unwrap_or(&name);
+    if let Some(all) = bare.strip_suffix('$').and_then(expand) {
+        let all = all.iter().filter(|it| {
+            let ending = it.rsplit_once('.').map_or("", |(_, ending)| ending);
+            !is_scripts(ending)
+        });
+        let all: Vec<String> = all.map(|it| as_it_is(it)).collect();
+        return (!all.is_empty()).then(|| format!("({})$", all.join("|")));
+    }
+    let others = [
+        "", ".inc", ".module", ".html", ".htm", ".shtml", ".txt", ".tpl", ".cgi", ".pl", ".py",
+        ".sh", ".css", ".js", ".fcgi", ".rb", ".lib", ".class",
+    ];
+    let is_other = |ending: &str| is_found(&name, &format!("/x{ending}"));
+    (!name.contains("ph") || others.iter().any(|it| is_other(it))).then_some(name)
 }
 
 /// A path that some may not have: nobody has it.
@@ -700,7 +851,7 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
         mark_granted(&scope.inside, draft);
         return scope.done();
     }
-    if is_hidden(named) {
+    if is_hidden(named, is_match) {
         // Hidden names are never sent.
         return scope.done_whole();
     }
@@ -713,9 +864,12 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
 }
 
 /// Whether files of such names are hidden ones, which are not sent whatever a route says.
-fn is_hidden(named: &str) -> bool {
-    let starts = [".ht", "^\\.ht", "^.ht", "^\\."];
-    starts.iter().any(|start| named.starts_with(start)) && !named.contains('|')
+fn is_hidden(named: &str, is_match: bool) -> bool {
+    if !is_match {
+        return named.starts_with('.');
+    }
+    let rest = named.strip_prefix("^\\.");
+    rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']) && !rest.contains('|'))
 }
 
 /// An expression of a file's name as one of paths that end in such a name.
@@ -765,11 +919,24 @@ fn on_name(expression: &str) -> String {
 /// A name with `*`, `?` and classes as an expression; `any` is what a star stands for.
 fn glob(named: &str, any: &str) -> String {
     let mut out = String::new();
-    for letter in named.chars() {
+    let mut is_class = false;
+    let mut letters = named.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
-            '*' => out.push_str(any),
-            '?' => out.push_str("[^/]"),
-            '[' | ']' => out.push(letter),
+            '[' if !is_class => {
+                is_class = true;
+                out.push('[');
+                if letters.next_if(|it| ['!', '^'].contains(it)).is_some() {
+                    out.push_str("^/");
+                }
+            }
+            ']' => {
+                is_class = false;
+                out.push(']');
+            }
+            '-' if is_class => out.push('-'),
+            '*' if !is_class => out.push_str(any),
+            '?' if !is_class => out.push_str("[^/]"),
             letter => out.push_str(&as_it_is(&letter.to_string())),
         }
     }
@@ -786,11 +953,17 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
             return redirect(directive, site, draft);
         }
         "redirectmatch" => return redirect_match(directive, site, draft),
+        "aliasmatch" | "scriptaliasmatch" => {
+            return shut_expression(directive, directive.argument(0), site, draft);
+        }
         "proxypass" | "proxypassmatch" => return proxy(directive, site, draft),
         "include" | "includeoptional" => return include(directive, draft),
         "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
-        "sethandler" | "addhandler" => return is_handler(directive),
-        // A type that makes a script of files, or none of scripts.
+        "sethandler" | "addhandler" => return handler(directive, "", site, draft),
+        "addtype" if first_of(directive).starts_with("application/x-httpd-php") => {
+            return handler(directive, "", site, draft);
+        }
+        // A type that makes none of scripts.
         "addtype" if directive.shown().contains("php") => return,
         _ => {}
     }
@@ -830,14 +1003,12 @@ fn of_site(
         }
         "fallbackresource" if first == "/index.php" => state.has_front = true,
         "rewriteengine" if first.eq_ignore_ascii_case("on") => {}
-        "rewritecond"
-            if directive.argument(0) == "%{REQUEST_FILENAME}"
-                && ["!-f", "!-d", "!-l"].contains(&directive.argument(1)) =>
-        {
-            state.asks_for_file.push(directive.clone());
-        }
         // Told with its rule, if that is.
         "rewritecond" => state.conditions.push(directive.clone()),
+        "alias" if is_of_file(first, directive.argument(1)) => {
+            shut(directive, first, site, draft);
+            return false;
+        }
         "alias" => {
             let mut files = Tree::default();
             files
@@ -950,6 +1121,13 @@ fn of_php(name: &str, directive: &Directive, site: &mut Site, draft: &mut Draft)
         _ => return false,
     }
     true
+}
+
+/// Whether an `Alias` is of one file: folders alone are sent.
+fn is_of_file(path: &str, to: &str) -> bool {
+    let to = std::path::Path::new(to);
+    let name = path.rsplit('/').next().unwrap_or_default();
+    to.is_file() || !to.is_dir() && to.extension().is_some() && name.contains('.')
 }
 
 fn address(text: &str) -> String {
@@ -1128,6 +1306,11 @@ fn parts_of_redirect(directive: &Directive) -> Option<(&str, &str, &str)> {
     })
 }
 
+/// Whether a rule can be limited to a site: all others have names.
+fn is_for_names(site: &Site, draft: &Draft) -> bool {
+    !draft.has_many || !site.names.is_empty()
+}
+
 fn redirect(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     if let Some(status) = refusing_status(directive) {
         let path = directive.argument(1);
@@ -1144,9 +1327,19 @@ fn redirect(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     let Some((status, from, to)) = parts_of_redirect(directive) else {
         return;
     };
+    if !is_for_names(site, draft) {
+        return shut(directive, from, site, draft);
+    }
     let plain = as_it_is(from);
     let mut rule = Tree::default();
-    rule.set("path", format!("^{plain}(.*)$"))
+    draft.for_hosts(&mut rule, site);
+    // Whole parts of a path count.
+    let rest = if from.ends_with('/') {
+        "(.*)"
+    } else {
+        "(/.*)?"
+    };
+    rule.set("path", format!("^{plain}{rest}$"))
         .set("to", format!("{to}{{1}}"));
     rule.set("status", Value::Bare(status.to_owned()));
     if accepts_rule(&rule) {
@@ -1170,6 +1363,10 @@ fn redirect_match(directive: &Directive, site: &mut Site, draft: &mut Draft) {
         return;
     };
     let mut rule = Tree::default();
+    if !is_for_names(site, draft) {
+        return shut_expression(directive, from, site, draft);
+    }
+    draft.for_hosts(&mut rule, site);
     rule.set("path", pattern(from)).set("to", target(to));
     rule.set("status", Value::Bare(status.to_owned()));
     if accepts_rule(&rule) {
@@ -1183,8 +1380,6 @@ fn redirect_match(directive: &Directive, site: &mut Site, draft: &mut Draft) {
 /// A rule that is not translated stays unread, and so do its conditions.
 fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {
     let conditions = std::mem::take(&mut state.conditions);
-    let has_conditions = !conditions.is_empty();
-    let asks_for_file = !std::mem::take(&mut state.asks_for_file).is_empty();
     let (from, to) = (directive.argument(0), directive.argument(1));
     let flags = directive.argument(2).trim_matches(['[', ']']);
     if forbids(directive) {
@@ -1203,7 +1398,15 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     {
         return rewrite_others(directive, others, site, draft, state);
     }
-    if to == "-" {
+    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}"]
+        .iter()
+        .find_map(|start| to.strip_prefix(start))
+        .unwrap_or(to);
+    if to == "-" && !leads_away(directive) {
+        if passes_files(directive, &conditions) {
+            state.passes_files = true;
+            return directive.done();
+        }
         // It only sets a variable, such as HTTP_AUTHORIZATION, which is there anyway.
         if flags.contains("E=HTTP_AUTHORIZATION") || (from == "^index\\.php$" && flags == "L") {
             directive.done();
@@ -1211,12 +1414,19 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         return;
     }
     let is_front = to.trim_start_matches('/').starts_with("index.php");
-    if is_front && asks_for_file && !has_conditions {
+    let has_no_file = groups(&conditions).iter().any(|it| asks_for_none(it));
+    if is_front && (has_no_file || state.passes_files && conditions.is_empty()) {
         state.has_front = true;
-        return directive.done();
+        if conditions.iter().all(asks_for_nothing) {
+            return directive.done();
+        }
     }
-    if has_conditions || asks_for_file || to.contains("%{") || to.contains("%1") {
-        for condition in &conditions {
+    let is_plain = !to.contains("%{") && !to.contains("%1") && to != "-";
+    if !conditions.is_empty() || !is_plain || !is_for_names(site, draft) {
+        if !keeps_files(directive, &conditions) {
+            return shut_rule(directive, "", &conditions, site, draft);
+        }
+        for condition in conditions.iter().filter(|it| !asks_for_nothing(it)) {
             draft.leave_out(condition);
         }
         return draft.leave_out(directive);
@@ -1230,13 +1440,9 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         flag => flag.strip_prefix("R="),
     });
     if status.is_some_and(|it| !["301", "302", "303", "307", "308"].contains(&it)) {
-        return;
+        return shut_rule(directive, "", &conditions, site, draft);
     }
-    // In a folder's file, paths begin without a slash.
-    let from = match from.strip_prefix('^') {
-        Some(rest) => format!("^/{}", rest.trim_start_matches('/')),
-        None => from.to_owned(),
-    };
+    let from = from_root(from, "");
     let to = target(to);
     let to = if to.starts_with('/') || to.contains("://") {
         to
@@ -1244,6 +1450,7 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         format!("/{to}")
     };
     let mut rule = Tree::default();
+    draft.for_hosts(&mut rule, site);
     rule.set("path", pattern(&from)).set("to", to);
     if let Some(status) = status {
         rule.set("status", Value::Bare(status.to_owned()));
@@ -1251,21 +1458,361 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     if accepts_rule(&rule) {
         draft.rewrite_unless_refused(rule);
         directive.done();
+    } else {
+        shut_rule(directive, "", &conditions, site, draft);
     }
 }
 
-/// An expression of a rule as one of whole paths. In a directory's file, paths begin without a
-/// slash. One before them may be optional.
+/// An expression of a rule as one of whole paths. In a server they begin with a slash, in a
+/// directory's file without one: where both may be meant, it is found where either is.
 fn from_root(from: &str, below: &str) -> String {
-    let start = format!("^{}", as_it_is(below));
-    match from.strip_prefix('^') {
-        Some(rest) => {
-            let rest = rest.trim_start_matches("/?").trim_start_matches('/');
-            format!("{start}/{rest}")
-        }
-        None if below.is_empty() => from.to_owned(),
-        None => format!("{start}/.*{from}"),
+    if below.is_empty() {
+        return with_starts(from, |rest| {
+            let (rest, has_slash) = match rest.strip_prefix("/?").map(|rest| (rest, false)) {
+                Some(bare) => bare,
+                None => match rest.strip_prefix('/') {
+                    Some(bare) if !bare.starts_with(['*', '+', '{']) => (bare, true),
+                    _ => (rest, false),
+                },
+            };
+            let start = if has_slash || begins_with_name(rest) {
+                "^/"
+            } else {
+                "^/?"
+            };
+            (start, rest)
+        });
     }
+    let start = format!("^{}", as_it_is(below));
+    let bare = with_starts(from, |rest| ("", without_slash(rest)));
+    let has_starts = with_starts(from, |rest| ("", rest)) != from;
+    let is_one = from.starts_with('^') && !bare.contains('|') && !has_starts_within(from);
+    match has_starts {
+        _ if is_one => format!("{start}/{bare}"),
+        false if from.contains('|') => format!("{start}/.*(?:{from})"),
+        false => format!("{start}/.*{from}"),
+        // In its middle, `^` is found nowhere.
+        true => format!("{start}/(?:{bare}|.*(?:{from}))"),
+    }
+}
+
+fn has_starts_within(expression: &str) -> bool {
+    let rest = expression.strip_prefix('^').unwrap_or(expression);
+    with_starts(rest, |rest| ("", rest)) != rest
+}
+
+fn without_slash(rest: &str) -> &str {
+    rest.trim_start_matches("/?").trim_start_matches('/')
+}
+
+/// An expression with something else for each sign of the start, and for what follows it.
+fn with_starts<'a>(
+    expression: &'a str,
+    start: impl Fn(&'a str) -> (&'static str, &'a str),
+) -> String {
+    let mut out = String::new();
+    let mut rest = expression;
+    let mut is_class = false;
+    while let Some(letter) = rest.chars().next() {
+        rest = rest.get(letter.len_utf8()..).unwrap_or_default();
+        if letter == '^' && !is_class {
+            let (text, after) = start(rest);
+            out.push_str(text);
+            rest = after;
+            continue;
+        }
+        out.push(letter);
+        let mut signs: &[char] = &[];
+        match letter {
+            '\\' => {
+                out.extend(rest.chars().next());
+                rest = rest
+                    .get(rest.chars().next().map_or(0, char::len_utf8)..)
+                    .unwrap_or_default();
+            }
+            '[' if !is_class => {
+                is_class = true;
+                signs = &['^', ']'];
+            }
+            ']' => is_class = false,
+            _ => {}
+        }
+        for sign in signs {
+            if let Some(after) = rest.strip_prefix(*sign) {
+                out.push(*sign);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// Whether all that an expression matches begins with a letter of a name, and not with a slash.
+fn begins_with_name(expression: &str) -> bool {
+    let is_many = |rest: &str| rest.starts_with(['?', '*', '{']);
+    if let Some(inner) = expression.strip_prefix('(') {
+        let inner = inner.strip_prefix("?:").unwrap_or(inner);
+        let (mut depth, mut start) = (0_usize, 0);
+        let mut before = ' ';
+        for (at, letter) in inner.char_indices() {
+            if before == '\\' {
+                before = ' ';
+                continue;
+            }
+            before = letter;
+            match letter {
+                '[' => return false, // a class may hold each of these signs
+                '(' => depth += 1,
+                '|' | ')' if depth == 0 => {
+                    if !begins_with_name(inner.get(start..at).unwrap_or_default()) {
+                        return false;
+                    }
+                    start = at + 1;
+                    if letter == ')' {
+                        return !is_many(inner.get(start..).unwrap_or_default());
+                    }
+                }
+                ')' => depth -= 1,
+                _ => {}
+            }
+        }
+        return false;
+    }
+    let bare = expression.strip_prefix("\\.");
+    let rest = bare.or_else(|| {
+        expression.strip_prefix(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c))
+    });
+    rest.is_some_and(|rest| !is_many(rest))
+}
+
+/// Conditions of a rule: all of these groups have to hold, and one of each does.
+fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
+    let mut all = vec![Vec::new()];
+    for it in conditions {
+        if let Some(group) = all.last_mut() {
+            group.push(it);
+        }
+        let flags = it.argument(2).trim_matches(['[', ']']).to_ascii_uppercase();
+        if !flags
+            .split(',')
+            .any(|it| ["OR", "ORNEXT"].contains(&it.trim()))
+        {
+            all.push(Vec::new());
+        }
+    }
+    all.retain(|it| !it.is_empty());
+    all
+}
+
+/// Whether a condition asks for the file that a path leads to.
+fn is_of_file_itself(condition: &Directive) -> bool {
+    [
+        "%{REQUEST_FILENAME}",
+        "%{SCRIPT_FILENAME}",
+        "%{DOCUMENT_ROOT}%{REQUEST_URI}",
+        "%{DOCUMENT_ROOT}/%{REQUEST_URI}",
+    ]
+    .contains(&condition.argument(0))
+}
+
+fn asks_for_nothing(condition: &Directive) -> bool {
+    is_of_file_itself(condition) && ["!-f", "!-d", "!-l", "!-s"].contains(&condition.argument(1))
+}
+
+/// Whether a group only holds where there is no file.
+fn asks_for_none(group: &[&Directive]) -> bool {
+    let is = |it: &&Directive| is_of_file_itself(it) && ["!-f", "-d"].contains(&it.argument(1));
+    group.iter().all(is)
+}
+
+/// `RewriteRule ^ - [L]` for files that there are.
+fn passes_files(rule: &Directive, conditions: &[Directive]) -> bool {
+    let flags = rule
+        .argument(2)
+        .trim_matches(['[', ']'])
+        .to_ascii_uppercase();
+    let ends = flags.split(',').any(|it| ["L", "END"].contains(&it.trim()));
+    let is_files =
+        |it: &&Directive| is_of_file_itself(it) && ["-f", "-s"].contains(&it.argument(1));
+    let groups = groups(conditions);
+    ends && is_any(rule.argument(0))
+        && groups.len() == 1
+        && conditions.iter().any(|it| is_files(&it))
+}
+
+/// Whether an expression of a rule is found in each path.
+fn is_any(from: &str) -> bool {
+    let bare = from.trim_start_matches('^').trim_end_matches('$');
+    let bare = without_slash(bare).trim_matches(['(', ')']);
+    ["", ".", ".*", ".+", ".?", ".*?"].contains(&bare) && !matches!(from, "^$" | "^/$" | "^/?$")
+}
+
+/// Whether an expression has alternatives outside of groups.
+fn has_parts(expression: &str) -> bool {
+    let mut depth = 0_i32;
+    expression.chars().any(|letter| {
+        depth += match letter {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        letter == '|' && depth == 0
+    })
+}
+
+/// Whether an expression is found in an empty text, or where that can't be told.
+fn is_found_in_nothing(expression: &str) -> bool {
+    is_found(&with_starts(expression, |rest| ("^/", rest)), "/")
+}
+
+/// Whether no file is kept from anybody by a rule: it only holds where there is none, for a script,
+/// for requests that say more than their paths, or leads to the same path of another address.
+fn keeps_files(rule: &Directive, conditions: &[Directive]) -> bool {
+    let groups = groups(conditions);
+    if groups.iter().any(|it| asks_for_none(it)) {
+        return true;
+    }
+    if forbids(rule) {
+        return false;
+    }
+    let (from, to) = (rule.argument(0), rule.argument(1));
+    let name = without_slash(from.trim_start_matches('^'));
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "_-/".contains(c);
+    let of_script = name.trim_start_matches(is_letter).starts_with("\\.php");
+    let is_root = ["^$", "^/?$", "^/*$", "^/$"].contains(&from);
+    let is_script = |it: &str| {
+        ["/$", "\\.php", "\\.php)", "\\.php$", "\\.php)$"]
+            .iter()
+            .any(|end| it.ends_with(end))
+    };
+    if from.starts_with('^') && of_script && !has_parts(from) || is_root || is_script(from) {
+        return !conditions.is_empty() || of_script;
+    }
+    let says_more = |it: &&Directive| {
+        let (of, expression) = (it.argument(0), it.argument(1));
+        let is_clients = of == "%{QUERY_STRING}"
+            || (of.starts_with("%{HTTP_") || of.starts_with("%{HTTP:")) && !is_of_address(it);
+        is_clients
+            && !expression.starts_with(['!', '=', '<', '>', '-'])
+            && !is_found_in_nothing(expression)
+    };
+    let is_copy = |it: &&Directive| {
+        !is_of_file_itself(it)
+            && ["-f", "-s"].contains(&it.argument(1))
+            && (it.argument(0).contains('$') || it.argument(0).contains("%{REQUEST"))
+    };
+    let of_script =
+        |it: &&Directive| it.argument(0) == "%{REQUEST_URI}" && is_script(it.argument(1));
+    if groups.iter().any(|group| {
+        group.iter().all(says_more) || group.iter().all(is_copy) || group.iter().all(of_script)
+    }) {
+        return true;
+    }
+    let is_others = |it: &&Directive| matches!(asks(it), Asks::OtherPath(_));
+    let of_address = |group: &Vec<&Directive>| group.iter().all(|it| is_of_address(it));
+    let proxies = rule.argument(2).to_ascii_uppercase();
+    let proxies = proxies
+        .trim_matches(['[', ']'])
+        .split(',')
+        .any(|it| it.trim() == "P");
+    is_any(from)
+        && to.contains("://")
+        && !proxies
+        && groups.iter().any(of_address)
+        && groups
+            .iter()
+            .all(|it| of_address(it) || it.iter().all(is_others))
+}
+
+/// Whether a condition asks by which address a client has come.
+fn is_of_address(condition: &Directive) -> bool {
+    let of = condition.argument(0).to_ascii_uppercase();
+    [
+        "%{HTTPS}",
+        "%{HTTP_HOST}",
+        "%{SERVER_NAME}",
+        "%{SERVER_PORT}",
+        "%{REQUEST_SCHEME}",
+        "%{HTTP_X_FORWARDED_PROTO}",
+        "%{HTTP:X-FORWARDED-PROTO}",
+        "%{HTTP:X-FORWARDED-SSL}",
+        "%{HTTP:CF-VISITOR}",
+        "%{ENV:HTTPS}",
+    ]
+    .contains(&of.as_str())
+}
+
+/// Paths that are all that a rule may be about, or more; nothing where that can't be told.
+fn covered(rule: &Directive, below: &str, conditions: &[Directive]) -> Option<Vec<At>> {
+    let from = rule.argument(0);
+    if let Some(others) = from.strip_prefix('!') {
+        return below.is_empty().then(|| vec![without(others, rule)]);
+    }
+    if !is_any(from) || !below.is_empty() {
+        return Some(vec![At::Expression(from_root(from, below))]);
+    }
+    let of_paths = |group: &Vec<&Directive>| -> Option<Vec<At>> {
+        // One that holds where there is no file keeps none from anybody.
+        let of_files = group.iter().filter(|it| !asks_for_none(&[it]));
+        let ats = of_files.map(|it| match asks(it) {
+            Asks::Path(expression) => Some(At::Expression(expression)),
+            Asks::OtherPath(expression) => Some(At::Without(expression)),
+            _ => None,
+        });
+        ats.collect()
+    };
+    let mut all: Vec<Vec<At>> = groups(conditions).iter().filter_map(of_paths).collect();
+    all.sort_by_key(|it| it.iter().any(|at| matches!(at, At::Without(_))));
+    all.into_iter().next()
+}
+
+/// All paths but those of a rule.
+fn without(others: &str, rule: &Directive) -> At {
+    let others = with_starts(others, |rest| ("^/", without_slash(rest)));
+    if rule.argument(2).to_ascii_uppercase().contains("NC") {
+        At::Without(format!("(?i){others}"))
+    } else {
+        At::Without(others)
+    }
+}
+
+/// Closes the files that a rule leads away from.
+fn shut_rule(
+    rule: &Directive,
+    below: &str,
+    conditions: &[Directive],
+    site: &mut Site,
+    draft: &mut Draft,
+) {
+    conditions.iter().for_each(Directive::done);
+    let Some(all) = covered(rule, below, conditions) else {
+        if below.is_empty() {
+            site.close("");
+            return draft.leave_out_limit(rule, ALL_CLOSED);
+        }
+        return shut(rule, below, site, draft);
+    };
+    let mut texts = Vec::new();
+    for at in all {
+        match at {
+            At::Expression(expression) => {
+                let outcome = site.refuse_expression(&expression, NOT_FOUND);
+                let text = format!("all paths with `{expression}` in them are answered 404");
+                texts.push(outcome.unwrap_or(text));
+            }
+            At::Without(expression) => {
+                let at = At::Without(expression.clone());
+                if site.rule(at, Rank::Refusal, refusal(NOT_FOUND)) {
+                    texts.push(format!("all paths without `{expression}` are answered 404"));
+                } else {
+                    site.close("");
+                    texts.push(ALL_CLOSED.to_owned());
+                }
+            }
+            At::Path(_) | At::Below(_) | At::Start(_) => {}
+        }
+    }
+    draft.leave_out_limit(rule, &texts.join("; "));
 }
 
 /// `RewriteRule !…`: all but some go to a script.
@@ -1280,7 +1827,7 @@ fn rewrite_others(
         .argument(1)
         .trim_start_matches('/')
         .starts_with("index.php");
-    let at = At::Without(from_root(others, ""));
+    let at = without(others, rule);
     if is_front && site.rule(at, Rank::Expression, scripts("front")) {
         state.has_front = true;
         let outcome = "no other script runs, but files are sent";
@@ -1315,7 +1862,13 @@ fn asks(condition: &Directive) -> Asks {
         Asks::Keys(keys)
     };
     match of.trim_start_matches("%{").trim_end_matches('}') {
-        "QUERY_STRING" | "HTTP_COOKIE" => Asks::Query,
+        // Who says nothing is kept out by some.
+        "QUERY_STRING" | "HTTP_COOKIE"
+            if !expression.starts_with(['!', '=', '<', '>', '-'])
+                && !is_found_in_nothing(expression) =>
+        {
+            Asks::Query
+        }
         "REQUEST_METHOD" => {
             let (not, rest) = match expression.strip_prefix('!') {
                 Some(rest) => ("!", rest),
@@ -1350,10 +1903,7 @@ fn refuse(
         Some(from) => (true, from),
         None => (false, rule.argument(0)),
     };
-    let is_any =
-        !is_others && ["", "^", ".", ".*", "^.*", "^.*$", "(.*)", "^(.*)$"].contains(&from);
-    let is_any = is_any && below.is_empty();
-    let from = from_root(from, below);
+    let is_any = !is_others && is_any(from) && below.is_empty();
     let status = if rule.argument(2).to_ascii_uppercase().contains(['G']) {
         "410"
     } else {
@@ -1362,26 +1912,33 @@ fn refuse(
     if is_others {
         return refuse_others(rule, from, status, (below, conditions), site, draft);
     }
+    let from = from_root(from, below);
     if conditions.is_empty() {
         return draft.refuse(rule, &from, status, site);
     }
-    let is_or = |it: &Directive| it.argument(2).to_ascii_uppercase().contains("OR");
-    let all_or = conditions.iter().rev().skip(1).all(is_or);
-    let mut asked: Vec<Asks> = conditions.iter().map(asks).collect();
-    // The first that a route can say may stand for all: one that closes all other paths comes last.
-    asked.sort_by_key(|it| matches!(it, Asks::OtherPath(_)));
-    if asked.iter().all(|it| matches!(it, Asks::Query)) {
+    if conditions.iter().all(|it| matches!(asks(it), Asks::Query)) {
         conditions.iter().for_each(Directive::done);
         return draft.leave_out_limit(rule, "such requests are the application's");
     }
-    // Each condition is enough, or one of several has to do.
-    let (mut is_exact, mut is_closed) = (all_or, false);
-    for it in &asked {
-        let is_done = match it {
-            Asks::Path(expression) if is_any => {
-                site.refuse_expression(expression, status).is_none()
-            }
-            Asks::OtherPath(expression) if is_any => site.rule(
+    let mut groups: Vec<Vec<Asks>> = groups(conditions)
+        .into_iter()
+        .map(|group| group.into_iter().map(asks).collect())
+        .collect();
+    // One that a route can say may stand for all: one that closes all other paths comes last.
+    let closes_others = |it: &Asks| matches!(it, Asks::OtherPath(_));
+    groups.sort_by_key(|it| it.iter().any(closes_others));
+    let is_one = groups.len() == 1;
+    let can_be_said = |it: &Asks| match it {
+        Asks::Path(_) | Asks::OtherPath(_) => is_any,
+        Asks::Keys(_) => true,
+        Asks::Query | Asks::Other => false,
+    };
+    let group = groups.iter().find(|it| it.iter().all(can_be_said));
+    let mut is_closed = group.is_some();
+    for it in group.into_iter().flatten() {
+        is_closed &= match it {
+            Asks::Path(expression) => site.refuse_expression(expression, status).is_none(),
+            Asks::OtherPath(expression) => site.rule(
                 At::Without(expression.clone()),
                 Rank::Refusal,
                 refusal(status),
@@ -1395,18 +1952,13 @@ fn refuse(
                     site.rule(At::Expression(from.clone()), Rank::Exact, keys)
                 }
             }
-            Asks::Path(_) | Asks::OtherPath(_) | Asks::Query | Asks::Other => false,
+            Asks::Query | Asks::Other => false,
         };
-        is_closed |= is_done;
-        is_exact &= is_done;
-        if is_done && !all_or {
-            break;
-        }
     }
-    if is_exact {
+    if is_closed && is_one {
         return rule.done_whole();
     }
-    if !is_closed || all_or {
+    if !is_closed {
         let expression = if is_any { "^".to_owned() } else { from };
         let text = format!("all paths with `{expression}` in them are answered {status}");
         let outcome = if is_any {
@@ -1423,22 +1975,16 @@ fn refuse(
 /// `RewriteRule !… - [F]`: all paths but some are refused, whatever the conditions say.
 fn refuse_others(
     rule: &Directive,
-    from: String,
+    from: &str,
     status: &str,
     (below, conditions): (&str, &[Directive]),
     site: &mut Site,
     draft: &mut Draft,
 ) {
-    let has_case = rule.argument(2).to_ascii_uppercase().contains("NC");
-    let from = if has_case {
-        format!("(?i){from}")
-    } else {
-        from
-    };
     if !below.is_empty() {
         return shut(rule, below, site, draft);
     }
-    if !site.rule(At::Without(from), Rank::Refusal, refusal(status)) {
+    if !site.rule(without(from, rule), Rank::Refusal, refusal(status)) {
         site.close("");
         return draft.leave_out_limit(rule, ALL_CLOSED);
     }

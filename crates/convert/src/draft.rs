@@ -429,6 +429,14 @@ impl Site {
         !self.rules.is_empty() || !self.whole.is_empty()
     }
 
+    /// Whether a path is closed by what holds for one around it.
+    pub(super) fn is_refused(&self, path: &str) -> bool {
+        self.rules.iter().any(|rule| match &rule.at {
+            At::Below(closed) => rule.refuses() && is_in(path, closed),
+            _ => false,
+        })
+    }
+
     fn is_closed(&self) -> bool {
         self.whole.get("refuse").is_some()
     }
@@ -1092,6 +1100,12 @@ impl Draft {
                 let text = "`http.static.serve`: its folders are sent for the hosts of all sites";
                 self.limits.push(text.to_owned());
             }
+        }
+        if self.sites.iter().any(Site::is_closed) {
+            self.http().remove("static");
+            self.middleware.retain(|it| *it != "static");
+            let text = "`http.static`, which would send files of a site that is closed";
+            return self.left_out.push(text.to_owned());
         }
         let rules = self.sites.iter().flat_map(|it| &it.rules);
         let refusals = rules.filter(|it| it.refuses() && it.is_for_all() && !it.after_files);

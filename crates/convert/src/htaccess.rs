@@ -132,6 +132,14 @@ mod tests {
                 "RewriteEngine on\nRewriteRule ^secret - [F]\n",
             ),
             ("only/.htaccess", "Require ip 10.0.0.1\n"),
+            (
+                "deep/.htaccess",
+                "RewriteEngine on\nRewriteRule (^|/)a/ - [F]\nRewriteRule ^b/|^c/ - [F]\n",
+            ),
+            (
+                "away/.htaccess",
+                "RewriteEngine on\nRewriteRule ^ /index.php [L]\n",
+            ),
             ("open/.htaccess", "Options -Indexes\nRequire all granted\n"),
             (".git/.htaccess", "Require all denied\n"),
         ]);
@@ -150,15 +158,18 @@ mod tests {
             "~ \\.(sql|log)$",
             "~ ^/part(?:/.*)?/[^/]*\\.php$",
             "~ ^/inner/secret",
+            "~ ^/deep/(?:(|/)a/|.*(?:(^|/)a/))",
+            "~ ^/deep/(?:b/|c/|.*(?:^b/|^c/))",
+            "~ ^/away/",
         ] {
             assert!(patterns.contains(&expected), "{expected} {patterns:#?}");
         }
-        assert_eq!(patterns.len(), 8, "{patterns:#?}");
+        assert_eq!(patterns.len(), 11, "{patterns:#?}");
         assert_eq!(closed.no_scripts, ["up"]);
-        assert_eq!(closed.files.len(), 8, "{:?}", closed.files);
-        assert_eq!(closed.told.len(), 1, "{:?}", closed.told);
+        assert_eq!(closed.files.len(), 10, "{:?}", closed.files);
+        assert_eq!(closed.told.len(), 2, "{:?}", closed.told);
         assert!(
-            closed.told[0].contains("only/.htaccess"),
+            closed.told.iter().any(|it| it.contains("only/.htaccess")),
             "{:?}",
             closed.told
         );

@@ -323,7 +323,7 @@ pub(super) fn without_looking_around(expression: &str) -> Option<String> {
 }
 
 /// All texts that an expression matches, if they are few.
-fn expand(pattern: &str) -> Option<Vec<String>> {
+pub(super) fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut letters = pattern.chars().peekable();
     let all = alternatives(&mut letters, 0)?;
     letters.next().is_none().then_some(all)

@@ -606,6 +606,361 @@ fn what_leads_away_from_files_and_is_not_translated_closes_them() {
     }
 }
 
+/// Whether a configuration refuses a path, by the first route that has it.
+fn is_closed(yaml: &str, path: &str) -> bool {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let routes = json["http"]["routes"].as_array().cloned();
+    let has = |route: &&Value| {
+        let paths = match &route["path"] {
+            Value::String(path) => vec![path.clone()],
+            Value::Array(all) => all
+                .iter()
+                .filter_map(|it| it.as_str().map(str::to_owned))
+                .collect(),
+            _ => return route["header"].is_null() && route["method"].is_null(),
+        };
+        paths.iter().any(|it| {
+            let pattern = pronghorn_http::routes::PathPattern::parse(it).expect(it);
+            pattern.gets(path)
+        })
+    };
+    let routes = routes.unwrap_or_default();
+    routes
+        .iter()
+        .find(has)
+        .is_some_and(|it| !it["refuse"].is_null())
+}
+
+/// Where statements stand, the statements, what they close, and what stays open.
+type Kept = (
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const KEPT: &[Kept] = &[
+    // Groups of conditions.
+    (
+        "all",
+        "RewriteCond %{REQUEST_URI} ^/private [OR]\nRewriteCond %{REQUEST_URI} ^/internal\n\
+             RewriteCond %{REMOTE_ADDR} !^10\\.\nRewriteRule .* - [F]",
+        &["/private/a", "/internal/i.txt"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "RewriteCond %{REMOTE_ADDR} !^10\\.\nRewriteCond %{REQUEST_URI} ^/private [NC,OR]\n\
+             RewriteCond %{REQUEST_URI} ^/internal\nRewriteRule ^ - [F]",
+        &["/private/a", "/internal/i.txt"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "RewriteCond %{REMOTE_ADDR} !^10\\. [OR]\nRewriteCond %{REQUEST_URI} ^/private\n\
+             RewriteRule .* - [F]",
+        &["/private/a", "/open.txt"],
+        &[],
+    ),
+    // Starts in each alternative.
+    (
+        "folders",
+        "RewriteRule ^vendor/|^private/ - [F]",
+        &["/vendor/a", "/private/a"],
+        &["/open/vendor/a"],
+    ),
+    (
+        "folders",
+        "RewriteRule (^vendor|^private)/ - [F]",
+        &["/vendor/a", "/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "folders",
+        "RewriteRule (^|/)private/ - [F]",
+        &["/private/a", "/a/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "folders",
+        "RewriteRule ^(vendor|private)/ - [F]",
+        &["/vendor/a", "/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "RewriteRule ^/vendor/|^/private/ - [F]",
+        &["/vendor/a", "/private/a"],
+        &["/open.txt"],
+    ),
+    // The path begins with a slash already.
+    (
+        "servers",
+        "RewriteRule ^.*/private/ - [F]",
+        &["/private/a", "/a/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "RewriteRule ^(.*/)config/ - [F]",
+        &["/config/a", "/a/config/a"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "RewriteRule ^(.*/)?private/ - [F]",
+        &["/private/a", "/a/private/a"],
+        &["/open.txt"],
+    ),
+    // Handlers.
+    (
+        "all",
+        "AddHandler cgi-script .cgi .pl",
+        &["/a.cgi", "/b/a.pl", "/a.pl.txt"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "AddHandler application/x-httpd-php .php .module",
+        &["/a.module"],
+        &["/open.txt", "/a.php"],
+    ),
+    (
+        "all",
+        "AddType application/x-httpd-php .php .html",
+        &["/a.html"],
+        &["/open.txt", "/a.php"],
+    ),
+    (
+        "all",
+        "<FilesMatch \"\\.(php|module)$\">\nSetHandler application/x-httpd-php\n</FilesMatch>",
+        &["/a.module"],
+        &["/open.txt", "/a.php"],
+    ),
+    // Rules that lead away from files by a condition.
+    (
+        "folders",
+        "RewriteCond %{REQUEST_URI} !^/public/\nRewriteRule ^(.*)$ public/$1 [L]",
+        &["/composer.json", "/storage/a"],
+        &["/public/a.css"],
+    ),
+    (
+        "all",
+        "RewriteCond %{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_URI} ^/data/\n\
+             RewriteRule ^ index.php [L]",
+        &["/data/a"],
+        &["/open.txt"],
+    ),
+    (
+        "folders",
+        "RewriteCond %{HTTP_COOKIE} !auth=1\nRewriteRule ^private/ /login [R=302,L]",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "RewriteCond %{REQUEST_URI} ^/private/\nRewriteRule ^/(.*)$ http://127.0.0.1:1/$1 [P]",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "RewriteCond %{REMOTE_ADDR} !^10\\.\nRewriteRule ^ /wait.html [L]",
+        &["/open.txt"],
+        &[],
+    ),
+    (
+        "servers",
+        "<Directory /srv/x/private>\nRewriteEngine On\nRewriteRule ^ /index.php [L]\n</Directory>",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "<Directory /srv/x/private>\nRewriteEngine On\nRewriteRule (^|/)a/ - [F]\n</Directory>",
+        &["/private/a/x", "/private/b/a/x"],
+        &["/a/x", "/private/b"],
+    ),
+    // Names.
+    (
+        "all",
+        "<FilesMatch \"^\\.?config$\">\nRequire all denied\n</FilesMatch>",
+        &["/config", "/a/config"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "<FilesMatch \"^.ht\">\nRequire all denied\n</FilesMatch>",
+        &["/xhtml"],
+        &["/open.txt"],
+    ),
+    (
+        "all",
+        "<Files \"[!d]*.sql\">\nRequire all denied\n</Files>",
+        &["/a.sql"],
+        &["/d.sql"],
+    ),
+    (
+        "servers",
+        "AliasMatch ^/private/(.*)$ /srv/d/$1",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "Alias /a.txt /srv/none/a.txt",
+        &["/a.txt"],
+        &["/open.txt"],
+    ),
+    (
+        "servers",
+        "Alias /al /srv/d\n<Directory /srv/d>\nRequire all granted\n\
+             <FilesMatch \"\\.sql$\">\nRequire all denied\n</FilesMatch>\n</Directory>",
+        &["/al/s.sql"],
+        &[],
+    ),
+    (
+        "folders",
+        "RewriteCond %{HTTP_COOKIE} !^.*auth=1.*$\nRewriteRule ^private/ - [F]",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+    (
+        "folders",
+        "RewriteCond %{QUERY_STRING} ^$\nRewriteRule ^private/ - [F]",
+        &["/private/a"],
+        &["/open.txt"],
+    ),
+];
+
+#[test]
+fn what_apache_keeps_files_from_is_closed_in_each_form() {
+    let server = |more: &str| format!("DocumentRoot /srv/x\nRewriteEngine On\n{more}\n");
+    let folder = |more: &str| {
+        format!(
+            "DocumentRoot /srv/x\n<Directory /srv/x>\nRequire all granted\nRewriteEngine On\n{more}\n</Directory>\n"
+        )
+    };
+    let host = |more: &str| {
+        format!(
+            "<VirtualHost *:80>\nDocumentRoot /srv/x\nRewriteEngine On\n{more}\n</VirtualHost>\n"
+        )
+    };
+    let mut wrong = Vec::new();
+    for (places, statements, closed, open) in KEPT {
+        let mut texts = Vec::new();
+        if *places != "folders" {
+            texts.extend([server(statements), host(statements)]);
+        }
+        if *places != "servers" {
+            texts.push(folder(statements));
+        }
+        for text in texts {
+            let (yaml, limits) = made("site-httpd.conf", &text);
+            for path in *closed {
+                if !is_closed(&yaml, path) || yaml.contains("prefix: /al") {
+                    wrong.push(format!("{path} is open:\n{text}\n{yaml}\n{limits}"));
+                }
+            }
+            for path in *open {
+                if is_closed(&yaml, path) {
+                    wrong.push(format!("{path} is closed:\n{text}\n{yaml}\n{limits}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn usual_front_controllers_and_redirects_close_nothing() {
+    let around = "DocumentRoot /srv/x\nDirectoryIndex index.php\nRewriteEngine On\n";
+    let missing = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n";
+    for statements in [
+        // WordPress
+        "RewriteBase /\nRewriteRule ^index\\.php$ - [L]\n@RewriteRule . /index.php [L]",
+        // Laravel
+        "RewriteCond %{HTTP:Authorization} .\n\
+         RewriteRule .* - [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]\n\
+         RewriteCond %{REQUEST_FILENAME} !-d\nRewriteCond %{REQUEST_URI} (.+)/$\n\
+         RewriteRule ^ %1 [L,R=301]\n@RewriteRule ^ index.php [L]",
+        // Symfony
+        "RewriteCond %{REQUEST_URI}::$0 ^(/.+)/(.*)::\\2$\nRewriteRule .* - [E=BASE:%1]\n\
+         RewriteCond %{ENV:REDIRECT_STATUS} =\"\"\n\
+         RewriteRule ^index\\.php(?:/(.*)|$) %{ENV:BASE}/$1 [R=301,L]\n\
+         RewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^ %{ENV:BASE}/index.php [L]",
+        // Drupal
+        "RewriteRule ^ - [E=protossl]\nRewriteCond %{HTTPS} on\nRewriteRule ^ - [E=protossl:s]\n\
+         RewriteCond %{REQUEST_URI} ^(.*)?/(install\\.php) [OR]\n\
+         RewriteCond %{REQUEST_URI} ^(.*)?/(rebuild\\.php)\nRewriteCond %{REQUEST_URI} !core\n\
+         RewriteRule ^ %1/core/%2 [L,QSA,R=301]\n\
+         RewriteRule ^core/install\\.php$ core/install.php?rewrite=ok [QSA,L]\n\
+         @RewriteCond %{REQUEST_URI} !=/favicon.ico\nRewriteRule ^ index.php [L]\n\
+         RewriteCond %{HTTP:Accept-encoding} gzip\nRewriteCond %{REQUEST_FILENAME}\\.gz -s\n\
+         RewriteRule ^(.*css_[a-zA-Z0-9-_]+)\\.css$ $1\\.css\\.gz [QSA]",
+        // Nextcloud
+        "RewriteCond %{HTTP_USER_AGENT} DavClnt\nRewriteRule ^$ /remote.php/webdav/ [L,R=302]\n\
+         RewriteRule ^\\.well-known/carddav /remote.php/dav/ [R=301,L]\n\
+         RewriteRule ^remote/(.*) remote.php [QSA,L]",
+        // MediaWiki
+        "RewriteRule ^/?wiki(/.*)?$ %{DOCUMENT_ROOT}/index.php [L]\n\
+         RewriteRule ^/*$ %{DOCUMENT_ROOT}/index.php [L]",
+        // Redirects of hosts and to TLS
+        "RewriteCond %{HTTPS} !=on\nRewriteRule ^ https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]",
+        "RewriteCond %{HTTPS} off\nRewriteRule (.*) https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]",
+        "RewriteCond %{HTTP_HOST} ^www\\.(.+)$ [NC]\nRewriteRule ^ http://%1%{REQUEST_URI} [R=301]",
+        "RewriteCond %{REQUEST_URI} !^/\\.well-known/\nRewriteCond %{HTTPS} off\n\
+         RewriteRule ^(.*)$ https://x.example/$1 [R=301,L]",
+        // Handlers of PHP
+        "AddHandler application/x-httpd-ea-php81 .php .php8 .phtml",
+        "<FilesMatch \".+\\.ph(?:ar|p|tml)$\">\nSetHandler application/x-httpd-php\n</FilesMatch>",
+        "<FilesMatch \"\\.php$\">\nSetHandler \"proxy:unix:/a.sock|fcgi://localhost\"\n</FilesMatch>",
+        "<FilesMatch \"^\\.ht\">\nRequire all denied\n</FilesMatch>",
+    ] {
+        let text = format!("{around}{}\n", statements.replace('@', missing));
+        let (yaml, limits) = made("site-httpd.conf", &text);
+        assert!(limits.is_empty(), "{text}\n{yaml}\n{limits}");
+        for path in [
+            "/open.txt",
+            "/a/b.css",
+            "/a",
+            "/index.php",
+            "/core/install.php",
+        ] {
+            assert!(!is_closed(&yaml, path), "{path}\n{text}\n{yaml}");
+        }
+        if statements.contains('@') {
+            assert!(!yaml.contains("fallback: none"), "{text}\n{yaml}");
+        }
+    }
+}
+
+#[test]
+fn redirects_of_apache_are_for_their_hosts_and_whole_parts_of_paths() {
+    let text = "<VirtualHost *:80>\nServerName shop.example\nDocumentRoot /srv/x\n</VirtualHost>\n\
+                <VirtualHost *:80>\nRedirect permanent /a http://shop.example/\n\
+                RewriteEngine On\nRewriteRule ^/b$ /c [L]\nRedirectMatch ^/d$ /e\n\
+                ServerName wiki.example\nDocumentRoot /srv/y\n</VirtualHost>\n";
+    let (yaml, limits) = made("site-httpd.conf", text);
+    assert_eq!(yaml.matches("host: wiki.example").count(), 4, "{yaml}");
+    assert!(limits.is_empty(), "{limits}");
+    let (yaml, _) = made(
+        "site-httpd.conf",
+        "DocumentRoot /srv/x\nRedirect 301 /old /new\n",
+    );
+    assert!(yaml.contains("path: \"^/old(/.*)?$\""), "{yaml}");
+}
+
+#[test]
+fn a_folder_that_apache_opens_inside_a_closed_one_is_told() {
+    let text = "DocumentRoot /srv/x\n<Directory /srv/x/a>\nRequire all denied\n</Directory>\n\
+                <Directory /srv/x/a/b>\nRequire all granted\n</Directory>\n";
+    let (yaml, limits) = made("site-httpd.conf", text);
+    assert!(is_closed(&yaml, "/a/b/c"), "{yaml}");
+    assert!(limits.contains("it stays closed"), "{limits}");
+}
+
 #[test]
 fn what_a_file_without_a_root_refuses_is_not_lost() {
     let text = "RewriteEngine On\nRewriteRule ^api/(.*)$ api.php?r=$1 [L]\n\

@@ -428,6 +428,17 @@ fn nothing_sends_what_apache_refused_whatever_their_order() {
         "<LocationMatch ^@/secret>\nRequire ip 10.0.0.0/8\n</LocationMatch>",
         "ProxyPass @/secret http://127.0.0.1:1/",
         "RewriteRule ^@/secret/(.*)$ http://127.0.0.1:1/$1 [P]",
+        "RewriteRule ^@/none|^@/secret - [F]",
+        "RewriteRule (^@/none|^@/secret) - [F]",
+        "RewriteRule ^.*@/secret - [F]",
+        "RewriteCond %{REQUEST_URI} ^@/none [OR]\nRewriteCond %{REQUEST_URI} ^@/secret\n\
+         RewriteCond %{REMOTE_ADDR} !^10\\.\nRewriteRule .* - [F]",
+        "RewriteCond %{HTTP_COOKIE} !^.*auth=1.*$\nRewriteRule ^@/secret - [F]",
+        "RewriteCond %{HTTP_COOKIE} !auth=1\nRewriteRule ^@/secret /login [R=302,L]",
+        "RewriteCond %{REQUEST_URI} ^@/secret\nRewriteRule ^/(.*)$ http://127.0.0.1:1/$1 [P]",
+        "RewriteCond %{REQUEST_FILENAME} !-f [OR]\nRewriteCond %{REQUEST_URI} ^@/secret\n\
+         RewriteRule ^ /login [L]",
+        "AliasMatch ^@/secret/(.*)$ /nowhere/$1",
     ];
     let senders = [
         "RewriteRule ^@/(.*)$ /api.php?r=$1 [L]",
