@@ -697,7 +697,7 @@ static bool choose(const cache_segment *segment, uint64_t *block, bool *keeps_al
 	return false;
 }
 
-static bool next_block(const cache_segment *segment);
+static bool next_block(const cache_segment *segment, uint64_t length);
 
 /* Room in the block of this process: a place, or 0. */
 static uint64_t fit(const cache_segment *segment, uint64_t length, uint64_t limit)
@@ -714,7 +714,7 @@ static uint64_t fit(const cache_segment *segment, uint64_t length, uint64_t limi
 static uint64_t room(const cache_segment *segment, uint64_t length)
 {
 	const uint64_t at = fit(segment, length, segment->block_size);
-	return at != 0 || !next_block(segment) ? at : fit(segment, length, segment->block_size);
+	return at != 0 || !next_block(segment, length) ? at : fit(segment, length, segment->block_size);
 }
 
 /* The entry there was not needed, and nothing was written behind it. */
@@ -804,8 +804,43 @@ static void empty(const cache_segment *segment, uint64_t block, bool keeps_all)
 	swap(state_of(segment, block), state(CACHE_CLEANING, this_process(), of_block), state(CACHE_FREE, 0, of_block + 1));
 }
 
-/* Takes a block that has room, and makes room for others where there is little. */
-static bool next_block(const cache_segment *segment)
+/* Where the entries of a block end. What lies behind them may look like some: those are passed. */
+static uint64_t filled(const cache_segment *segment, uint64_t block)
+{
+	const uint64_t begin = block_begin(segment, block), end = begin + segment->block_size;
+	uint64_t at = begin;
+	for (raw_head head; at < end && read_head(segment, at, &head);) {
+		at += whole_length(&head);
+	}
+	return at - begin;
+}
+
+/* Goes on with the block of a process that has ended: processes that live for one request would
+ * otherwise take one each, and others' entries would go for that. */
+static bool inherit(const cache_segment *segment, uint64_t length, open_block *into)
+{
+	for (uint64_t i = 0; i < segment->blocks; i++) {
+		const uint64_t now = load(state_of(segment, i)), mine = state(CACHE_OPEN, this_process(), generation(now));
+		if ((now & CACHE_KIND_BITS) != CACHE_OPEN || is_held(now) || !swap(state_of(segment, i), now, mine)) {
+			continue;
+		}
+		open_block open = {.map = segment->map, .block = i, .filled = filled(segment, i)};
+		const uint64_t left = segment->block_size - open.filled;
+		if (length <= left) {
+			*into = open;
+			return true;
+		}
+		if (left < segment->block_size / RESERVE) {
+			close_block(segment, &open);
+		} else {
+			swap(state_of(segment, i), mine, now);
+		}
+	}
+	return false;
+}
+
+/* Takes a block that has room for so much, and makes room for others where there is little. */
+static bool next_block(const cache_segment *segment, uint64_t length)
 {
 	open_block *open = open_of(segment);
 	if (open != NULL) {
@@ -819,6 +854,9 @@ static bool next_block(const cache_segment *segment)
 	bool keeps_all;
 	if (open == NULL) {
 		return false;
+	}
+	if (inherit(segment, length, open)) {
+		return true;
 	}
 	if (!take_free(segment, &block, &left)) {
 		/* Others were faster, or were killed with theirs: what the next one holds is lost. */
