@@ -10,6 +10,9 @@ namespace Pronghorn\Cache;
  */
 final class RateLimiter
 {
+    /** Far more than there are processes that change a client's bucket at the same time. */
+    private const ROUNDS = 1000;
+
     private function __construct(
         private readonly Store $store,
         private readonly string $name,
@@ -49,7 +52,8 @@ final class RateLimiter
     {
         $key = "limit\0$this->name\0$client";
         $each = $this->seconds / $this->limit;
-        for (;;) {
+        // With others at the same time one of them gets on in each round.
+        for ($rounds = 0; $rounds < self::ROUNDS; $rounds++) {
             $now = \microtime(true);
             $kept = $this->store->get($key);
             $full = \max(\is_float($kept) ? $kept : $now, $now) + $each;
@@ -61,6 +65,7 @@ final class RateLimiter
                 return 0.0;
             }
         }
+        throw new \Error('The storage has no room');
     }
 
     private function replaces(string $key, mixed $kept, float $full, float $ttl): bool

@@ -128,6 +128,14 @@ final class CacheTest extends TestCase
         self::assertSame(1, $count, 'null is a value too');
     }
 
+    public function testAValueIsComputedWhereTheStorageTakesNothing(): void
+    {
+        $since = hrtime(true);
+        $cache = new Cache($this->createStub(Store::class));
+        self::assertSame('value', $cache->remember('a', 60, static fn () => 'value'));
+        self::assertLessThan(10, (hrtime(true) - $since) / 1e9);
+    }
+
     public function testOthersAreGivenTheStaleValueWhileOneComputes(): void
     {
         $this->cache->remember('a', 1e-6, static fn () => 'old', 60);

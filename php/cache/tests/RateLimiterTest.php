@@ -6,6 +6,7 @@ namespace Pronghorn\Cache\Tests;
 
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Cache\RateLimiter;
+use Pronghorn\Cache\Store;
 use Pronghorn\Cache\Tests\Support\ArrayStore;
 
 final class RateLimiterTest extends TestCase
@@ -32,6 +33,13 @@ final class RateLimiterTest extends TestCase
             self::assertGreaterThan(0, $limiter->take('a'));
         }
         self::assertSame(0.0, $limiter->take('b'));
+    }
+
+    public function testAStorageThatTakesNothingIsSaid(): void
+    {
+        $limiter = RateLimiter::tokenBucket($this->createStub(Store::class), 'api', 5, 600);
+        $this->expectExceptionMessage('The storage has no room');
+        $limiter->take('a');
     }
 
     public function testALimitThatMakesNoSenseIsRefused(): void

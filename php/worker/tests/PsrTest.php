@@ -276,6 +276,30 @@ final class PsrTest extends TestCase
         }
     }
 
+    /**
+     * As of Guzzle's `InflateStream`, which says how long it is deflated.
+     *
+     * @dataProvider libraries
+     */
+    public function testABodyThatCanBeRewoundOnceIsSentWhole(array $factories, string $_, \Closure $response): void
+    {
+        $body = new class ($content = random_bytes(300_000)) extends Support\StringStream {
+            private int $rewound = 0;
+
+            public function rewind(): void
+            {
+                ++$this->rewound > 1 ? $this->seek(0, SEEK_END) : parent::rewind();
+            }
+
+            public function getSize(): ?int
+            {
+                return 500;
+            }
+        };
+        [$reply] = $this->serve(fn (ServerRequestInterface $r) => $response()->withBody($body), $factories);
+        self::assertTrue($reply->body === $content);
+    }
+
     public function testALongFileIsSentInPieces(): void
     {
         $file = tmpfile();

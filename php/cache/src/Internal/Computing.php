@@ -45,6 +45,12 @@ final class Computing
             && $this->noted($this->entry->hand($before, $this->owner, $this->seconds));
     }
 
+    /** Whether nobody has it. */
+    public function isFree(): bool
+    {
+        return $this->entry->owner() === '';
+    }
+
     /** Whether a call has it that this one is a part of. */
     public function isOfThisProcess(): bool
     {

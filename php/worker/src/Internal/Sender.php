@@ -113,12 +113,8 @@ final class Sender
         }
         $size = $body->getSize();
         if ($size !== null && $size <= self::WHOLE) {
-            if ($begun !== '') {
-                // To read these again is cheaper than to copy all of it behind them.
-                $body->rewind();
-            }
-
-            return [$headers, $body->getContents()];
+            // Not from its start again: some can be rewound once.
+            return [$headers, $begun . $body->getContents()];
         }
         if ($size !== null && !$response->hasHeader('Content-Length')) {
             $headers['Content-Length'] = [(string) $size];
