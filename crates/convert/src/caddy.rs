@@ -1,12 +1,17 @@
 //! A Caddyfile with `php_server` or `php_fastcgi`: `FrankenPHP`'s, or Caddy's with php-fpm.
 
-use super::directive::{self, Directive};
+use super::directive::{self, Directive, Fate};
 use super::draft::{
-    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, as_it_is, is_script, refusal, scripts, seconds,
-    size,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
+    is_script, pattern, refusal, scripts, seconds, size,
 };
 use super::limits::limits;
 use super::tree::{Tree, Value};
+
+/// More are no configuration that a person wrote.
+const MOST_EXPANDED: usize = 20_000;
+/// The same for snippets in snippets.
+const DEEPEST_IMPORT: usize = 16;
 
 pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let all = directive::caddy(text)?;
@@ -22,36 +27,86 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         self::site(&site, draft);
         return Ok(());
     }
-    let is_site = |it: &&Directive| !it.name.is_empty() && !it.name.starts_with('(');
+    let is_site = |it: &&Directive| {
+        let is_other = it.name.starts_with(['(', '&']) || it.name == "import";
+        !it.name.is_empty() && !is_other
+    };
     draft.has_many |= all.iter().filter(is_site).count() > 1;
     let snippets: Vec<&Directive> = all.iter().filter(|it| it.name.starts_with('(')).collect();
     for block in &all {
         if block.name.is_empty() {
             global(block, draft);
-        } else if block.name == "import" {
+        } else if block.name == "import" || block.name.starts_with("&(") {
             draft.leave_out(block);
         } else if !block.name.starts_with('(') {
-            site(&with_snippets(block, &snippets), draft);
+            let mut left = MOST_EXPANDED;
+            let block = Directive {
+                inside: expanded(&block.inside, &snippets, 0, &mut left),
+                ..block.clone()
+            };
+            site(&block, draft);
         }
     }
     Ok(())
 }
 
-/// A site with the snippets of the same file in the place of `import`.
-fn with_snippets(block: &Directive, snippets: &[&Directive]) -> Directive {
-    let mut out = Directive {
-        inside: Vec::new(),
-        ..block.clone()
-    };
-    for inside in &block.inside {
-        let name = format!("({})", inside.argument(0));
-        let known = snippets.iter().find(|it| it.name == name);
-        match known.filter(|_| inside.name == "import" && inside.arguments.len() == 1) {
-            Some(snippet) => out.inside.extend(snippet.inside.iter().cloned()),
-            None => out.inside.push(inside.clone()),
+/// Statements with the snippets of the same file in the place of `import`, also in blocks and in
+/// snippets. An `import` of anything else stays, and closes its site.
+fn expanded(
+    all: &[Directive],
+    snippets: &[&Directive],
+    depth: usize,
+    left: &mut usize,
+) -> Vec<Directive> {
+    let mut out = Vec::new();
+    for directive in all {
+        *left = left.saturating_sub(1);
+        let name = format!("({})", directive.argument(0));
+        let snippet = snippets.iter().find(|it| it.name == name);
+        let snippet = snippet.filter(|_| {
+            let is_plain = directive.name == "import" && directive.inside.is_empty();
+            is_plain && depth < DEEPEST_IMPORT && *left > 0
+        });
+        let given = directive.arguments.get(1..).unwrap_or_default();
+        match snippet.and_then(|it| with_arguments(&it.inside, given)) {
+            Some(inside) => out.extend(expanded(&inside, snippets, depth + 1, left)),
+            None => out.push(Directive {
+                inside: expanded(&directive.inside, snippets, depth, left),
+                ..directive.clone()
+            }),
         }
     }
     out
+}
+
+/// A snippet with what its `import` gives in the place of `{args[0]}` and its kind. None where
+/// something stands for what is not given.
+fn with_arguments(all: &[Directive], given: &[String]) -> Option<Vec<Directive>> {
+    let in_word = |word: &str| {
+        let mut word = word.to_owned();
+        for (nth, value) in given.iter().enumerate() {
+            word = word.replace(&format!("{{args.{nth}}}"), value);
+            word = word.replace(&format!("{{args[{nth}]}}"), value);
+        }
+        (!["{args", "{block"].iter().any(|it| word.contains(it))).then_some(word)
+    };
+    let in_directive = |it: &Directive| {
+        let mut arguments = Vec::new();
+        for word in &it.arguments {
+            if word == "{args[:]}" {
+                arguments.extend(given.iter().cloned());
+            } else {
+                arguments.push(in_word(word)?);
+            }
+        }
+        Some(Directive {
+            name: in_word(&it.name)?,
+            arguments,
+            inside: with_arguments(&it.inside, given)?,
+            ..it.clone()
+        })
+    };
+    all.iter().map(in_directive).collect()
 }
 
 fn global(block: &Directive, draft: &mut Draft) {
@@ -92,12 +147,19 @@ fn site(block: &Directive, draft: &mut Draft) {
     for address in std::iter::once(&block.name).chain(&block.arguments) {
         listen(address.trim_end_matches(','), block, &mut site, draft);
     }
-    let matchers = Matchers::of(&block.inside);
+    let around = Around::of(&block.inside);
     // The root must be known before files below it are looked at.
     let mut all: Vec<&Directive> = block.inside.iter().collect();
     all.sort_by_key(|it| it.name != "root");
     for directive in all {
-        of_site(directive, &mut site, draft, &matchers);
+        if !lead(directive, &mut site, draft, &around) {
+            of_site(directive, &mut site, draft, &around);
+        }
+    }
+    let has_files = site.root.is_some() || runs_php(&block.inside);
+    close_ways(&block.inside, has_files, &mut site, draft, &around);
+    if !around.sends_all && site.root.is_some() {
+        site.send_none("");
     }
     if draft.leave_out_unread(&block.inside, ALL_CLOSED) {
         site.close("");
@@ -119,8 +181,183 @@ fn runs_php(all: &[Directive]) -> bool {
     })
 }
 
-/// `@name`: what it says of requests.
-struct Matchers(Vec<(String, Matched)>);
+/// Statements that lead no request away from the file below the root.
+const HARMLESS: [&str; 24] = [
+    "bind",
+    "copy_response_headers",
+    "encode",
+    "file_server",
+    "handle_errors",
+    "header",
+    "intercept",
+    "log",
+    "log_append",
+    "log_name",
+    "log_skip",
+    "map",
+    "mercure",
+    "method",
+    "php",
+    "php_fastcgi",
+    "php_server",
+    "request_body",
+    "request_header",
+    "skip_log",
+    "templates",
+    "tls",
+    "tracing",
+    "vulcain",
+];
+
+/// Whether a statement may lead requests elsewhere, so far as it is not translated.
+fn leads_away(directive: &Directive) -> bool {
+    let name = directive.name.as_str();
+    // A variable of the environment has no text here.
+    let is_other = !HARMLESS.contains(&name) && name != "vars" && !name.starts_with(['@', '{']);
+    is_other && !directive.arguments.iter().any(|it| is_of_file(it))
+}
+
+/// Whether a target is the file that a matcher has found, or the path with a slash after it.
+fn is_of_file(target: &str) -> bool {
+    let found = [
+        "{http.matchers.file.relative}",
+        "{file_match.relative}",
+        "{path}/",
+        "{http.request.orig_uri.path}/",
+    ];
+    found.contains(&target)
+}
+
+/// Closes what statements lead elsewhere that nobody has translated. Without files there is nothing
+/// to close.
+fn close_ways(
+    all: &[Directive],
+    has_files: bool,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+) {
+    for directive in all {
+        let is_around = ["handle", "route"].contains(&directive.name.as_str());
+        match directive.fate.get() {
+            Fate::Done if is_around => {
+                close_ways(&directive.inside, has_files, site, draft, around);
+            }
+            Fate::Unread if !limits(directive) => {
+                let matched = matcher(directive).map(|it| around.get(it));
+                let leads = has_files && leads_away(directive);
+                match matched {
+                    Some(matched) if leads && !matched.without_file => {
+                        refuse(directive, &matched, NOT_FOUND, site, draft);
+                    }
+                    None if leads => {
+                        site.close("");
+                        draft.leave_out_limit(directive, ALL_CLOSED);
+                    }
+                    _ => draft.leave_out(directive),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `redir` and `rewrite` of some paths to one target, as rules that come before all else. What they
+/// do not take of these paths is closed. False for any other statement.
+fn lead(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Around) -> bool {
+    let Some(matched) = matcher(directive).map(|it| around.get(it)) else {
+        return false;
+    };
+    let is_plain = !matched.has_more && matched.keys.is_empty() && !matched.paths.is_empty();
+    let status = match (directive.name.as_str(), directive.arguments.len()) {
+        ("rewrite", 2) => None,
+        ("redir", 2) => Some("302"),
+        ("redir", 3) => Some(match directive.argument(2) {
+            "permanent" => "301",
+            "temporary" => "302",
+            other => other,
+        }),
+        _ => return false,
+    };
+    let is_status = |it| ["301", "302", "303", "307", "308"].contains(&it);
+    let to = directive.argument(1);
+    let is_fixed = !to.contains(['{', '}']) && (to.starts_with('/') || to.contains("://"));
+    let target = to.split(['?', '#']).next().unwrap_or_default();
+    let takes_target = |at: &At| match at {
+        At::Path(path) => path == target,
+        At::Below(path) => is_in(target, path),
+        At::Expression(expression) => is_found(expression, target),
+        At::Start(_) | At::Without(_) => true,
+    };
+    if !is_plain
+        || !is_fixed
+        || !status.is_none_or(is_status)
+        || matched.paths.iter().any(takes_target)
+    {
+        return false;
+    }
+    let mut rules = Vec::new();
+    for at in &matched.paths {
+        let expression = match at {
+            At::Path(path) => format!("^{}$", as_it_is(path)),
+            At::Below(path) => format!("^{}/", as_it_is(path)),
+            At::Expression(expression) => pattern(expression),
+            At::Start(_) | At::Without(_) => return false,
+        };
+        let mut rule = Tree::default();
+        draft.for_hosts(&mut rule, site);
+        rule.set("path", expression).set("to", to);
+        if let Some(status) = status {
+            rule.set("status", Value::Bare(status.to_owned()));
+        }
+        if !accepts_rule(&rule) {
+            return false;
+        }
+        rules.push(rule);
+    }
+    directive.done();
+    for rule in rules {
+        draft.rewrite(rule);
+    }
+    for at in matched.paths {
+        match at {
+            // `/blog` to `/blog/`: it is no file.
+            At::Path(path) if !path.contains('.') => {}
+            At::Expression(expression) => {
+                if let Some(wider) = site.refuse_expression(&expression, NOT_FOUND) {
+                    draft.leave_out_limit(directive, &wider);
+                }
+            }
+            at => site.refuse(at, NOT_FOUND),
+        }
+    }
+    true
+}
+
+/// Whether files are sent for all paths that no other block takes.
+fn sends_files(all: &[Directive]) -> bool {
+    all.iter().any(|it| {
+        matcher(it).is_none()
+            && match it.name.as_str() {
+                "file_server" => true,
+                "php_server" => it
+                    .find("file_server")
+                    .is_none_or(|files| files.argument(0) != "off"),
+                "handle" | "route" => sends_files(&it.inside),
+                _ => false,
+            }
+    })
+}
+
+/// What is known of a site.
+struct Around {
+    /// `@name`: what it says of requests.
+    matchers: Vec<(String, Matched)>,
+    /// Files are sent for all paths.
+    sends_all: bool,
+    /// Paths without a file lead to this script, with its slash.
+    front: Option<String>,
+}
 
 /// Requests that a matcher is about.
 #[derive(Debug, Clone, Default)]
@@ -130,12 +367,46 @@ struct Matched {
     keys: Vec<Tree>,
     /// It says more, so that fewer requests match.
     has_more: bool,
+    /// No path at which there is a file.
+    without_file: bool,
 }
 
-impl Matchers {
+impl Around {
     fn of(all: &[Directive]) -> Self {
-        let named = all.iter().filter(|it| it.name.starts_with('@'));
-        Self(named.map(|it| (it.name.clone(), Matched::of(it))).collect())
+        let mut around = Self {
+            matchers: Vec::new(),
+            sends_all: sends_files(all),
+            front: None,
+        };
+        around.gather(all);
+        around.front = around.front_of(all);
+        around
+    }
+
+    /// Matchers, in whatever block they stand. Two of one name are told apart nowhere: they say
+    /// nothing.
+    fn gather(&mut self, all: &[Directive]) {
+        for directive in all {
+            if directive.name.starts_with('@') {
+                let is_known = self.matchers.iter_mut().find(|it| it.0 == directive.name);
+                let matched = Matched::of(directive);
+                match is_known {
+                    Some((_, known)) => *known = Matched::default(),
+                    None => self.matchers.push((directive.name.clone(), matched)),
+                }
+            } else if ["handle", "handle_path", "route"].contains(&directive.name.as_str()) {
+                self.gather(&directive.inside);
+            }
+        }
+    }
+
+    fn front_of(&self, all: &[Directive]) -> Option<String> {
+        all.iter().find_map(|it| match it.name.as_str() {
+            "try_files" if has_own_path(&it.arguments) => front(&it.arguments),
+            "rewrite" if self.get(it.argument(0)).without_file => front(&it.arguments),
+            "handle" | "route" if matcher(it).is_none() => self.front_of(&it.inside),
+            _ => None,
+        })
     }
 
     fn get(&self, matcher: &str) -> Matched {
@@ -145,7 +416,7 @@ impl Matchers {
                 ..Matched::default()
             };
         }
-        let known = self.0.iter().find(|(name, _)| name == matcher);
+        let known = self.matchers.iter().find(|(name, _)| name == matcher);
         known.map(|(_, it)| it.clone()).unwrap_or_default()
     }
 }
@@ -188,6 +459,12 @@ impl Matched {
                     keys.set("header", Value::Map(fields));
                     matched.keys.push(keys);
                 }
+                ("not", [kind, ..]) if kind == "file" => {
+                    (matched.has_more, matched.without_file) = (true, true);
+                }
+                ("not", []) if it.inside.len() == 1 && it.has("file") => {
+                    (matched.has_more, matched.without_file) = (true, true);
+                }
                 _ => matched.has_more = true,
             }
         }
@@ -217,7 +494,27 @@ fn at(path: &str) -> At {
 /// What a directive is limited to; `*` is all.
 fn matcher(directive: &Directive) -> Option<&str> {
     let first = directive.argument(0);
-    first.starts_with(['/', '@']).then_some(first)
+    // These have targets alone, if there is but one word.
+    let has_none = match directive.name.as_str() {
+        "try_files" | "import" => true,
+        "redir" | "rewrite" => directive.arguments.len() < 2,
+        _ => false,
+    };
+    (first.starts_with(['/', '@']) && !has_none).then_some(first)
+}
+
+/// Whether the file of a path itself is among those that are tried.
+fn has_own_path(files: &[String]) -> bool {
+    let own = ["{path}", "{http.request.uri.path}", "{uri}"];
+    files.iter().any(|it| own.contains(&it.as_str()))
+}
+
+/// The script that is tried last, with its slash.
+fn front(files: &[String]) -> Option<String> {
+    let last = files.last()?.split('?').next()?;
+    let script = last.strip_prefix("{path}").unwrap_or(last);
+    let script = script.trim_start_matches('/');
+    (is_script(script) && !script.contains('{')).then(|| format!("/{script}"))
 }
 
 fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) {
@@ -255,7 +552,7 @@ fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) 
     }
 }
 
-fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, matchers: &Matchers) {
+fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Around) {
     let first = directive.argument(0);
     let last = directive
         .arguments
@@ -263,27 +560,48 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, matchers: 
         .map(String::as_str)
         .unwrap_or_default();
     if let Some(matcher) = matcher(directive) {
-        let matched = matchers.get(matcher);
+        let matched = around.get(matcher);
         if let Some(status) = refuses(directive) {
             return refuse(directive, &matched, status, site, draft);
         }
         if ["handle", "handle_path", "route"].contains(&directive.name.as_str()) {
-            return block_of_paths(directive, &matched, site, draft, matchers);
+            return block_of_paths(directive, &matched, site, draft, around);
         }
         if PHP.contains(&directive.name.as_str()) && !matched.has_more && matched.keys.is_empty() {
+            if directive.has("root") {
+                return refuse(directive, &matched, NOT_FOUND, site, draft);
+            }
             // It runs there and nowhere else.
+            let is_front = |at: &At| match (at, &around.front) {
+                (At::Path(path), Some(front)) => path.trim_matches('/') == front.trim_matches('/'),
+                _ => false,
+            };
+            if matched.paths.iter().any(is_front) {
+                site.whole = scripts("front");
+            } else {
+                site.whole = scripts("none");
+            }
+            if directive.name == "php_server" && !around.sends_all {
+                files_of(directive, &matched, site, draft);
+            }
             for at in matched.paths {
                 site.rule(at, Rank::Plain, Tree::default());
             }
-            site.whole = scripts("none");
             site.backends.push(last.to_owned());
             return directive.done();
+        }
+        if directive.name == "file_server" {
+            if around.sends_all {
+                return directive.done();
+            }
+            directive.done();
+            return files_of(directive, &matched, site, draft);
         }
         if limits(directive) {
             return refuse(directive, &matched, NOT_FOUND, site, draft);
         }
     }
-    if matcher(directive).is_some() && directive.name != "redir" && directive.arguments.len() > 1 {
+    if matcher(directive).is_some() && directive.arguments.len() > 1 {
         return;
     }
     match directive.name.as_str() {
@@ -293,18 +611,26 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, matchers: 
             site.backends.push(last.to_owned());
             php(directive, site, draft);
         }
-        "file_server" if first != "browse" => {
-            for inside in directive.inside.iter().filter(|it| it.name == "hide") {
-                for name in &inside.arguments {
-                    hide(name, site);
+        "file_server" => {
+            hidden(directive, site, draft);
+            if first == "browse" {
+                return;
+            }
+        }
+        "try_files" if has_own_path(&directive.arguments) => {
+            match (front(&directive.arguments), directive.arguments.last()) {
+                (Some(front), _) if front != "/index.php" => {
+                    site.pool.set("fallback", front.trim_start_matches('/'));
                 }
-                inside.done();
+                (Some(_), _) => {}
+                (None, Some(last)) if last == "=404" => _ = site.pool.set("fallback", "none"),
+                (None, _) => return,
             }
         }
         // Handlers for all paths.
         "route" | "handle" if directive.arguments.is_empty() => {
             for inside in &directive.inside {
-                of_site(inside, site, draft, matchers);
+                of_site(inside, site, draft, around);
             }
         }
         "encode" => {
@@ -324,7 +650,6 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, matchers: 
                 header(&words, inside, draft);
             }
         }
-        "redir" => return redirect(directive, site, draft),
         "request_body" => match directive
             .find("max_size")
             .and_then(|it| size(it.argument(0)))
@@ -424,7 +749,7 @@ fn block_of_paths(
     matched: &Matched,
     site: &mut Site,
     draft: &mut Draft,
-    matchers: &Matchers,
+    around: &Around,
 ) {
     let is_plain = !matched.has_more && matched.keys.is_empty() && !matched.paths.is_empty();
     if let [inside] = &block.inside[..]
@@ -446,19 +771,36 @@ fn block_of_paths(
         }
         return;
     }
-    if block.inside.iter().any(limits) || !is_plain {
-        if limits(block) || !runs_php(&block.inside) {
-            refuse(block, matched, NOT_FOUND, site, draft);
-        }
-        return;
+    let is_kept = |it: &Directive| it.name == "root" && matcher(it).is_none();
+    let leads = |it: &Directive| leads_away(it) && !is_kept(it);
+    if block.inside.iter().any(|it| limits(it) || leads(it)) || !is_plain {
+        return refuse(block, matched, NOT_FOUND, site, draft);
     }
     if runs_php(&block.inside) {
-        if block.inside.iter().any(|it| it.name == "root") {
+        let sends = sends_files(&block.inside);
+        let all_below = matched.paths.iter().all(|it| matches!(it, At::Below(_)));
+        if block.has("root")
+            || block.name == "handle_path"
+            || sends != around.sends_all && !all_below
+        {
             return refuse(block, matched, NOT_FOUND, site, draft);
         }
         block.done();
         for inside in &block.inside {
-            of_site(inside, site, draft, matchers);
+            of_site(inside, site, draft, around);
+        }
+        for at in &matched.paths {
+            if let At::Below(path) = at
+                && !sends
+                && around.sends_all
+            {
+                site.send_none(path);
+            }
+            // It runs there, whatever runs elsewhere.
+            site.rule(at.clone(), Rank::Plain, Tree::default());
+        }
+        if sends && !around.sends_all {
+            files_of(block, matched, site, draft);
         }
         return;
     }
@@ -469,14 +811,15 @@ fn block_of_paths(
     }
     for inside in block.inside.iter().filter(|it| it.name != "root") {
         if ["file_server", "encode"].contains(&inside.name.as_str()) {
-            of_site(inside, site, draft, matchers);
+            of_site(inside, site, draft, around);
         }
     }
     let has_files = block.has("file_server");
     for at in &matched.paths {
         let root = root.and_then(|it| it.arguments.last());
         let root = root.map(|it| it.trim_end_matches('/').to_owned());
-        let root = root.or_else(|| (block.name == "handle_path").then(|| site.root.clone())?);
+        let is_own = block.name == "handle_path" || has_files && !around.sends_all;
+        let root = root.or_else(|| is_own.then(|| site.root.clone())?);
         match (at, root) {
             (At::Below(path), Some(root)) if has_files => {
                 let mut files = Tree::default();
@@ -496,14 +839,89 @@ fn block_of_paths(
     draft.leave_out_unread(&block.inside, "the path is answered 404, or by files alone");
 }
 
-/// A name of files or directories that are not sent, in any directory.
-fn hide(name: &str, site: &mut Site) {
-    let parts: Vec<_> = name.trim_matches('/').split('*').map(as_it_is).collect();
-    site.refuse_expression(&format!("/{}(/|$)", parts.join("[^/]*")), NOT_FOUND);
+/// Files of these paths alone: those of the rest are not sent.
+fn files_of(directive: &Directive, matched: &Matched, site: &mut Site, draft: &mut Draft) {
+    hidden(directive, site, draft);
+    let is_plain = !matched.has_more && matched.keys.is_empty() && !matched.paths.is_empty();
+    let mut is_said = is_plain;
+    for at in matched.paths.iter().filter(|_| is_plain) {
+        match (at, &site.root) {
+            (At::Below(path), Some(root)) => {
+                let mut files = Tree::default();
+                files.set("prefix", path.as_str());
+                files.set("root", format!("{root}{path}"));
+                draft.serve_files(files);
+            }
+            _ => is_said = false,
+        }
+    }
+    if !is_said {
+        draft.leave_out_limit(directive, "its files are not sent");
+    }
+}
+
+/// `hide`, and another directory of files.
+fn hidden(directive: &Directive, site: &mut Site, draft: &mut Draft) {
+    for inside in &directive.inside {
+        match inside.name.as_str() {
+            "hide" => {
+                inside.done();
+                for name in &inside.arguments {
+                    if let Some(outcome) = hide(name, site) {
+                        draft.leave_out_limit(inside, &outcome);
+                    }
+                }
+            }
+            "root" if site.root.as_deref() == Some(inside.argument(0).trim_end_matches('/')) => {
+                inside.done();
+            }
+            "root" | "fs" => {
+                site.send_none("");
+                draft.leave_out_limit(inside, "no files are sent; scripts have another root");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A name of files or directories that are not sent, in any directory, or a path of one. What holds
+/// instead is returned.
+fn hide(name: &str, site: &mut Site) -> Option<String> {
+    // Sources of scripts are never sent.
+    if name.starts_with('*') && is_script(name) {
+        return None;
+    }
+    let root = site.root.clone().unwrap_or_default();
+    let roots = [root.as_str(), "{http.vars.root}", "{vars.root}"];
+    let below = roots.iter().filter(|it| !it.is_empty());
+    let mut below = below.filter_map(|it| name.strip_prefix(it));
+    let below = below.find(|it| it.starts_with('/'));
+    let (start, text, outcome) = match below {
+        Some(path) => ("^", path.trim_end_matches('/'), None),
+        // Where it lies below the root is not known.
+        None if name.starts_with('/') || name.contains('{') => {
+            let last = name.trim_end_matches('/').rsplit('/').next();
+            let outcome = format!("all files of the name of `{name}` are answered 404");
+            ("/", last.unwrap_or_default(), Some(outcome))
+        }
+        None => ("/", name.trim_matches('/'), None),
+    };
+    let letters = text.chars().map(|letter| match letter {
+        '*' => "[^/]*".to_owned(),
+        '?' => "[^/]".to_owned(),
+        letter => as_it_is(letter.encode_utf8(&mut [0; 4])),
+    });
+    let expression = format!("{start}{}(/|$)", letters.collect::<String>());
+    if text.is_empty() || text.contains(['[', '{', '\\']) {
+        site.send_none("");
+        return Some("no files are sent".to_owned());
+    }
+    let wider = site.refuse_expression(&expression, NOT_FOUND);
     // Other directories of files have a `hide` of their own.
     if let Some(rule) = site.rules.last_mut() {
         rule.after_files = true;
     }
+    wider.or(outcome)
 }
 
 fn php(directive: &Directive, site: &mut Site, draft: &mut Draft) {
@@ -526,13 +944,23 @@ fn php_option(inside: &Directive, site: &mut Site, draft: &mut Draft) {
             };
             draft.tree.map(&["server", "env"]).set(first, value);
         }
-        "try_files" => match inside.arguments.last().map(String::as_str) {
-            Some("index.php" | "{path}/index.php" | "/index.php") => {}
-            Some(script) if is_script(script) => {
-                site.pool.set("fallback", script.trim_start_matches('/'));
+        "try_files" => {
+            match (front(&inside.arguments), inside.arguments.last()) {
+                (Some(front), _) if front != "/index.php" => {
+                    site.pool.set("fallback", front.trim_start_matches('/'));
+                }
+                (Some(_), _) => {}
+                (None, Some(last)) if last == "=404" => _ = site.pool.set("fallback", "none"),
+                _ => return,
             }
-            _ => return,
-        },
+            if !has_own_path(&inside.arguments) {
+                // No file answers by its own path.
+                site.send_none("");
+                if site.whole.is_empty() {
+                    site.whole = scripts("front");
+                }
+            }
+        }
         "resolve_root_symlink" if first != "false" => {
             site.pool.set("resolve_root", "each_request");
         }
@@ -561,30 +989,5 @@ fn header(words: &[String], directive: &Directive, draft: &mut Draft) {
         [name] if let Some(name) = name.strip_prefix('-') => draft.response_field(name, ""),
         _ => return,
     }
-    directive.done();
-}
-
-fn redirect(directive: &Directive, site: &Site, draft: &mut Draft) {
-    let words: Vec<&str> = directive.arguments.iter().map(String::as_str).collect();
-    let (from, to, status) = match words[..] {
-        [from, to] if from.starts_with('/') => (from, to, "302"),
-        [from, to, status] if from.starts_with('/') => (from, to, status),
-        _ => return,
-    };
-    let status = match status {
-        "permanent" => "301",
-        "temporary" => "302",
-        other => other,
-    };
-    let is_redirect = ["301", "302", "303", "307", "308"].contains(&status);
-    if to.contains('{') || from.contains('*') || !is_redirect {
-        return;
-    }
-    let plain = as_it_is(from);
-    let mut rule = Tree::default();
-    draft.for_hosts(&mut rule, site);
-    rule.set("path", format!("^{plain}$")).set("to", to);
-    rule.set("status", Value::Bare(status.to_owned()));
-    draft.rewrite(rule);
     directive.done();
 }

@@ -1447,3 +1447,268 @@ fn only_the_scripts_that_nginx_gave_to_php_fpm_run() {
     assert!(!yaml.contains("root: "), "{yaml}");
     assert!(limits.contains("root /srv/$host"), "{limits}");
 }
+
+/// A Caddyfile of one site with PHP and files, and these statements.
+fn caddy_site(more: &str) -> String {
+    format!(":80 {{\nroot * /srv/x\n{more}\nphp_fastcgi 127.0.0.1:9000\nfile_server\n}}\n")
+}
+
+#[test]
+fn what_a_caddyfile_leads_elsewhere_is_led_there_or_closed() {
+    let bare = |inside: &str| format!(":80 {{\nroot * /srv/x\n{inside}\n}}\n");
+    let snippet = |snippets: &str, more: &str| format!("{snippets}{}", caddy_site(more));
+    const PHP: &str = "php_fastcgi 127.0.0.1:9000";
+    const DENY: &str = "(deny) {\n@bad path {args[0]} *.sql\nrespond @bad 403\n}\n";
+    const PRIVATE: &str = "{path: \"/private/*\", refuse: 404}";
+    const NONE: &str = "forbid: [\"*\"]";
+    const ALL: &str = "routes:\n    - {refuse: 404}";
+    // A Caddyfile, what must be in what is made, and what must be told.
+    let cases = [
+        // Files.
+        (bare(PHP), NONE, ""),
+        (
+            bare(&format!("{PHP}\nfile_server /static/*")),
+            "- {prefix: /static, root: /srv/x/static}",
+            "",
+        ),
+        (bare(&format!("{PHP}\nfile_server /static/*")), NONE, ""),
+        (
+            bare(&format!("@s path *.css\n{PHP}\nfile_server @s")),
+            NONE,
+            "file_server @s",
+        ),
+        (
+            bare("handle /app/* {\nphp_fastcgi a\n}\nhandle /static/* {\nfile_server\n}"),
+            "- {prefix: /static, root: /srv/x/static}",
+            "",
+        ),
+        (
+            bare("handle /app/* {\nphp_fastcgi a\n}\nhandle /static/* {\nfile_server\n}"),
+            "- {path: \"/static/*\", scripts: none}\n    - {path: \"/app/*\"}\n    - {scripts: none}",
+            "",
+        ),
+        (bare("php_server /app/*"), NONE, ""),
+        (bare("php_server {\nfile_server off\n}"), NONE, ""),
+        (
+            caddy_site("handle /app/* {\nphp_fastcgi a\n}"),
+            "forbid: [\"app/*\"]",
+            "",
+        ),
+        // What leads elsewhere.
+        (
+            caddy_site("redir /private/* /login 302"),
+            "- {path: \"^/private/\", to: /login, status: 302}",
+            "",
+        ),
+        (caddy_site("redir /private/* /login 302"), PRIVATE, ""),
+        (
+            caddy_site("@p path /private/* *.sql\nredir @p /login"),
+            "refuse: 404",
+            "",
+        ),
+        (caddy_site("rewrite /private/* /index.php"), PRIVATE, ""),
+        (caddy_site("rewrite /private/* /none.txt"), PRIVATE, ""),
+        (
+            caddy_site("redir /private/* /other{uri}"),
+            PRIVATE,
+            "redir /private/*",
+        ),
+        (
+            caddy_site("rewrite /private/* /other{uri}"),
+            PRIVATE,
+            "rewrite /private/*",
+        ),
+        (
+            caddy_site("rewrite /private/* /private/a.php"),
+            PRIVATE,
+            "rewrite",
+        ),
+        (
+            caddy_site("reverse_proxy /private/* 127.0.0.1:1"),
+            PRIVATE,
+            "reverse_proxy",
+        ),
+        (
+            caddy_site("@p {\npath /private/*\nheader A b\n}\nrewrite @p /index.php"),
+            "\"/private/*\", header: {A: \"^b$\"}, refuse: 404",
+            "rewrite @p",
+        ),
+        (
+            caddy_site("@p path_regexp ^/(?=private)\nreverse_proxy @p a:1"),
+            ALL,
+            "reverse_proxy",
+        ),
+        (
+            caddy_site("root /private/* /srv/y"),
+            PRIVATE,
+            "root /private/*",
+        ),
+        (
+            caddy_site("uri /private/* strip_prefix /private"),
+            PRIVATE,
+            "uri /private/*",
+        ),
+        (caddy_site("unheard /private/*"), PRIVATE, "unheard"),
+        (caddy_site("unheard"), ALL, "unheard"),
+        (caddy_site("invoke other"), ALL, "invoke"),
+        (
+            caddy_site("try_files /static{path} /index.php"),
+            ALL,
+            "try_files",
+        ),
+        (
+            caddy_site("@q query a=b\nrewrite @q /a.php"),
+            ALL,
+            "rewrite @q",
+        ),
+        (
+            caddy_site("redir * https://example.com{uri}"),
+            ALL,
+            "redir *",
+        ),
+        (
+            caddy_site("handle /private/* {\nredir /login\n}"),
+            PRIVATE,
+            "handle /private/*",
+        ),
+        (
+            caddy_site("handle /private/* {\nrewrite * /index.php\nphp_fastcgi a\nfile_server\n}"),
+            PRIVATE,
+            "handle /private/*",
+        ),
+        (
+            caddy_site("route {\nrewrite /private/* /index.php\n}"),
+            PRIVATE,
+            "rewrite",
+        ),
+        (
+            caddy_site("@n not path /private/*\nhandle @n {\nphp_server\n}"),
+            ALL,
+            "handle @n",
+        ),
+        // Snippets.
+        (
+            snippet(
+                &format!("{DENY}(outer) {{\nimport deny /private/*\n}}\n"),
+                "import outer",
+            ),
+            "\"/private/*\"",
+            "",
+        ),
+        (
+            snippet(DENY, "import deny /private/*"),
+            "\"/private/*\"",
+            "",
+        ),
+        (
+            snippet(DENY, "route {\nimport deny /private/*\n}"),
+            "\"/private/*\"",
+            "",
+        ),
+        (
+            snippet(&DENY.replace("args[0]", "args.0"), "import deny /private/*"),
+            "\"/private/*\"",
+            "",
+        ),
+        (snippet(DENY, "import deny"), ALL, "import deny"),
+        (snippet("(a) {\nimport a\n}\n", "import a"), ALL, "import a"),
+        (caddy_site("import other"), ALL, "import other"),
+        (
+            caddy_site("handle /private/* {\nimport other\nfile_server\n}"),
+            PRIVATE,
+            "handle /private/*",
+        ),
+        // Names of files.
+        (
+            bare(&format!("{PHP}\nfile_server {{\nhide /srv/x/private\n}}")),
+            "{path: \"~ ^/private(/|$)\", refuse: 404}",
+            "",
+        ),
+        (
+            bare(&format!(
+                "{PHP}\nfile_server {{\nhide {{http.vars.root}}/private/*.key\n}}"
+            )),
+            "{path: \"~ ^/private/[^/]*\\\\.key(/|$)\", refuse: 404}",
+            "",
+        ),
+        (
+            bare(&format!(
+                "{PHP}\nfile_server {{\nhide /srv/link/private\n}}"
+            )),
+            "{path: \"~ /private(/|$)\", refuse: 404}",
+            "hide /srv/link/private",
+        ),
+        (
+            bare(&format!("{PHP}\nfile_server {{\nhide *.[ab]\n}}")),
+            NONE,
+            "hide",
+        ),
+        (
+            bare(&format!("{PHP}\nfile_server browse {{\nhide a\n}}")),
+            "~ /a(/|$)",
+            "",
+        ),
+        (
+            bare(&format!("{PHP}\nfile_server {{\nroot /srv/y\n}}")),
+            NONE,
+            "root /srv/y",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (text, expected, told) in cases {
+        let (yaml, limits) = made("Caddyfile", &text);
+        let is_told = limits.contains(told) && limits.is_empty() == told.is_empty();
+        if !yaml.contains(expected) || !is_told {
+            wrong.push(format!("{text}\n{yaml}\n{limits}\nnot: {expected} {told}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n----\n"));
+}
+
+#[test]
+fn the_usual_caddyfiles_close_nothing_that_was_open() {
+    let bare = |inside: &str| format!("x.example {{\nroot * /srv/x\n{inside}\n}}\n");
+    let usual = [
+        // Laravel.
+        caddy_site("encode zstd gzip\nlog"),
+        caddy_site("try_files {path} {path}/ /index.php?{query}"),
+        "{\nfrankenphp\norder php_server before file_server\n}\nimport sites/*.caddy\n\
+         x.example {\nroot * /srv/x\nencode zstd br gzip\n{$CADDY_SERVER_EXTRA_DIRECTIVES}\n\
+         php_server {\ntry_files {path} index.php\n}\n}\n"
+            .to_owned(),
+        // WordPress, as Caddy's documentation has it.
+        caddy_site(
+            "@disallowed {\npath /xmlrpc.php *.sql /wp-content/uploads/*.php\n}\n\
+             rewrite @disallowed /index.php\nredir /feed /feed/ 301",
+        ),
+        // Symfony's.
+        bare(
+            "mercure {\nanonymous\n}\nvulcain\n@phpRoute {\nnot path /.well-known/mercure*\n\
+             not file {path}\n}\nrewrite @phpRoute index.php\n@frontController path index.php\n\
+             php @frontController\nfile_server {\nhide *.php\n}",
+        ),
+        // The same as `php_server`, written out.
+        bare(
+            "route {\n@slash {\nfile {path}/index.php\nnot path */\n}\nredir @slash {path}/ 308\n\
+             @files file {\ntry_files {path} {path}/index.php index.php\nsplit_path .php\n}\n\
+             rewrite @files {http.matchers.file.relative}\n@php path *.php\nphp @php\nfile_server\n}",
+        ),
+        caddy_site("@static path *.css *.js\nheader @static Cache-Control max-age=60"),
+        "(tls) {\ntls a b\n}\n".to_owned() + &bare("import tls\nhandle_errors {\nrewrite * /500.html\n}\nphp_server"),
+        "www.x.example {\nredir https://x.example{uri}\n}\nx.example {\nroot * /srv/x\nphp_server\n}\n"
+            .to_owned(),
+        "a.example {\nreverse_proxy 127.0.0.1:1\n}\nx.example {\nroot * /srv/x\nphp_server\n}\n"
+            .to_owned(),
+    ];
+    for text in usual {
+        let (yaml, limits) = made("Caddyfile", &text);
+        assert!(limits.is_empty(), "{text}\n{yaml}\n{limits}");
+        assert!(yaml.contains("root: /srv/x"), "{text}\n{yaml}");
+        assert!(!yaml.contains("forbid: [\"*\"]"), "{text}\n{yaml}");
+        assert!(!yaml.contains("- {refuse: 404}"), "{text}\n{yaml}");
+        assert!(
+            !yaml.contains("- {scripts: none}") || text.contains("@php path"),
+            "{text}\n{yaml}"
+        );
+    }
+}
