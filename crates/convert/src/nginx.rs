@@ -7,8 +7,8 @@ use super::draft::{
 };
 use super::limits::{endings, limits, methods};
 use super::php::{
-    Php, Runs, below_prefix, both, expression, gives_php, is_of_scripts, literal, locations,
-    takes_every_script,
+    Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
+    leads_all_to, literal, locations, takes_every_script,
 };
 use super::tree::{Tree, Value};
 
@@ -358,6 +358,28 @@ fn on_condition(
     // Others stand in the expression.
     let condition = condition.strip_suffix(')').unwrap_or(condition).trim();
     let words: Vec<&str> = condition.split_whitespace().collect();
+    if let [
+        "$request_uri" | "$uri" | "$document_uri",
+        how @ ("~" | "~*"),
+        expression,
+    ] = words[..]
+        && directive.inside.iter().any(leads_elsewhere)
+    {
+        // The files there were not sent.
+        let sign = if how == "~*" { "(?i)" } else { "" };
+        let outcome = site.refuse_expression(&format!("{sign}{expression}"), NOT_FOUND);
+        let text = format!("all paths with `{expression}` in them are answered 404");
+        draft.leave_out_limit(directive, &outcome.unwrap_or(text));
+        return None;
+    }
+    let is_of_no_file = condition.contains("$request_filename") && condition.contains("!-");
+    let is_of_host = ["$host", "$http_host", "$server_name", "$scheme", "$https"]
+        .contains(&words.first().copied().unwrap_or_default());
+    if (is_of_no_file || is_of_host) && directive.inside.iter().any(|it| it.name == "rewrite") {
+        // No file at its own path is kept from this host by it.
+        draft.leave_out(directive);
+        return None;
+    }
     let [returns] = &directive.inside[..] else {
         return None;
     };
@@ -442,6 +464,12 @@ fn on_condition(
         _ => {}
     }
     None
+}
+
+/// Whether a statement of an `if` gives its requests another path.
+fn leads_elsewhere(inside: &Directive) -> bool {
+    let is_redirect = inside.name == "return" && status(inside.argument(0)).is_some();
+    inside.name == "rewrite" || is_redirect
 }
 
 /// Whether an expression may be found after the path of a target, or nowhere else.
@@ -572,6 +600,13 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
         "root" if is_plain => site.root = Some(first.trim_end_matches('/').to_owned()),
         "index" => index(directive, site),
         "try_files" => {
+            if tries_others(directive) {
+                // The file of a path itself was not sent.
+                site.send_none("");
+                draft.leave_out_limit(directive, "no files are sent");
+                _ = try_files(directive, site); // where its last one leads
+                return;
+            }
             if !try_files(directive, site) {
                 return;
             }
@@ -685,6 +720,14 @@ fn try_files(directive: &Directive, site: &mut Site) -> bool {
         _ => return false,
     }
     true
+}
+
+/// Whether files of another directory are tried, and that of the path itself is not.
+fn tries_others(directive: &Directive) -> bool {
+    const OWN: [&str; 3] = ["$uri", "$document_uri", "$request_filename"];
+    let files = directive.arguments.split_last().map_or(&[][..], |it| it.1);
+    let is_other = |it: &String| it.contains("uri") && !it.starts_with('$');
+    files.iter().any(is_other) && !files.iter().any(|it| OWN.contains(&it.as_str()))
 }
 
 /// The script that answers for paths without a file.
@@ -825,6 +868,9 @@ fn location(
                     || inside.name == "rewrite" && inside.argument(1).contains(".php")
                 {
                     inside.done();
+                    if leads_all_to(inside).is_some_and(|it| it == php.front) {
+                        _ = try_files_last(&php.front, site); // it is a script
+                    }
                 } else if inside.name != "rewrite" {
                     of_server(inside, site, draft, around);
                 }
@@ -856,6 +902,12 @@ fn location(
                 match inside.name.as_str() {
                     "location" => location(inside, site, draft, around, php, true),
                     "if" => front_by_condition(inside, site),
+                    "rewrite" if leads_all_to(inside).is_some() => {
+                        // Other locations are asked before it, as no rule would be.
+                        inside.done();
+                        site.send_none("");
+                        _ = try_files_last(&php.front, site); // it is a script
+                    }
                     "root" => root(inside, site, draft),
                     _ => of_server(inside, site, draft, around),
                 }
@@ -1190,6 +1242,23 @@ fn by_pattern(
     if let Some(inside) = directive.find("alias").or(root) {
         return close_pattern(directive, inside, expression, site, draft);
     }
+    if php.leads_all() {
+        // The root's files are not sent for `/`.
+        match (endings(expression), &site.root) {
+            (Some(endings), Some(root)) => {
+                let mut files = Tree::default();
+                files.set("prefix", "/").set("root", root.as_str());
+                files.set("allow", endings);
+                let expires = directive.find("expires");
+                if let Some(age) = expires.and_then(|it| seconds(it.argument(0))) {
+                    files.set("max_age", age.min(31_536_000));
+                    expires.into_iter().for_each(Directive::done);
+                }
+                draft.serve_files(files);
+            }
+            _ => draft.leave_out_limit(directive, "its files are not sent"),
+        }
+    }
     let mut keys = Tree::default();
     for inside in &directive.inside {
         of_route(inside, &mut keys, &around.zones);
@@ -1211,7 +1280,9 @@ fn by_pattern(
         Rank::Expression
     };
     if keys.is_empty() || site.rule(At::Expression(expression.to_owned()), rank, keys) {
-        directive.done();
+        if directive.fate.get() == directive::Fate::Unread {
+            directive.done();
+        }
     } else {
         site.close("");
         draft.leave_out_limit(directive, ALL_CLOSED);
@@ -1248,16 +1319,14 @@ fn answers_otherwise(location: &Directive) -> Option<&Directive> {
         it.fate.get() == directive::Fate::Unread
             && (name.ends_with("_pass") && name != "fastcgi_pass"
                 || name.contains("_by_lua")
+                || name == "try_files" && tries_others(it)
                 || NAMES.contains(&name))
     })
 }
 
 /// Whether a statement is about all paths of its location.
 fn is_for_all(directive: &Directive) -> bool {
-    const ALL: [&str; 8] = [
-        "^", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$", "^/(.*)$",
-    ];
-    directive.name != "rewrite" || ALL.contains(&directive.argument(0))
+    directive.name != "rewrite" || is_of_all_paths(directive.argument(0))
 }
 
 /// Statements that say nothing of who answers where only files are sent.
@@ -1381,12 +1450,18 @@ fn below(
     let has_age = ["expires", "gzip_static"]
         .iter()
         .any(|name| location.has(name));
-    if is_elsewhere && how == How::Exact {
+    // A longer prefix keeps its paths from this one, and `http.static` would not.
+    let is_shadowed = server.longer(path).any(|it| {
+        let has_own = it.has("root") || it.has("alias");
+        refuses(it).is_none() && (it.has("fastcgi_pass") || is_elsewhere && !has_own)
+    });
+    if is_elsewhere && (how == How::Exact || is_shadowed) {
         // A prefix of `http.static` is a directory.
         return close_below(location, how, path, site, draft);
     }
+    let has_age = (has_age || server.leads_all()) && how != How::Exact && !is_shadowed;
     location.done();
-    if is_elsewhere || has_age && how != How::Exact {
+    if is_elsewhere || has_age {
         files(location, path, directory.as_deref(), site, draft);
     }
     let mut keys = Tree::default();

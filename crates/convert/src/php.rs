@@ -108,8 +108,18 @@ impl<'a> Php<'a> {
         {
             return Some(script);
         }
+        if let Some(slash) = slash
+            && let Some(script) = slash.inside.iter().find_map(leads_all_to)
+        {
+            return Some(script);
+        }
         slash.into_iter().chain([self.server]).find_map(|it| {
             let last = it.find("try_files")?.arguments.last()?;
+            if last.starts_with('@') {
+                let mut all = locations(self.server);
+                let named = all.find(|it| it.arguments == [last.as_str()])?;
+                return named.inside.iter().find_map(leads_all_to);
+            }
             let script = last.split(['?', '$']).next().unwrap_or_default();
             (script.starts_with('/') && is_script(script)).then(|| script.to_owned())
         })
@@ -252,18 +262,48 @@ impl<'a> Php<'a> {
         chain.first().is_some_and(|it| std::ptr::eq(*it, location))
     }
 
-    /// Whether a longer prefix stands below one, anywhere.
-    pub(super) fn has_longer(&self, path: &str) -> bool {
+    /// Locations of longer prefixes below one.
+    pub(super) fn longer(&self, path: &str) -> impl Iterator<Item = &'a Directive> {
         let inside = self.slash().into_iter().flat_map(locations);
-        locations(self.server).chain(inside).any(|it| {
+        locations(self.server).chain(inside).filter(move |it| {
             prefix(it).is_some_and(|(_, it)| it.len() > path.len() && it.starts_with(path))
         })
+    }
+
+    /// Whether a longer prefix stands below one, anywhere.
+    pub(super) fn has_longer(&self, path: &str) -> bool {
+        self.longer(path).next().is_some()
+    }
+
+    /// Whether `location /` leads all of its paths to a script, so that it sends no file.
+    pub(super) fn leads_all(&self) -> bool {
+        let mut all = self.slash().into_iter().flat_map(|it| &it.inside);
+        all.any(|it| leads_all_to(it).is_some())
     }
 
     /// Whether the server has plain prefixes beside `/`.
     pub(super) fn has_prefixes(&self) -> bool {
         locations(self.server).any(|it| matches!(prefix(it), Some((false, path)) if path != "/"))
     }
+}
+
+/// The script to which a `rewrite` leads all paths, with its slash.
+pub(super) fn leads_all_to(rewrite: &Directive) -> Option<String> {
+    let is_inner = !["permanent", "redirect"].contains(&rewrite.argument(2));
+    if rewrite.name != "rewrite" || !is_inner || !is_of_all_paths(rewrite.argument(0)) {
+        return None;
+    }
+    let to = rewrite.argument(1).split(['?', '$']).next()?;
+    let script = to.trim_end_matches('/');
+    (script.starts_with('/') && is_script(script)).then(|| script.to_owned())
+}
+
+/// Whether an expression is found in all paths.
+pub(super) fn is_of_all_paths(expression: &str) -> bool {
+    const ALL: [&str; 10] = [
+        "^", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$", "^/(.*)$", "^/", "^/(.*)",
+    ];
+    ALL.contains(&expression)
 }
 
 pub(super) fn gives_php(directive: &Directive) -> bool {

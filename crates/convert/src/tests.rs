@@ -1712,3 +1712,125 @@ fn the_usual_caddyfiles_close_nothing_that_was_open() {
         );
     }
 }
+
+#[test]
+fn files_that_nginx_led_elsewhere_are_not_sent() {
+    let site = |slash: &str, more: &str| {
+        format!(
+            "server {{ listen 80; root /srv/x;\nlocation / {{ {slash} }}\n\
+             location ~ \\.php$ {{ include fastcgi_params; fastcgi_pass unix:/a.sock; }}\n{more} }}\n"
+        )
+    };
+    let usual = "try_files $uri $uri/ /index.php;";
+    // A server, what must be in what is made, and what must be told.
+    let cases = [
+        (
+            site(
+                usual,
+                "if ($uri ~ ^/(data|config)/) { rewrite ^ /index.php last; }",
+            ),
+            "{path: \"~ ^/(data|config)/\", refuse: 404}",
+            "if ($uri",
+        ),
+        (
+            site(
+                usual,
+                "if ($request_uri ~* ^/data/) { set $a 1; return 302 /login; }",
+            ),
+            "{path: \"~ (?i)^/data/\", refuse: 404}",
+            "if ($request_uri",
+        ),
+        (
+            site("try_files /images$uri /index.php;", ""),
+            "forbid: [\"*\"]",
+            "try_files /images$uri",
+        ),
+        (
+            site(usual, "location /data/ { try_files /images$uri =404; }"),
+            "{path: \"/data/*\", refuse: 404}",
+            "try_files /images$uri",
+        ),
+        (
+            site("try_files /cache$uri.html $uri /index.php;", ""),
+            "root: /srv/x\n",
+            "",
+        ),
+        (
+            site(
+                "if (!-e $request_filename) { rewrite ^ /index.php last; }",
+                "",
+            ),
+            "root: /srv/x\n",
+            "",
+        ),
+        (
+            site("rewrite ^ /index.php last;", "location /images/ { }"),
+            "- {prefix: /images, root: /srv/x/images}",
+            "",
+        ),
+        (
+            site("rewrite ^ /index.php last;", "location /images/ { }"),
+            "forbid: [\"*\"",
+            "",
+        ),
+        (
+            site("rewrite ^(.*)$ /app.php?q=$1 last;", ""),
+            "fallback: app.php",
+            "",
+        ),
+        (
+            site(
+                "rewrite ^ /index.php last;",
+                "location ~* \\.(css|js)$ { expires 30d; }",
+            ),
+            "- {prefix: /, root: /srv/x, allow: [.css, .js], max_age: 2592000}",
+            "",
+        ),
+        (
+            site(
+                "rewrite ^ /index.php last;",
+                "location ~ ^/img/ { expires 30d; }",
+            ),
+            "forbid: [\"*\"]",
+            "^/img/",
+        ),
+        (
+            site(
+                "try_files $uri $uri/ @rw;",
+                "location @rw { rewrite ^(.*)$ /app.php/$1 last; }",
+            ),
+            "fallback: app.php",
+            "",
+        ),
+        (
+            site(
+                usual,
+                "location ^~ /up { root /srv/y; } location /up/ { expires 1d; }",
+            ),
+            "{path: \"~ ^/up\", refuse: 404}",
+            "location ^~ /up",
+        ),
+        (
+            site(
+                usual,
+                "location /up { root /srv/y; } location /up/new/ { root /srv/z; }",
+            ),
+            "- {prefix: /up, root: /srv/y/up}",
+            "",
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (text, expected, told) in cases {
+        let (yaml, limits) = made("nginx.conf", &text);
+        let is_told = limits.contains(told) && limits.is_empty() == told.is_empty();
+        if !yaml.contains(expected) || !is_told {
+            wrong.push(format!("{text}\n{yaml}\n{limits}\nnot: {expected} {told}"));
+        }
+        let sends = text.contains("$uri $uri/") || text.contains("/cache$uri.html");
+        assert!(
+            !sends || !yaml.contains("forbid: [\"*\"]"),
+            "{text}\n{yaml}"
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n----\n"));
+}
