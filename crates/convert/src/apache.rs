@@ -441,7 +441,7 @@ fn scopes(
         if let Some(below) = below_root(scope, site)
             && site.is_refused(&below)
         {
-            draft.leave_out_limit(scope, "it stays closed, as the folder around it is");
+            draft.leave_out_limit(scope, "it stays closed, as the directory around it is");
         }
     }
 }
@@ -639,7 +639,7 @@ fn handlers(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
             if is_here || it.arguments.len() > 1 {
                 handler(it, &below, site, draft);
             } else {
-                it.done(); // a folder of an alias, which is guarded by itself
+                it.done(); // a directory of an alias, which is guarded by itself
             }
         }
     }
@@ -697,7 +697,7 @@ fn makes_others(it: &Directive) -> bool {
     (it.is("SetHandler") || it.is("AddHandler") || is_type) && !plain.contains(&&*first_of(it))
 }
 
-/// A handler by the endings of files, or for all of a folder: only those of PHP's scripts are ours.
+/// A handler by the endings of files, or for a whole directory: those of PHP alone are ours.
 fn handler(it: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     if !makes_others(it) {
         return;
@@ -723,7 +723,7 @@ fn handler(it: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     shut_expression(it, &expression, site, draft);
 }
 
-/// What of the files of a block with a handler is no script here, as an expression.
+/// The files of a block with a handler that are no scripts here, as an expression.
 fn handled(scope: &Directive, named: &str) -> Option<String> {
     if !scope.inside.iter().any(makes_others) {
         return None;
@@ -1123,7 +1123,7 @@ fn of_php(name: &str, directive: &Directive, site: &mut Site, draft: &mut Draft)
     true
 }
 
-/// Whether an `Alias` is of one file: folders alone are sent.
+/// Whether an `Alias` is of one file: directories alone are sent.
 fn is_of_file(path: &str, to: &str) -> bool {
     let to = std::path::Path::new(to);
     let name = path.rsplit('/').next().unwrap_or_default();

@@ -349,7 +349,7 @@ fn sends_files(all: &[Directive]) -> bool {
     })
 }
 
-/// What is known of a site.
+/// The facts about a site.
 struct Around {
     /// `@name`: what it says of requests.
     matchers: Vec<(String, Matched)>,

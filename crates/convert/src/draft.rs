@@ -570,8 +570,8 @@ impl Draft {
             .push(format!("{place}: `{what}`{shown}: {outcome}; {advice}"));
     }
 
-    /// What nobody has said anything of. Whether a limit was among it, or what leads requests away
-    /// from files: the caller closes what it held for.
+    /// Statements that nobody has said anything of. Whether a limit was among them, or what leads
+    /// requests away from files: the caller closes what they held for.
     pub(super) fn leave_out_unread(&mut self, all: &[Directive], outcome: &str) -> bool {
         let mut has_limit = false;
         for directive in all {

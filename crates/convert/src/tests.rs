@@ -665,25 +665,25 @@ const KEPT: &[Kept] = &[
     ),
     // Starts in each alternative.
     (
-        "folders",
+        "directories",
         "RewriteRule ^vendor/|^private/ - [F]",
         &["/vendor/a", "/private/a"],
         &["/open/vendor/a"],
     ),
     (
-        "folders",
+        "directories",
         "RewriteRule (^vendor|^private)/ - [F]",
         &["/vendor/a", "/private/a"],
         &["/open.txt"],
     ),
     (
-        "folders",
+        "directories",
         "RewriteRule (^|/)private/ - [F]",
         &["/private/a", "/a/private/a"],
         &["/open.txt"],
     ),
     (
-        "folders",
+        "directories",
         "RewriteRule ^(vendor|private)/ - [F]",
         &["/vendor/a", "/private/a"],
         &["/open.txt"],
@@ -740,7 +740,7 @@ const KEPT: &[Kept] = &[
     ),
     // Rules that lead away from files by a condition.
     (
-        "folders",
+        "directories",
         "RewriteCond %{REQUEST_URI} !^/public/\nRewriteRule ^(.*)$ public/$1 [L]",
         &["/composer.json", "/storage/a"],
         &["/public/a.css"],
@@ -753,7 +753,7 @@ const KEPT: &[Kept] = &[
         &["/open.txt"],
     ),
     (
-        "folders",
+        "directories",
         "RewriteCond %{HTTP_COOKIE} !auth=1\nRewriteRule ^private/ /login [R=302,L]",
         &["/private/a"],
         &["/open.txt"],
@@ -821,13 +821,13 @@ const KEPT: &[Kept] = &[
         &[],
     ),
     (
-        "folders",
+        "directories",
         "RewriteCond %{HTTP_COOKIE} !^.*auth=1.*$\nRewriteRule ^private/ - [F]",
         &["/private/a"],
         &["/open.txt"],
     ),
     (
-        "folders",
+        "directories",
         "RewriteCond %{QUERY_STRING} ^$\nRewriteRule ^private/ - [F]",
         &["/private/a"],
         &["/open.txt"],
@@ -837,7 +837,7 @@ const KEPT: &[Kept] = &[
 #[test]
 fn what_apache_keeps_files_from_is_closed_in_each_form() {
     let server = |more: &str| format!("DocumentRoot /srv/x\nRewriteEngine On\n{more}\n");
-    let folder = |more: &str| {
+    let directory = |more: &str| {
         format!(
             "DocumentRoot /srv/x\n<Directory /srv/x>\nRequire all granted\nRewriteEngine On\n{more}\n</Directory>\n"
         )
@@ -850,11 +850,11 @@ fn what_apache_keeps_files_from_is_closed_in_each_form() {
     let mut wrong = Vec::new();
     for (places, statements, closed, open) in KEPT {
         let mut texts = Vec::new();
-        if *places != "folders" {
+        if *places != "directories" {
             texts.extend([server(statements), host(statements)]);
         }
         if *places != "servers" {
-            texts.push(folder(statements));
+            texts.push(directory(statements));
         }
         for text in texts {
             let (yaml, limits) = made("site-httpd.conf", &text);
@@ -953,7 +953,7 @@ fn redirects_of_apache_are_for_their_hosts_and_whole_parts_of_paths() {
 }
 
 #[test]
-fn a_folder_that_apache_opens_inside_a_closed_one_is_told() {
+fn a_directory_that_apache_opens_inside_a_closed_one_is_told() {
     let text = "DocumentRoot /srv/x\n<Directory /srv/x/a>\nRequire all denied\n</Directory>\n\
                 <Directory /srv/x/a/b>\nRequire all granted\n</Directory>\n";
     let (yaml, limits) = made("site-httpd.conf", text);
@@ -1494,7 +1494,7 @@ fn what_a_caddyfile_leads_elsewhere_is_led_there_or_closed() {
             "forbid: [\"app/*\"]",
             "",
         ),
-        // What leads elsewhere.
+        // Statements that lead elsewhere.
         (
             caddy_site("redir /private/* /login 302"),
             "- {path: \"^/private/\", to: /login, status: 302}",
