@@ -22,8 +22,6 @@ final class Cache implements CacheInterface
     private const LOOK = 0.002;
     /** Looks after which it is looked whether that worker is still there. */
     private const LOOKS_AT_OWNER = 10;
-    /** Such looks that find nobody, though the place could not be taken. */
-    private const FREE = 5;
     /** Signs that PSR-16 reserves for extensions of keys that were never made. */
     private const RESERVED = '{}()/\\@:';
 
@@ -231,7 +229,6 @@ final class Cache implements CacheInterface
         $name = $this->name($key);
         $computing = null;
         $since = \hrtime(true);
-        $free = 0;
         for ($looks = 0;; $looks++) {
             $kept = $this->kept($name);
             $fresh = $kept === [] ? [] : Fresh::of($kept[0]);
@@ -246,12 +243,8 @@ final class Cache implements CacheInterface
             if ($kept !== []) {
                 return Fresh::stale($kept[0]);
             }
-            $free += (int) ($looksAtOwner && $computing->isFree());
-            if ($free === self::FREE) {
-                return $compute(); // the storage does not take its entry
-            }
-            if ($looksAtOwner && $computing->isOfThisProcess()) {
-                return $compute(); // it would wait for itself
+            if ($looksAtOwner && ($computing->isOfThisProcess() || $computing->isRefused())) {
+                return $compute(); // it would wait for itself, or for nobody
             }
             if (\hrtime(true) - $since >= 2 * self::COMPUTING * 1e9) {
                 return $compute(); // two have taken too long, and a third is not waited for

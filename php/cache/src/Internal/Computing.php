@@ -23,6 +23,7 @@ final class Computing
 
     private readonly LockEntry $entry;
     private readonly string $owner;
+    private int $free = 0;
 
     public function __construct(Store $store, string $key, private readonly float $seconds)
     {
@@ -45,10 +46,12 @@ final class Computing
             && $this->noted($this->entry->hand($before, $this->owner, $this->seconds));
     }
 
-    /** Whether nobody has it. */
-    public function isFree(): bool
+    /** Whether the storage does not take it: nobody has it, at five looks after tries to take it. */
+    public function isRefused(): bool
     {
-        return $this->entry->owner() === '';
+        $this->free += (int) ($this->entry->owner() === '');
+
+        return $this->free === 5;
     }
 
     /** Whether a call has it that this one is a part of. */
