@@ -5,7 +5,9 @@ use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
     no_scripts, pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::{expand, forbids, leads_away, leads_to_proxy, methods, refusing_status};
+use super::limits::{
+    expand, flags, forbids, has_parts, leads_away, leads_to_proxy, methods, refusing_status,
+};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
@@ -1485,20 +1487,24 @@ fn from_root(from: &str, below: &str) -> String {
     }
     let start = format!("^{}", as_it_is(below));
     let bare = with_starts(from, |rest| ("", without_slash(rest)));
-    let has_starts = with_starts(from, |rest| ("", rest)) != from;
-    let is_one = from.starts_with('^') && !bare.contains('|') && !has_starts_within(from);
-    match has_starts {
-        _ if is_one => format!("{start}/{bare}"),
-        false if from.contains('|') => format!("{start}/.*(?:{from})"),
-        false => format!("{start}/.*{from}"),
+    if let Some(rest) = from.strip_prefix('^')
+        && !bare.contains('|')
+        && !has_starts(rest)
+    {
+        format!("{start}/{bare}")
+    } else if has_starts(from) {
         // In its middle, `^` is found nowhere.
-        true => format!("{start}/(?:{bare}|.*(?:{from}))"),
+        format!("{start}/(?:{bare}|.*(?:{from}))")
+    } else if from.contains('|') {
+        format!("{start}/.*(?:{from})")
+    } else {
+        format!("{start}/.*{from}")
     }
 }
 
-fn has_starts_within(expression: &str) -> bool {
-    let rest = expression.strip_prefix('^').unwrap_or(expression);
-    with_starts(rest, |rest| ("", rest)) != rest
+/// Whether there is a sign of the start anywhere in an expression.
+fn has_starts(expression: &str) -> bool {
+    with_starts(expression, |rest| ("", rest)) != expression
 }
 
 fn without_slash(rest: &str) -> &str {
@@ -1592,11 +1598,7 @@ fn groups(conditions: &[Directive]) -> Vec<Vec<&Directive>> {
         if let Some(group) = all.last_mut() {
             group.push(it);
         }
-        let flags = it.argument(2).trim_matches(['[', ']']).to_ascii_uppercase();
-        if !flags
-            .split(',')
-            .any(|it| ["OR", "ORNEXT"].contains(&it.trim()))
-        {
+        if !flags(it).any(|flag| ["OR", "ORNEXT"].contains(&flag.as_str())) {
             all.push(Vec::new());
         }
     }
@@ -1627,11 +1629,7 @@ fn asks_for_none(group: &[&Directive]) -> bool {
 
 /// `RewriteRule ^ - [L]` for files that there are.
 fn passes_files(rule: &Directive, conditions: &[Directive]) -> bool {
-    let flags = rule
-        .argument(2)
-        .trim_matches(['[', ']'])
-        .to_ascii_uppercase();
-    let ends = flags.split(',').any(|it| ["L", "END"].contains(&it.trim()));
+    let ends = flags(rule).any(|flag| ["L", "END"].contains(&flag.as_str()));
     let is_files =
         |it: &&Directive| is_of_file_itself(it) && ["-f", "-s"].contains(&it.argument(1));
     let groups = groups(conditions);
@@ -1645,19 +1643,6 @@ fn is_any(from: &str) -> bool {
     let bare = from.trim_start_matches('^').trim_end_matches('$');
     let bare = without_slash(bare).trim_matches(['(', ')']);
     ["", ".", ".*", ".+", ".?", ".*?"].contains(&bare) && !matches!(from, "^$" | "^/$" | "^/?$")
-}
-
-/// Whether an expression has alternatives outside of groups.
-fn has_parts(expression: &str) -> bool {
-    let mut depth = 0_i32;
-    expression.chars().any(|letter| {
-        depth += match letter {
-            '(' => 1,
-            ')' => -1,
-            _ => 0,
-        };
-        letter == '|' && depth == 0
-    })
 }
 
 /// Whether an expression is found in an empty text, or where that can't be told.
@@ -1710,11 +1695,7 @@ fn keeps_files(rule: &Directive, conditions: &[Directive]) -> bool {
     }
     let is_others = |it: &&Directive| matches!(asks(it), Asks::OtherPath(_));
     let of_address = |group: &Vec<&Directive>| group.iter().all(|it| is_of_address(it));
-    let proxies = rule.argument(2).to_ascii_uppercase();
-    let proxies = proxies
-        .trim_matches(['[', ']'])
-        .split(',')
-        .any(|it| it.trim() == "P");
+    let proxies = flags(rule).any(|flag| flag == "P");
     is_any(from)
         && to.contains("://")
         && !proxies
@@ -1862,7 +1843,7 @@ fn asks(condition: &Directive) -> Asks {
         Asks::Keys(keys)
     };
     match of.trim_start_matches("%{").trim_end_matches('}') {
-        // Who says nothing is kept out by some.
+        // Some expressions also refuse a client that sends none.
         "QUERY_STRING" | "HTTP_COOKIE"
             if !expression.starts_with(['!', '=', '<', '>', '-'])
                 && !is_found_in_nothing(expression) =>

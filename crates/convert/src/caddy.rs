@@ -517,6 +517,19 @@ fn front(files: &[String]) -> Option<String> {
     (is_script(script) && !script.contains('{')).then(|| format!("/{script}"))
 }
 
+/// Paths without a file lead to what is tried last. False: that is neither a script nor 404.
+fn fall_back(files: &[String], site: &mut Site) -> bool {
+    match front(files) {
+        Some(front) if front == "/index.php" => {}
+        Some(front) => _ = site.pool.set("fallback", front.trim_start_matches('/')),
+        None if files.last().is_some_and(|last| last == "=404") => {
+            site.pool.set("fallback", "none");
+        }
+        None => return false,
+    }
+    true
+}
+
 fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) {
     let (scheme, place) = address.split_once("://").unwrap_or(("", address));
     let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
@@ -576,11 +589,8 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &A
                 (At::Path(path), Some(front)) => path.trim_matches('/') == front.trim_matches('/'),
                 _ => false,
             };
-            if matched.paths.iter().any(is_front) {
-                site.whole = scripts("front");
-            } else {
-                site.whole = scripts("none");
-            }
+            let has_front = matched.paths.iter().any(is_front);
+            site.whole = scripts(if has_front { "front" } else { "none" });
             if directive.name == "php_server" && !around.sends_all {
                 files_of(directive, &matched, site, draft);
             }
@@ -591,11 +601,11 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &A
             return directive.done();
         }
         if directive.name == "file_server" {
-            if around.sends_all {
-                return directive.done();
-            }
             directive.done();
-            return files_of(directive, &matched, site, draft);
+            if !around.sends_all {
+                files_of(directive, &matched, site, draft);
+            }
+            return;
         }
         if limits(directive) {
             return refuse(directive, &matched, NOT_FOUND, site, draft);
@@ -618,13 +628,8 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &A
             }
         }
         "try_files" if has_own_path(&directive.arguments) => {
-            match (front(&directive.arguments), directive.arguments.last()) {
-                (Some(front), _) if front != "/index.php" => {
-                    site.pool.set("fallback", front.trim_start_matches('/'));
-                }
-                (Some(_), _) => {}
-                (None, Some(last)) if last == "=404" => _ = site.pool.set("fallback", "none"),
-                (None, _) => return,
+            if !fall_back(&directive.arguments, site) {
+                return;
             }
         }
         // Handlers for all paths.
@@ -898,7 +903,7 @@ fn hide(name: &str, site: &mut Site) -> Option<String> {
     let below = below.find(|it| it.starts_with('/'));
     let (start, text, outcome) = match below {
         Some(path) => ("^", path.trim_end_matches('/'), None),
-        // Where it lies below the root is not known.
+        // Its place below the root is not known.
         None if name.starts_with('/') || name.contains('{') => {
             let last = name.trim_end_matches('/').rsplit('/').next();
             let outcome = format!("all files of the name of `{name}` are answered 404");
@@ -945,13 +950,8 @@ fn php_option(inside: &Directive, site: &mut Site, draft: &mut Draft) {
             draft.tree.map(&["server", "env"]).set(first, value);
         }
         "try_files" => {
-            match (front(&inside.arguments), inside.arguments.last()) {
-                (Some(front), _) if front != "/index.php" => {
-                    site.pool.set("fallback", front.trim_start_matches('/'));
-                }
-                (Some(_), _) => {}
-                (None, Some(last)) if last == "=404" => _ = site.pool.set("fallback", "none"),
-                _ => return,
+            if !fall_back(&inside.arguments, site) {
+                return;
             }
             if !has_own_path(&inside.arguments) {
                 // No file answers by its own path.

@@ -110,11 +110,15 @@ pub(super) fn leads_away(directive: &Directive) -> bool {
 
 /// A `RewriteRule` that refuses.
 pub(super) fn forbids(rule: &Directive) -> bool {
-    let flags = rule.argument(2).trim_matches(['[', ']']);
-    flags.split(',').map(str::trim).any(|flag| {
-        let flag = flag.to_ascii_uppercase();
+    flags(rule).any(|flag| {
         ["F", "G", "FORBIDDEN", "GONE"].contains(&flag.as_str()) || flag.starts_with("R=4")
     })
+}
+
+/// The flags of a `RewriteRule` or `RewriteCond`, in capital letters.
+pub(super) fn flags(of: &Directive) -> impl Iterator<Item = String> {
+    let all = of.argument(2).trim_matches(['[', ']']).split(',');
+    all.map(|flag| flag.trim().to_ascii_uppercase())
 }
 
 /// The status of a `Redirect` or `RedirectMatch` that leads nowhere.
@@ -256,17 +260,24 @@ pub(super) fn names_hidden(pattern: &str) -> bool {
         None if rest.starts_with(['.', '*', '+', '$', '[', 'w', 'W']) => return false,
         None => rest,
     };
+    !has_parts(rest)
+        && !rest.contains('?')
+        && !rest.contains("well-known")
+        && !rest.contains("(w")
+        && !rest.contains("|w")
+}
+
+/// Whether an expression has alternatives outside of groups.
+pub(super) fn has_parts(expression: &str) -> bool {
     let mut depth = 0_i32;
-    rest.chars().all(|letter| {
+    expression.chars().any(|letter| {
         depth += match letter {
             '(' => 1,
             ')' => -1,
             _ => 0,
         };
-        (letter != '|' || depth > 0) && letter != '?'
-    }) && !rest.contains("well-known")
-        && !rest.contains("(w")
-        && !rest.contains("|w")
+        letter == '|' && depth <= 0
+    })
 }
 
 /// The directories at a root in which an expression keeps scripts from running.

@@ -632,7 +632,7 @@ fn is_closed(yaml: &str, path: &str) -> bool {
         .is_some_and(|it| !it["refuse"].is_null())
 }
 
-/// Where statements stand, the statements, what they close, and what stays open.
+/// Each row: the places of statements, the statements, the paths they close, and those still open.
 type Kept = (
     &'static str,
     &'static str,
