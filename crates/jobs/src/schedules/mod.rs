@@ -149,7 +149,14 @@ impl Schedules {
                 tracing::warn!(target: "jobs", schedule = name, when, "the schedule is never due: no date fits its pattern");
             }
         }
-        for (name, missed, until) in self.missed(follows) {
+        let now = now_ms();
+        // From then on, all is due: where one process follows the other, a server was there.
+        let until = if follows {
+            now - pronghorn_base::millis(MISSED)
+        } else {
+            now
+        };
+        for (name, missed) in self.missed(now, until) {
             let (schedules, end) = (self.clone(), end.clone());
             let make_up = async move { schedules.make_up_for(&name, missed, until, &end).await };
             running.spawn(make_up);
@@ -194,15 +201,9 @@ impl Schedules {
         Ok(())
     }
 
-    /// What was due while no server was there, and is made up for. From now on, all is due; so is
-    /// what is not late where one process follows the other.
-    fn missed(&self, follows: bool) -> Vec<(String, Vec<u64>, u64)> {
-        let now = now_ms();
-        let until = if follows {
-            now - pronghorn_base::millis(MISSED)
-        } else {
-            now
-        };
+    /// The runs up to `until` that are made up for: they were due while no server was there. Later
+    /// ones are due as usual.
+    fn missed(&self, now: u64, until: u64) -> Vec<(String, Vec<u64>)> {
         let mut missed = Vec::new();
         {
             let mut state = lock(&self.0.state);
@@ -238,7 +239,7 @@ impl Schedules {
                 "runs were missed while the server was down{more}; catch_up: {}",
                 catch_up.spelling()
             );
-            (name, last, until)
+            (name, last)
         });
         wanted.collect()
     }

@@ -370,7 +370,7 @@ impl Registry {
     }
 }
 
-/// Where a list goes on, among the pipelines of a name.
+/// The position after a part of a list: the pipeline, of those of the name, and the one inside it.
 fn place(pipeline: usize, after: &[u8]) -> Vec<u8> {
     let at = u8::try_from(pipeline).unwrap_or(u8::MAX);
     [&[at], after].concat()
