@@ -29,6 +29,8 @@
 #define PAUSES 32
 /* With less than one in so many blocks free, a block is emptied for each that is taken. */
 #define RESERVE 32
+/* A block in which less than one in so many bytes is left is full. */
+#define REST 32
 /* A block of which nobody needs one in so many bytes is emptied without losing anything. */
 #define WORTHWHILE 4
 /* Keys and values of entries that are moved or compared, where they are short. */
@@ -830,7 +832,7 @@ static bool inherit(const cache_segment *segment, uint64_t length, open_block *i
 			*into = open;
 			return true;
 		}
-		if (left < segment->block_size / RESERVE) {
+		if (left < segment->block_size / REST) {
 			close_block(segment, &open);
 		} else {
 			swap(state_of(segment, i), mine, now);
