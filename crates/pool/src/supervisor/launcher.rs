@@ -48,8 +48,8 @@ pub trait Launcher: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     Usual,
-    /// Where that may be: somebody waits for a new generation, which boots beside workers that may
-    /// all be busy.
+    /// Somebody waits for a new generation, which boots beside workers that may all be busy. Not
+    /// every server may do so.
     Overtaking,
 }
 

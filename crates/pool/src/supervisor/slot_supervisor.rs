@@ -104,7 +104,7 @@ pub(super) struct SlotSupervisor {
     pub(super) id: MemberId,
     pub(super) slot: SlotId,
     pub(super) generation: u64,
-    /// How its first boot goes.
+    /// The pace of its first boot.
     pub(super) pace: Pace,
     pub(super) pool: Pool,
     pub(super) launcher: Arc<dyn Launcher>,
