@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::php;
@@ -512,7 +513,11 @@ impl Server {
     fn wait_for_process(&mut self) -> ExitStatus {
         match self.successor {
             Some(pid) => wait_for("the new server to end", || {
-                let ended = waitpid(Some(pid), WaitOptions::NOHANG).expect("it is a child");
+                // A process between that is at its very end is still the parent of this one.
+                let ended = match waitpid(Some(pid), WaitOptions::NOHANG) {
+                    Err(Errno::CHILD) => None,
+                    answer => answer.expect("it can be asked"),
+                };
                 ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))
             }),
             None => wait(&mut self.child, "the server to end"),
