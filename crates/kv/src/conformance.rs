@@ -326,6 +326,24 @@ async fn embedded_conforms() {
     store.close().await;
 }
 
+/// The others have tests of their own.
+#[tokio::test]
+async fn values_that_are_longer_than_an_answer_are_refused() {
+    let directory = Directory::new();
+    let store = store_in(&directory, 16 << 20);
+    let drivers: [&dyn Driver; 2] = [&memory(128 << 20), &Embedded::new("a", store.clone())];
+    for driver in drivers {
+        let half = "x".repeat(512 << 10);
+        let kept = driver.set(vec![item("half", &half, None)], NOW).await;
+        kept.expect("kept");
+        let found = driver.get(keys(&["half"; 128]), NOW).await;
+        assert_eq!(found.expect("as much as there may be").len(), 128);
+        let refused = driver.get(keys(&["half"; 129]), NOW).await;
+        assert_eq!(refused, Err(DriverError::LongAnswer), "{}", driver.name());
+    }
+    store.close().await;
+}
+
 #[tokio::test]
 async fn embedded_outlives_the_server_and_is_swept() {
     let directory = Directory::new();

@@ -1,6 +1,8 @@
 //! What a storage asks of the place where its entries are.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +11,7 @@ use pronghorn_cache::Cache;
 use pronghorn_store::{Failed, Transaction};
 use thiserror::Error;
 
+use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
 /// Keeps the entries of one storage. Keys are not empty, and no longer than
@@ -21,6 +24,8 @@ pub trait Driver: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The values of these keys, each at the place of its key; None for one that is not there.
+    /// Values that are together longer than [`LONGEST_ANSWER`] are refused, and never all in
+    /// memory.
     fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>>;
 
     /// Which of these keys are there.
@@ -143,7 +148,29 @@ pub enum DriverError {
     /// The caller's. Nothing was done.
     #[error("a key of {length} bytes is too long for memcached: use a hash of it")]
     LongKey { length: usize },
+    /// The caller's.
+    #[error(
+        "the values are longer than the {LONGEST_ANSWER} bytes that one answer has at most: ask for fewer at a time"
+    )]
+    LongAnswer,
     /// The engine's: it does not answer, or says that it can't. It may have been done.
     #[error("{0}")]
     Unavailable(String),
+}
+
+/// The bytes that values of one call may still have. A key may be asked for many times in one call,
+/// so that its length and theirs say nothing of the answer's.
+#[derive(Debug)]
+pub(crate) struct Room(AtomicUsize);
+
+impl Room {
+    pub(crate) const fn of(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    pub(crate) fn take(&self, bytes: usize) -> Result<(), DriverError> {
+        let less = |left: usize| left.checked_sub(bytes);
+        let taken = self.0.fetch_update(Relaxed, Relaxed, less);
+        taken.map(|_| ()).map_err(|_| DriverError::LongAnswer)
+    }
 }

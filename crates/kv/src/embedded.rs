@@ -16,7 +16,8 @@ use pronghorn_store::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
+use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, Room, SessionDriver};
+use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
 const ENTRIES: Tree = Tree::new("kv");
@@ -84,19 +85,22 @@ impl Embedded {
         &self,
         keys: Vec<Bytes>,
         now: Moment,
-        read: impl Fn(Entry) -> T + Send + 'static,
+        read: impl Fn(Entry) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<Vec<Option<T>>, DriverError> {
         let places = self.places(&keys);
         let run = move |transaction: &mut Transaction<'_>| {
             let mut found = Vec::with_capacity(places.len());
             for place in &places {
-                found.push(live(transaction, place, now)?.map(&read));
+                match live(transaction, place, now)?.map(&read).transpose() {
+                    Ok(entry) => found.push(entry),
+                    Err(refused) => return Ok(Err(refused)),
+                }
             }
-            Ok(found)
+            Ok(Ok(found))
         };
         let done = async {
             let store = open(&self.store).await?;
-            store.look(run).await.map_err(DriverError::from)
+            store.look(run).await?
         };
         self.note(done.await)
     }
@@ -260,18 +264,22 @@ impl Driver for Embedded {
     }
 
     fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
-        Box::pin(self.look(keys, now, |entry| entry.value))
+        let room = Room::of(LONGEST_ANSWER);
+        Box::pin(self.look(keys, now, move |entry| {
+            room.take(entry.value.len())?;
+            Ok(entry.value)
+        }))
     }
 
     fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>> {
         Box::pin(async move {
-            let found = self.look(keys, now, |_| ()).await?;
+            let found = self.look(keys, now, |_| Ok(())).await?;
             Ok(found.iter().map(Option::is_some).collect())
         })
     }
 
     fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>> {
-        Box::pin(self.look(keys, now, |entry| entry.ends))
+        Box::pin(self.look(keys, now, |entry| Ok(entry.ends)))
     }
 
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
@@ -336,7 +344,7 @@ impl SessionDriver for Embedded {
     fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened> {
         if !self.store.others().are_there {
             return Box::pin(async move {
-                let found = self.look(vec![claim.data_key()], now, |entry| entry);
+                let found = self.look(vec![claim.data_key()], now, Ok);
                 Ok(Opened::Here(found.await?.pop().flatten()))
             });
         }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use pronghorn_cache::layout::{BYTES, FALSE, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED, TRUE};
 use pronghorn_cache::{Cache, NewEntry, Refused};
 
-use crate::driver::{Answer, Driver, DriverError, Item};
+use crate::driver::{Answer, Driver, DriverError, Item, Room};
+use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
 /// One storage in shared memory. Its clock is not the calendar's: a clock that is set makes no
@@ -24,11 +25,10 @@ impl Memory {
     fn look<T>(
         &self,
         keys: &[Bytes],
-        read: impl Fn(pronghorn_cache::Entry) -> T,
-    ) -> Vec<Option<T>> {
-        keys.iter()
-            .map(|key| self.cache.get(key).map(&read))
-            .collect()
+        read: impl Fn(pronghorn_cache::Entry) -> Result<T, DriverError>,
+    ) -> Result<Vec<Option<T>>, DriverError> {
+        let found = keys.iter().map(|key| self.cache.get(key));
+        found.map(|entry| entry.map(&read).transpose()).collect()
     }
 
     fn keep(&self, items: &[Item], now: Moment) -> Result<(), DriverError> {
@@ -95,16 +95,22 @@ impl Driver for Memory {
     }
 
     fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
-        Box::pin(ready(Ok(self.look(&keys, value))))
+        let room = Room::of(LONGEST_ANSWER);
+        let found = self.look(&keys, |entry| {
+            room.take(entry.value().len())?;
+            Ok(value(entry))
+        });
+        Box::pin(ready(found))
     }
 
     fn has(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<bool>> {
-        let found = self.look(&keys, |_| ());
-        Box::pin(ready(Ok(found.iter().map(Option::is_some).collect())))
+        let found = self.look(&keys, |_| Ok(()));
+        let there = found.map(|all| all.iter().map(Option::is_some).collect());
+        Box::pin(ready(there))
     }
 
     fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>> {
-        Box::pin(ready(Ok(self.look(&keys, |entry| end(&entry, now)))))
+        Box::pin(ready(self.look(&keys, |entry| Ok(end(&entry, now)))))
     }
 
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
 use crate::driver::Driver;
@@ -11,7 +10,7 @@ use crate::messages::{Request, Response, WireItem};
 use crate::moment::Moment;
 use crate::storages::Storages;
 
-/// Values of one answer. What can be sent in one call can be read in one.
+/// The bytes of all values of an answer. What can be sent in one call can be read in one.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
@@ -59,15 +58,6 @@ async fn get(storages: Storages, request: Request) -> Result<Response, Failure> 
     let keys = request.keys().map_err(|wrong| failed(NAME, wrong))?;
     let found = driver.get(keys.clone(), Moment::now()).await;
     let found = found.map_err(|error| failed(NAME, error))?;
-    let length: usize = found.iter().flatten().map(Bytes::len).sum();
-    if length > LONGEST_ANSWER {
-        let why = format!(
-            "these {} values have {length} bytes, and an answer has at most {LONGEST_ANSWER}: ask \
-             for fewer at a time",
-            keys.len()
-        );
-        return Err(failed(NAME, why));
-    }
     let there = keys.into_iter().zip(found);
     Ok(answer(there.filter_map(|(key, value)| {
         Some(WireItem::with_value(key, value?))

@@ -1,13 +1,12 @@
 //! One connection to a memcached: its meta commands, and what it answers.
 
 use std::io;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::driver::{DriverError, Room};
 use crate::memcached::address::MemcachedAddress;
 
 /// It answers with less, beside values.
@@ -15,27 +14,6 @@ const LONGEST_LINE: usize = 4096;
 /// memcached itself takes a megabyte unless it is told otherwise.
 const LONGEST_VALUE: usize = 64 << 20;
 const CHUNK: usize = 16 << 10;
-
-/// The bytes that values of one call may still have, whichever server they come from.
-pub(super) struct Room(AtomicUsize);
-
-impl Room {
-    pub(super) const fn of(bytes: usize) -> Self {
-        Self(AtomicUsize::new(bytes))
-    }
-
-    fn take(&self, bytes: usize) -> Result<(), Failure> {
-        let taken = self
-            .0
-            .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
-        match taken {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Failure::Refused(
-                "the values take more than one answer may: ask for fewer at a time".to_owned(),
-            )),
-        }
-    }
-}
 
 /// What a command is answered with.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,6 +36,12 @@ pub(super) enum Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Lost(error)
+    }
+}
+
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
+        Self::Refused(error.to_string())
     }
 }
 

@@ -17,9 +17,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 pub use address::MemcachedAddress;
-use connection::{Connection, Failure, Reply, Room};
+use connection::{Connection, Failure, Reply};
 
-use crate::driver::{Answer, Driver, DriverError, Item};
+use crate::driver::{Answer, Driver, DriverError, Item, Room};
 use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
 
