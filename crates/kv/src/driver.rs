@@ -11,8 +11,10 @@ use pronghorn_cache::Cache;
 use pronghorn_store::{Failed, Transaction};
 use thiserror::Error;
 
-use crate::methods::LONGEST_ANSWER;
 use crate::moment::Moment;
+
+/// The bytes of all values of an answer. What can be sent in one call can be read in one.
+pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
 /// Keeps the entries of one storage. Keys are not empty, and no longer than
 /// `LONGEST_KEY`.

@@ -16,8 +16,9 @@ use pronghorn_store::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, Room, SessionDriver};
-use crate::methods::LONGEST_ANSWER;
+use crate::driver::{
+    Answer, Claim, Driver, DriverError, Entry, Item, LONGEST_ANSWER, Opened, Room, SessionDriver,
+};
 use crate::moment::Moment;
 
 const ENTRIES: Tree = Tree::new("kv");

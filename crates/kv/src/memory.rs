@@ -6,8 +6,7 @@ use bytes::Bytes;
 use pronghorn_cache::layout::{BYTES, FALSE, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED, TRUE};
 use pronghorn_cache::{Cache, NewEntry, Refused};
 
-use crate::driver::{Answer, Driver, DriverError, Item, Room};
-use crate::methods::LONGEST_ANSWER;
+use crate::driver::{Answer, Driver, DriverError, Item, LONGEST_ANSWER, Room};
 use crate::moment::Moment;
 
 /// One storage in shared memory. Its clock is not the calendar's: a clock that is set makes no

@@ -10,9 +10,6 @@ use crate::messages::{Request, Response, WireItem};
 use crate::moment::Moment;
 use crate::storages::Storages;
 
-/// The bytes of all values of an answer. What can be sent in one call can be read in one.
-pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
-
 pub(crate) fn add(methods: &Methods, storages: &Storages) {
     let storages = storages.clone();
     let methods = methods.service_by_caller("kv", move |caller| storages.of(caller));

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use pronghorn_base::PeerHealth;
 use pronghorn_redis::{Cmd, FromRedisValue, RedisFailure, RedisSettings, Value, cmd};
 
-use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
-use crate::methods::LONGEST_ANSWER;
+use crate::driver::{
+    Answer, Claim, Driver, DriverError, Entry, Item, LONGEST_ANSWER, Opened, SessionDriver,
+};
 use crate::moment::Moment;
 
 /// A reply of Redis has room for the longest answer of ours, and for what is around its values.

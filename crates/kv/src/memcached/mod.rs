@@ -19,8 +19,7 @@ use tokio::time::timeout;
 pub use address::MemcachedAddress;
 use connection::{Connection, Failure, Reply};
 
-use crate::driver::{Answer, Driver, DriverError, Item, Room};
-use crate::methods::LONGEST_ANSWER;
+use crate::driver::{Answer, Driver, DriverError, Item, LONGEST_ANSWER, Room};
 use crate::moment::Moment;
 
 /// Its own limit, for a key as it is sent.
