@@ -585,3 +585,14 @@ ZEND_METHOD(Pronghorn_Cache_SharedMemory, clear)
 	}
 	RETURN_LONG((zend_long) cache_clear(segment, prefix, length));
 }
+
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, longest)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	const cache_segment *segment = segment_of(ZEND_THIS);
+	if (segment == NULL) {
+		RETURN_THROWS();
+	}
+	RETURN_LONG((zend_long) (segment->block_size - CACHE_ENTRY));
+}

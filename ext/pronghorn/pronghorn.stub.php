@@ -406,5 +406,10 @@ namespace Pronghorn\Cache {
         public function clear(string $prefix = ""): int
         {
         }
+
+        /** Bytes that an entry may have, with its key. */
+        public function longest(): int
+        {
+        }
     }
 }

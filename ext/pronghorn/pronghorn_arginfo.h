@@ -1,5 +1,5 @@
 /* This is a generated file, edit the .stub.php file instead.
- * Stub hash: 5efb1b0643ede8f1b2192d4a1141fabe1fb4c115 */
+ * Stub hash: fb9c29290d900ca7b00b69164e04e448c384ff3e */
 
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_Pronghorn_Internal_ring_attach, 0, 8, IS_STRING, 1)
 	ZEND_ARG_TYPE_INFO(0, memory, IS_LONG, 0)
@@ -214,6 +214,9 @@ ZEND_END_ARG_INFO()
 
 #define arginfo_class_Pronghorn_Cache_SharedMemory_clear arginfo_class_Pronghorn_Cache_Store_clear
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_class_Pronghorn_Cache_SharedMemory_longest, 0, 0, IS_LONG, 0)
+ZEND_END_ARG_INFO()
+
 
 ZEND_FUNCTION(Pronghorn_Internal_ring_attach);
 ZEND_FUNCTION(Pronghorn_Internal_zygote_serve);
@@ -259,6 +262,7 @@ ZEND_METHOD(Pronghorn_Cache_SharedMemory, delete);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, increment);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, compareAndSwap);
 ZEND_METHOD(Pronghorn_Cache_SharedMemory, clear);
+ZEND_METHOD(Pronghorn_Cache_SharedMemory, longest);
 
 
 static const zend_function_entry ext_functions[] = {
@@ -339,6 +343,7 @@ static const zend_function_entry class_Pronghorn_Cache_SharedMemory_methods[] = 
 	ZEND_ME(Pronghorn_Cache_SharedMemory, increment, arginfo_class_Pronghorn_Cache_SharedMemory_increment, ZEND_ACC_PUBLIC)
 	ZEND_ME(Pronghorn_Cache_SharedMemory, compareAndSwap, arginfo_class_Pronghorn_Cache_SharedMemory_compareAndSwap, ZEND_ACC_PUBLIC)
 	ZEND_ME(Pronghorn_Cache_SharedMemory, clear, arginfo_class_Pronghorn_Cache_SharedMemory_clear, ZEND_ACC_PUBLIC)
+	ZEND_ME(Pronghorn_Cache_SharedMemory, longest, arginfo_class_Pronghorn_Cache_SharedMemory_longest, ZEND_ACC_PUBLIC)
 	ZEND_FE_END
 };
 

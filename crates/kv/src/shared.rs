@@ -42,6 +42,9 @@ struct Response {
     items: Vec<Item>,
     done: bool,
     sum: i64,
+    /// Bytes that an entry may have, where this one has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -193,8 +196,13 @@ fn failed(why: &str) -> Failure {
 
 /// As PHP has it that has mapped the storage: what has no room is not kept, and that is the answer.
 fn done(outcome: Result<Done, Refused>) -> Response {
+    let most = match &outcome {
+        Err(Refused::TooLong { most }) => Some(*most),
+        _ => None,
+    };
     Response {
         done: outcome == Ok(Done::Done),
+        most,
         ..Response::default()
     }
 }
@@ -217,7 +225,7 @@ fn get(cache: &Cache, request: &Request) -> Result<Response, Failure> {
     Ok(Response {
         items,
         done: true,
-        sum: 0,
+        ..Response::default()
     })
 }
 

@@ -177,6 +177,54 @@ fn a_value_is_computed_once_by_all_processes() {
     assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
 }
 
+/// What an entry can't have is computed by all at once: nobody waits for a value that is not kept.
+#[test]
+fn a_value_that_is_too_long_is_computed_side_by_side() {
+    const PROCESSES: i64 = 6;
+    let cache = Cache::new(4 << 20, 20).expect("there is memory");
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    // Each computation ends when all others have begun.
+    let code = format!(
+        "ini_set('error_log', '/dev/stdout'); require '{packages}'; require_once 'Psr/SimpleCache/autoload.php';
+         $cache = Pronghorn\\Cache\\Cache::open('it', 'shop:');
+         $compute = function () use ($c) {{
+             $c->increment('computing');
+             $since = hrtime(true);
+             while ($c->get('all') && $c->get('computing') < {PROCESSES} && hrtime(true) - $since < 10e9) {{ usleep(1000); }}
+             echo $c->get('all') && $c->get('computing') < {PROCESSES} ? 'alone ' : '';
+             return str_repeat('secret', 1 << 16);
+         }};
+         $c->increment('up');
+         while (!$c->get('go')) {{ usleep(100); }}
+         echo strlen($cache->remember('menu:secret', 60.0, $compute)), ' ';"
+    );
+    let warned = format!(
+        "{} has: it has 393",
+        "Cache::remember() computes each time what a key with the prefix `shop:menu:`"
+    );
+    cache.set(&entry(b"go", b"1")).expect("kept");
+    let first = said(&cache, &code);
+    assert!(first.contains(&warned), "{first}");
+    assert!(first.contains("at most 65504"), "{first}");
+    assert!(!first.contains("secret"), "{first}");
+    cache.delete(b"go");
+    cache.delete(b"computing");
+    cache.delete(b"up");
+    cache.set(&entry(b"all", b"1")).expect("kept");
+    let all: Vec<Child> = (0..PROCESSES)
+        .map(|_| php(&cache, &extension(), &code, ""))
+        .collect();
+    wait_for("all of them", || {
+        (cache.increment(b"up", 0, 0) == Ok(Some(PROCESSES))).then_some(())
+    });
+    cache.set(&entry(b"go", b"1")).expect("kept");
+    for one in all {
+        let said = one.wait_with_output().expect("it ends").stdout;
+        let said = String::from_utf8(said).expect("text");
+        assert!(said.contains("393216") && !said.contains("alone"), "{said}");
+    }
+}
+
 #[test]
 fn one_goes_on_in_the_place_of_a_process_that_is_killed_while_it_computes() {
     const OTHERS: i64 = 4;

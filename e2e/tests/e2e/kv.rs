@@ -364,6 +364,38 @@ fn a_second_server_is_told_who_keeps_entries_in_the_state_directory() {
     }
 }
 
+#[test]
+fn what_is_too_long_to_be_remembered_is_told_once() {
+    extension();
+    let worker = Site::sdk_worker(
+        "require_once 'ALL'; require_once 'Psr/SimpleCache/autoload.php';
+         $it = $request->path === '/rpc' ? new Pronghorn\\Cache\\Rpc(Pronghorn\\Rpc::connect(), 'it') : Pronghorn\\Cache\\Cache::open('it')->store;
+         $cache = new Pronghorn\\Cache\\Cache($it, ltrim($request->path, '/') . ':');
+         return (string) strlen($cache->remember('long:secret', 60, fn () => str_repeat('x', 100_000)));",
+    );
+    let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/autoload.php");
+    let worker = worker.replace("ALL", packages);
+    let site = Site::new().file("worker.php", &worker).config(
+        "version: '3'\nserver: {command: php worker.php}\nrpc: {listen: 'tcp://127.0.0.1:0'}\n\
+         kv: {it: {driver: memory, config: {max_size: 8MB}}}\n\
+         http: {address: '127.0.0.1:0', pool: {num_workers: 1}}\n",
+    );
+    let server = Server::start(site);
+    for way in ["rpc", "mapped"] {
+        for _ in 0..2 {
+            assert_eq!(server.get(&format!("/{way}")).text(), "100000");
+        }
+    }
+    let log = server.stop().stderr;
+    for way in ["rpc", "mapped"] {
+        let told = format!("a key with the prefix `{way}:long:` has: it has 100");
+        assert_eq!(log.matches(&told).count(), 1, "{log}");
+    }
+    let limit = "at most 65504, with its key";
+    assert_eq!(log.matches(limit).count(), 2, "{log}");
+    assert!(!log.contains("secret"), "{log}");
+}
+
 /// An `exit` skips even `finally`, and the worker goes on.
 #[test]
 #[expect(clippy::disallowed_types, reason = "the others wait in real time")]

@@ -48,6 +48,8 @@ echo "Too long: ";
 echo $storage->run($says . 'session_id("long"); session_start(); $_SESSION["x"] = str_repeat("x", 70000); session_write_close();
     session_start(); echo isset($_SESSION["x"]) ? "kept" : "not kept";'), "\n";
 
+echo $storage->run('echo Pronghorn\Cache\SharedMemory::open("sessions")->longest();'), "\n";
+
 echo "By name: ";
 echo $storage->run($visit, ['session.save_path' => 'It'], '9=it'), ' ';
 echo $storage->run($visit, ['session.save_path' => '/var/lib/php/sessions']), ' ';
@@ -69,6 +71,7 @@ session_start(): Failed to read session data: pronghorn (path: %S)
 Too long: session_write_close(): The session has %d bytes, and an entry of its storage at most 65536: give the storage a larger max_size
 session_write_close(): Failed to write session data%S
 not kept
+65504
 By name: 2 3 4
 session_start(): session.save_path names no storage that this process has mapped or may ask for: nope
 session_start(): This process has mapped no storage named sessions and not exactly one other: write `kv: {sessions: {driver: memory}}`, or name a storage by session.save_path

@@ -7,6 +7,7 @@ namespace Pronghorn\Cache;
 use Pronghorn\Cache\Internal\Computing;
 use Pronghorn\Cache\Internal\Fresh;
 use Pronghorn\Cache\Internal\Pairs;
+use Pronghorn\Cache\Internal\Refusals;
 use Pronghorn\Cache\Internal\Tags;
 use Psr\SimpleCache\CacheInterface;
 
@@ -207,7 +208,8 @@ final class Cache implements CacheInterface
      * An exception of the function is thrown here, and nothing is kept. In the place of a worker
      * that dies while it computes, one of those who wait goes on: at once where they are on one
      * machine and `/proc` can be read, else after {@see COMPUTING} seconds. A function that asks
-     * for its own key computes it.
+     * for its own key computes it. What the storage does not take is computed by each of them, side
+     * by side, and the log says so once.
      *
      * @template T
      * @param float $ttl seconds for which the value is fresh, above 0
@@ -243,8 +245,8 @@ final class Cache implements CacheInterface
             if ($kept !== []) {
                 return Fresh::stale($kept[0]);
             }
-            if ($looksAtOwner && ($computing->isOfThisProcess() || $computing->isRefused())) {
-                return $compute(); // it would wait for itself, or for nobody
+            if ($looksAtOwner && $computing->isInVain()) {
+                return $this->computeApart($name, $ttl, $compute, $stale, $tags, $computing);
             }
             if (\hrtime(true) - $since >= 2 * self::COMPUTING * 1e9) {
                 return $compute(); // two have taken too long, and a third is not waited for
@@ -272,6 +274,7 @@ final class Cache implements CacheInterface
         iterable $tags,
         Computing $computing,
     ): mixed {
+        $isRefused = false;
         try {
             // Another one may have been done between the look and the place.
             $kept = $this->kept($name);
@@ -281,13 +284,52 @@ final class Cache implements CacheInterface
             }
             $numbers = $this->tags->numbers($tags);
             $value = $compute();
-            $kept = Tags::wrap(Fresh::wrap($value, \microtime(true) + $ttl), $numbers);
-            $this->store->set($name, $kept, $ttl + $stale);
+            // With a stale value nobody waits.
+            $isRefused = $kept === [];
+            $isRefused = !$this->keep($name, $value, $ttl, $stale, $numbers) && $isRefused;
 
             return $value;
         } finally {
-            $computing->give();
+            $isRefused ? $computing->share() : $computing->give();
         }
+    }
+
+    /**
+     * As others may do at the same time: this one would wait for itself, or for nobody.
+     *
+     * @param iterable<string> $tags
+     */
+    private function computeApart(
+        string $name,
+        float $ttl,
+        callable $compute,
+        float $stale,
+        iterable $tags,
+        Computing $computing,
+    ): mixed {
+        if ($computing->isOfThisProcess()) {
+            return $compute(); // the call that it is a part of keeps its own
+        }
+        $numbers = $this->tags->numbers($tags);
+        $value = $compute();
+        $isKept = false;
+        try {
+            $isKept = $this->keep($name, $value, $ttl, $stale, $numbers);
+        } finally {
+            $isKept ? $computing->unshare() : $computing->share();
+        }
+
+        return $value;
+    }
+
+    /** @param array<string, string> $numbers of its tags */
+    private function keep(string $name, mixed $value, float $ttl, float $stale, array $numbers): bool
+    {
+        $kept = Tags::wrap(Fresh::wrap($value, \microtime(true) + $ttl), $numbers);
+        $isKept = $this->store->set($name, $kept, $ttl + $stale);
+        $isKept || Refusals::tell($this->store, $this->prefix, $name, $kept);
+
+        return $isKept;
     }
 
     /**

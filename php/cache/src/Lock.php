@@ -91,6 +91,8 @@ final class Lock
         // The token counts with the entry that names it: whoever was stopped until another one had
         // the lock has none.
         if (!$this->entry->hand($mine, "$mine $token", $this->ttl)) {
+            $this->entry->give($mine); // where it had no room, it is nobody's
+
             return false;
         }
         $this->held = "$mine $token";

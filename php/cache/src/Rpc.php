@@ -19,6 +19,8 @@ final class Rpc implements Store
     private const SERIALIZED = 6;
     private const IGBINARY = 7;
 
+    private ?int $longest = null;
+
     public function __construct(private readonly Connection $rpc, private readonly string $storage)
     {
     }
@@ -99,10 +101,19 @@ final class Rpc implements Store
         return $this->call('Clear', ['key' => \base64_encode($prefix)])['sum'] ?? 0;
     }
 
+    /** Bytes that an entry may have; null: nothing was too long yet. */
+    public function longest(): ?int
+    {
+        return $this->longest;
+    }
+
     /** @param array<string, mixed> $argument */
     private function done(string $method, string $key, array $argument): bool
     {
-        return $this->call($method, $argument + ['key' => \base64_encode($key)])['done'] ?? false;
+        $answer = $this->call($method, $argument + ['key' => \base64_encode($key)]);
+        $this->longest = $answer['most'] ?? $this->longest;
+
+        return $answer['done'] ?? false;
     }
 
     /**

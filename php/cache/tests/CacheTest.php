@@ -132,8 +132,104 @@ final class CacheTest extends TestCase
     {
         $since = hrtime(true);
         $cache = new Cache($this->createStub(Store::class));
-        self::assertSame('value', $cache->remember('a', 60, static fn () => 'value'));
+        $told = $this->logged(
+            static fn () => self::assertSame('value', $cache->remember('a', 60, static fn () => 'value')),
+        );
         self::assertLessThan(10, (hrtime(true) - $since) / 1e9);
+        self::assertCount(1, $told);
+    }
+
+    public function testWhatIsNotKeptIsComputedSideBySideAndToldOnce(): void
+    {
+        $this->store->longest = 200;
+        $inside = 0;
+        $long = str_repeat('secret', 100);
+        $told = $this->logged(function () use ($long, &$inside): void {
+            $compute = static fn (): string => $long;
+            self::assertSame($long, $this->cache->remember('told:secret', 60, $compute));
+            $since = hrtime(true);
+            // Others come while one computes.
+            $nested = function () use ($compute, $long, &$inside): string {
+                $inside++;
+                self::assertSame($long, $this->other()->remember('told:secret', 60, $compute));
+
+                return $long;
+            };
+            self::assertSame($long, $this->cache->remember('told:secret', 60, $nested));
+            self::assertSame($long, $this->cache->remember('told:other', 60, $compute));
+            self::assertLessThan(0.5e9, hrtime(true) - $since);
+        });
+        self::assertSame(1, $inside);
+        self::assertCount(1, $told, implode("\n", $told));
+        self::assertStringContainsString('`app:told:`', $told[0]);
+        self::assertStringContainsString('at most 200', $told[0]);
+        self::assertMatchesRegularExpression('/ 6\d\d bytes/', $told[0]);
+        self::assertStringNotContainsString('secret', $told[0]);
+
+        self::assertSame(1, $this->cache->remember('told:secret', 60, static fn () => 1), 'it is shorter now');
+        self::assertSame(1, $this->cache->remember('told:secret', 60, static fn () => self::fail('it is kept')));
+        $this->cache->delete('told:secret');
+        $alone = new Computing($this->store, 'app:told:secret', 30);
+        self::assertTrue($alone->take(), 'one at a time again');
+        $alone->give();
+    }
+
+    public function testAStaleValueIsUsedWhileTheNewOneIsNotKept(): void
+    {
+        $this->cache->remember('a', 1e-6, static fn () => 'old', 60);
+        $this->store->longest = 200;
+        $long = str_repeat('x', 500);
+        $this->logged(function () use ($long): void {
+            $inside = null;
+            $value = $this->cache->remember('a', 60, function () use ($long, &$inside): string {
+                $inside = $this->cache->remember('a', 60, static fn () => self::fail('it is computed'), 60);
+
+                return $long;
+            }, 60);
+            self::assertSame(['old', $long], [$inside, $value]);
+            self::assertSame($long, $this->cache->remember('a', 60, static fn () => $long, 60));
+        });
+    }
+
+    public function testWhatCanNotBeSerializedHoldsNobodyUp(): void
+    {
+        $refused = 0;
+        for ($i = 0; $i < 2; $i++) {
+            try {
+                $this->cache->remember('a', 60, fn () => static fn () => 1);
+            } catch (\Exception $exception) {
+                self::assertStringContainsString('Closure', $exception->getMessage());
+                $refused++;
+            }
+            self::assertFalse((new Computing($this->store, 'app:a', 30))->take(), 'nobody has it alone');
+        }
+        self::assertSame(2, $refused, 'each is told');
+        self::assertSame(1, $this->cache->remember('a', 60, static fn () => 1));
+    }
+
+    /** A cache as another process has it. */
+    private function other(): Cache
+    {
+        return new Cache($this->store, 'app:');
+    }
+
+    /**
+     * What goes into the log meanwhile.
+     *
+     * @return list<string>
+     */
+    private function logged(callable $function): array
+    {
+        $file = (string) tempnam(sys_get_temp_dir(), 'log');
+        $before = ini_set('error_log', $file);
+        try {
+            $function();
+
+            return (array) file($file, FILE_IGNORE_NEW_LINES);
+        } finally {
+            ini_set('error_log', (string) $before);
+            unlink($file);
+        }
     }
 
     public function testOthersAreGivenTheStaleValueWhileOneComputes(): void

@@ -43,6 +43,15 @@ final class LockTest extends TestCase
         self::assertTrue($two->isHeld());
     }
 
+    public function testWithoutRoomForItsTokenItIsNobodys(): void
+    {
+        $store = new ArrayStore();
+        $store->longest = strlen("lock\0l" . serialize(str_repeat('x', 32)));
+        self::assertFalse((new Lock($store, 'l'))->acquire());
+        $store->longest = PHP_INT_MAX;
+        self::assertTrue((new Lock($store, 'l'))->acquire());
+    }
+
     /** Whoever is stopped between two steps, at any of them, has no token that counts afterwards. */
     public function testTheTokenOfALateOwnerIsNeverTheLargerOne(): void
     {

@@ -16,6 +16,8 @@ final class Computing
 {
     /** Between the parts of an owner's name. */
     private const BETWEEN = '|';
+    /** In place of an owner: the storage did not take what was computed, and nobody waits. */
+    private const EACH = '*';
 
     /** @var array<string, self> those that this process has */
     private static array $mine = [];
@@ -46,18 +48,22 @@ final class Computing
             && $this->noted($this->entry->hand($before, $this->owner, $this->seconds));
     }
 
-    /** Whether the storage does not take it: nobody has it, at five looks after tries to take it. */
-    public function isRefused(): bool
-    {
-        $this->free += (int) ($this->entry->owner() === '');
-
-        return $this->free === 5;
-    }
-
     /** Whether a call has it that this one is a part of. */
     public function isOfThisProcess(): bool
     {
         return isset(self::$mine[$this->entry->owner()]);
+    }
+
+    /**
+     * Whether there is nobody to wait for: this process has it, or each computes for itself, or
+     * nobody has it, at five looks after tries to take it, because the storage does not take it.
+     */
+    public function isInVain(): bool
+    {
+        $owner = $this->entry->owner();
+        $this->free += (int) ($owner === '');
+
+        return $owner === self::EACH || isset(self::$mine[$owner]) || $this->free === 5;
     }
 
     /** By who has taken it. */
@@ -65,6 +71,20 @@ final class Computing
     {
         unset(self::$mine[$this->owner]);
         $this->entry->give($this->owner);
+    }
+
+    /** Lets each process compute for itself from now on: waiting for another one gives nothing. */
+    public function share(): void
+    {
+        unset(self::$mine[$this->owner]);
+        $this->entry->hand($this->owner, self::EACH, $this->seconds)
+            || $this->entry->renew(self::EACH, $this->seconds);
+    }
+
+    /** Ends that: what was computed is kept again. */
+    public function unshare(): void
+    {
+        $this->entry->give(self::EACH);
     }
 
     private function noted(bool $taken): bool

@@ -10,8 +10,15 @@ use Pronghorn\Cache\Store;
 final class ArrayStore implements Store
 {
     public float $now = 0.0;
+    /** Bytes that a key and its value, serialized, may have. */
+    public int $longest = PHP_INT_MAX;
     /** @var array<string, array{mixed, ?float}> value and end */
     private array $entries = [];
+
+    public function longest(): int
+    {
+        return $this->longest;
+    }
 
     public function get(string $key, mixed $default = null): mixed
     {
@@ -32,7 +39,11 @@ final class ArrayStore implements Store
 
     public function set(string $key, mixed $value, ?float $ttl = null): bool
     {
-        $kept = unserialize(serialize($value));
+        $bytes = serialize($value);
+        if (strlen($key . $bytes) > $this->longest) {
+            return false;
+        }
+        $kept = unserialize($bytes);
         $this->entries[$key] = [$kept, $ttl === null ? null : $this->now + $ttl];
 
         return true;

@@ -56,6 +56,14 @@ final class LazyStore implements Store
         return $this->store()->clear($prefix);
     }
 
+    /** Bytes that an entry may have, if that is known. */
+    public function longest(): ?int
+    {
+        $store = $this->store();
+
+        return \method_exists($store, 'longest') ? $store->longest() : null;
+    }
+
     private function store(): Store
     {
         return $this->store ??= Cache::open($this->storage)->store;
