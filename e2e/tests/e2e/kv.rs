@@ -396,6 +396,63 @@ fn what_is_too_long_to_be_remembered_is_told_once() {
     assert!(!log.contains("secret"), "{log}");
 }
 
+/// Each process writes an entry and ends; others go on where it has stopped, and no entries go for
+/// that.
+#[test]
+fn entries_of_processes_that_live_for_one_request_are_all_there() {
+    extension();
+    let index = "<?php
+        $it = Pronghorn\\Cache\\SharedMemory::open('it');
+        parse_str($_SERVER['QUERY_STRING'] ?? '', $asked);
+        $there = fn ($number) => $it->get(\"visitor $number\") === str_repeat('x', 200);
+        echo isset($asked['key'])
+            ? ($it->set('visitor ' . $asked['key'], str_repeat('x', 200)) ? 'kept by ' : 'refused ')
+            : count(array_filter(range(1, $asked['all']), $there)) . ' there for ';
+        echo getmypid();";
+    let handler =
+        Site::sdk_worker("ob_start(); require 'public/index.php'; return ob_get_clean();");
+    let front = Site::sdk_worker("").replace(
+        "function (Pronghorn\\Request $request): mixed {\n\n}",
+        "function () { require 'public/index.php'; }",
+    );
+    let classic = "mode: classic, root: public, max_jobs: 1";
+    for (worker, pool, visitors) in [
+        (&handler, "spawn: exec, max_jobs: 1", 150),
+        (&handler, "spawn: fork, max_jobs: 1", 400),
+        (&front, "spawn: exec, max_jobs: 1", 150),
+        (&front, "spawn: fork, max_jobs: 1", 400),
+        (&front, classic, 400),
+        (&front, &format!("{classic}, spawn: exec"), 150),
+    ] {
+        let site = Site::new()
+            .file("worker.php", worker)
+            .file("public/index.php", index)
+            // Twenty times what the entries need, and far less than a block of 64 KB for each
+            // process.
+            .config(&format!(
+                "version: '3'\nserver: {{command: php worker.php}}\n\
+                 kv: {{it: {{driver: memory, config: {{max_size: 2MB}}}}}}\n\
+                 http: {{address: '127.0.0.1:0', pool: {{num_workers: 4, {pool}}}}}\n"
+            ));
+        let server = Server::start(site);
+        let mut processes = std::collections::BTreeSet::new();
+        for visitor in 1..=visitors {
+            let said = server.get(&format!("/?key={visitor}")).text();
+            let process = said.strip_prefix("kept by ");
+            processes.insert(
+                process
+                    .unwrap_or_else(|| panic!("{pool}: {said}"))
+                    .to_owned(),
+            );
+        }
+        assert_eq!(processes.len(), visitors, "{pool}: a process for each");
+        let said = server.get(&format!("/?all={visitors}")).text();
+        let there = format!("{visitors} there for ");
+        assert!(said.starts_with(&there), "{pool}: {said}");
+        server.stop();
+    }
+}
+
 /// An `exit` skips even `finally`, and the worker goes on.
 #[test]
 #[expect(clippy::disallowed_types, reason = "the others wait in real time")]
