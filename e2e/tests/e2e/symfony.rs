@@ -87,6 +87,25 @@ fn what_a_request_leaves_in_php_and_in_symfony_is_gone() {
     server.stop();
 }
 
+#[test]
+fn a_destructor_that_ends_badly_behind_a_request_ends_no_worker() {
+    let server = start_state("factory");
+    let workers = server.workers();
+    let before = server.get("/state");
+    for path in ["/late", "/late-reboot", "/late-static"] {
+        for deed in ["throws", "exits", "throws", "exits"] {
+            let path = format!("{path}?deed={deed}");
+            assert_eq!(server.get(&path).status, 200, "{path}");
+            let after = server.get("/state");
+            assert_eq!(after.text(), before.text(), "after {path}");
+            assert_eq!(server.workers(), workers, "{path}: {}", server.log());
+        }
+    }
+    let log = server.log();
+    assert!(log.matches("late on purpose").count() >= 6, "{log}");
+    server.stop();
+}
+
 /// Symfony 5.4 sets PHP up for sessions once, whichever way they are made.
 #[test]
 fn sessions_are_their_visitors_in_each_request() {

@@ -5,6 +5,8 @@ declare(strict_types=1);
 namespace Pronghorn\HttpFoundation;
 
 use Pronghorn\Call;
+use Pronghorn\DeadlineExceeded;
+use Pronghorn\Internal\Attempt;
 use Pronghorn\WorkerSpoiled;
 
 /**
@@ -30,19 +32,39 @@ final class Renewal
 
     /**
      * Takes an application back until that changes nothing: what goes may have destructors, and
-     * suspended fibers and generators run their `finally`, which set the same once more.
+     * suspended fibers and generators run their `finally`, which set the same once more. One that
+     * throws, or calls `exit`, cuts off the round that it is in, and another one follows.
      *
-     * @param \Closure(): bool $round whether it has changed anything
+     * @param \Closure(): mixed $round false: it has changed nothing
      * @throws WorkerSpoiled when there is no end to it
      */
     public static function settle(\Closure $round): void
     {
+        $told = [];
+        $failed = $place = null;
         for ($times = 0; $times < self::ROUNDS; $times++) {
-            if (!$round()) {
+            Attempt::free($failed);
+            $hasChanged = true;
+            try {
+                $place = Attempt::of(static function () use ($round, &$hasChanged): void {
+                    $hasChanged = $round();
+                });
+            } catch (WorkerSpoiled | DeadlineExceeded $end) {
+                throw $end;
+            } catch (\Throwable $failed) {
+                $told[(string) $failed] = $failed::class;
+            }
+            if ($hasChanged === false) {
+                \array_map(Attempt::tell(...), \array_keys($told));
+
                 return;
             }
         }
-        throw new WorkerSpoiled('Destructors of a call change the application without an end.');
+        throw new WorkerSpoiled(match (true) {
+            $failed !== null => 'What is taken back throws each time.',
+            $place !== null => "What is taken back calls exit() each time, in $place[0]:$place[1].",
+            default => 'Destructors of a call change the application without an end.',
+        }, 0, $failed);
     }
 
     /**

@@ -173,21 +173,33 @@ final class Runner implements RunnerInterface
     private function renew(): void
     {
         $this->calls++;
-        $this->kept?->restore();
-        $this->connections->settle($this->container());
+        Renewal::settle(function (): bool {
+            $this->kept?->restore();
+            $this->connections->settle($this->container());
+
+            return false;
+        });
         $this->isDoubtful && $this->connections->doubt();
         if ($this->isInside || $this->isDue()) {
             $this->reboot();
         } elseif ($this->kernel instanceof KernelInterface) {
-            // It resets its services now instead of before the next request.
-            $this->kernel->boot();
-            // What that has freed may have destructors, which set what was reset before.
-            $this->reset();
-            // Services set the router's locale when they are reset.
-            $this->kept?->restore();
+            Renewal::settle($this->bootServices(...));
         }
         $this->isDoubtful = $this->isInside = false;
         $this->look();
+    }
+
+    /** False: as often as it is done, it is the same. */
+    private function bootServices(): bool
+    {
+        // It resets its services now instead of before the next request.
+        $this->kernel->boot();
+        // What that has freed may have destructors, which set what was reset before.
+        $this->reset();
+        // Services set the router's locale when they are reset.
+        $this->kept?->restore();
+
+        return false;
     }
 
     /** Takes back what came since the kernel was made ready. */
@@ -240,15 +252,24 @@ final class Runner implements RunnerInterface
     private function shutDown(): void
     {
         $switches = $this->kept?->switches();
-        // It holds the dispatcher, and so what listens.
-        $this->kept = null;
         if ($switches === null || !$this->kernel instanceof KernelInterface) {
+            $this->kept = null;
+
             return;
         }
+        // Both are freed below, and not in the middle of the kernel's own shutdown: destructors may
+        // cut off what they run in.
+        $freed = [$this->kept, $this->container()];
+        $this->kept = null;
         $this->kernel->shutdown();
-        // Services and their container refer to one another.
-        \gc_collect_cycles();
-        Renewal::settle($switches);
+        Renewal::settle(static function () use (&$freed, $switches): bool {
+            // It holds the dispatcher, and so what listens.
+            $freed = null;
+            // Services and their container refer to one another.
+            \gc_collect_cycles();
+
+            return $switches();
+        });
     }
 
     private function boot(): void

@@ -36,6 +36,7 @@ final class Loop
     ) {
         $this->answer = $this->answer(...);
         $this->send = $this->send(...);
+        Attempt::survivesExit($survivesExit);
         $output->start();
     }
 

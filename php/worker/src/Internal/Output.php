@@ -212,7 +212,19 @@ final class Output
     /** What the destructor of a value of the application has thrown, when the worker freed that. */
     public function tellDestructor(\Throwable $thrown, string $call = 'a call'): void
     {
-        $this->write("pronghorn: a destructor behind $call has failed: $thrown");
+        $this->write(self::ofDestructor((string) $thrown, $call));
+    }
+
+    /** The same of work that knows no worker. */
+    public static function tellOfDestructor(string $thrown, string $call): void
+    {
+        $told = self::ofDestructor($thrown, $call);
+        self::$current === null ? \error_log($told) : self::$current->write($told);
+    }
+
+    private static function ofDestructor(string $thrown, string $call): string
+    {
+        return "pronghorn: a destructor behind $call has failed: $thrown";
     }
 
     /** Whether nothing was printed, and the buffers are as they were. */
