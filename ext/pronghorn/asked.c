@@ -121,12 +121,12 @@ bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker
 		smart_str_appends(&argument, ",\"read_only\":true");
 	}
 	of->token = 0;
-	of->is_young = false;
+	of->is_young = of->is_there = false;
 	if (!call("session.Open", &argument, STEP + (wait == 0 ? A_DAY : (double) wait / 1000), &answer)) {
 		return false;
 	}
 	const zval *holder = field(&answer, "holder"), *data = field(&answer, "data");
-	const zval *token = field(&answer, "token"), *young = field(&answer, "young");
+	const zval *token = field(&answer, "token"), *young = field(&answer, "young"), *found = field(&answer, "found");
 	if (holder != NULL) {
 		tell_locked(holder, wait);
 		zval_ptr_dtor(&answer);
@@ -134,6 +134,7 @@ bool asked_open(asked *of, const zend_string *id, bool is_read_only, const asker
 	}
 	of->token = token != NULL && Z_TYPE_P(token) == IS_LONG ? (uint64_t) Z_LVAL_P(token) : 0;
 	of->is_young = young != NULL && Z_TYPE_P(young) == IS_TRUE;
+	of->is_there = found != NULL && Z_TYPE_P(found) == IS_TRUE;
 	*value = data != NULL && Z_TYPE_P(data) == IS_STRING
 		? php_base64_decode((const unsigned char *) Z_STRVAL_P(data), Z_STRLEN_P(data)) : NULL;
 	if (*value == NULL) {

@@ -9,6 +9,7 @@
 typedef struct {
 	const char *storage;
 	uint64_t token; /* of its lock; 0: none */
+	bool is_there; /* it was found when it was opened */
 	bool is_young; /* most of its time is left: it need not be written for its end alone */
 } asked;
 

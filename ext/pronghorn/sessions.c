@@ -371,41 +371,48 @@ PS_CLOSE_FUNC(pronghorn)
 	return SUCCESS;
 }
 
-/* Of the server, which waits for the lock. */
-static bool ask_for(opened *of, zend_string *id, zend_long lifetime, zend_string **value)
+/* A session that is read is known from then on, as with a file, which is made when it is opened:
+ * strict mode asks for that, and who only reads it, or aborts it, writes nothing. */
+static bool makes_known(void)
 {
-	become_holder(&of->mine);
+	return session_globals()->use_strict_mode;
+}
+
+static bool ask_server(opened *of, zend_string *id, bool is_read_only, zend_long lifetime, zend_string **value)
+{
 	const asker me = {.process = of->mine.process, .started = of->mine.started, .doing = of->mine.doing};
-	if (!asked_open(&of->asked, id, is_read_only(), &me, patience(), lifetime, value)) {
+	if (!asked_open(&of->asked, id, is_read_only, &me, patience(), lifetime, value)) {
 		return false;
 	}
 	of->locked = of->asked.token == 0 ? NULL : zend_string_copy(id);
 	return true;
 }
 
-PS_READ_FUNC(pronghorn)
+/* Of the server, which waits for the lock. */
+static bool ask_for(opened *of, zend_string *id, zend_long lifetime, zend_string **value)
 {
-	opened *of = PS_GET_MOD_DATA();
-	session_key data;
-	cache_head head;
-	if (of == NULL) {
-		return FAILURE;
+	const bool read_only = is_read_only();
+	become_holder(&of->mine);
+	if (!ask_server(of, id, read_only, lifetime, value)) {
+		return false;
 	}
-	if (!key_of(&data, DATA_PREFIX, key)) {
-		php_error_docref(NULL, E_WARNING, "The session id is too long or has illegal characters: only letters, digits, \"-\" and \",\" are allowed");
-		return FAILURE;
+	if (of->asked.is_there || !makes_known()) {
+		return true;
 	}
-	release_lock(of);
-	if (of->segment == NULL) {
-		return ask_for(of, key, maxlifetime, val) ? SUCCESS : FAILURE;
+	/* With the lock, or it would take the place of what another one writes meanwhile. */
+	if (read_only && !ask_server(of, id, false, lifetime, value)) {
+		return false;
 	}
-	if (!is_read_only() && !take_lock(of, key)) {
-		return FAILURE;
+	if (!of->asked.is_there) {
+		if (!asked_write(&of->asked, id, ZSTR_EMPTY_ALLOC(), lifetime, false)) {
+			return false;
+		}
+		of->asked.is_young = true;
 	}
-	if (!cache_fetch(of->segment, data.bytes, data.length, &head, val)) {
-		*val = ZSTR_EMPTY_ALLOC();
+	if (read_only) {
+		release_lock(of);
 	}
-	return SUCCESS;
+	return true;
 }
 
 static uint64_t end_of(zend_long lifetime)
@@ -435,6 +442,40 @@ static bool keep(const opened *of, const zend_string *id, const zend_string *val
 		default:
 			return no_room();
 	}
+}
+
+static bool is_missing(void *context, const cache_head *head, const void *value, cache_entry *entry)
+{
+	(void) context, (void) value, (void) entry;
+	return head == NULL;
+}
+
+PS_READ_FUNC(pronghorn)
+{
+	opened *of = PS_GET_MOD_DATA();
+	session_key data;
+	cache_head head;
+	if (of == NULL) {
+		return FAILURE;
+	}
+	if (!key_of(&data, DATA_PREFIX, key)) {
+		php_error_docref(NULL, E_WARNING, "The session id is too long or has illegal characters: only letters, digits, \"-\" and \",\" are allowed");
+		return FAILURE;
+	}
+	release_lock(of);
+	if (of->segment == NULL) {
+		return ask_for(of, key, maxlifetime, val) ? SUCCESS : FAILURE;
+	}
+	if (!is_read_only() && !take_lock(of, key)) {
+		return FAILURE;
+	}
+	if (!cache_fetch(of->segment, data.bytes, data.length, &head, val)) {
+		*val = ZSTR_EMPTY_ALLOC();
+		if (makes_known()) {
+			keep(of, key, *val, maxlifetime, is_missing);
+		}
+	}
+	return SUCCESS;
 }
 
 PS_WRITE_FUNC(pronghorn);

@@ -248,6 +248,104 @@ fn a_session_without_values_keeps_its_number_in_strict_mode() {
     }
 }
 
+/// What a script does with its session in each of two visits of one client.
+const STRICT: &str = r#"<?php
+    parse_str($_SERVER['QUERY_STRING'], $asked);
+    ini_set('session.save_handler', $asked['handler']);
+    $asked['handler'] === 'files' && ini_set('session.save_path', dirname(__DIR__) . '/files');
+    ini_set('session.lazy_write', $asked['lazy']);
+    $seen = [];
+    $say = function (string $step, mixed $done) use (&$seen, &$ids): void {
+        $ids[session_id()] ??= 'id ' . (count($ids ?? []) + 1);
+        $seen[] = "$step " . json_encode($done) . ' ' . (session_id() === '' ? 'none' : $ids[session_id()])
+            . ' ' . json_encode($_SESSION ?? null) . ' ' . session_status();
+    };
+    $told = [];
+    set_error_handler(function (int $type, string $message) use (&$told) { $told[] = $message; return true; });
+    if (isset($asked['id'])) {
+        session_id($asked['id']);
+        $ids[$asked['id']] = 'given';
+    }
+    foreach (explode('-', $asked['steps']) as $step) {
+        $say($step, match ($step) {
+            'start' => session_start(),
+            'peek' => session_start(['read_and_close' => true]),
+            'set' => $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1,
+            'reset' => session_reset(),
+            'abort' => session_abort(),
+            'close' => session_write_close(),
+            'destroy' => session_destroy(),
+            'renew' => session_regenerate_id(),
+            'renewdelete' => session_regenerate_id(true),
+            'unset' => session_unset(),
+            'make' => strlen(session_create_id()) > 20,
+        });
+    }
+    $id = session_id();
+    session_status() === PHP_SESSION_ACTIVE && session_write_close();
+    echo json_encode(['id' => $id, 'seen' => $seen, 'told' => $told]);
+"#;
+
+/// In strict mode it matters whether a number is known, also that of a session nobody has written.
+#[test]
+fn numbers_are_known_in_strict_mode_when_they_are_with_files() {
+    let steps = [
+        "peek-peek",
+        "peek-start-set",
+        "start-reset-set",
+        "start-set-reset",
+        "start-abort-start",
+        "start-destroy-start",
+        "start-renew-reset",
+        "start-renewdelete-reset-set",
+        "start-close-peek",
+        "start-set-close-peek-reset",
+        "start-abort-peek",
+        "make-peek-start-reset",
+        "start-unset-close",
+        "start-set-abort-start",
+        "peek-start-renew-close-peek",
+    ];
+    let (_engine, redis) = redis();
+    for pool in pools() {
+        for kv in [STORAGES, EMBEDDED, &redis] {
+            let site = site(&pool, "", kv).file("public/index.php", STRICT);
+            site.change_config(
+                "session.use_strict_mode: '0'",
+                "session.use_strict_mode: '1', session.use_cookies: '0'",
+            );
+            let server = Server::start(site);
+            for lazy in [0, 1] {
+                for steps in steps {
+                    let visits = |handler: &str| {
+                        let target = format!("/?handler={handler}&lazy={lazy}&steps={steps}");
+                        let first = server.get(&target).text();
+                        let told: serde_json::Value = serde_json::from_str(&first).expect(&first);
+                        let id = told["id"].as_str().expect("a text").to_owned();
+                        let named = |text: &str| match id.as_str() {
+                            "" => text.to_owned(),
+                            id => text.replace(id, "ID"),
+                        };
+                        let next = |id: &str| match id {
+                            "" => server.get(&target).text(),
+                            id => server.get(&format!("{target}&id={id}")).text(),
+                        };
+                        [named(&first), named(&next(&id)), next("madeup")].map(|text| {
+                            let mut told: serde_json::Value =
+                                serde_json::from_str(&text).expect(&text);
+                            told["id"] = (told["id"] == "ID").into();
+                            told
+                        })
+                    };
+                    let (found, expected) = (visits("pronghorn"), visits("files"));
+                    assert_eq!(found, expected, "{pool}, {kv}, lazy {lazy}: {steps}");
+                }
+            }
+            server.stop();
+        }
+    }
+}
+
 #[test]
 fn a_second_request_of_a_session_waits_and_the_log_says_for_whom() {
     for pool in pools() {
