@@ -235,7 +235,9 @@ fn check_users(
     services: &[(&'static str, Box<dyn Service>)],
     server: &ServerSettings,
 ) {
-    let has = |section: &str| services.iter().any(|(name, _)| *name == section);
+    let has_jobs = services.iter().any(|(name, _)| *name == "jobs");
+    // The service is there without a section, too.
+    let has_storages = !t.names_in("kv").is_empty();
     for (name, service) in services {
         for pool in service.pools() {
             let common = &pool.settings.common;
@@ -247,9 +249,9 @@ fn check_users(
             });
             let (key, what) = if !is_kept_apart || !pool.settings.addresses().is_empty() {
                 continue;
-            } else if has("jobs") && common.pipelines.is_none() && may_push {
+            } else if has_jobs && common.pipelines.is_none() && may_push {
                 ("pipelines", "push into all pipelines")
-            } else if has("kv") && common.storages.is_none() {
+            } else if has_storages && common.storages.is_none() {
                 ("storages", "use all storages of `kv`")
             } else {
                 continue;
