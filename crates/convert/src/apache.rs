@@ -2,8 +2,8 @@
 
 use super::directive::{self, Directive, Fate};
 use super::draft::{
-    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
-    no_scripts, pattern, refusal, scripts, seconds, size, target,
+    ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
+    is_found, is_in, is_script, no_scripts, pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::{
     expand, flags, forbids, has_parts, leads_away, leads_to_proxy, methods, refusing_status,
@@ -76,15 +76,18 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
             ..Site::default()
         };
         if host(one, &all, &mut site, draft, has_tls) {
+            for files in &outer.files {
+                add_files(files.clone(), &mut site);
+            }
             sites.push(site);
         }
     }
-    state.finish(&mut outer);
     if hosts.is_empty() || outer.root.is_some() {
         scopes(&all, &all, &mut outer, draft, &mut state);
     } else {
         of_hosts(&all, &sites, draft);
     }
+    state.finish(&mut outer);
     guard_aliases(&all, &mut outer, draft);
     for site in &mut sites {
         guard_aliases(&all, site, draft);
@@ -249,7 +252,14 @@ fn guard_aliases(all: &[Directive], site: &mut Site, draft: &mut Draft) {
         let mut within = scopes.iter().filter(|it| is_in(folder_of(it), folder));
         nearest.is_some_and(|it| !is_whole(it)) || within.any(|it| !is_whole(it))
     };
-    let mut closed = draft.remove_files(|folder| is_limited(folder));
+    let mut closed = Vec::new();
+    site.files.retain(|files| {
+        let stays = !is_limited(&files.root);
+        if !stays {
+            closed.push(files.prefix.clone());
+        }
+        stays
+    });
     for (path, pool, _) in &site.below {
         if let Some(Value::Text(folder)) = pool.get("root")
             && is_limited(folder)
@@ -318,6 +328,10 @@ struct SiteState {
     has_index: bool,
     /// Paths without a file lead to a script.
     has_front: bool,
+    /// The script that they lead to, by its path below the root.
+    front: Option<String>,
+    /// They lead to something else.
+    has_other: bool,
     has_root: bool,
     /// A rule ends the others for files that there are.
     passes_files: bool,
@@ -327,8 +341,21 @@ struct SiteState {
 
 impl SiteState {
     fn finish(&self, site: &mut Site) {
-        if self.has_root && self.has_index && !self.has_front {
-            site.pool.set("fallback", "none");
+        let first = match site.pool.get("index") {
+            Some(Value::List(all)) => all.iter().find_map(|it| match it {
+                Value::Text(name) if is_script(name) => Some(name.as_str()),
+                _ => None,
+            }),
+            _ => Some("index.php"),
+        };
+        match &self.front {
+            Some(script) if first == Some(script.as_str()) => {}
+            Some(script) => _ = site.pool.set("fallback", script.as_str()),
+            None if self.has_front => {}
+            None if self.has_other || self.has_root && self.has_index => {
+                site.pool.set("fallback", "none");
+            }
+            None => {}
         }
     }
 }
@@ -424,7 +451,7 @@ fn scopes(
             } else if is_roots || below.is_some() && inside.is("RewriteCond") {
                 of_server(inside, site, draft, state);
             } else if inside.is("DirectoryIndex")
-                && add_index(draft, folder_of(scope), &inside.arguments)
+                && add_index(site, folder_of(scope), &inside.arguments)
             {
                 inside.done();
             }
@@ -862,7 +889,22 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     } else {
         format!("^{}(?:/.*)?{name}", as_it_is(below))
     };
+    refuse_programs(scope, &expression, site);
     refuse_expression(scope, &expression, site, draft);
+}
+
+/// Refuses programs by their names, whatever follows these in a path.
+fn refuse_programs(scope: &Directive, expression: &str, site: &mut Site) {
+    let status = refuses(scope).unwrap_or(NOT_FOUND);
+    let bare = expression.trim_end_matches('$').trim_start_matches('^');
+    let of_programs = |(path, pool, _): &(String, Tree, Vec<String>)| {
+        let is_programs = pool.get("mode") == Some(&Value::from("cgi"));
+        is_programs.then(|| format!("^{}(?:/.*)?{bare}/", as_it_is(path)))
+    };
+    let all: Vec<String> = site.below.iter().filter_map(of_programs).collect();
+    for expression in all {
+        site.rule(At::Expression(expression), Rank::Refusal, refusal(status));
+    }
 }
 
 /// Whether files of such names are hidden ones, which are not sent whatever a route says.
@@ -977,6 +1019,24 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
     }
 }
 
+/// The script that answers where there is no file. False where it is none, or another one does
+/// already.
+fn fallback(to: &str, state: &mut SiteState) -> bool {
+    if to.eq_ignore_ascii_case("disabled") {
+        return true;
+    }
+    let path = to.split(['?', '$', '%']).next().unwrap_or_default();
+    let end = path.find(".php/").map(|at| at + ".php".len());
+    let script = path.get(..end.unwrap_or(path.len())).unwrap_or_default();
+    let script = script.trim_matches('/');
+    if !is_script(script) || to.contains("://") {
+        state.has_other = true;
+        return false;
+    }
+    state.has_front = true;
+    state.front.get_or_insert_with(|| script.to_owned()) == script
+}
+
 /// Which requests are a site's, and where its files are. Whether the directive is about that.
 fn of_site(
     name: &str,
@@ -1003,7 +1063,7 @@ fn of_site(
                 site.pool.set("index", directive.arguments.clone());
             }
         }
-        "fallbackresource" if first == "/index.php" => state.has_front = true,
+        "fallbackresource" => return fallback(first, state),
         "rewriteengine" if first.eq_ignore_ascii_case("on") => {}
         // Told with its rule, if that is.
         "rewritecond" => state.conditions.push(directive.clone()),
@@ -1011,12 +1071,17 @@ fn of_site(
             shut(directive, first, site, draft);
             return false;
         }
+        // All that is asked for lies there.
+        "alias" if first == "/" => {
+            site.root = Some(directive.argument(1).trim_end_matches('/').to_owned());
+        }
         "alias" => {
-            let mut files = Tree::default();
-            files
-                .set("prefix", first.trim_end_matches('/'))
-                .set("root", directive.argument(1));
-            draft.serve_files(files);
+            let files = Files {
+                prefix: first.trim_end_matches('/').to_owned(),
+                root: directive.argument(1).trim_end_matches('/').to_owned(),
+                index: Vec::new(),
+            };
+            return add_files(files, site);
         }
         "scriptalias" => programs(directive, site),
         "sslengine" if first.eq_ignore_ascii_case("on") => {}
@@ -1145,24 +1210,23 @@ fn host_of(name: &str) -> String {
     name.split(':').next().unwrap_or_default().to_owned()
 }
 
-fn add_index(draft: &mut Draft, folder: &str, names: &[String]) -> bool {
-    if draft.http().get("static").is_none() {
-        return false;
-    }
-    let files = draft.section("static").get_mut("serve");
-    let Some(Value::List(folders)) = files else {
-        return false;
-    };
+fn add_index(site: &mut Site, folder: &str, names: &[String]) -> bool {
     let mut is_set = false;
-    for files in folders {
-        if let Value::Map(files) = files
-            && files.get("root") == Some(&Value::from(folder))
-        {
-            files.set("index", names.to_vec());
-            is_set = true;
-        }
+    for files in site.files.iter_mut().filter(|it| it.root == folder) {
+        files.index = names.to_vec();
+        is_set = true;
     }
     is_set
+}
+
+/// A directory of files below a path; false where an earlier one has that path already.
+fn add_files(files: Files, site: &mut Site) -> bool {
+    let is_taken = |known: &Files| is_in(&files.prefix, &known.prefix);
+    if site.files.iter().any(is_taken) {
+        return false;
+    }
+    site.files.push(files);
+    true
 }
 
 fn programs(directive: &Directive, site: &mut Site) {
@@ -1417,9 +1481,13 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     }
     let is_front = to.trim_start_matches('/').starts_with("index.php");
     let has_no_file = groups(&conditions).iter().any(|it| asks_for_none(it));
-    if is_front && (has_no_file || state.passes_files && conditions.is_empty()) {
-        state.has_front = true;
-        if conditions.iter().all(asks_for_nothing) {
+    if has_no_file || state.passes_files && conditions.is_empty() {
+        let is_read = if is_front {
+            fallback("index.php", state)
+        } else {
+            is_any(from) && fallback(to, state)
+        };
+        if is_read && conditions.iter().all(asks_for_nothing) {
             return directive.done();
         }
     }
@@ -1809,10 +1877,12 @@ fn rewrite_others(
         .trim_start_matches('/')
         .starts_with("index.php");
     let at = without(others, rule);
-    if is_front && site.rule(at, Rank::Expression, scripts("front")) {
+    if is_front && site.rule(at, Rank::Expression, front_alone()) {
         state.has_front = true;
-        let outcome = "no other script runs, but files are sent";
-        return draft.leave_out_limit(rule, outcome);
+        let text = "a pool that sends no files has the paths of `RewriteRule !…`: files there are \
+                    answered 404, and not by the front controller";
+        draft.note(text);
+        return rule.done();
     }
     site.close("");
     draft.leave_out_limit(rule, ALL_CLOSED);

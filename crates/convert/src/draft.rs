@@ -43,6 +43,8 @@ pub(super) struct Draft {
     /// A site of the file has TLS.
     pub(super) has_tls: bool,
     pub(super) sites: Vec<Site>,
+    /// `http.static` has directories of one site.
+    serves_of_one: bool,
     /// Redirects to TLS, until it is known whether a site has any.
     to_tls: Vec<ToTls>,
     /// What limited who gets what, and is not in the configuration.
@@ -82,6 +84,17 @@ pub(super) struct Site {
     pub(super) whole: Tree,
     /// Applications below its paths, with their sockets of php-fpm.
     pub(super) below: Vec<(String, Tree, Vec<String>)>,
+    /// Directories whose files are sent below its paths, instead of those of the root.
+    pub(super) files: Vec<Files>,
+}
+
+/// A directory whose files are sent below a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Files {
+    pub(super) prefix: String,
+    pub(super) root: String,
+    /// What is sent for a directory in it.
+    pub(super) index: Vec<String>,
 }
 
 /// The paths that a rule is about.
@@ -223,6 +236,11 @@ impl Rule {
         self.keys.get("refuse").is_some()
     }
 
+    /// Whether it leads to a pool that sends no files.
+    fn sends_none(&self) -> bool {
+        self.keys.get("pool") == Some(&Value::from(FRONT))
+    }
+
     /// Without conditions on anything but the path.
     fn is_for_all(&self) -> bool {
         ["header", "method", "not_method"]
@@ -235,6 +253,16 @@ impl Rule {
 pub(super) fn refusal(status: &str) -> Tree {
     let mut keys = Tree::default();
     keys.set("refuse", Value::Bare(status.to_owned()));
+    keys
+}
+
+/// In the keys of a rule, the pool of a site's front controller that sends no files.
+const FRONT: &str = "front, without files";
+
+/// The keys of a route on which the front controller alone answers, and no file is sent.
+pub(super) fn front_alone() -> Tree {
+    let mut keys = scripts("front");
+    keys.set("pool", FRONT);
     keys
 }
 
@@ -445,7 +473,7 @@ impl Site {
     /// is returned, for a person.
     fn order_routes(&mut self) -> Vec<String> {
         let mut out = Vec::new();
-        let mut above: Vec<String> = Vec::new();
+        let (mut above, mut first) = (Vec::<String>::new(), Vec::<String>::new());
         let mut known: Vec<(u8, String)> = Vec::new();
         // Expressions keep their order among themselves.
         self.rules.sort_by_key(|rule| {
@@ -489,6 +517,10 @@ impl Site {
             }
             if let At::Below(_) = rule.at {
                 above.push(key.1.clone());
+                // Applications come before what is ranked lower.
+                if rule.rank <= Rank::Hidden {
+                    first.push(key.1.clone());
+                }
             }
             known.push(key);
             true
@@ -497,9 +529,9 @@ impl Site {
             .sort_by_key(|(path, ..)| std::cmp::Reverse(path.len()));
         self.below.retain(|(path, ..)| {
             let path = path.to_ascii_lowercase();
-            let is_new = !above.iter().any(|it| is_in(&path, it));
+            let is_new = !first.iter().any(|it| is_in(&path, it));
             if is_new {
-                above.push(path);
+                first.push(path);
             } else {
                 out.push(format!(
                     "the application below `{path}`, a path that is closed or taken"
@@ -738,32 +770,13 @@ impl Draft {
             .push("locations", Value::Map(location));
     }
 
-    /// Sends no files of these folders; the paths below which they would have been.
-    pub(super) fn remove_files(&mut self, is_out: impl Fn(&str) -> bool) -> Vec<String> {
-        let mut paths = Vec::new();
-        let Some(Value::Map(files)) = self.http().get_mut("static") else {
-            return paths;
-        };
-        if let Some(Value::List(all)) = files.get_mut("serve") {
-            all.retain(|it| {
-                let Value::Map(map) = it else {
-                    return true;
-                };
-                let (root, prefix) = (map.get("root"), map.get("prefix"));
-                let (Some(Value::Text(root)), Some(Value::Text(prefix))) = (root, prefix) else {
-                    return true;
-                };
-                let stays = !is_out(root);
-                if !stays {
-                    paths.push(prefix.clone());
-                }
-                stays
-            });
-        }
-        paths
+    /// Sends files of a directory of one site.
+    pub(super) fn serve_files(&mut self, files: Tree) {
+        self.serves_of_one = true;
+        self.serve(files);
     }
 
-    pub(super) fn serve_files(&mut self, files: Tree) {
+    fn serve(&mut self, files: Tree) {
         self.uses("static");
         let (settings, files) = (self.section("static"), Value::Map(files));
         if !matches!(settings.get("serve"), Some(Value::List(all)) if all.contains(&files)) {
@@ -785,6 +798,7 @@ impl Draft {
             ));
         }
         self.merge_sites();
+        self.place_files();
         self.redirect_to_tls();
         self.addresses();
         self.certificates();
@@ -968,11 +982,62 @@ impl Draft {
             if known.root == site.root {
                 site.pool.merge(std::mem::take(&mut known.pool));
                 known.pool = site.pool;
-                known.below.extend(site.below);
+                for one in site.below {
+                    if !known.below.contains(&one) {
+                        known.below.push(one);
+                    }
+                }
+                for files in site.files {
+                    if !known.files.contains(&files) {
+                        known.files.push(files);
+                    }
+                }
                 known.backends.extend(site.backends);
             }
         }
         self.sites = sites;
+    }
+
+    /// Directories of files: those of all sites are sent before routes are asked. One of some sites
+    /// has a pool, which is asked for their hosts alone.
+    fn place_files(&mut self) {
+        let has_root = self.sites.iter().any(|site| site.root.is_some());
+        let is_site = |site: &&Site| site.root.is_some() || !has_root;
+        let of_sites: Vec<_> = self
+            .sites
+            .iter()
+            .filter(is_site)
+            .map(|it| &it.files)
+            .collect();
+        let Some((first, others)) = of_sites.split_first() else {
+            return;
+        };
+        // Where one lacks a file, that of the one around it would be sent.
+        let is_nested = |it: &Files| {
+            let mut others = first.iter().filter(|other| other.prefix != it.prefix);
+            others.any(|other| is_in(&it.prefix, &other.prefix) || is_in(&other.prefix, &it.prefix))
+        };
+        let is_of_all =
+            |it: &&Files| !is_nested(it) && others.iter().all(|files| files.contains(it));
+        let of_all: Vec<Files> = first.iter().filter(is_of_all).cloned().collect();
+        for files in &of_all {
+            let mut entry = Tree::default();
+            entry
+                .set("prefix", files.prefix.as_str())
+                .set("root", files.root.as_str());
+            if !files.index.is_empty() {
+                entry.set("index", files.index.clone());
+            }
+            self.serve(entry);
+        }
+        for site in &mut self.sites {
+            site.files.retain(|it| !of_all.contains(it));
+            let paths = of_all.iter().map(|it| it.prefix.clone());
+            let paths: Vec<_> = paths.filter(|_| site.root.is_some()).collect();
+            for path in paths {
+                site.rest_of_files(At::Below(path), Rank::Inner);
+            }
+        }
     }
 
     /// Leads all hosts to TLS, if a site has it: else a redirect would lead to itself.
@@ -1096,7 +1161,7 @@ impl Draft {
                 let text = "`max_age` of one site's files: `http.static` is for all sites";
                 self.left_out.push(text.to_owned());
             }
-            if self.section("static").get("serve").is_some() {
+            if self.serves_of_one {
                 let text = "`http.static.serve`: its folders are sent for the hosts of all sites";
                 self.limits.push(text.to_owned());
             }
@@ -1108,7 +1173,8 @@ impl Draft {
             return self.left_out.push(text.to_owned());
         }
         let rules = self.sites.iter().flat_map(|it| &it.rules);
-        let refusals = rules.filter(|it| it.refuses() && it.is_for_all() && !it.after_files);
+        let closes = |it: &&Rule| it.refuses() || it.sends_none();
+        let refusals = rules.filter(|it| closes(it) && it.is_for_all() && !it.after_files);
         let refusals: Vec<At> = refusals.map(|it| it.at.clone()).collect();
         let meets = |prefix: &str| refusals.iter().any(|at| at.meets(prefix));
         let mut endings: Vec<String> = refusals.iter().flat_map(At::endings).collect();
@@ -1138,12 +1204,14 @@ impl Draft {
                     return true;
                 };
                 let stays = !meets(&prefix);
-                if !stays {
+                if stays {
+                    for ending in &endings {
+                        files.push("forbid", ending.as_str());
+                    }
+                } else {
                     out.push(format!(
                         "the files of `{prefix}`, a path that is closed in part"
                     ));
-                } else if !endings.is_empty() {
-                    files.set("forbid", endings.clone());
                 }
                 stays
             });
@@ -1216,6 +1284,17 @@ fn site_routes(
         }
         route
     };
+    let front = if site.rules.iter().any(Rule::sends_none) {
+        let mut alone = Tree::default();
+        if let Some(root) = &site.root {
+            alone.set("root", root.as_str());
+        }
+        alone.merge(site.pool.clone());
+        alone.set("forbid", vec!["*".to_owned()]);
+        application("front", alone)
+    } else {
+        String::new()
+    };
     let of_rules = |(paths, keys): (Vec<String>, Tree)| {
         let mut route = with_hosts();
         match &paths[..] {
@@ -1227,6 +1306,9 @@ fn site_routes(
             route.set("pool", pool);
         }
         route.merge(keys);
+        if route.get("pool") == Some(&Value::from(FRONT)) {
+            route.set("pool", front.as_str());
+        }
         route
     };
     let whole = || {
@@ -1253,6 +1335,23 @@ fn site_routes(
             .set("path", format!("{path}/*"))
             .set("pool", name)
             .set("strip_prefix", path.as_str());
+        routes.push(route);
+    }
+    let mut files: Vec<&Files> = site.files.iter().collect();
+    files.sort_by_key(|it| std::cmp::Reverse(it.prefix.len()));
+    for it in files {
+        let mut alone = Tree::default();
+        alone.set("root", it.root.as_str()).set("num_workers", 1);
+        if !it.index.is_empty() {
+            alone.set("index", it.index.clone());
+        }
+        let name = application(&it.prefix, alone);
+        let mut route = with_hosts();
+        route
+            .set("path", At::Below(it.prefix.clone()).written())
+            .set("pool", name)
+            .set("strip_prefix", it.prefix.as_str())
+            .merge(scripts("none"));
         routes.push(route);
     }
     routes.extend(joined(site.rules.iter().filter(|it| !is_first(it))).map(of_rules));

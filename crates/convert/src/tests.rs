@@ -489,8 +489,8 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "site.conf",
             apache("RewriteRule !\\.(js|css)$ index.php"),
-            "{path: \"!~ \\\\.(js|css)$\", scripts: front}",
-            "files are sent",
+            "{path: \"!~ \\\\.(js|css)$\", scripts: front, pool: front}",
+            "",
         ),
         (
             "site.conf",
@@ -1833,4 +1833,269 @@ fn files_that_nginx_led_elsewhere_are_not_sent() {
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n----\n"));
+}
+
+#[test]
+fn what_is_refused_of_a_script_is_refused_whatever_follows_its_name() {
+    const ENDS: [&str; 14] = [
+        "",
+        "/",
+        "/x",
+        "/x%2f",
+        "/x%2F%2e%2e",
+        "/x%252f",
+        "/%2f",
+        "%2fx",
+        "/x%5cy",
+        "/x%00",
+        "/x;a=b",
+        "/x.css",
+        "/x.php",
+        "//x",
+    ];
+    const NAMES: [&str; 5] = [
+        "/config.php",
+        "//config.php",
+        "/%63onfig.php",
+        "/a/../config.php",
+        "/CONFIG.PHP",
+    ];
+    let of_apache = [
+        "<Files config.php>\nRequire all denied\n</Files>",
+        "<FilesMatch \"^config\\.php$\">\nRequire all denied\n</FilesMatch>",
+        "<FilesMatch \"config\">\nRequire all denied\n</FilesMatch>",
+        "<Files \"conf*.php\">\nRequire ip 10.0.0.0/8\n</Files>",
+        "<Location /config.php>\nRequire all denied\n</Location>",
+        "<LocationMatch ^/config\\.php$>\nRequire all denied\n</LocationMatch>",
+        "Redirect 403 /config.php",
+        "RedirectMatch 404 ^/config\\.php$",
+        "RewriteRule ^/?config\\.php$ - [F]",
+        "RewriteRule config\\.php - [F]",
+        "RewriteRule !^/?(index\\.php)?$ - [F]",
+        "RewriteCond %{REQUEST_URI} ^/config\\.php$\nRewriteRule ^ - [F]",
+        "RewriteCond %{REQUEST_URI} !^/(index\\.php)?$\nRewriteRule ^ - [F]",
+    ];
+    let of_nginx = [
+        "location = /config.php { deny all; }",
+        "location ^~ /config.php { deny all; }",
+        "location ~ ^/config\\.php$ { deny all; }",
+        "location ~ ^/config\\.php(/|$) { return 404; }",
+        "if ($uri ~ ^/config\\.php$) { return 403; }",
+        "if ($request_uri ~ ^/config\\.php) { return 403; }",
+    ];
+    let of_caddy = [
+        "respond /config.php 403",
+        "respond /config.php* 403",
+        "@bad path /config.php\nrespond @bad 403",
+        "@bad path_regexp ^/config\\.php$\nerror @bad 404",
+        "@bad path *.php\nabort @bad",
+    ];
+    let apaches = of_apache.map(|it| {
+        let text = format!("DocumentRoot /srv/x\nRewriteEngine On\n{it}\n");
+        ("httpd.conf", text)
+    });
+    let nginxs = of_nginx.map(|it| ("site.conf", nginx_site(it)));
+    let caddys = of_caddy.map(|it| ("Caddyfile", caddy_site(it)));
+    let mut wrong = Vec::new();
+    for (name, text) in apaches.iter().chain(&nginxs).chain(&caddys) {
+        let (yaml, _) = made(name, text);
+        let all = NAMES
+            .iter()
+            .flat_map(|name| ENDS.map(|end| format!("{name}{end}")));
+        let open: Vec<_> = all.filter(|path| !is_closed(&yaml, path)).collect();
+        if !open.is_empty() {
+            wrong.push(format!("{open:?}\n{text}\n{yaml}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn programs_are_refused_by_their_names_whatever_follows_these() {
+    for (block, is_open) in [
+        ("<Files admin.cgi>\nRequire all denied\n</Files>", false),
+        (
+            "<FilesMatch \"^adm\">\nRequire ip 10.0.0.0/8\n</FilesMatch>",
+            false,
+        ),
+        ("<Files other.cgi>\nRequire all denied\n</Files>", true),
+    ] {
+        let text = format!("DocumentRoot /srv/x\nScriptAlias /cgi-bin/ /srv/cgi\n{block}\n");
+        let (yaml, _) = made("httpd.conf", &text);
+        for path in [
+            "/cgi-bin/admin.cgi",
+            "/cgi-bin/admin.cgi/x",
+            "/cgi-bin/admin.cgi/x%2f",
+            "/cgi-bin//%61dmin.cgi/x/y",
+        ] {
+            let route = first_route(&yaml, path);
+            assert_eq!(route["refuse"].is_null(), is_open, "{path}\n{text}\n{yaml}");
+        }
+    }
+}
+
+/// The first route that has a path, whatever the host.
+fn first_route(yaml: &str, path: &str) -> Value {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let routes = json["http"]["routes"].as_array().cloned();
+    let has = |route: &Value| {
+        let paths = match &route["path"] {
+            Value::String(path) => vec![path.clone()],
+            Value::Array(all) => all
+                .iter()
+                .map(|it| it.as_str().expect("a path").to_owned())
+                .collect(),
+            _ => return true,
+        };
+        paths.iter().any(|it| {
+            let pattern = pronghorn_http::routes::PathPattern::parse(it).expect(it);
+            pattern.gets(path)
+        })
+    };
+    let mut routes = routes.unwrap_or_default().into_iter();
+    routes.find(has).unwrap_or_default()
+}
+
+#[test]
+fn an_alias_has_its_path_alone_and_for_its_host_alone() {
+    // A root's directory of the same path is neither sent nor run.
+    let alias = "Alias /al /srv/d\n";
+    let (yaml, limits) = made("httpd.conf", &format!("DocumentRoot /srv/x\n{alias}"));
+    assert!(
+        yaml.contains("forbid: [al/*]") || yaml.contains("forbid: [\"al/*\"]"),
+        "{yaml}"
+    );
+    for path in ["/al/a.php", "/al/none", "/al/x/../a.php"] {
+        assert_eq!(
+            first_route(&yaml, path)["scripts"],
+            "none",
+            "{path}: {yaml}"
+        );
+    }
+    assert!(limits.is_empty(), "{limits}");
+    // Neither is one of an alias around it.
+    let text = format!("DocumentRoot /srv/x\nAlias /al/in /srv/e\n{alias}");
+    let (yaml, _) = made("httpd.conf", &text);
+    let of = |path: &str| first_route(&yaml, path)["pool"].clone();
+    assert_eq!(of("/al/in/x"), "al", "{yaml}");
+    assert_eq!(of("/al/x"), "al-2", "{yaml}");
+    assert!(!yaml.contains("static"), "{yaml}");
+    // The first one has the path.
+    let text = format!("DocumentRoot /srv/x\n{alias}Alias /al/in /srv/e\n");
+    let (yaml, _) = made("httpd.conf", &text);
+    assert!(!yaml.contains("root: /srv/e"), "{yaml}");
+    // One of a single host is for its names.
+    let host = |name: &str, more: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName {name}.example\nDocumentRoot /srv/{name}\n{more}</VirtualHost>\n"
+        )
+    };
+    let text = format!("{}{}", host("one", ""), host("two", alias));
+    let (yaml, limits) = made("httpd.conf", &text);
+    let route =
+        "- {host: two.example, path: \"/al/*\", pool: al, strip_prefix: /al, scripts: none}";
+    assert!(yaml.contains(route), "{yaml}");
+    assert!(
+        !yaml.contains("static") && limits.is_empty(),
+        "{yaml}{limits}"
+    );
+    // One that stands around all of them is for all, and those with one name are one.
+    for text in [
+        format!("{alias}{}{}", host("one", ""), host("two", "")),
+        format!("{}{}", host("one", alias), host("one", alias)),
+    ] {
+        let (yaml, limits) = made("httpd.conf", &text);
+        assert!(yaml.contains("{prefix: /al, root: /srv/d}"), "{yaml}");
+        assert!(yaml.contains("al/*") && limits.is_empty(), "{yaml}{limits}");
+    }
+    // A directory that some may not have is closed at its own host.
+    let limited = "<Directory /srv/d>\nRequire all denied\n</Directory>\n";
+    let text = format!(
+        "{}{}",
+        host("one", ""),
+        host("two", &format!("{alias}{limited}"))
+    );
+    let (yaml, limits) = made("httpd.conf", &text);
+    assert!(
+        yaml.contains("{host: two.example, path: \"/al/*\", refuse: 404}"),
+        "{yaml}"
+    );
+    assert!(
+        !yaml.contains("/srv/d") && limits.contains("`/al`"),
+        "{yaml}{limits}"
+    );
+}
+
+#[test]
+fn a_rule_for_all_paths_but_some_lets_no_other_file_be_sent() {
+    for rule in [
+        "RewriteRule !\\.(css|js)$ index.php",
+        "RewriteRule !\\.(css|js)$ /index.php [L]",
+        "RewriteRule !^/?static/ index.php [NC]",
+    ] {
+        let text = format!("DocumentRoot /srv/x\nRewriteEngine On\n{rule}\n");
+        let (yaml, limits) = made("httpd.conf", &text);
+        let route = first_route(&yaml, "/composer.json");
+        assert_eq!(
+            (&route["pool"], &route["scripts"]),
+            (&"front".into(), &"front".into()),
+            "{yaml}"
+        );
+        let route = first_route(&yaml, "/static/a.css");
+        assert!(route["pool"].is_null(), "{yaml}");
+        let keys = flat(&yaml);
+        assert_eq!(keys["http.pools.front.root"], "\"/srv/x\"", "{yaml}");
+        assert_eq!(keys["http.pools.front.forbid"], "\"*\"", "{yaml}");
+        assert!(!keys.contains_key("http.pool.forbid"), "{yaml}");
+        assert!(limits.is_empty(), "{limits}");
+    }
+}
+
+#[test]
+fn the_script_for_paths_without_a_file_is_the_one_that_apache_asked() {
+    let missing = "RewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n";
+    for (statements, fallback) in [
+        ("FallbackResource /app.php", "app.php"),
+        ("FallbackResource /public/index.php", "public/index.php"),
+        ("DirectoryIndex app.php\nFallbackResource /app.php", ""),
+        (
+            "DirectoryIndex app.php\nFallbackResource /index.php",
+            "index.php",
+        ),
+        ("FallbackResource /index.php", ""),
+        ("FallbackResource /index.html", "none"),
+        ("{missing}RewriteRule ^ app.php [L]", "app.php"),
+        ("{missing}RewriteRule ^(.*)$ app.php/$1 [QSA,L]", "app.php"),
+        (
+            "{missing}RewriteRule ^(.*)$ /web/app.php?q=$1 [L]",
+            "web/app.php",
+        ),
+        ("{missing}RewriteRule ^ index.html [L]", "none"),
+        (
+            "{missing}RewriteRule ^(.*)$ $1.php [L]\n{missing}RewriteRule ^ index.php [L]",
+            "",
+        ),
+        (
+            "{missing}RewriteRule ^api/ api.php [L]\n{missing}RewriteRule ^ index.php [L]",
+            "",
+        ),
+    ] {
+        let statements = statements.replace("{missing}", missing);
+        let all = format!("RewriteEngine On\n{statements}\n");
+        for text in [
+            format!("DocumentRoot /srv/x\n{all}"),
+            format!(
+                "DocumentRoot /srv/x\n<Directory /srv/x>\nRequire all granted\n{all}</Directory>\n"
+            ),
+            format!("<VirtualHost *:80>\nDocumentRoot /srv/x\n{all}</VirtualHost>\n"),
+        ] {
+            let (yaml, _) = made("httpd.conf", &text);
+            let json = flat(&yaml);
+            let made = json
+                .get("http.pool.fallback")
+                .map_or("", |it| it.trim_matches('"'));
+            assert_eq!(made, fallback, "{text}\n{yaml}");
+        }
+    }
 }

@@ -340,12 +340,15 @@ fn without_slash(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"/").unwrap_or(text)
 }
 
-/// Where the first segment that is called like a script ends, and what follows is no part of its
-/// path.
-fn end_of_script(path: &[u8]) -> Option<usize> {
+/// More directories in one another that are called like scripts are not told from these.
+const MOST_SCRIPTS: usize = 8;
+
+/// The path up to each segment that is called like a script: what follows is no part of its path,
+/// unless a directory is called so.
+fn scripts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = memchr::memchr_iter(b'/', path).skip(1);
-    let mut ends = ends.filter(|end| is_script(path.get(..*end).unwrap_or_default()));
-    ends.next()
+    let all = ends.filter_map(|end| path.get(..end));
+    all.filter(|it| is_script(it)).take(MOST_SCRIPTS)
 }
 
 fn is_script(path: &[u8]) -> bool {
@@ -516,8 +519,10 @@ fn is_in(expression: &Regex, path: &[u8]) -> bool {
     let plain = replaced(path, b"%25", b"%");
     let path = plain.as_deref().unwrap_or(path);
     let bare = Some(without_slash(path)).filter(|it| !it.is_empty() && it.len() < path.len());
-    let script = end_of_script(path).and_then(|end| path.get(..end));
-    let mut forms = [Some(path), bare, script].into_iter().flatten();
+    let mut forms = [Some(path), bare]
+        .into_iter()
+        .flatten()
+        .chain(scripts(path));
     forms.any(|form| expression.is_match(form))
 }
 

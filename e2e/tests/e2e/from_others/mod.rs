@@ -498,6 +498,102 @@ fn nothing_but_what_apache_left_out_of_a_refusal_is_answered() {
 }
 
 #[test]
+fn nothing_of_a_root_is_answered_that_apache_led_elsewhere() {
+    let files = [
+        ("root/index.php", "<?php echo 'RAN index.php';"),
+        ("root/config.json", "SECRET"),
+        ("root/run.php", "<?php echo 'SECRET';"),
+        ("root/a.css", "FILE a.css"),
+        ("root/al/old.txt", "SECRET"),
+        ("root/al/in/deep.txt", "SECRET"),
+        ("root/al/run.php", "<?php echo 'SECRET';"),
+        ("al/new.txt", "FILE new.txt"),
+        ("al/run.php", "<?php echo 'SECRET';"),
+        ("al/in/deep.txt", "SECRET"),
+        ("in/new.txt", "FILE in/new.txt"),
+    ];
+    let build = || {
+        let files = files.iter();
+        files.fold(Site::new(), |site, (file, text)| site.file(file, text))
+    };
+    let aliases = "Alias /al/in {site}/in\nAlias /al {site}/al\n";
+    let others = "RewriteEngine On\nRewriteRule !\\.(css|js)$ index.php\n";
+    let host = "<VirtualHost *:80>\nServerName {name}.example\nDocumentRoot {site}/root\n";
+    let first = host.replace("{name}", "one");
+    let second = host.replace("{name}", "two");
+    let many = format!("{first}</VirtualHost>\n{second}{aliases}</VirtualHost>\n");
+    let one = format!("DocumentRoot {{site}}/root\n{aliases}");
+    let led = format!("DocumentRoot {{site}}/root\n{others}");
+    let of_alias: &[(&str, &str)] = &[
+        ("/al/new.txt", "FILE new.txt"),
+        ("/al/in/new.txt", "FILE in/new.txt"),
+        ("/al/old.txt", ""),
+        ("/al/%6fld.txt", ""),
+        ("/AL/old.txt", ""),
+        ("/x/../al/old.txt", ""),
+        ("/al/in/deep.txt", ""),
+        ("/al/run.php", ""),
+        ("/al/run.php/x%2f", ""),
+        ("/a.css", "FILE a.css"),
+        ("/none", "RAN index.php"),
+    ];
+    let without: &[(&str, &str)] = &[("/al/new.txt", "RAN index.php"), ("/al/old.txt", "SECRET")];
+    let front: &[(&str, &str)] = &[
+        ("/a.css", "FILE a.css"),
+        ("/none", "RAN index.php"),
+        ("/run.php", ""),
+        ("/config.json", ""),
+        ("/config%2ejson", ""),
+        ("/x.css/../config.json", ""),
+        ("/config.json/x.css", ""),
+        ("/al/old.txt", ""),
+    ];
+    for (text, host, rows) in [
+        (&one, "one.example", of_alias),
+        (&many, "two.example", of_alias),
+        (&many, "one.example", without),
+        (&led, "one.example", front),
+    ] {
+        let site = build();
+        let folder = site.path("").display().to_string();
+        let folder = folder.trim_end_matches('/');
+        site.write("httpd.conf", &text.replace("{site}", folder));
+        let said = Server::run(&site, &["init", "--from", "httpd.conf"]);
+        let yaml = site.read("pronghorn.yaml");
+        let php = format!("php=php -d extension={}", extension().display());
+        let mut arguments = vec!["serve".to_owned()];
+        let mut set = |text: String| arguments.extend(["-o".to_owned(), text]);
+        set("http.address=127.0.0.1:0".to_owned());
+        for pool in ["front", "one", "two", "al", "al-in"] {
+            if yaml.contains(&format!("\n    {pool}:")) {
+                set(format!("http.pools.{pool}.{php}"));
+            }
+        }
+        if !yaml.contains("one:") {
+            set(format!("http.pool.{php}"));
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let server = Server::start_with(site, &arguments);
+        for (path, expected) in rows {
+            let mut connection = server.connect();
+            connection.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            let reply = connection.response();
+            let said = format!(
+                "{path} at {host}: {}\n{yaml}\n{}",
+                reply.text(),
+                said.stdout
+            );
+            if expected.is_empty() {
+                assert!(!reply.text().contains("SECRET"), "{said}");
+            } else {
+                assert_eq!(reply.text(), *expected, "{said}");
+            }
+        }
+        server.stop();
+    }
+}
+
+#[test]
 fn a_site_that_is_closed_as_a_whole_starts_and_refuses() {
     let site = Site::new().file("root/index.php", SCRIPT);
     let root = site.path("root").display().to_string();
