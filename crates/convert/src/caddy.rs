@@ -306,7 +306,9 @@ fn lead(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &Arou
         };
         let mut rule = Tree::default();
         draft.for_hosts(&mut rule, site);
-        rule.set("path", expression).set("to", to);
+        // A redirect leads to this very address, without the client's query.
+        let end = status.map_or("", |_| "?");
+        rule.set("path", expression).set("to", format!("{to}{end}"));
         if let Some(status) = status {
             rule.set("status", Value::Bare(status.to_owned()));
         }

@@ -2,10 +2,10 @@
 
 use super::directive::{self, Directive};
 use super::draft::{
-    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_script,
-    pattern, refusal, scripts, seconds, size, target,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
+    is_script, pattern, refusal, scripts, seconds, size, target,
 };
-use super::limits::{endings, limits, methods};
+use super::limits::{endings, expand, has_parts, limits, methods};
 use super::php::{
     Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
     leads_all_to, literal, locations, takes_every_script,
@@ -255,15 +255,20 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
     let php = Php::of(server);
     site.root.clone_from(&php.root);
     // A server's own rewrites come before its locations, but not before its conditions.
-    let refuses_first = !site.rules.is_empty();
+    let is_first = site.rules.is_empty();
+    for directive in server
+        .inside
+        .iter()
+        .filter(|it| it.name == "rewrite" && is_first)
+    {
+        if let Some(rule) = rewrite(directive, &site, draft) {
+            draft.rewrite(rule);
+        }
+    }
     for directive in &server.inside {
         match directive.name.as_str() {
             "listen" | "server_name" | "if" => {}
-            "rewrite" if !refuses_first => {
-                if let Some(rule) = rewrite(directive, &site, draft) {
-                    draft.rewrite(rule);
-                }
-            }
+            "rewrite" if is_first => {}
             "location" => location(directive, &mut site, draft, around, &php, false),
             "root" => root(directive, &mut site, draft),
             _ => of_server(directive, &mut site, draft, around),
@@ -808,16 +813,138 @@ fn rewrite(directive: &Directive, site: &Site, draft: &Draft) -> Option<Tree> {
 
 /// A `rewrite` of a location, if it is about this path, and leads to files that are sent anyway or
 /// is a redirect.
-fn rewrite_inside(directive: &Directive, path: &str, site: &Site, draft: &mut Draft) {
+fn rewrite_inside(
+    directive: &Directive,
+    path: &str,
+    site: &Site,
+    draft: &mut Draft,
+    php: &Php<'_>,
+) {
     let is_about = directive.argument(0).starts_with(&format!("^{path}"));
     let stays = directive.argument(1).starts_with(path)
         || ["permanent", "redirect"].contains(&directive.argument(2));
     if is_about
         && stays
         && !directive.argument(1).contains(".php")
+        && let Some(others) = rules_of_others(directive, path, site, draft, php)
         && let Some(rule) = rewrite(directive, site, draft)
     {
-        draft.rewrite_unless_refused(rule);
+        for rule in others.into_iter().chain([rule]) {
+            draft.rewrite_unless_refused(rule);
+        }
+    }
+}
+
+/// A `rewrite` of `location /`, which other locations come before. The paths of one that ours can't
+/// say are closed.
+fn rewrite_of_rest(
+    directive: &Directive,
+    location: &Directive,
+    site: &mut Site,
+    draft: &mut Draft,
+    php: &Php<'_>,
+) {
+    let own = location.argument(0);
+    let others = rules_of_others(directive, own, site, draft, php);
+    let others = others.filter(|_| !draft.has_many || !site.names.is_empty());
+    let rules = others.and_then(|it| Some((it, rewrite(directive, site, draft)?)));
+    match rules {
+        Some((others, rule)) => {
+            for rule in others.into_iter().chain([rule]) {
+                draft.rewrite_unless_refused(rule);
+            }
+        }
+        None if is_of_all_paths(directive.argument(0)) => {}
+        None => {
+            let expression = directive.argument(0);
+            let outcome = site.refuse_expression(expression, NOT_FOUND);
+            let text = format!("all paths with `{expression}` in them are answered 404");
+            draft.leave_out_limit(directive, &outcome.unwrap_or(text));
+        }
+    }
+}
+
+/// Rules that leave the paths of other locations as they are, before one of a `rewrite` that stands
+/// in the location of a path and would take them: the first rule that matches holds. None where one
+/// can't be said.
+fn rules_of_others(
+    rewrite: &Directive,
+    own: &str,
+    site: &Site,
+    draft: &Draft,
+    php: &Php<'_>,
+) -> Option<Vec<Tree>> {
+    let taken = rewrite.argument(0);
+    let mut all: Vec<&Directive> = locations(php.server()).collect();
+    let inner: Vec<&Directive> = all.iter().flat_map(|it| locations(it)).collect();
+    all.extend(inner);
+    let mut rules: Vec<Tree> = Vec::new();
+    for other in all {
+        let (sign, path) = match &other.arguments[..] {
+            [path] => ("", path.as_str()),
+            [sign, path] => (sign.as_str(), path.as_str()),
+            _ => continue,
+        };
+        let plain = as_it_is(path);
+        let (expression, stays) = match sign {
+            "" if path.starts_with('@') || is_in(own, path) => continue,
+            "" | "^~" => (
+                format!("^{plain}"),
+                (format!("^{plain}(.*)$"), format!("{path}{{1}}")),
+            ),
+            "=" => (
+                format!("^{plain}$"),
+                (format!("^{plain}$"), path.to_owned()),
+            ),
+            _ => {
+                let flag = if sign == "~*" { "(?i)" } else { "" };
+                let is_start = path.starts_with("^/") && !has_parts(path);
+                let rest = path.strip_prefix("^/").filter(|_| is_start);
+                let rest = match rest {
+                    Some(rest) => format!("(?:{rest}).*"),
+                    None => format!(".*(?:{path}).*"),
+                };
+                let stays = format!("{flag}^/({})$", pattern(&rest));
+                (format!("{flag}{path}"), (stays, "/{1}".to_owned()))
+            }
+        };
+        if !may_meet(taken, &expression) {
+            continue;
+        }
+        // A start in its middle, or the first slash of a path, is not found behind that slash.
+        let is_said = !sign.starts_with('~')
+            || stays.0.matches('^').count() == 1 + stays.0.matches("[^").count()
+                && !path.starts_with(['/', '(']);
+        let mut rule = Tree::default();
+        draft.for_hosts(&mut rule, site);
+        rule.set("path", stays.0).set("to", stays.1);
+        if !is_said || !accepts_rule(&rule) {
+            return None;
+        }
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    Some(rules)
+}
+
+/// Whether a path may be one of both expressions, as far as their starts tell.
+fn may_meet(one: &str, other: &str) -> bool {
+    if let Some(all) = one.strip_prefix('^').and_then(|it| it.strip_suffix('$'))
+        && let Some(all) = expand(all)
+    {
+        return all.iter().any(|path| is_found(other, path));
+    }
+    let start = |it: &str| {
+        let rest = it.strip_prefix('^').filter(|it| !has_parts(it))?;
+        let plain = rest.replace('\\', "");
+        let end = plain.find(|c: char| !(c.is_ascii_alphanumeric() || "/-_".contains(c)));
+        let end = end.map_or(plain.len(), |at| at.saturating_sub(1));
+        plain.get(..end).map(str::to_owned)
+    };
+    match (start(one), start(other)) {
+        (Some(one), Some(other)) => one.starts_with(&other) || other.starts_with(&one),
+        _ => true,
     }
 }
 
@@ -892,6 +1019,8 @@ fn location(
                 }
                 Runs::Elsewhere => {
                     site.send_none("");
+                    // The root here is that of other scripts.
+                    site.pool.set("fallback", "none");
                     draft.leave_out_limit(
                         directive,
                         "no files are sent, and its scripts do not run",
@@ -908,6 +1037,7 @@ fn location(
                         site.send_none("");
                         _ = try_files_last(&php.front, site); // it is a script
                     }
+                    "rewrite" => rewrite_of_rest(inside, directive, site, draft, php),
                     "root" => root(inside, site, draft),
                     _ => of_server(inside, site, draft, around),
                 }
@@ -1436,7 +1566,7 @@ fn below(
         }
     }
     for inside in location.inside.iter().filter(|it| it.name == "rewrite") {
-        rewrite_inside(inside, path, site, draft);
+        rewrite_inside(inside, path, site, draft, server);
     }
     if let Some(inside) = answers_otherwise(location) {
         location.done();
@@ -1734,7 +1864,30 @@ fn application(
             format!("{folder}{}", path.trim_end_matches('/'))
         },
     );
+    if !leads_to_own(location, path) && !leads_to_own(php, path) {
+        inner.pool.set("fallback", "none");
+    }
     site.application_below(path, inner.pool, inner.backends);
+}
+
+/// Whether what is no file of an application below a path goes to its front controller.
+fn leads_to_own(location: &Directive, path: &str) -> bool {
+    let is_own = |to: &str| {
+        let is_script = to.contains(".php");
+        is_script && (is_in(to, path) || !to.starts_with('/')) || to.starts_with('@')
+    };
+    let last = |it: &Directive| it.arguments.last().is_some_and(|to| is_own(to));
+    let conditions = location.inside.iter().filter(|it| it.name == "if");
+    let mut all = location
+        .inside
+        .iter()
+        .chain(conditions.flat_map(|it| &it.inside));
+    all.any(|it| match it.name.as_str() {
+        "try_files" => last(it),
+        "rewrite" => is_own(it.argument(1)),
+        "fastcgi_param" => it.argument(0) == "SCRIPT_FILENAME" && it.argument(1).contains(".php"),
+        _ => false,
+    })
 }
 
 /// Files below a path, without PHP.

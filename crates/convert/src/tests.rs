@@ -1497,7 +1497,7 @@ fn what_a_caddyfile_leads_elsewhere_is_led_there_or_closed() {
         // Statements that lead elsewhere.
         (
             caddy_site("redir /private/* /login 302"),
-            "- {path: \"^/private/\", to: /login, status: 302}",
+            "- {path: \"^/private/\", to: \"/login?\", status: 302}",
             "",
         ),
         (caddy_site("redir /private/* /login 302"), PRIVATE, ""),
@@ -2097,5 +2097,137 @@ fn the_script_for_paths_without_a_file_is_the_one_that_apache_asked() {
                 .map_or("", |it| it.trim_matches('"'));
             assert_eq!(made, fallback, "{text}\n{yaml}");
         }
+    }
+}
+
+#[test]
+fn an_application_below_a_path_of_nginx_has_the_fallback_that_it_had_there() {
+    let server = |more: &str| {
+        format!(
+            "server {{ listen 80; root /srv/x;\nlocation / {{ try_files $uri /index.php; }}\n{more} }}\n"
+        )
+    };
+    const PHP: &str = "include fastcgi_params; fastcgi_pass unix:/a.sock; \
+                       fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;";
+    for (more, has_fallback) in [
+        (format!("location ^~ /app {{ root /srv/y; {PHP} }}"), false),
+        (format!("location ^~ /app/ {{ root /srv/y; {PHP} }}"), false),
+        (
+            format!("location ^~ /app/ {{ root /srv/y; try_files $uri =404; {PHP} }}"),
+            false,
+        ),
+        (
+            format!("location ^~ /app/ {{ root /srv/y; try_files $uri /index.php; {PHP} }}"),
+            false,
+        ),
+        (
+            format!(
+                "location /app/ {{ root /srv/y; try_files $uri /app/index.php; location ~ \\.php$ {{ {PHP} }} }}"
+            ),
+            true,
+        ),
+    ] {
+        let (yaml, _) = made("nginx.conf", &server(&more));
+        let keys = flat(&yaml);
+        if keys.contains_key("http.pools.app.root") {
+            let is_none = keys
+                .get("http.pools.app.fallback")
+                .is_some_and(|it| it == "\"none\"");
+            assert_eq!(!is_none, has_fallback, "{more}\n{yaml}");
+        } else {
+            assert!(
+                !has_fallback && is_closed(&yaml, "/app/none"),
+                "{more}\n{yaml}"
+            );
+        }
+    }
+    // A root that only scripts have says nothing of the front controller of another one.
+    let text = format!(
+        "server {{ listen 80; root /srv/x;\nlocation / {{ include fastcgi_params; \
+         fastcgi_pass unix:/a.sock; fastcgi_param SCRIPT_FILENAME $document_root/index.php; }}\n\
+         location ~ \\.php(/|$) {{ root /srv/y; {PHP} }} }}\n"
+    );
+    let (yaml, limits) = made("nginx.conf", &text);
+    assert!(
+        yaml.contains("fallback: none") && limits.contains("location /"),
+        "{yaml}{limits}"
+    );
+}
+
+/// Where the first rule of `http.rewrite` that is about a path leads.
+fn rule_of(yaml: &str, path: &str) -> Option<String> {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
+    let rules = json["http"]["rewrite"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let is_about = |rule: &Value| {
+        let expression = rule["path"].as_str().expect("an expression");
+        draft::is_found(expression, path)
+    };
+    let rule = rules.into_iter().find(is_about)?;
+    Some(rule["to"].as_str().expect("a target").to_owned())
+}
+
+#[test]
+fn a_rewrite_of_a_location_leaves_the_paths_of_others_alone() {
+    let server = |inside: &str, others: &str| {
+        format!(
+            "server {{ listen 80; root /srv/x;\nlocation / {{ {inside}\ntry_files $uri /index.php; }}\n\
+             location ~ \\.php$ {{ include fastcgi_params; fastcgi_pass unix:/a.sock; }}\n{others} }}\n"
+        )
+    };
+    let api = "rewrite ^/api/(.*)$ /api.php?r=$1 last;";
+    let others = "location /api/files/ { expires 1d; }\nlocation = /api/one { expires 1d; }\n\
+                  location ~* \\.css$ { expires 1d; }\nlocation /other/ { expires 1d; }";
+    let (yaml, limits) = made("nginx.conf", &server(api, others));
+    let api = Some("/api.php?r={1}".to_owned());
+    for (path, to) in [
+        ("/api/x", &api),
+        ("/api/one/x", &api),
+        ("/api/files/x", &Some("/api/files/{1}".to_owned())),
+        ("/api/one", &Some("/api/one".to_owned())),
+        ("/api/a.CSS", &Some("/{1}".to_owned())),
+        ("/api/x.php", &Some("/{1}".to_owned())),
+        ("/other/x", &None),
+    ] {
+        assert_eq!(rule_of(&yaml, path), *to, "{path}\n{yaml}{limits}");
+    }
+    // Those of the server come before its locations, wherever they stand.
+    let text = server(
+        "rewrite ^/a(.*)$ /b$1 last;",
+        "location /a/x/ { }\nrewrite ^/a/x/y$ /c last;",
+    );
+    let (yaml, _) = made("nginx.conf", &text);
+    assert_eq!(rule_of(&yaml, "/a/x/y").as_deref(), Some("/c"), "{yaml}");
+    // A text needs no such rule where no other location has it.
+    let (yaml, _) = made(
+        "nginx.conf",
+        &server("rewrite ^/sitemap\\.xml$ /index.php?s=1 last;", ""),
+    );
+    assert!(!yaml.contains("{1}"), "{yaml}");
+    // One that can't be said closes its own paths.
+    let (yaml, limits) = made("nginx.conf", &server("rewrite ^/old/ $custom last;", ""));
+    assert!(
+        is_closed(&yaml, "/old/x") && !is_closed(&yaml, "/x"),
+        "{yaml}"
+    );
+    assert!(limits.contains("rewrite ^/old/"), "{limits}");
+}
+
+#[test]
+fn a_redirect_of_caddy_has_no_query_but_its_own() {
+    for (statement, to) in [
+        ("redir /old /new", "/new?"),
+        ("redir /old /new?a=b 301", "/new?a=b?"),
+        (
+            "redir /old https://b.example/ permanent",
+            "https://b.example/?",
+        ),
+        ("rewrite /old /new.txt", "/new.txt"),
+    ] {
+        let (yaml, _) = made("Caddyfile", &caddy_site(statement));
+        assert_eq!(rule_of(&yaml, "/old").as_deref(), Some(to), "{yaml}");
     }
 }

@@ -285,7 +285,9 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn nothing_runs_and_nothing_is_open_that_was_not_at_a_drawn_nginx() {
-    let wrong: Vec<_> = (0..24).flat_map(is_as_nginx).collect();
+    // Beside the first ones, those that were once converted into something else.
+    let seeds = (0..24).chain([2005, 2021, 2043]);
+    let wrong: Vec<_> = seeds.flat_map(is_as_nginx).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
