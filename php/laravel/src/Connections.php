@@ -5,7 +5,6 @@ declare(strict_types=1);
 namespace Pronghorn\Laravel;
 
 use Illuminate\Container\Container;
-use Illuminate\Contracts\Events\Dispatcher;
 use Illuminate\Contracts\Foundation\Application;
 use Illuminate\Database\Connection;
 use Illuminate\Database\ConnectionInterface;
@@ -48,18 +47,19 @@ final class Connections
     private array $left = [];
     /** @var \WeakMap<ConnectionInterface, true> */
     private \WeakMap $booted;
-    private readonly ?Dispatcher $events;
+    /** @var \WeakMap<Connection, true> those that tell of a statement before it runs */
+    private \WeakMap $watched;
+    /** @var \WeakMap<Connection, true> those of which a request may have changed the session */
+    private \WeakMap $changed;
 
     /** The application has booted. */
     public function __construct(private readonly Application $app, private readonly bool $keeps)
     {
         $this->known = new \WeakMap();
         $this->booted = new \WeakMap();
-        $this->events = $keeps && $app->bound('events') ? $app->make('events') : null;
-        if ($this->events === null) {
-            return;
-        }
-        $this->events->listen(QueryExecuted::class, $this->note(...));
+        $this->watched = new \WeakMap();
+        $this->changed = new \WeakMap();
+        $keeps && $this->watchAll();
         foreach (self::DRIVERS as $driver) {
             // Laravel asks the container first.
             $name = "db.connector.$driver";
@@ -80,6 +80,7 @@ final class Connections
         $booted = [];
         foreach ($this->opened() as $name => $connection) {
             $this->booted[$connection] = true;
+            $this->keeps && $connection instanceof Connection && $this->watch($connection);
             if (!$connection instanceof Connection || $connection->getRawPdo() === null) {
                 continue;
             }
@@ -107,6 +108,7 @@ final class Connections
     public function handOver(): void
     {
         [$left, $this->left] = [$this->left, []];
+        $this->changed = new \WeakMap();
         foreach ($left as $key => $pdo) {
             try {
                 $isClean = !self::rollBackUnseen($pdo) && self::attributes($pdo) === ($this->known[$pdo][1] ?? null);
@@ -149,8 +151,7 @@ final class Connections
 
     private function keep(Connection $connection): void
     {
-        if ($connection->getEventDispatcher() !== $this->events) {
-            // Its statements may not be known.
+        if (!isset($this->watched[$connection]) || isset($this->changed[$connection])) {
             return;
         }
         foreach (self::pdos($connection) as $pdo) {
@@ -182,6 +183,35 @@ final class Connections
         $reads && $connection->setReadPdo(static fn (): \PDO => $reopen()->getReadPdo());
     }
 
+    /** Watches those that Laravel makes from now on, from their first statement on. */
+    private function watchAll(): void
+    {
+        $watch = $this->watch(...);
+        $replace = function () use ($watch): void {
+            $this->factory = new WatchingFactory($this->factory, $watch);
+        };
+        $within = static function (object $databases) use ($replace): void {
+            $databases instanceof DatabaseManager && $replace->bindTo($databases, DatabaseManager::class)();
+        };
+        $made = Held::made($this->app, 'db');
+        $made === null ? $this->app->afterResolving('db', $within) : $within($made);
+        // Others may have the same PDO, as those that an application makes itself.
+        $this->app->bound('events') && $this->app->make('events')->listen(
+            QueryExecuted::class,
+            fn (QueryExecuted $it) => $this->note($it->sql, $it->connection),
+        );
+    }
+
+    /** Also a statement that fails may have changed something: of those Laravel has no event. */
+    private function watch(Connection $connection): void
+    {
+        // The first releases of Laravel 8 have none: of those connections none goes on.
+        if (!isset($this->watched[$connection]) && \method_exists($connection, 'beforeExecuting')) {
+            $connection->beforeExecuting(fn (mixed ...$it) => $this->note($it[0], $it[2]));
+            $this->watched[$connection] = true;
+        }
+    }
+
     private function connector(ConnectorInterface $inner): ConnectorInterface
     {
         return new class (fn (array $config): \PDO => $this->connect($config, $inner)) implements ConnectorInterface {
@@ -204,7 +234,7 @@ final class Connections
      */
     private function connect(array $config, ConnectorInterface $inner): \PDO
     {
-        $key = self::key($config);
+        $key = $this->keeps ? self::key($config) : '';
         [$pdo, $since] = $this->idle[$key] ?? [null, 0];
         unset($this->idle[$key]);
         if ($pdo !== null && self::lives($pdo, $since)) {
@@ -244,13 +274,17 @@ final class Connections
         }
     }
 
-    /** After a statement: whoever comes next must not meet what it may have set. */
-    private function note(QueryExecuted $query): void
+    /**
+     * Before a statement: whoever comes next must not meet what it may set, also when it fails. The
+     * connection may have no PDO yet, and get another one when it turns out to be lost.
+     */
+    private function note(string $sql, Connection $connection): void
     {
-        if (\preg_match(self::ROWS, $query->sql) === 1 && \preg_match(self::LASTS, $query->sql) === 0) {
+        if (\preg_match(self::ROWS, $sql) === 1 && \preg_match(self::LASTS, $sql) === 0) {
             return;
         }
-        foreach (self::pdos($query->connection) as $pdo) {
+        $this->changed[$connection] = true;
+        foreach (self::pdos($connection) as $pdo) {
             unset($this->known[$pdo]);
         }
     }

@@ -8,6 +8,8 @@ use Illuminate\Config\Repository;
 use Illuminate\Database\Connection;
 use Illuminate\Database\DatabaseManager;
 use Illuminate\Database\DatabaseServiceProvider;
+use Illuminate\Database\QueryException;
+use Illuminate\Database\SQLiteConnection;
 use Illuminate\Foundation\Application;
 use PHPUnit\Framework\TestCase;
 use Pronghorn\Laravel\Sandbox;
@@ -73,6 +75,25 @@ final class ConnectionsTest extends TestCase
         }
     }
 
+    private static function failing(Connection $connection, string $sql, string $method = 'statement'): void
+    {
+        self::tryTo(static function () use ($connection, $sql, $method): void {
+            $result = $connection->$method($sql);
+            \is_iterable($result) && \iterator_to_array($result);
+        });
+    }
+
+    /** @param \Closure(): mixed $function one that makes a statement fail */
+    private static function tryTo(\Closure $function): void
+    {
+        try {
+            $function();
+            self::fail('The statement has not failed.');
+        } catch (QueryException) {
+            // As many a request has it.
+        }
+    }
+
     /** @return iterable<string, array{bool, bool, \Closure(Connection): mixed}> */
     public static function requests(): iterable
     {
@@ -80,6 +101,12 @@ final class ConnectionsTest extends TestCase
         $going = [
             'nothing' => static fn (Connection $it): bool => true,
             'reads' => static fn (Connection $it): array => $it->select(' select 1'),
+            'a read that fails' => static fn (Connection $it)
+                => self::failing($it, 'SELECT name FROM nothing', 'select'),
+            'no listeners' => static function (Connection $it): void {
+                $it->unsetEventDispatcher();
+                $it->select('SELECT 1');
+            },
             'properties' => static function (Connection $it): void {
                 $it->setTablePrefix('of_a_visitor_');
                 $it->enableQueryLog();
@@ -121,10 +148,35 @@ final class ConnectionsTest extends TestCase
                 => $it->pretend(static fn (): array => $it->select('SELECT @a := 1')),
             'a lock' => static fn (Connection $it): array
                 => $it->pretend(static fn (): array => $it->select("SELECT GET_LOCK('a', 1)")),
+            'a statement that fails' => static fn (Connection $it) => self::failing($it, 'CALL p()'),
+            'the same, after others' => static function (Connection $it): void {
+                $it->transaction(static fn (): array => $it->select('SELECT 1'));
+                self::failing($it, 'DO $$ BEGIN PERFORM f(); RAISE EXCEPTION \'x\'; END $$');
+                $it->select('SELECT 1');
+            },
+            'several that fail at once' => static fn (Connection $it)
+                => self::failing($it, 'PRAGMA foreign_keys = ON; CALL p()', 'unprepared'),
+            'a cursor that fails' => static fn (Connection $it)
+                => self::failing($it, 'SELECT GET_LOCK(1)', 'cursor'),
+            'a transaction that fails with its statement' => static fn (Connection $it)
+                => self::tryTo(static fn () => $it->transaction(static fn () => $it->statement('CALL p()'), 2)),
+            'one that fails and takes the listeners' => static function (Connection $it): void {
+                $it->unsetEventDispatcher();
+                self::failing($it, 'CALL p()');
+            },
+            'one that fails on a connection that was lost' => static function (Connection $it): void {
+                $it->disconnect();
+                self::failing($it, 'CALL p()');
+            },
+            'a setting by another connection on the PDO' => static function (Connection $it): void {
+                $other = new SQLiteConnection($it->getPdo());
+                $other->setEventDispatcher($it->getEventDispatcher());
+                $other->statement('PRAGMA foreign_keys = ON');
+            },
             'a table of its own' => static fn (Connection $it): bool => $it->statement('CREATE TEMP TABLE t (a)'),
             'an attribute' => static fn (Connection $it): bool
                 => $it->getPdo()->setAttribute(\PDO::ATTR_ERRMODE, \PDO::ERRMODE_SILENT),
-            'no listeners' => static function (Connection $it): void {
+            'a setting without listeners' => static function (Connection $it): void {
                 $it->unsetEventDispatcher();
                 $it->statement('PRAGMA foreign_keys = ON');
             },
@@ -331,5 +383,15 @@ final class ConnectionsTest extends TestCase
             self::assertNull($pdo->get());
             self::assertSame($held, $this->connection());
         }
+    }
+
+    /** The first statement opens the connection, and fails. */
+    public function testAConnectionGoesNotOnAfterItsFirstStatementHasFailed(): void
+    {
+        $sandbox = new Sandbox($this->app);
+        self::failing($this->connection(), 'CALL p()');
+        $pdo = $this->connection()->getPdo();
+        $sandbox->restore();
+        self::assertNotSame($pdo, $this->connection()->getPdo());
     }
 }
