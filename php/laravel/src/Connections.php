@@ -12,6 +12,7 @@ use Illuminate\Database\Connectors\ConnectionFactory;
 use Illuminate\Database\Connectors\ConnectorInterface;
 use Illuminate\Database\DatabaseManager;
 use Illuminate\Database\Events\QueryExecuted;
+use Pronghorn\HttpFoundation\Persistence;
 
 /**
  * Hands open connections to databases from one request to the next.
@@ -59,6 +60,7 @@ final class Connections
         $this->booted = new \WeakMap();
         $this->watched = new \WeakMap();
         $this->changed = new \WeakMap();
+        self::ownSessions($app);
         $keeps && $this->watchAll();
         foreach (self::DRIVERS as $driver) {
             // Laravel asks the container first.
@@ -66,6 +68,20 @@ final class Connections
             $app->bound($name) || $app->bind($name, static fn (): ConnectorInterface
                 => (new ConnectionFactory(new Container()))->createConnector(['driver' => $driver]));
             $app->extend($name, fn (ConnectorInterface $inner): ConnectorInterface => $this->connector($inner));
+        }
+    }
+
+    /**
+     * Has each connection open a session of its own: a persistent one, which PHP gives out again
+     * after it was closed, has all that the last visitor has set. So has that of a client of Redis.
+     */
+    public static function ownSessions(Application $app): void
+    {
+        $configuration = $app->make('config');
+        foreach (['database.connections', 'database.redis'] as $name) {
+            $given = $configuration->get($name);
+            $own = \is_array($given) ? Persistence::without($given) : $given;
+            $own === $given || $configuration->set($name, $own);
         }
     }
 
@@ -234,6 +250,7 @@ final class Connections
      */
     private function connect(array $config, ConnectorInterface $inner): \PDO
     {
+        $config = Persistence::without($config);
         $key = $this->keeps ? self::key($config) : '';
         [$pdo, $since] = $this->idle[$key] ?? [null, 0];
         unset($this->idle[$key]);
@@ -241,6 +258,11 @@ final class Connections
             return $pdo;
         }
         $pdo = $inner->connect($config);
+        if ($pdo->getAttribute(\PDO::ATTR_PERSISTENT)) {
+            // A connector of the application may do so of itself.
+            $config['options'][\PDO::ATTR_PERSISTENT] = false;
+            $pdo = $inner->connect($config);
+        }
         if ($key !== '') {
             $this->known[$pdo] = [$key, self::attributes($pdo)];
         }

@@ -36,6 +36,8 @@ final class Worker
         // Laravel has `dd()` and `dump()` write for a terminal else.
         $_SERVER['VAR_DUMPER_FORMAT'] ??= 'html';
         $this->kernel = $app->make(Kernel::class);
+        // Providers may open connections when they boot.
+        $app->booting(static fn () => Connections::ownSessions($app));
         // Services that are made at the boot may want one.
         $app->instance('request', Request::create('http://localhost'));
         $this->kernel->bootstrap();

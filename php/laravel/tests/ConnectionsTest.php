@@ -6,6 +6,7 @@ namespace Pronghorn\Laravel\Tests;
 
 use Illuminate\Config\Repository;
 use Illuminate\Database\Connection;
+use Illuminate\Database\Connectors\SQLiteConnector;
 use Illuminate\Database\DatabaseManager;
 use Illuminate\Database\DatabaseServiceProvider;
 use Illuminate\Database\QueryException;
@@ -393,5 +394,74 @@ final class ConnectionsTest extends TestCase
         $pdo = $this->connection()->getPdo();
         $sandbox->restore();
         self::assertNotSame($pdo, $this->connection()->getPdo());
+    }
+
+    /** PHP gives a persistent PDO out again after it was closed, with all that was set. */
+    public function testNoConnectionIsPersistent(): void
+    {
+        $options = [\PDO::ATTR_PERSISTENT => true, \PDO::ATTR_TIMEOUT => 7];
+        $persistent = ['driver' => 'sqlite', 'database' => $this->file, 'options' => $options];
+        $url = "sqlite://localhost/$this->file?options%5B12%5D=1";
+        $named = [
+            'main' => $persistent,
+            'url' => ['driver' => 'sqlite', 'url' => $url],
+            'split' => ['read' => ['options' => $options], 'write' => ['options' => $options]] + $persistent,
+        ];
+        $this->app->make('config')->set('database.connections', $named);
+        $this->databases()->extend('own', fn (array $config): Connection => new SQLiteConnection(new \PDO(
+            "sqlite:$this->file",
+            options: $config['options']
+        )));
+        $this->app->make('config')->set('database.connections.own', ['driver' => 'own'] + $persistent);
+        foreach ([true, true, false, false] as $keeps) {
+            $sandbox = new Sandbox($this->app, [], $keeps);
+            $this->app->make('config')->set('database.connections.later', $persistent);
+            foreach ([...\array_keys($named), 'own', 'later'] as $name) {
+                $connection = $this->databases()->connection($name);
+                foreach ([$connection->getPdo(), $connection->getReadPdo()] as $pdo) {
+                    self::assertFalse($pdo->getAttribute(\PDO::ATTR_PERSISTENT), $name);
+                    self::assertSame('0', (string) $pdo->query('PRAGMA foreign_keys')->fetchColumn(), $name);
+                }
+                $connection->statement('PRAGMA foreign_keys = ON');
+            }
+            unset($pdo, $connection);
+            $sandbox->restore();
+        }
+    }
+
+    /** By the connector's own defaults. */
+    public function testNoConnectorOpensAPersistentConnection(): void
+    {
+        $this->app->bind('db.connector.sqlite', static function (): SQLiteConnector {
+            $connector = new SQLiteConnector();
+            $connector->setDefaultOptions([\PDO::ATTR_PERSISTENT => true] + $connector->getDefaultOptions());
+
+            return $connector;
+        });
+        $sandbox = new Sandbox($this->app);
+        self::assertFalse($this->connection()->getPdo()->getAttribute(\PDO::ATTR_PERSISTENT));
+        $sandbox->restore();
+    }
+
+    /** Their clients keep the database of `SELECT`, `WATCH`, `MULTI` and `SUBSCRIBE`. */
+    public function testNoClientOfRedisIsPersistent(): void
+    {
+        $given = [
+            'client' => 'phpredis',
+            'options' => ['persistent' => true, 'prefix' => 'shop:'],
+            'default' => ['host' => 'cache', 'persistent' => 1, 'persistent_id' => 'shop', 'options' => [
+                'persistent' => true,
+            ]],
+            'url' => ['url' => 'redis://cache:6379?persistent=1&timeout=2'],
+            'clusters' => ['main' => [['host' => 'cache', 'persistent' => 'yes']]],
+            'persistent' => ['host' => 'other', 'persistent' => false],
+        ];
+        $this->app->make('config')->set('database.redis', $given);
+        new Sandbox($this->app);
+        $given['options']['persistent'] = false;
+        $given['default']['persistent'] = $given['default']['options']['persistent'] = false;
+        $given['url']['url'] = 'redis://cache:6379?persistent=0&timeout=2';
+        $given['clusters']['main'][0]['persistent'] = false;
+        self::assertSame($given, $this->app->make('config')->get('database.redis'));
     }
 }
