@@ -6,6 +6,7 @@ namespace Pronghorn\Symfony;
 
 use Doctrine\DBAL\Connection;
 use Doctrine\DBAL\Platforms\SqlitePlatform;
+use Pronghorn\HttpFoundation\Persistence;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 
 /**
@@ -29,6 +30,9 @@ final class Connections
     /** Before a request: one that was closed meanwhile is opened by the first query. */
     public function revive(?ContainerInterface $container): void
     {
+        if ($this->used === null) {
+            \array_map($this->own(...), self::made($container));
+        }
         $isIdle = $this->used !== null && \hrtime(true) - $this->used >= self::IDLE * 1_000_000_000;
         if (!$isIdle && !$this->isDoubtful) {
             return;
@@ -64,7 +68,25 @@ final class Connections
                 $connection->close();
             }
         }
+        \array_map($this->own(...), self::made($container));
         $this->used = \hrtime(true);
+    }
+
+    /**
+     * Has it open a session of its own from now on: a persistent one, which PHP gives out again
+     * after it was closed, has all that was set.
+     */
+    private function own(Connection $connection): void
+    {
+        $given = $connection->getParams();
+        $params = self::isInMemory($connection) ? $given : Persistence::without($given);
+        if ($params === $given) {
+            return;
+        }
+        (function () use ($params): void {
+            $this->params = $params;
+        })->bindTo($connection, Connection::class)();
+        $connection->close();
     }
 
     /** A transaction that was begun past Doctrine, by SQL or by what is below it. */
@@ -107,7 +129,8 @@ final class Connections
     /** Closes them before workers are forked, which can't share one; one in memory is a copy in each. */
     public function close(?ContainerInterface $container): void
     {
-        foreach (self::opened($container) as $connection) {
+        foreach (self::made($container) as $connection) {
+            $this->own($connection);
             self::isInMemory($connection) || $connection->close();
         }
     }
@@ -115,19 +138,27 @@ final class Connections
     /** @return list<Connection> */
     private static function opened(?ContainerInterface $container): array
     {
+        $isOpen = static fn (Connection $connection): bool => $connection->isConnected();
+
+        return \array_values(\array_filter(self::made($container), $isOpen));
+    }
+
+    /** @return list<Connection> */
+    private static function made(?ContainerInterface $container): array
+    {
         if ($container === null || !$container->has(self::DOCTRINE)) {
             return [];
         }
-        $opened = [];
+        $made = [];
         // Made here if nobody else has: Symfony resets it, and so its entity managers, only then.
         $registry = $container->get(self::DOCTRINE);
         foreach ($registry->getConnectionNames() as $name => $service) {
             $connection = $container->initialized($service) ? $registry->getConnection($name) : null;
-            if ($connection instanceof Connection && $connection->isConnected()) {
-                $opened[] = $connection;
+            if ($connection instanceof Connection) {
+                $made[] = $connection;
             }
         }
 
-        return $opened;
+        return $made;
     }
 }

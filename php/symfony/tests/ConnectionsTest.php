@@ -96,6 +96,48 @@ final class ConnectionsTest extends TestCase
         yield 'SQL of SQLite3' => ['sqlite3', static fn (Connection $it): int|string => $it->executeStatement('BEGIN')];
     }
 
+    /**
+     * PHP gives a persistent connection out again after it was closed.
+     *
+     * @dataProvider persistence
+     * @param \Closure(Connections, Container): mixed $see
+     */
+    public function testNoConnectionIsPersistent(bool $isOpen, \Closure $see): void
+    {
+        $file = \tempnam(\sys_get_temp_dir(), 'connections-');
+        try {
+            $database = DriverManager::getConnection([
+                'driver' => 'pdo_sqlite',
+                'path' => $file,
+                'driverOptions' => [\PDO::ATTR_PERSISTENT => true],
+            ]);
+            $isOpen && $database->executeStatement('PRAGMA foreign_keys = ON');
+            $see(new Connections(), self::container($database));
+            for ($request = 1; $request <= 2; $request++) {
+                self::assertSame(0, (int) $database->fetchOne('PRAGMA foreign_keys'));
+                self::assertFalse($database->getNativeConnection()->getAttribute(\PDO::ATTR_PERSISTENT));
+                $database->executeStatement('PRAGMA foreign_keys = ON');
+                $database->close();
+            }
+        } finally {
+            \unlink($file);
+        }
+    }
+
+    /** @return iterable<string, array{bool, \Closure(Connections, Container): mixed}> */
+    public static function persistence(): iterable
+    {
+        $sees = [
+            'before the first request' => static fn (Connections $it, Container $in) => $it->revive($in),
+            'after a request' => static fn (Connections $it, Container $in) => $it->settle($in),
+            'before a fork' => static fn (Connections $it, Container $in) => $it->close($in),
+        ];
+        foreach ($sees as $when => $see) {
+            yield "open, $when" => [true, $see];
+            yield $when => [false, $see];
+        }
+    }
+
     public function testWhatIsInMemoryOutlivesATransactionPastDoctrine(): void
     {
         $database = DriverManager::getConnection(['driver' => 'pdo_sqlite', 'memory' => true]);
@@ -124,6 +166,7 @@ final class ConnectionsTest extends TestCase
     {
         $lost = $this->createMock(Connection::class);
         $lost->method('isConnected')->willReturn(true);
+        $lost->method('getParams')->willReturn([]);
         $lost->method('getDatabasePlatform')->willReturn(new SqlitePlatform());
         $lost->expects(self::once())->method('close');
 
