@@ -118,7 +118,9 @@ final class Connections
             return false;
         }
 
-        return $connection->getDatabasePlatform() instanceof SqlitePlatform;
+        // With `SET autocommit = 0` what the next one writes would be rolled back as well.
+        return $connection->getDatabasePlatform() instanceof SqlitePlatform
+            || $native instanceof \mysqli && (int) $connection->fetchOne('SELECT @@autocommit') === 0;
     }
 
     private static function isInMemory(Connection $connection): bool

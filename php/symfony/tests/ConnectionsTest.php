@@ -8,6 +8,7 @@ use Doctrine\DBAL\Configuration;
 use Doctrine\DBAL\Connection;
 use Doctrine\DBAL\DriverManager;
 use Doctrine\DBAL\Exception;
+use Doctrine\DBAL\Platforms\MySQLPlatform;
 use Doctrine\DBAL\Platforms\SqlitePlatform;
 use PHPUnit\Framework\MockObject\MockObject;
 use PHPUnit\Framework\TestCase;
@@ -179,6 +180,26 @@ final class ConnectionsTest extends TestCase
         $lost->method('getTransactionNestingLevel')->willReturn(2);
         $lost->expects(self::once())->method('rollBack')->willThrowException(new Exception('server has gone away'));
         (new Connections())->settle(self::container($lost));
+    }
+
+    public function testAConnectionOfMysqliWithoutAutoCommitIsOpenedAnew(): void
+    {
+        if (!\extension_loaded('mysqli')) {
+            self::markTestSkipped('PHP has no mysqli');
+        }
+        $native = (new \ReflectionClass(\mysqli::class))->newInstanceWithoutConstructor();
+        foreach (['0' => 1, '1' => 0] as $mode => $closed) {
+            $database = $this->createMock(Connection::class);
+            $database->method('isConnected')->willReturn(true);
+            $database->method('getParams')->willReturn([]);
+            $database->method('getTransactionNestingLevel')->willReturn(0);
+            $database->method('isAutoCommit')->willReturn(true);
+            $database->method('getNativeConnection')->willReturn($native);
+            $database->method('getDatabasePlatform')->willReturn(new MySQLPlatform());
+            $database->method('fetchOne')->with('SELECT @@autocommit')->willReturn((string) $mode);
+            $database->expects(self::exactly($closed))->method('close');
+            (new Connections())->settle(self::container($database));
+        }
     }
 
     public function testAfterAFailureConnectionsAreAskedAtOnce(): void
