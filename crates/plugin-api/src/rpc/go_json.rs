@@ -12,11 +12,16 @@ use serde::de::{
 };
 
 use super::Failure;
+use super::parts::Parts;
 
 /// Reads all of `json`. It may nest 128 deep, `serde_json`'s limit.
 pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
     let mut input = serde_json::Deserializer::from_slice(json);
-    let read = T::deserialize(Lenient(&mut input)).and_then(|value| input.end().map(|()| value));
+    let parts = Parts::default();
+    let read = T::deserialize(Lenient(&mut input, &parts));
+    let ended = parts.end();
+    ended.map_err(|too_many| Failure::new(too_many.to_string()))?;
+    let read = read.and_then(|value| input.end().map(|()| value));
     read.map_err(|error| {
         if error.is_eof() {
             // Go's text, which callers may look for.
@@ -31,14 +36,18 @@ pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
 pub(super) fn read_message_pack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let mut input = rmp_serde::Deserializer::from_read_ref(bytes);
     input.set_max_depth(DEPTH);
-    T::deserialize(Lenient(&mut input)).map_err(|error| Failure::new(format!("msgpack: {error}")))
+    let parts = Parts::default();
+    let read = T::deserialize(Lenient(&mut input, &parts));
+    let ended = parts.end();
+    ended.map_err(|too_many| Failure::new(too_many.to_string()))?;
+    read.map_err(|error| Failure::new(format!("msgpack: {error}")))
 }
 
 /// As JSON may nest.
 const DEPTH: usize = 128;
 
-/// Passes all on, but for what null means and how the names of fields match.
-struct Lenient<D>(D);
+/// Passes all on, but for what null means and how the names of fields match, and counts the parts.
+struct Lenient<'p, D>(D, &'p Parts);
 
 /// What null is read as.
 #[derive(Clone, Copy)]
@@ -76,7 +85,7 @@ macro_rules! by_zero {
     )*};
 }
 
-impl<'de, D: Deserializer<'de>> Lenient<D> {
+impl<'de, D: Deserializer<'de>> Lenient<'_, D> {
     fn or_zero<V: Visitor<'de>>(
         self,
         zero: Zero,
@@ -85,12 +94,16 @@ impl<'de, D: Deserializer<'de>> Lenient<D> {
     ) -> Result<V::Value, D::Error> {
         self.0.deserialize_option(OrZero {
             zero,
-            inside: Inside { visitor, fields },
+            inside: Inside {
+                visitor,
+                fields,
+                parts: self.1,
+            },
         })
     }
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<'_, D> {
     type Error = D::Error;
 
     by_zero! {
@@ -118,8 +131,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let fields = &[];
-        self.0.deserialize_option(Inside { visitor, fields })
+        self.0.deserialize_option(Inside {
+            visitor,
+            fields: &[],
+            parts: self.1,
+        })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -173,12 +189,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {
     }
 }
 
-struct OrZero<V> {
+struct OrZero<'p, V> {
     zero: Zero,
-    inside: Inside<V>,
+    inside: Inside<'p, V>,
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for OrZero<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for OrZero<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -199,10 +215,11 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for OrZero<V> {
 }
 
 /// Hands what it is given to `visitor`, and makes what is inside of it lenient.
-struct Inside<V> {
+struct Inside<'p, V> {
     visitor: V,
     /// Names of a struct's fields.
     fields: &'static [&'static str],
+    parts: &'p Parts,
 }
 
 macro_rules! pass_on {
@@ -213,7 +230,7 @@ macro_rules! pass_on {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -242,7 +259,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, some: D) -> Result<V::Value, D::Error> {
-        self.visitor.visit_some(Lenient(some))
+        self.visitor.visit_some(Lenient(some, self.parts))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<V::Value, A::Error> {
@@ -253,6 +270,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
         self.visitor.visit_seq(Elements {
             access: list,
             fields: &[],
+            parts: self.parts,
+            read: 0,
         })
     }
 
@@ -260,6 +279,8 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
         self.visitor.visit_map(Elements {
             access: map,
             fields: self.fields,
+            parts: self.parts,
+            read: 0,
         })
     }
 
@@ -269,23 +290,38 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
 }
 
 /// A list's or map's elements, each of them lenient.
-struct Elements<A> {
+struct Elements<'p, A> {
     access: A,
     fields: &'static [&'static str],
+    parts: &'p Parts,
+    read: usize,
 }
 
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<A> {
+impl<A> Elements<'_, A> {
+    /// Counts one more that is there.
+    fn count<T, E: Error>(&mut self, part: Option<T>) -> Result<Option<T>, E> {
+        if part.is_some() {
+            self.read += 1;
+            let added = self.parts.add(self.read);
+            added.map_err(E::custom)?;
+        }
+        Ok(part)
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, A::Error> {
-        self.access.next_element_seed(Seed(seed))
+        let element = self.access.next_element_seed(Seed(seed, self.parts))?;
+        self.count(element)
     }
 }
 
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -293,9 +329,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<A> {
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
         if self.fields.is_empty() {
-            return self.access.next_key_seed(seed);
+            let key = self.access.next_key_seed(seed)?;
+            return self.count(key);
         }
-        let Some(name) = self.access.next_key::<String>()? else {
+        let name = self.access.next_key::<String>()?;
+        let Some(name) = self.count(name)? else {
             return Ok(None);
         };
         let exact = self.fields.iter().find(|field| **field == name);
@@ -308,7 +346,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<A> {
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
-        self.access.next_value_seed(Seed(seed))
+        self.access.next_value_seed(Seed(seed, self.parts))
     }
 }
 
@@ -318,12 +356,12 @@ fn letters(name: &str) -> impl Iterator<Item = u8> {
     letters.map(|byte| byte.to_ascii_lowercase())
 }
 
-struct Seed<T>(T);
+struct Seed<'p, T>(T, &'p Parts);
 
-impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Seed<T> {
+impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Seed<'_, T> {
     type Value = T::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T::Value, D::Error> {
-        self.0.deserialize(Lenient(deserializer))
+        self.0.deserialize(Lenient(deserializer, self.1))
     }
 }

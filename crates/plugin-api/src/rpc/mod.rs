@@ -25,6 +25,7 @@
 
 mod go_json;
 mod go_names;
+mod parts;
 mod value;
 
 use std::collections::HashMap;
@@ -40,6 +41,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+pub use parts::{MOST_IN_A_LIST, MOST_PARTS};
 use value::Form;
 pub use value::{Argument, Binary, Outcome, Reader, Writer, read_message, write_message};
 

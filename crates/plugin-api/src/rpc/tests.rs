@@ -382,3 +382,141 @@ async fn while_services_start_a_method_that_may_come_is_waited_for() {
     let (found, ()) = tokio::join!(methods.find_in_time("own.None"), ending);
     assert!(found.is_err() && begun.elapsed().is_zero());
 }
+
+/// As `jobs.PushBatch` takes them.
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+struct Batch {
+    #[prost(message, repeated, tag = "1")]
+    jobs: Vec<Job>,
+}
+
+#[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
+#[serde(default)]
+struct Job {
+    #[prost(string, tag = "1")]
+    id: String,
+    #[prost(string, repeated, tag = "2")]
+    names: Vec<String>,
+    #[prost(btree_map = "string, string", tag = "3")]
+    headers: BTreeMap<String, String>,
+}
+
+type ReadBatch = fn(&[u8]) -> Result<Batch, Failure>;
+
+const BATCH: [ReadBatch; 3] = [go_json::read, go_json::read_message_pack, read_protobuf];
+
+fn read_protobuf(bytes: &[u8]) -> Result<Batch, Failure> {
+    read_message(Bytes::copy_from_slice(bytes))
+}
+
+/// A batch of many such jobs, in the order of `BATCH`.
+fn written(job: Job, count: u32) -> [Vec<u8>; 3] {
+    let times = count.try_into().unwrap();
+    let one = Batch { jobs: vec![job] };
+    let json = serde_json::to_vec(&one).unwrap();
+    let json = json.strip_prefix(b"{\"jobs\":[").unwrap();
+    let json = [json.strip_suffix(b"]}").unwrap(), b","].concat();
+    let json = json.repeat(times);
+    let pack = go_names::to_message_pack(&one).unwrap();
+    let pack = pack.strip_prefix(b"\x81\xa4Jobs\x91").unwrap();
+    [
+        [b"{\"jobs\":[", json.strip_suffix(b",").unwrap(), b"]}"].concat(),
+        [
+            b"\x81\xa4Jobs\xdd",
+            &count.to_be_bytes()[..],
+            &pack.repeat(times),
+        ]
+        .concat(),
+        prost::Message::encode_to_vec(&one).repeat(times),
+    ]
+}
+
+/// How many jobs are read from each.
+fn read_back(written: &[Vec<u8>; 3]) -> [Result<usize, String>; 3] {
+    let read = |at: usize| {
+        let batch = (BATCH[at])(&written[at]);
+        let jobs = batch.map(|batch| batch.jobs.len());
+        jobs.map_err(|failure| failure.to_string())
+    };
+    std::array::from_fn(read)
+}
+
+#[test]
+fn a_list_of_many_elements_is_refused_in_each_encoding() {
+    let why = "more than 131072 elements in a list of the argument; send fewer at a time";
+    let refused = || std::array::from_fn(|_| Err(why.to_owned()));
+    let most = read_back(&written(Job::default(), 131_072));
+    assert_eq!(most, [Ok(131_072), Ok(131_072), Ok(131_072)]);
+    assert_eq!(read_back(&written(Job::default(), 131_073)), refused());
+
+    // As they were seen to take most: two bytes or one for each.
+    let long = [
+        [&b"{\"jobs\":["[..], &b"{},".repeat(200_000), b"{}]}"].concat(),
+        [
+            &b"\x81\xa4jobs\xdd\0\x10\0\0"[..],
+            &b"\x80".repeat(0x10_0000),
+        ]
+        .concat(),
+        b"\x0a\0".repeat(200_000),
+    ];
+    let nulls = [
+        [&b"{\"jobs\":["[..], &b"null,".repeat(200_000), b"null]}"].concat(),
+        [
+            &b"\x81\xa4jobs\xdd\0\x10\0\0"[..],
+            &b"\xc0".repeat(0x10_0000),
+        ]
+        .concat(),
+        // Groups are passed over, and count.
+        b"\x13\x14".repeat(200_000),
+    ];
+    assert_eq!(read_back(&long), refused());
+    assert_eq!(read_back(&nulls), refused());
+    // A header may promise any number: nothing is set aside for it.
+    let cut = go_json::read_message_pack::<Batch>(b"\x81\xa4jobs\xdd\xff\xff\xff\xff\x80");
+    assert!(cut.unwrap_err().to_string().starts_with("msgpack: "));
+}
+
+#[test]
+fn many_parts_in_lists_within_lists_are_refused_in_each_encoding() {
+    let job = Job {
+        names: vec![String::new(); 120_000],
+        ..Job::default()
+    };
+    let why = "more than 2097152 fields and elements in the argument; send fewer at a time";
+    let refused = std::array::from_fn(|_| Err(why.to_owned()));
+    assert_eq!(
+        read_back(&written(job.clone(), 17)),
+        [Ok(17), Ok(17), Ok(17)]
+    );
+    // In protobuf, empty names count half.
+    assert_eq!(read_back(&written(job, 36)), refused);
+}
+
+#[test]
+fn a_full_batch_of_jobs_with_a_dozen_headers_is_read_in_each_encoding() {
+    let headers = (0..12).map(|number| (format!("x-{number}"), "value".to_owned()));
+    let job = Job {
+        id: "e5f7b1c2".to_owned(),
+        names: vec!["one".to_owned(), "two".to_owned()],
+        headers: headers.collect(),
+    };
+    let read = read_back(&written(job, 65_536));
+    assert_eq!(read, [Ok(65_536), Ok(65_536), Ok(65_536)]);
+}
+
+#[test]
+fn a_message_that_is_cut_anywhere_is_refused_and_panics_nowhere() {
+    let job = Job {
+        id: "a".repeat(300),
+        names: vec!["b".to_owned(); 3],
+        headers: [("c".to_owned(), "d".to_owned())].into(),
+    };
+    let whole = prost::Message::encode_to_vec(&Batch { jobs: vec![job] });
+    for length in 1..whole.len() {
+        let cut = read_message::<Batch>(Bytes::copy_from_slice(&whole[..length]));
+        let said = cut.unwrap_err().to_string();
+        assert!(said.starts_with("proto: "), "{said}");
+    }
+    assert!(read_message::<Batch>(whole.into()).is_ok());
+}

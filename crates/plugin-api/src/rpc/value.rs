@@ -10,7 +10,7 @@ use serde::de::Visitor;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Encoding, Failure, go_json, go_names};
+use super::{Encoding, Failure, go_json, go_names, parts};
 
 /// Reads a value from all of some bytes.
 pub type Reader<T> = fn(Bytes) -> Result<T, Failure>;
@@ -63,9 +63,9 @@ pub trait Outcome: Serialize + Send + 'static {
 ///
 /// # Errors
 ///
-/// When the bytes are no such message.
+/// When the bytes are no such message, or it has too many parts.
 pub fn read_message<M: prost::Message + Default>(bytes: Bytes) -> Result<M, Failure> {
-    M::decode(bytes).map_err(|wrong| Failure::new(format!("proto: {wrong}")))
+    parts::decode(bytes).map_err(|why| Failure::new(why.to_string()))
 }
 
 /// Writes a protobuf message: for [`Outcome::PROTOBUF`].

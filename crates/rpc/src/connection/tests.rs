@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use pronghorn_base::{Standings, lock};
-use pronghorn_plugin_api::rpc::{Binary, Methods};
+use pronghorn_plugin_api::rpc::{Binary, MOST_IN_A_LIST, MOST_PARTS, Methods};
 use pronghorn_wire::frame::{Flags, FrameError, Header, Options, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -855,6 +855,13 @@ async fn a_call_that_is_cut_off_is_named() {
 
 #[test]
 fn the_reference_has_these_limits() {
+    let grouped = |number: usize| {
+        let (millions, rest) = (number / 1_000_000, number % 1_000_000);
+        match millions {
+            0 => format!("{},{:03}", rest / 1000, rest % 1000),
+            _ => format!("{millions},{:03},{:03}", rest / 1000, rest % 1000),
+        }
+    };
     let page = include_str!("../../../../docs/reference/rpc.md");
     for row in [
         "| connections | an eighth of the limit of open files, at most 1,024 |".to_owned(),
@@ -877,6 +884,14 @@ fn the_reference_has_these_limits() {
         format!(
             "| the same of one connection | {} MB",
             REPLIES_PER_CONNECTION >> 20
+        ),
+        format!(
+            "| elements in one list or map of an argument | {} |",
+            grouped(MOST_IN_A_LIST)
+        ),
+        format!(
+            "| elements and fields of an argument together | {} |",
+            grouped(MOST_PARTS)
         ),
         format!("| name of a method | {MAX_METHOD} bytes |"),
         format!(
