@@ -9,7 +9,9 @@ use pronghorn_store::LazyStore;
 use pronghorn_testkit::{Certificates, Directory, Engine};
 use tokio::time::{Instant, sleep};
 
-use crate::driver::{Claim, Driver, DriverError, Entry, Item, Opened, SessionDriver};
+use crate::driver::{
+    Claim, Driver, DriverError, Entry, Item, LONGEST_ANSWER, Opened, SessionDriver,
+};
 use crate::embedded::{self, Embedded};
 use crate::memcached::{Memcached, MemcachedAddress};
 use crate::memory::Memory;
@@ -42,7 +44,10 @@ fn item(name: &str, value: &str, ends: Option<Moment>) -> Item {
 
 /// The values of these keys at `now`; `-` for one that is not there.
 async fn values(driver: &dyn Driver, all: &[&str], now: Moment) -> Vec<String> {
-    let found = driver.get(keys(all), now).await.expect("it answers");
+    let found = driver
+        .get(keys(all), now, LONGEST_ANSWER)
+        .await
+        .expect("it answers");
     let text = |value: Option<Bytes>| {
         value.map_or_else(
             || "-".to_owned(),
@@ -170,7 +175,10 @@ async fn takes_any_bytes(driver: &dyn Driver, longest_key: usize) {
     let kept = driver.set(items.into_iter().map(item).collect(), NOW).await;
     kept.expect("kept");
     let asked = vec![low.clone(), long, high.clone()];
-    let found = driver.get(asked, NOW).await.expect("it answers");
+    let found = driver
+        .get(asked, NOW, LONGEST_ANSWER)
+        .await
+        .expect("it answers");
     let found: Vec<Bytes> = found.into_iter().flatten().collect();
     assert!(
         found == [Bytes::new(), large, low.clone()],
@@ -230,7 +238,9 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
     driver.close(claim("two")).await.expect("closed already");
     assert_eq!(open("one").await, "1");
     driver.close(claim("one")).await.expect("closed");
-    let kept = driver.get(vec![claim("one").data_key()], now).await;
+    let kept = driver
+        .get(vec![claim("one").data_key()], now, LONGEST_ANSWER)
+        .await;
     assert_eq!(kept, Ok(vec![Some(key("1"))]));
     driver.clear().await.expect("empty");
     assert_eq!(open("one").await, "");
@@ -336,10 +346,12 @@ async fn values_that_are_longer_than_an_answer_are_refused() {
         let half = "x".repeat(512 << 10);
         let kept = driver.set(vec![item("half", &half, None)], NOW).await;
         kept.expect("kept");
-        let found = driver.get(keys(&["half"; 128]), NOW).await;
-        assert_eq!(found.expect("as much as there may be").len(), 128);
-        let refused = driver.get(keys(&["half"; 129]), NOW).await;
-        assert_eq!(refused, Err(DriverError::LongAnswer), "{}", driver.name());
+        for (most, fit) in [(LONGEST_ANSWER, 128), (1 << 20, 2)] {
+            let found = driver.get(keys(&vec!["half"; fit]), NOW, most).await;
+            assert_eq!(found.expect("as much as there may be").len(), fit);
+            let refused = driver.get(keys(&vec!["half"; fit + 1]), NOW, most).await;
+            assert_eq!(refused, Err(DriverError::LongAnswer), "{}", driver.name());
+        }
     }
     store.close().await;
 }
@@ -408,7 +420,7 @@ async fn goes_and_comes(driver: &dyn Driver, engine: &mut Engine, title: &str) {
         .expect("kept");
     engine.stop();
     let began = Instant::now();
-    let refused = driver.get(keys(&["a"]), NOW).await;
+    let refused = driver.get(keys(&["a"]), NOW, LONGEST_ANSWER).await;
     assert!(began.elapsed() < Duration::from_secs(5));
     let Err(DriverError::Unavailable(said)) = refused else {
         panic!("{refused:?}");
@@ -459,7 +471,9 @@ mod in_memcached {
         let driver = driver(&[&engine]);
         until_up(&driver).await;
         conforms_with(&driver, LONGEST_KEY).await;
-        let long = driver.get(vec![Bytes::from(vec![b'k'; 251])], NOW).await;
+        let long = driver
+            .get(vec![Bytes::from(vec![b'k'; 251])], NOW, LONGEST_ANSWER)
+            .await;
         assert_eq!(long, Err(DriverError::LongKey { length: 251 }));
     }
 
@@ -590,7 +604,7 @@ mod in_redis {
         };
         signal("-STOP");
         let began = Instant::now();
-        let refused = driver.get(keys(&["a"]), NOW).await;
+        let refused = driver.get(keys(&["a"]), NOW, LONGEST_ANSWER).await;
         signal("-CONT");
         assert!(began.elapsed() < Duration::from_secs(10));
         let Err(DriverError::Unavailable(said)) = refused else {
@@ -614,7 +628,7 @@ mod in_redis {
         };
         until_up(&with("right")).await;
         let wrong = with("wrong-one");
-        let refused = wrong.get(keys(&["a"]), NOW).await;
+        let refused = wrong.get(keys(&["a"]), NOW, LONGEST_ANSWER).await;
         let Err(DriverError::Unavailable(said)) = refused else {
             panic!("{refused:?}");
         };

@@ -16,6 +16,9 @@ use crate::moment::Moment;
 /// The bytes of all values of an answer. What can be sent in one call can be read in one.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
+/// Longer ones are read once more, with room for the longest one: four of those are made at a time.
+pub(crate) const USUAL_ANSWER: usize = 1 << 20;
+
 /// Keeps the entries of one storage. Keys are not empty, and no longer than
 /// `LONGEST_KEY`.
 ///
@@ -26,9 +29,8 @@ pub trait Driver: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// The values of these keys, each at the place of its key; None for one that is not there.
-    /// Values that are together longer than [`LONGEST_ANSWER`] are refused, and never all in
-    /// memory.
-    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>>;
+    /// Values that have more than `most` bytes together are refused, and never all in memory.
+    fn get(&self, keys: Vec<Bytes>, now: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>>;
 
     /// Which of these keys are there.
     fn has(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<bool>>;

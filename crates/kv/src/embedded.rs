@@ -16,9 +16,7 @@ use pronghorn_store::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::driver::{
-    Answer, Claim, Driver, DriverError, Entry, Item, LONGEST_ANSWER, Opened, Room, SessionDriver,
-};
+use crate::driver::{Answer, Claim, Driver, DriverError, Entry, Item, Opened, Room, SessionDriver};
 use crate::moment::Moment;
 
 const ENTRIES: Tree = Tree::new("kv");
@@ -264,8 +262,8 @@ impl Driver for Embedded {
         "embedded"
     }
 
-    fn get(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
-        let room = Room::of(LONGEST_ANSWER);
+    fn get(&self, keys: Vec<Bytes>, now: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>> {
+        let room = Room::of(most);
         Box::pin(self.look(keys, now, move |entry| {
             room.take(entry.value.len())?;
             Ok(entry.value)

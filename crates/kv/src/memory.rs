@@ -6,7 +6,7 @@ use bytes::Bytes;
 use pronghorn_cache::layout::{BYTES, FALSE, FLOAT, IGBINARY, INTEGER, NULL, SERIALIZED, TRUE};
 use pronghorn_cache::{Cache, NewEntry, Refused};
 
-use crate::driver::{Answer, Driver, DriverError, Item, LONGEST_ANSWER, Room};
+use crate::driver::{Answer, Driver, DriverError, Item, Room};
 use crate::moment::Moment;
 
 /// One storage in shared memory. Its clock is not the calendar's: a clock that is set makes no
@@ -93,8 +93,8 @@ impl Driver for Memory {
         "memory"
     }
 
-    fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
-        let room = Room::of(LONGEST_ANSWER);
+    fn get(&self, keys: Vec<Bytes>, _: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>> {
+        let room = Room::of(most);
         let found = self.look(&keys, |entry| {
             room.take(entry.value().len())?;
             Ok(value(entry))

@@ -78,18 +78,29 @@ impl Redis {
     }
 
     async fn each<T: FromRedisValue>(&self, commands: Vec<Cmd>) -> Result<Vec<T>, DriverError> {
-        let answers = self.redis.ask_each(commands).await;
+        self.each_within(commands, LONGEST_REPLY).await
+    }
+
+    async fn each_within<T: FromRedisValue>(
+        &self,
+        commands: Vec<Cmd>,
+        most: usize,
+    ) -> Result<Vec<T>, DriverError> {
+        let answers = self.redis.ask_each(commands, most).await;
         self.told(answers)
     }
 
     fn told<T>(&self, answer: Result<T, RedisFailure>) -> Result<T, DriverError> {
         // What it refuses says nothing of the next command: it does answer.
         let health = match &answer {
-            Err(RedisFailure::Refused { .. }) | Ok(_) => Ok(()),
+            Err(RedisFailure::Refused { .. } | RedisFailure::LongAnswers { .. }) | Ok(_) => Ok(()),
             Err(failure) => Err(failure.to_string()),
         };
         _ = self.health.set(health); // the watch tells the log
-        answer.map_err(|failure| DriverError::Unavailable(failure.to_string()))
+        answer.map_err(|failure| match failure {
+            RedisFailure::LongAnswers { .. } => DriverError::LongAnswer,
+            other => DriverError::Unavailable(other.to_string()),
+        })
     }
 
     fn set_one(&self, item: &Item, now: Moment) -> Cmd {
@@ -137,10 +148,10 @@ impl Driver for Redis {
         "redis"
     }
 
-    fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
+    fn get(&self, keys: Vec<Bytes>, _: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(async move {
             let commands = keys.iter().map(|key| self.command("GET", key)).collect();
-            let found: Vec<Option<Vec<u8>>> = self.each(commands).await?;
+            let found: Vec<Option<Vec<u8>>> = self.each_within(commands, most).await?;
             Ok(found.into_iter().map(|it| it.map(Bytes::from)).collect())
         })
     }

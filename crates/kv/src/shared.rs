@@ -8,7 +8,7 @@ use pronghorn_cache::{Cache, NewEntry, Outcome as Done, Refused};
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
 use serde::{Deserialize, Serialize};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, DriverError, LONGEST_ANSWER, Room, USUAL_ANSWER};
 use crate::hottest::{Hot, hottest};
 use crate::messages::LONGEST_KEY;
 use crate::storages::Storages;
@@ -101,8 +101,15 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) {
         let listed = tokio::task::spawn_blocking(move || list(&storages)).await;
         listed.map_err(|_| failed("the server is stopping"))
     });
-    methods.add("Get", async |storages, request: Request| {
-        with(&storages, &request, get)
+    methods.add("Get", async |storages: Storages, request: Request| {
+        let most = storages.reserve(USUAL_ANSWER).await;
+        let found = with(&storages, &request, |cache, it| get(cache, it, most))?;
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let most = storages.reserve(LONGEST_ANSWER).await;
+        let found = with(&storages, &request, |cache, it| get(cache, it, most))?;
+        found.ok_or_else(|| failed(&DriverError::LongAnswer.to_string()))
     });
     methods.add("Set", async |storages, request: Request| {
         with(&storages, &request, |cache, request| {
@@ -174,11 +181,11 @@ fn list(storages: &Storages) -> Listed {
     }
 }
 
-fn with(
+fn with<T>(
     storages: &Storages,
     request: &Request,
-    step: impl FnOnce(&Cache, &Request) -> Result<Response, Failure>,
-) -> Result<Response, Failure> {
+    step: impl FnOnce(&Cache, &Request) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let name = &request.storage;
     let driver: Option<Arc<dyn Driver>> = storages.find(name);
     let driver = driver.ok_or_else(|| failed(&format!("no such storage: {name}")))?;
@@ -207,26 +214,34 @@ fn done(outcome: Result<Done, Refused>) -> Response {
     }
 }
 
-fn get(cache: &Cache, request: &Request) -> Result<Response, Failure> {
+/// None where the values have more than `most` bytes together.
+fn get(cache: &Cache, request: &Request, most: usize) -> Result<Option<Response>, Failure> {
     let count = request.keys.len();
     if count > MOST_KEYS {
         let why = format!("{count} keys; at most {MOST_KEYS} are taken at a time");
         return Err(failed(&why));
     }
+    let room = Room::of(most);
     let mut items = Vec::new();
     for key in &request.keys {
         check(&key.0)?;
-        items.extend(cache.get(&key.0).map(|entry| Item {
+        let Some(entry) = cache.get(&key.0) else {
+            continue;
+        };
+        if room.take(entry.value().len()).is_err() {
+            return Ok(None);
+        }
+        items.push(Item {
             key: key.clone(),
             kind: entry.kind(),
             value: Binary(entry.into_value().into()),
-        }));
+        });
     }
-    Ok(Response {
+    Ok(Some(Response {
         items,
         done: true,
         ..Response::default()
-    })
+    }))
 }
 
 fn increment(cache: &Cache, request: &Request) -> Result<Response, Failure> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::Caller;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, LONGEST_ANSWER};
 
 /// Storages, by name. Clones are the same ones.
 #[derive(Clone, Default)]
@@ -30,6 +30,11 @@ impl Storages {
             all: self.all.clone(),
             caller: caller.clone(),
         }
+    }
+
+    /// Waits until there is room for an answer of so many bytes, and says how many it may have.
+    pub(crate) async fn reserve(&self, bytes: usize) -> usize {
+        self.caller.reserve(bytes).await.min(LONGEST_ANSWER)
     }
 
     fn is_there(&self, name: &str) -> bool {

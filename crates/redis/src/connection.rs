@@ -61,26 +61,25 @@ impl Redis {
     }
 
     /// The answers, in the order of their commands, of which several are on their way at a time.
+    /// Together they may have `most` bytes.
     ///
     /// # Errors
     ///
-    /// The first failure. Answers that take more than one reply may are one.
+    /// The first failure.
     pub async fn ask_each<T: FromRedisValue>(
         &self,
         commands: Vec<Cmd>,
+        most: usize,
     ) -> Result<Vec<T>, RedisFailure> {
-        let mut left = self.0.dialer.longest;
+        let mut left = most;
         let answer = async |command: Cmd| self.answer(&command).await;
         stream::iter(commands.into_iter().map(answer))
             .buffered(AT_A_TIME)
             .map(|answer| {
                 let answer = answer?;
                 left = left.checked_sub(length(&answer)).ok_or_else(|| {
-                    let longest = self.0.dialer.longest;
-                    let why = format!("its answers take more than {longest} bytes");
-                    self.0
-                        .dialer
-                        .refused(&format!("{why}: ask for fewer at a time"))
+                    let title = self.0.dialer.title.clone();
+                    RedisFailure::LongAnswers { title, most }
                 })?;
                 self.read(answer)
             })
@@ -108,7 +107,10 @@ impl Redis {
                     command
                 };
                 let gone: Vec<u64> = self
-                    .ask_each(keys.into_iter().map(unlink).collect())
+                    .ask_each(
+                        keys.into_iter().map(unlink).collect(),
+                        self.0.dialer.longest,
+                    )
                     .await?;
                 drop(gone);
                 cursor = next;

@@ -17,6 +17,9 @@ pub enum RedisFailure {
         /// understood.
         code: Option<String>,
     },
+    /// All answers of one call together are longer than whoever asks has room for.
+    #[error("{title}: its answers take more than {most} bytes: ask for fewer at a time")]
+    LongAnswers { title: String, most: usize },
     /// A file or a host that the settings name can't be used.
     #[error("{0}")]
     Unusable(String),

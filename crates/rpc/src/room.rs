@@ -2,13 +2,13 @@
 //!
 //! How long a reply becomes, nobody knows before it is made, and then it is there. So calls of a
 //! method are expected to have replies as long as its last ones, and wait until there is room for
-//! such. Methods that wait for something, for another server for instance, can be surprised by the
-//! calls that are under way already.
+//! such. A method that may have far longer ones reserves room itself, through [`CallRoom`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use pronghorn_base::lock;
+use pronghorn_base::{BoxFuture, lock};
+use pronghorn_plugin_api::rpc::ReplyRoom;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Replies that callers have not taken yet, small ones aside. While there is no room, calls that
@@ -39,11 +39,18 @@ pub(crate) struct OwnRoom {
     all: Arc<Room>,
 }
 
+/// The room of one call, for its method.
+#[derive(Debug)]
+pub(crate) struct CallRoom {
+    of: OwnRoom,
+    taken: Mutex<Taken>,
+}
+
 /// Some of it, given back when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     bytes: usize,
-    _permits: Option<[OwnedSemaphorePermit; 2]>,
+    permits: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl Room {
@@ -113,7 +120,7 @@ impl OwnRoom {
     pub(crate) async fn after(&self, method: &[u8], length: usize, before: Taken) -> Taken {
         self.all.learn(method, length);
         if length <= before.bytes {
-            return before;
+            return self.part(before, length);
         }
         // Not the rest alone: several calls that wait for their rest would wait for each other.
         drop(before);
@@ -124,12 +131,64 @@ impl OwnRoom {
         if bytes <= SMALL {
             return Taken::default();
         }
-        let own = acquire(&self.free, permits(bytes.min(REPLIES_PER_CONNECTION))).await;
-        let all = self.all.take(bytes.min(self.all.most)).await;
+        let [own, all] = self.shares(bytes);
+        let own = acquire(&self.free, permits(own)).await;
+        let all = self.all.take(all).await;
         Taken {
             bytes,
-            _permits: Some([own, all]),
+            permits: Some([own, all]),
         }
+    }
+
+    /// The parts that so many bytes take of the connection's room, and of all.
+    fn shares(&self, bytes: usize) -> [usize; 2] {
+        [REPLIES_PER_CONNECTION, self.all.most].map(|most| bytes.min(most))
+    }
+
+    /// Keeps so many bytes of what was taken; the others are given back.
+    fn part(&self, taken: Taken, bytes: usize) -> Taken {
+        let Some([mut own, mut all]) = taken.permits.filter(|_| bytes > SMALL) else {
+            return Taken::default();
+        };
+        let [of_own, of_all] = self.shares(bytes);
+        match (own.split(of_own), all.split(of_all)) {
+            (Some(own), Some(all)) => Taken {
+                bytes,
+                permits: Some([own, all]),
+            },
+            _ => unreachable!("it is no more than was taken"),
+        }
+    }
+}
+
+impl CallRoom {
+    /// With what was taken before the call.
+    pub(crate) fn new(of: &OwnRoom, taken: Taken) -> Self {
+        Self {
+            of: of.clone(),
+            taken: Mutex::new(taken),
+        }
+    }
+
+    pub(crate) fn take(&self) -> Taken {
+        std::mem::take(&mut lock(&self.taken))
+    }
+}
+
+impl ReplyRoom for CallRoom {
+    fn reserve(&self, bytes: usize) -> BoxFuture<'_, usize> {
+        Box::pin(async move {
+            let taken = self.take();
+            let taken = if bytes <= taken.bytes {
+                taken
+            } else {
+                drop(taken); // as in `after`
+                self.of.take(bytes).await
+            };
+            let most = taken.bytes;
+            *lock(&self.taken) = taken;
+            most.max(SMALL)
+        })
     }
 }
 

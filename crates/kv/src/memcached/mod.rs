@@ -19,7 +19,7 @@ use tokio::time::timeout;
 pub use address::MemcachedAddress;
 use connection::{Connection, Failure, Reply};
 
-use crate::driver::{Answer, Driver, DriverError, Item, LONGEST_ANSWER, Room};
+use crate::driver::{Answer, Driver, DriverError, Item, Room};
 use crate::moment::Moment;
 
 /// Its own limit, for a key as it is sent.
@@ -77,14 +77,14 @@ impl Memcached {
         (crc32fast::hash(key) % servers) as usize
     }
 
-    /// The replies, in the order of the commands.
-    async fn ask(&self, commands: Vec<Command>) -> Result<Vec<Reply>, DriverError> {
+    /// The replies, in the order of the commands. Their values may have `most` bytes together.
+    async fn ask(&self, commands: Vec<Command>, most: usize) -> Result<Vec<Reply>, DriverError> {
         let mut by_server: Vec<Vec<(usize, Command)>> = Vec::new();
         by_server.resize_with(self.servers.len(), Vec::new);
         for (number, command) in commands.into_iter().enumerate() {
             by_server[self.server_of(&command.key)].push((number, command));
         }
-        let room = &Room::of(LONGEST_ANSWER);
+        let room = &Room::of(most);
         let asked = self.servers.iter().zip(&by_server);
         let asked = asked.filter(|(_, commands)| !commands.is_empty()).map(
             |(server, commands)| async move {
@@ -113,18 +113,22 @@ impl Memcached {
         let answers = timeout(self.timeout, server.ask(bytes, count, room)).await;
         let (health, answers) = match answers {
             Ok(Ok(answers)) => (Ok(()), Ok(answers)),
-            Ok(Err(Failure::Refused(why))) => (Ok(()), Err(server.says(&why))),
+            Ok(Err(Failure::Refused(why))) => {
+                let said = DriverError::Unavailable(server.says(&why));
+                (Ok(()), Err(said))
+            }
+            Ok(Err(Failure::TooLong)) => (Ok(()), Err(DriverError::LongAnswer)),
             Ok(Err(Failure::Lost(error))) => {
                 let said = server.is_away(&error.to_string());
-                (Err(said.clone()), Err(said))
+                (Err(said.clone()), Err(DriverError::Unavailable(said)))
             }
             Err(_) => {
                 let said = server.is_away(&format!("no answer within {:?}", self.timeout));
-                (Err(said.clone()), Err(said))
+                (Err(said.clone()), Err(DriverError::Unavailable(said)))
             }
         };
         _ = self.health.set(health); // the watch tells the log
-        answers.map_err(DriverError::Unavailable)
+        answers
     }
 
     /// The same command for each of these keys.
@@ -133,6 +137,7 @@ impl Memcached {
         keys: &[Bytes],
         name: &str,
         flags: &str,
+        most: usize,
     ) -> Result<Vec<Reply>, DriverError> {
         let command = |key: &Bytes| {
             let (sent, is_encoded) = sent_key(key)?;
@@ -143,7 +148,7 @@ impl Memcached {
             })
         };
         let commands: Result<Vec<Command>, DriverError> = keys.iter().map(command).collect();
-        self.ask(commands?).await
+        self.ask(commands?, most).await
     }
 }
 
@@ -162,7 +167,7 @@ impl Server {
                 // It has closed it since, or was started anew: the others are as old. All commands
                 // may be carried out twice.
                 Err(Failure::Lost(_)) => lock(&self.idle).clear(),
-                Err(refused @ Failure::Refused(_)) => return Err(refused),
+                Err(refused) => return Err(refused),
             }
         }
         let mut connection = Connection::open(&self.address).await?;
@@ -259,9 +264,9 @@ impl Driver for Memcached {
         "memcached"
     }
 
-    fn get(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<Option<Bytes>>> {
+    fn get(&self, keys: Vec<Bytes>, _: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(async move {
-            let replies = self.ask_for(&keys, "mg", " v").await?;
+            let replies = self.ask_for(&keys, "mg", " v", most).await?;
             let value = |reply| match reply {
                 Reply::Value(value) => Some(value),
                 Reply::Done(_) | Reply::Missing => None,
@@ -272,14 +277,14 @@ impl Driver for Memcached {
 
     fn has(&self, keys: Vec<Bytes>, _: Moment) -> Answer<'_, Vec<bool>> {
         Box::pin(async move {
-            let replies = self.ask_for(&keys, "mg", "").await?;
+            let replies = self.ask_for(&keys, "mg", "", 0).await?;
             Ok(replies.iter().map(|it| *it != Reply::Missing).collect())
         })
     }
 
     fn ends(&self, keys: Vec<Bytes>, now: Moment) -> Answer<'_, Vec<Option<Option<Moment>>>> {
         Box::pin(async move {
-            let replies = self.ask_for(&keys, "mg", " t").await?;
+            let replies = self.ask_for(&keys, "mg", " t", 0).await?;
             Ok(replies.iter().map(|reply| end(reply, now)).collect())
         })
     }
@@ -287,7 +292,7 @@ impl Driver for Memcached {
     fn set(&self, items: Vec<Item>, now: Moment) -> Answer<'_, ()> {
         Box::pin(async move {
             let commands: Result<_, _> = items.iter().map(|item| storing(item, now)).collect();
-            self.ask(commands?).await.map(drop)
+            self.ask(commands?, 0).await.map(drop)
         })
     }
 
@@ -303,12 +308,12 @@ impl Driver for Memcached {
                 Ok(Command { key, bytes })
             };
             let commands: Result<_, _> = ends.into_iter().map(command).collect();
-            self.ask(commands?).await.map(drop)
+            self.ask(commands?, 0).await.map(drop)
         })
     }
 
     fn delete(&self, keys: Vec<Bytes>) -> Answer<'_, ()> {
-        Box::pin(async move { self.ask_for(&keys, "md", "").await.map(drop) })
+        Box::pin(async move { self.ask_for(&keys, "md", "", 0).await.map(drop) })
     }
 
     /// memcached can't tell whose an entry is.

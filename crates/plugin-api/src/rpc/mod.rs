@@ -76,9 +76,18 @@ struct Counted {
     counters: OnceLock<(Counter, Counter)>,
 }
 
-/// Whose call it is.
+/// Whose call it is, and what there is for its reply.
 #[derive(Clone, Debug, Default)]
-pub struct Caller(Option<Arc<Borders>>);
+pub struct Caller {
+    borders: Option<Arc<Borders>>,
+    room: Option<Arc<dyn ReplyRoom>>,
+}
+
+/// Memory for the reply to one call, of which all calls have a share.
+pub trait ReplyRoom: fmt::Debug + Send + Sync {
+    /// Waits until the reply may have at least so many bytes, and says how many it may have.
+    fn reserve(&self, bytes: usize) -> BoxFuture<'_, usize>;
+}
 
 /// One service's part of the table; what is added here gets what it acts on with each call.
 pub struct ServiceMethods<S> {
@@ -165,17 +174,41 @@ impl Failure {
 impl Caller {
     /// A process that nothing is kept from: one that has reached the socket of RPC, a command.
     pub const fn anyone() -> Self {
-        Self(None)
+        Self {
+            borders: None,
+            room: None,
+        }
+    }
+
+    /// The same, whose reply has this room.
+    pub fn in_room(room: Arc<dyn ReplyRoom>) -> Self {
+        Self {
+            borders: None,
+            room: Some(room),
+        }
     }
 
     /// A worker of a pool.
     pub fn of_pool(borders: &Arc<Borders>) -> Self {
-        Self(Some(borders.clone()))
+        Self {
+            borders: Some(borders.clone()),
+            room: None,
+        }
     }
 
     /// The borders of its pool; None where nothing is kept from it.
     pub fn borders(&self) -> Option<&Borders> {
-        self.0.as_deref()
+        self.borders.as_deref()
+    }
+
+    /// Waits until there is room for a reply of so many bytes, and says how many it may have. A
+    /// method whose reply may be long asks before it makes one, for what is usual first: what is
+    /// there before it has room is bounded by nothing.
+    pub async fn reserve(&self, bytes: usize) -> usize {
+        match &self.room {
+            Some(room) => room.reserve(bytes).await,
+            None => usize::MAX,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::Codec;
 use crate::reply::{Caller, Reply};
 use crate::request::{Head, Malformed, Request};
-use crate::room::{OwnRoom, Room, Taken, acquire};
+use crate::room::{CallRoom, OwnRoom, Room, Taken, acquire};
 use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 
 /// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it
@@ -278,10 +278,12 @@ impl Pending {
         room: OwnRoom,
         shared: Arc<Shared>,
     ) {
-        let result = self.result(argument, &shared).await;
+        let before = self.place.as_mut().map(|it| std::mem::take(&mut it.reply));
+        let for_reply = Arc::new(CallRoom::new(&room, before.unwrap_or_default()));
+        let result = self.result(argument, for_reply.clone(), &shared).await;
         drop(held);
         match &result {
-            Ok(reply) => self.make_room(&room, reply.len()).await,
+            Ok(reply) => self.make_room(&room, reply.len(), for_reply.take()).await,
             Err(failure) => {
                 tracing::debug!(target: "rpc", method = %self.method(), "{failure}");
             }
@@ -289,14 +291,18 @@ impl Pending {
         self.answer(result);
     }
 
-    async fn make_room(&mut self, room: &OwnRoom, length: usize) {
+    async fn make_room(&mut self, room: &OwnRoom, length: usize, before: Taken) {
         if let Some(place) = &mut self.place {
-            let before = std::mem::take(&mut place.reply);
             place.reply = room.after(&self.caller.method, length, before).await;
         }
     }
 
-    async fn result(&self, argument: Bytes, shared: &Shared) -> Result<Bytes, Failure> {
+    async fn result(
+        &self,
+        argument: Bytes,
+        room: Arc<CallRoom>,
+        shared: &Shared,
+    ) -> Result<Bytes, Failure> {
         let name = self.method().into_owned();
         let method = tokio::select! {
             biased;
@@ -305,7 +311,7 @@ impl Pending {
         };
         let method = method.map_err(|unknown| Failure::new(unknown.to_string()))?;
         let call = method.call(
-            &rpc::Caller::anyone(),
+            &rpc::Caller::in_room(room),
             self.caller.codec.encoding()?,
             argument,
         );

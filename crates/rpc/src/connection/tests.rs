@@ -104,6 +104,16 @@ fn methods(gates: &Gates) -> Methods {
         Ok(gates.large(bytes))
     });
     test.add("Echo", async |_, it: Binary| Ok(it));
+    let by_caller = gates.clone();
+    let reserving = methods.service_by_caller("reserving", move |caller| {
+        (by_caller.clone(), caller.clone())
+    });
+    reserving.add("Large", async |(gates, caller), bytes: String| {
+        let bytes_of_reply: usize = bytes.parse().map_or(0, |bytes: usize| bytes / 3 * 4 + 2);
+        caller.reserve(bytes_of_reply).await;
+        sleep(Duration::from_millis(10)).await; // others begin meanwhile
+        Ok(gates.large(bytes))
+    });
     test.add("Panic", async |_, _: bool| -> Result<bool, Failure> {
         yield_now().await;
         panic!("for the test")
@@ -758,6 +768,28 @@ async fn long_replies_that_nobody_reads_keep_calls_from_being_taken() {
     }
     stage.send(&large(CALLS, 1)).await;
     assert_eq!(stage.reply().await.1, CALLS);
+    assert_eq!(stage.log.text(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_method_that_reserves_makes_no_more_than_there_is_room_for() {
+    const CALLS: u32 = 32;
+    const BYTES: usize = 3_000_000;
+    let mut stage = Stage::new();
+    for sequence in 0..CALLS {
+        let argument = format!("\"{BYTES}\"");
+        let call = call(0x08, sequence, "reserving.Large", argument.as_bytes());
+        stage.send(&call).await;
+    }
+    pass(Duration::from_secs(20)).await;
+    let fit = REPLIES_PER_CONNECTION / (BYTES / 3 * 4);
+    assert_eq!(stage.gates.count(), fit);
+    let mut sequences = Vec::new();
+    for _ in 0..CALLS {
+        sequences.push(stage.reply().await.1);
+    }
+    sequences.sort_unstable();
+    assert!(sequences.into_iter().eq(0..CALLS));
     assert_eq!(stage.log.text(), "");
 }
 

@@ -411,6 +411,7 @@ impl From<RedisFailure> for BrokerError {
                 Some(code) if LOST.contains(&&*code) => Self::Lost(why),
                 _ => Self::Refused(why),
             },
+            long @ RedisFailure::LongAnswers { .. } => Self::Refused(long.to_string()),
             RedisFailure::Unusable(why) => Self::Refused(why),
         }
     }
