@@ -40,6 +40,9 @@ pub enum Piece {
 pub struct Pieces {
     queue: mpsc::Receiver<Entry>,
     client: Arc<OnceLock<Arc<dyn SpoolClient>>>,
+    room: Arc<Semaphore>,
+    /// Room that nobody gets while it is [shut](Self::shut).
+    kept: Option<OwnedSemaphorePermit>,
 }
 
 /// Where they are put.
@@ -54,7 +57,7 @@ pub struct PieceSender {
 #[derive(Debug)]
 struct Entry {
     piece: Piece,
-    _room: Option<OwnedSemaphorePermit>,
+    room: Option<OwnedSemaphorePermit>,
 }
 
 /// How far a worker may be ahead of its client.
@@ -84,6 +87,8 @@ pub fn pieces() -> (PieceSender, Pieces) {
     let pieces = Pieces {
         queue: taken,
         client: client.clone(),
+        room: room.clone(),
+        kept: None,
     };
     let sender = PieceSender {
         queue,
@@ -101,8 +106,41 @@ impl Pieces {
 
     /// As [`next`](Self::next), for whoever waits for something else as well.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Piece>> {
+        self.kept = None;
         let entry = self.queue.poll_recv(cx);
         entry.map(|entry| entry.map(|entry| entry.piece))
+    }
+
+    /// Takes no more bytes until it is asked for the next piece: the worker waits, or puts them
+    /// into a file. For a client that reads nothing now. Says how many wait.
+    pub fn shut(&mut self) -> usize {
+        let free = self.room.available_permits();
+        let free = u32::try_from(free).unwrap_or(ROOM);
+        // A worker may take some at this moment: those are put then.
+        if let Ok(free) = self.room.clone().try_acquire_many_owned(free) {
+            self.keep(free);
+        }
+        let kept = self
+            .kept
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits);
+        ROOM as usize - kept
+    }
+
+    /// The next piece if it is there. It stays shut.
+    pub fn try_next(&mut self) -> Option<Piece> {
+        let Entry { piece, room } = self.queue.try_recv().ok()?;
+        if let Some(room) = room {
+            self.keep(room);
+        }
+        Some(piece)
+    }
+
+    fn keep(&mut self, room: OwnedSemaphorePermit) {
+        match &mut self.kept {
+            Some(kept) => kept.merge(room),
+            kept @ None => *kept = Some(room),
+        }
     }
 
     /// Files of this reply are held for this client.
@@ -227,7 +265,7 @@ impl PieceSender {
 
     fn put(&self, piece: Piece, room: Option<OwnedSemaphorePermit>) {
         // There is a place, so it fails only when nobody reads any more, which shows elsewhere.
-        _ = self.queue.try_send(Entry { piece, _room: room });
+        _ = self.queue.try_send(Entry { piece, room });
     }
 }
 
@@ -280,6 +318,24 @@ mod tests {
                 assert!(matches!(waiting.last(), Some(Piece::End)));
             }
         }
+    }
+
+    #[tokio::test]
+    async fn while_it_is_shut_nothing_is_put_and_nothing_is_lost() {
+        let (sender, mut pieces) = pieces();
+        sender.try_put(of(3_000), Lead::Short).unwrap();
+        sender.try_put(of(4_000), Lead::Short).unwrap();
+        assert_eq!(pieces.shut(), 7_000);
+        assert!(sender.try_put(of(1), Lead::Long).is_err());
+        assert!(matches!(pieces.try_next(), Some(Piece::Bytes(bytes)) if bytes.len() == 3_000));
+        assert!(sender.try_put(of(1), Lead::Long).is_err());
+        assert_eq!(pieces.shut(), 4_000);
+        assert!(pieces.next().await.is_some());
+        sender.try_put(of(1), Lead::Short).unwrap();
+        sender.put_last(Piece::End);
+        assert!(poll_once(pieces.next()).flatten().is_some());
+        assert!(matches!(pieces.next().await, Some(Piece::End)));
+        assert!(poll_once(sender.emptied()).is_some());
     }
 
     #[tokio::test]

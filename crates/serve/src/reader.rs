@@ -29,6 +29,8 @@ pub struct Reader {
     parts: VecDeque<Part>,
     file: Option<FileReader>,
     made: Option<Box<dyn BodySource>>,
+    /// A piece that was taken before its turn, and is no bytes.
+    next: Option<Piece>,
     /// Bytes of a file that are read at a time.
     most: usize,
 }
@@ -54,6 +56,7 @@ impl Reader {
             parts: parts.into(),
             file: None,
             made,
+            next: None,
             most: FILE_PIECE,
         }
     }
@@ -74,9 +77,42 @@ impl Reader {
         self.made.as_ref().map_or(0, |made| made.cost())
     }
 
+    /// Whether the bytes that were read last are from a file.
+    pub(crate) fn is_in_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Reads so many of the last bytes once more. They were from a file.
+    pub(crate) fn read_again(&mut self, bytes: usize) {
+        if let Some(file) = &mut self.file {
+            file.at -= bytes as u64;
+            file.left += bytes as u64;
+        }
+    }
+
+    /// A worker puts no more bytes behind those that were read last before they are read on. Says
+    /// how many are there.
+    pub(crate) fn shut(&mut self) -> usize {
+        self.pieces.as_mut().map_or(0, Pieces::shut)
+    }
+
+    /// Takes those that are there.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Bytes> {
+        let mut waiting = Vec::new();
+        while self.next.is_none() {
+            match self.pieces.as_mut().and_then(Pieces::try_next) {
+                Some(Piece::Bytes(bytes)) => waiting.push(bytes.into()),
+                Some(other) => self.next = Some(other),
+                None => break,
+            }
+        }
+        waiting
+    }
+
     /// The piece that was read last comes from a file once more, before all else. Not for a piece
     /// that came from a file: its rest would be lost.
     pub(crate) fn go_on_with(&mut self, file: SpoolFile) {
+        debug_assert!(self.file.is_none(), "its rest would be lost");
         self.file = Some(FileReader::of_spool(file));
     }
 
@@ -124,7 +160,11 @@ impl Reader {
             let Some(pieces) = &mut self.pieces else {
                 return Poll::Ready(Read::End);
             };
-            match ready!(pieces.poll_next(cx)) {
+            let next = match self.next.take() {
+                Some(next) => Some(next),
+                None => ready!(pieces.poll_next(cx)),
+            };
+            match next {
                 Some(Piece::Bytes(content)) => return Poll::Ready(Read::Bytes(content)),
                 Some(Piece::Spooled(file)) => self.file = Some(FileReader::of_spool(file)),
                 Some(Piece::End) => {

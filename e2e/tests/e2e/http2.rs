@@ -775,9 +775,8 @@ fn files_of_replies_that_nobody_reads_count_as_spool_files() {
 }
 
 /// Streams whose replies wait for the client, those in memory and those in files, get the same.
-fn replies_wait_whole(config: &str, target: &str, more: &[u8]) {
+fn replies_wait_whole(site: Site, target: &str, more: &[u8]) {
     const STREAMS: usize = 40;
-    let site = site_with_large_file(config);
     let server = Server::start(site);
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
@@ -824,14 +823,80 @@ fn replies_wait_whole(config: &str, target: &str, more: &[u8]) {
 
 #[test]
 fn replies_that_wait_for_their_client_are_whole() {
-    replies_wait_whole("", "/large?kb=250", b"");
-    replies_wait_whole("", "/large.txt", b"");
+    replies_wait_whole(site_with_large_file(""), "/large?kb=250", b"");
+    replies_wait_whole(site_with_large_file(""), "/large.txt", b"");
+}
+
+/// Each reply is longer than what a worker may be ahead of its client, whole or in two pieces.
+fn site_of_long_replies() -> Site {
+    let long = "$text = str_repeat('0123456789abcdef', 3 << 15);
+        return $request->path === '/whole' ? $text : (function () use ($text) {
+            yield substr($text, 0, 1 << 20);
+            yield substr($text, 1 << 20);
+        })();";
+    let site = Site::new().file("long.php", &Site::sdk_worker(long));
+    site.config(&format!(
+        "version: '3'\n\
+         server: {{command: php -d extension={} long.php}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 3}}, http2: {{h2c: true}}}}\n\
+         logs: {{level: debug}}\n",
+        extension().display()
+    ))
+}
+
+#[test]
+fn long_replies_of_workers_that_wait_for_their_client_are_whole() {
+    for target in ["/whole", "/pieces"] {
+        replies_wait_whole(site_of_long_replies(), target, b"");
+    }
+}
+
+#[test]
+fn long_replies_of_workers_are_whole_where_many_share_a_connection() {
+    let server = Server::start(site_of_long_replies());
+    for target in ["/whole", "/pieces"] {
+        let url = format!("http://{}{target}", server.address());
+        let arguments = ["-n", "200", "-c", "2", "-m", "100", &url];
+        let run = Command::new("h2load").args(arguments).output();
+        let said = run.expect("it is installed with nghttp").stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("200 succeeded, 0 failed"), "{said}");
+    }
+    server.stop();
+}
+
+#[test]
+fn long_replies_of_workers_that_nobody_reads_do_not_fill_the_memory() {
+    const CONNECTIONS: usize = 6;
+    const STREAMS: usize = 40; // each with 1.5 MB
+    for target in ["/whole", "/pieces"] {
+        let server = Server::start(site_of_long_replies());
+        let before = server.resident_memory();
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(server.address()).expect("it listens");
+            let requests = (1..).step_by(2).take(STREAMS);
+            let requests = requests.flat_map(|id| frame(1, 5, id, &request(target, &[])));
+            let bytes: Vec<u8> = with_window(0).into_iter().chain(requests).collect();
+            stream.write_all(&bytes).expect("it reads");
+            connections.push(stream);
+        }
+        let mut another = Connection::open(server.address());
+        for _ in 0..20 {
+            assert_eq!(another.get("/whole").body.len(), 3 << 19);
+        }
+        let more = server.resident_memory().saturating_sub(before);
+        assert!(more < 100 << 10, "{more} KB, {target}");
+        drop(connections);
+        server.stop();
+    }
 }
 
 #[test]
 fn compressed_replies_that_wait_for_their_client_are_whole() {
     let gzip = literal(b"accept-encoding", b"gzip");
-    replies_wait_whole("  compress: {min_size: 1KB}\n", "/large?kb=1000", &gzip);
+    let site = site_with_large_file("  compress: {min_size: 1KB}\n");
+    replies_wait_whole(site, "/large?kb=1000", &gzip);
 }
 
 #[test]

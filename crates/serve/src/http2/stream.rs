@@ -287,6 +287,8 @@ impl Stream {
                 reading = self.room(out, FILE_PIECE).await?.min(FILE_PIECE);
                 reader.read_at_most(reading);
                 shared.signs.begin_reading(reading);
+            } else {
+                reader.read_at_most(1); // a file may come now
             }
             let next = poll_fn(|cx| match reader.poll_next(cx) {
                 Poll::Ready(next) => Poll::Ready(Ok(next)),
@@ -298,22 +300,31 @@ impl Stream {
                 shared.signs.end_reading(reading);
             }
             match next? {
+                // The worker's side has put the rest into a file meanwhile: as above.
+                Read::Bytes(bytes) if !is_from_file && reader.is_in_file() => {
+                    reader.read_again(bytes.len());
+                }
                 Read::Bytes(bytes) => {
                     let signs = &shared.signs;
                     let fits = is_from_file || {
                         out.reserve_capacity(bytes.len());
                         out.capacity() >= bytes.len() && signs.has_room()
                     };
-                    let held = if fits { None } else { signs.hold(bytes.len()) };
+                    let waiting = if fits { 0 } else { reader.shut() };
+                    let all = bytes.len() + waiting;
+                    let held = if fits { None } else { signs.hold(all) };
                     if !fits && held.is_none() {
+                        let mut all = vec![bytes];
+                        all.extend(reader.take_waiting());
+                        let len = all.iter().map(|bytes| bytes.len() as u64).sum();
                         let spool = shared.entered.service().spool.as_ref().ok_or(Cut)?;
-                        let counted = signs.spill(bytes.len() as u64, spool.usage());
+                        let counted = signs.spill(len, spool.usage());
                         drop(spilled.replace(counted.ok_or_else(tell_of_full)?));
                         let client = shared.charge().client(shared.peer.address);
-                        reader.go_on_with(spill(spool.clone(), bytes, client).await?);
+                        reader.go_on_with(spill(spool.clone(), all, client).await?);
                         continue;
                     }
-                    let counted = held.map(|held| (held, shared.charged(bytes.len())));
+                    let counted = held.map(|held| (held, shared.charged(all)));
                     let bytes = bytes.slice(..framing.piece(bytes.len()).take);
                     let is_last = framing.is_complete() && trailers.is_empty();
                     self.send_bytes(out, bytes, is_last).await?;
@@ -416,13 +427,15 @@ async fn pass_over(framing: &mut h1::Response, mut reader: Reader) {
 /// Puts a reply into a file, from which no more is read than the client has room for.
 async fn spill(
     spool: Arc<Spool>,
-    bytes: Bytes,
+    bytes: Vec<Bytes>,
     client: Option<Arc<dyn SpoolClient>>,
 ) -> Result<SpoolFile, Cut> {
     let write = move || {
         let mut file = spool.unnamed()?;
         file.hold_for(client);
-        file.append(&bytes)?;
+        for bytes in bytes {
+            file.append(&bytes)?;
+        }
         Ok::<_, SpoolError>(file)
     };
     let Ok(written) = tokio::task::spawn_blocking(write).await else {
