@@ -300,6 +300,18 @@ final class PsrTest extends TestCase
         self::assertTrue($reply->body === $content);
     }
 
+    /** A pipe says that its size is 0. */
+    public function testABodyThatIsLongerThanItSaysIsSentInPieces(): void
+    {
+        $worker = Process::started(__DIR__ . '/fixtures/psr-worker.php');
+        $worker->request(['uri' => 'http://h/?command=' . urlencode('head -c 1500000 /dev/zero')]);
+        $reply = $worker->reply();
+
+        self::assertSame([], $reply[0]->header('content-length'));
+        self::assertTrue(str_repeat("\0", 1_500_000) === implode('', array_column($reply, 'body')));
+        self::assertGreaterThan(1, \count($reply));
+    }
+
     public function testALongFileIsSentInPieces(): void
     {
         $file = tmpfile();

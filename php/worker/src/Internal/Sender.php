@@ -114,7 +114,12 @@ final class Sender
         $size = $body->getSize();
         if ($size !== null && $size <= self::WHOLE) {
             // Not from its start again: some can be rewound once.
-            return [$headers, $begun . $body->getContents()];
+            $begun .= self::upToWhole($body, \strlen($begun));
+            if ($body->eof()) {
+                return [$headers, $begun];
+            }
+            // A pipe says 0, and one that inflates how long it is deflated.
+            $size = null;
         }
         if ($size !== null && !$response->hasHeader('Content-Length')) {
             $headers['Content-Length'] = [(string) $size];
@@ -129,6 +134,20 @@ final class Sender
         $body->rewind();
 
         return $body->read(self::PIECE);
+    }
+
+    /** The rest of a body of which so much was read, or enough of it for a reply in pieces. */
+    private static function upToWhole(StreamInterface $body, int $read): string
+    {
+        $more = '';
+        foreach (self::pieces($body, '') as $piece) {
+            $more .= $piece;
+            if ($read + \strlen($more) > self::WHOLE) {
+                break;
+            }
+        }
+
+        return $more;
     }
 
     /** @return \Generator<string> */
