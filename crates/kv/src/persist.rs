@@ -94,6 +94,16 @@ impl Kept {
         renamed
     }
 
+    /// Removes the file that a process was writing when it was killed. It is nobody's where no lock
+    /// is on it.
+    fn remove_begun(&self) {
+        let new = self.path.with_extension("new");
+        let found = open_plain(&new, OpenOptions::new().write(true));
+        if found.is_ok_and(|file| file.try_lock().is_ok()) {
+            _ = std::fs::remove_file(&new);
+        }
+    }
+
     fn write_to(&self, new: &Path, cache: &Cache, now: Moment, until: Instant) -> io::Result<u64> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -133,6 +143,7 @@ impl Kept {
     ///
     /// When the file can't be read.
     pub(crate) fn read(&self, cache: &Cache, now: Moment) -> io::Result<Found> {
+        self.remove_begun();
         Trusted::steps_of_server().judge_file(&self.path)?;
         let file = match open_plain(&self.path, OpenOptions::new().read(true)) {
             Ok(file) => file,
@@ -307,6 +318,21 @@ mod tests {
             cache.set(&new).expect("kept");
         }
         cache
+    }
+
+    #[test]
+    fn a_file_that_was_begun_is_removed_by_the_next_start_unless_somebody_writes_it() {
+        let (_directory, kept) = kept();
+        kept.write(&cache(), NOW, soon()).expect("written");
+        let new = kept.path().with_extension("new");
+        std::fs::write(&new, "PH").expect("written");
+        let writer = std::fs::File::open(&new).expect("it is there");
+        writer.lock().expect("nobody has it");
+        kept.read(&cache(), NOW).expect("nothing");
+        assert!(new.exists());
+        drop(writer);
+        kept.read(&cache(), NOW).expect("nothing");
+        assert!(!new.exists());
     }
 
     #[test]
