@@ -34,6 +34,8 @@ const MISSED: Duration = Duration::from_mins(1);
 /// A clock that is set back by more than that makes moments come once more; by less, they are those
 /// that were.
 const SET_BACK: Duration = Duration::from_mins(10);
+/// A clock that is set back by less than that is not worth a record.
+const SET_BACK_A_LITTLE: Duration = Duration::from_secs(5);
 /// How many of them are caught up with at most, by `catch_up: all`.
 const MOST_CAUGHT_UP: usize = 100;
 /// With `overlap: queue`, runs that wait for the one before; more are skipped.
@@ -278,10 +280,17 @@ impl Schedules {
     /// What is to run now, and was due when.
     fn due(&self, now: u64) -> Vec<(String, u64)> {
         let before = self.0.looked_at.swap(now, Ordering::Relaxed);
-        let is_set_back = now + pronghorn_base::millis(SET_BACK) < before;
+        let back = before.saturating_sub(now);
+        let is_set_back = back > pronghorn_base::millis(SET_BACK);
         if is_set_back {
-            let seconds = (before - now) / 1000;
+            let seconds = back / 1000;
             tracing::warn!(target: "jobs", seconds, "the clock was set back: schedules begin anew");
+        } else if back > pronghorn_base::millis(SET_BACK_A_LITTLE) {
+            let seconds = back / 1000;
+            tracing::warn!(
+                target: "jobs", seconds,
+                "the clock was set back: schedules begin no runs until it is where it was"
+            );
         }
         let mut due = Vec::new();
         let mut state = lock(&self.0.state);
