@@ -93,7 +93,7 @@ pub(super) struct Site {
 pub(super) struct Files {
     pub(super) prefix: String,
     pub(super) root: String,
-    /// What is sent for a directory in it.
+    /// Names of the files that answer for a directory in it.
     pub(super) index: Vec<String>,
 }
 
@@ -1012,7 +1012,7 @@ impl Draft {
         let Some((first, others)) = of_sites.split_first() else {
             return;
         };
-        // Where one lacks a file, that of the one around it would be sent.
+        // A file that the inner one lacks would be sent from the one around it.
         let is_nested = |it: &Files| {
             let mut others = first.iter().filter(|other| other.prefix != it.prefix);
             others.any(|other| is_in(&it.prefix, &other.prefix) || is_in(&other.prefix, &it.prefix))

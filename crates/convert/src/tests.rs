@@ -2154,7 +2154,7 @@ fn an_application_below_a_path_of_nginx_has_the_fallback_that_it_had_there() {
     );
 }
 
-/// Where the first rule of `http.rewrite` that is about a path leads.
+/// The target of the first rule of `http.rewrite` that is about a path.
 fn rule_of(yaml: &str, path: &str) -> Option<String> {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
     let json: Value = serde_json::from_str(&loaded.to_json()).expect("it is JSON");
@@ -2194,7 +2194,7 @@ fn a_rewrite_of_a_location_leaves_the_paths_of_others_alone() {
     ] {
         assert_eq!(rule_of(&yaml, path), *to, "{path}\n{yaml}{limits}");
     }
-    // Those of the server come before its locations, wherever they stand.
+    // The server's own rules come before its locations, wherever they stand.
     let text = server(
         "rewrite ^/a(.*)$ /b$1 last;",
         "location /a/x/ { }\nrewrite ^/a/x/y$ /c last;",

@@ -16,7 +16,8 @@ use crate::moment::Moment;
 /// The bytes of all values of an answer. What can be sent in one call can be read in one.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
-/// Longer ones are read once more, with room for the longest one: four of those are made at a time.
+/// The bytes that an answer may have at first. A longer one is read once more, with room for the
+/// longest one: four of those are made at a time.
 pub(crate) const USUAL_ANSWER: usize = 1 << 20;
 
 /// Keeps the entries of one storage. Keys are not empty, and no longer than

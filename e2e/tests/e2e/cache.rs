@@ -177,7 +177,7 @@ fn a_value_is_computed_once_by_all_processes() {
     assert!(said.iter().all(|it| *it == said[0]), "{said:?}");
 }
 
-/// What an entry can't have is computed by all at once: nobody waits for a value that is not kept.
+/// All compute a value that is too long for an entry at once: nobody waits for what is not kept.
 #[test]
 fn a_value_that_is_too_long_is_computed_side_by_side() {
     const PROCESSES: i64 = 6;

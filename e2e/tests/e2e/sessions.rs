@@ -248,7 +248,7 @@ fn a_session_without_values_keeps_its_number_in_strict_mode() {
     }
 }
 
-/// What a script does with its session in each of two visits of one client.
+/// A script that uses its session in the way the query names, in each of two visits of a client.
 const STRICT: &str = r#"<?php
     parse_str($_SERVER['QUERY_STRING'], $asked);
     ini_set('session.save_handler', $asked['handler']);

@@ -282,11 +282,10 @@ impl Schedules {
         let before = self.0.looked_at.swap(now, Ordering::Relaxed);
         let back = before.saturating_sub(now);
         let is_set_back = back > pronghorn_base::millis(SET_BACK);
+        let seconds = back / 1000;
         if is_set_back {
-            let seconds = back / 1000;
             tracing::warn!(target: "jobs", seconds, "the clock was set back: schedules begin anew");
         } else if back > pronghorn_base::millis(SET_BACK_A_LITTLE) {
-            let seconds = back / 1000;
             tracing::warn!(
                 target: "jobs", seconds,
                 "the clock was set back: schedules begin no runs until it is where it was"

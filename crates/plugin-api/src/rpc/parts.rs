@@ -1,4 +1,4 @@
-//! How many parts an argument may have.
+//! The bounds on the number of parts of an argument.
 //!
 //! An empty element of a list takes one to three bytes, and hundreds once it is read. Parts are
 //! counted while they are read, so that an argument takes no more memory than a small multiple of

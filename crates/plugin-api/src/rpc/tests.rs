@@ -432,7 +432,7 @@ fn written(job: Job, count: u32) -> [Vec<u8>; 3] {
     ]
 }
 
-/// How many jobs are read from each.
+/// The number of jobs that are read from each.
 fn read_back(written: &[Vec<u8>; 3]) -> [Result<usize, String>; 3] {
     let read = |at: usize| {
         let batch = (BATCH[at])(&written[at]);
