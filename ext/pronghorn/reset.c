@@ -39,6 +39,15 @@ static bool has_changes;
 static int error_reporting, handler_reporting;
 static bool is_restoring;
 
+static void tell_one(void)
+{
+	if (zend_is_unwind_exit(EG(exception))) {
+		zend_clear_exception();
+	} else {
+		zend_exception_error(EG(exception), E_WARNING);
+	}
+}
+
 void reset_tell_exception(void)
 {
 	const int level = EG(error_reporting), of_handler = EG(user_error_handler_error_reporting);
@@ -47,17 +56,16 @@ void reset_tell_exception(void)
 		EG(error_reporting) = error_reporting;
 		EG(user_error_handler_error_reporting) = handler_reporting;
 	}
-	if (zend_is_unwind_exit(EG(exception))) {
-		zend_clear_exception();
-	} else {
-		zend_exception_error(EG(exception), E_WARNING);
-	}
-	/* A handler of errors may throw that it was told of it, and so may destructors of what the
-	 * exception held. */
+	tell_one();
+	/* A handler of errors may throw that it was told of it: that is told without it. So is what
+	 * destructors of what the exception held throw. */
 	enum { MOST = 10 };
+	const int for_others = EG(user_error_handler_error_reporting);
+	EG(user_error_handler_error_reporting) = 0;
 	for (int times = 0; times < MOST && UNEXPECTED(EG(exception) != NULL); times++) {
-		zend_clear_exception();
+		tell_one();
 	}
+	EG(user_error_handler_error_reporting) = for_others;
 	if (is_restoring) {
 		EG(error_reporting) = level;
 		EG(user_error_handler_error_reporting) = of_handler;

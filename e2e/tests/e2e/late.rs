@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Server, Site, wait_for};
 
 use crate::ring::extension;
 
@@ -36,6 +36,9 @@ const LATE: &str = r#"<?php
                 'throws' => throw new Exception('alice'),
                 'buffer' => ob_start(fn (string $text) => "alice: $text", 0, 0),
                 'error' => @file_get_contents('/alice'),
+                // Freed once this one is told.
+                'holds' => throw new class ('alice', $next) extends Exception { public function __construct(string $text, private mixed $next) { parent::__construct($text); } },
+                default => throw new Exception($deed),
             };
         }
         public function handle() { return false; }
@@ -217,6 +220,20 @@ fn what_a_late_destructor_does_is_no_visitors() {
         }
         server.stop();
     }
+}
+
+/// Also by one whose object the exception of another held.
+#[test]
+fn what_a_late_destructor_throws_is_told() {
+    let handler =
+        Site::sdk_worker("require_once 'late.php'; return answer($request->query(), $request);");
+    let server = serve(&handler, "spawn: exec");
+    for place in ["superglobals", "session", "generator"] {
+        server.get(&format!("/?where={place}&deeds=holds%20holds%20of-{place}"));
+        let told = format!("Uncaught Exception: of-{place} in");
+        wait_for(&told, || server.log().contains(&told).then_some(()));
+    }
+    server.stop();
 }
 
 /// A worker that answers requests and runs jobs, in a pool for each: all that is asked of the job's
