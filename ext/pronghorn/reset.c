@@ -249,7 +249,7 @@ static void restore_settings(void)
 
 enum {
 	PUTENV, ASSERT_OPTIONS, TEXT_DOMAIN, ASYNC_SIGNALS, LIBXML_STREAMS, LIBXML_LOADER, SEED, SEED_BY_ALIAS, WRAPPER, NO_WRAPPER, ALARM, MYSQLI_REPORT, TITLE,
-	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, CHANGES
+	MB_SEARCH_INIT, MB_SEARCH, MB_SEARCH_POS, MB_SEARCH_REGS, MB_SEARCH_SETPOS, TEXT_FOLDER, PG_CONNECT, CHANGES
 };
 static struct {
 	const char *function;
@@ -275,6 +275,7 @@ static struct {
 	[MB_SEARCH_REGS] = {.function = "mb_ereg_search_regs"},
 	[MB_SEARCH_SETPOS] = {.function = "mb_ereg_search_setpos"},
 	[TEXT_FOLDER] = {.function = "bindtextdomain"},
+	[PG_CONNECT] = {.function = "pg_connect"},
 };
 
 /* What held before the first call of these functions in a call. */
@@ -535,6 +536,34 @@ static void restore_title(void)
 	}
 }
 
+/* The type of connections of pg_pconnect() among persistent resources; 0: this PHP has none. */
+static int postgres_link;
+
+static bool has_postgres_link(void)
+{
+	const zval *entry;
+	if (EXPECTED(postgres_link == 0)) {
+		return false;
+	}
+	ZEND_HASH_FOREACH_VAL(&EG(persistent_list), entry) {
+		if (Z_RES_P(entry)->type == postgres_link) {
+			return true;
+		}
+	} ZEND_HASH_FOREACH_END();
+	return false;
+}
+
+/* The end of PHP's request for its module, and the next one's beginning: that rolls back what is open
+ * on connections of pg_pconnect(), and lets go of the one that functions take if given none. */
+static void end_postgres(void)
+{
+	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pgsql"));
+	if (module != NULL) {
+		module->request_shutdown_func(module->type, module->module_number);
+		module->request_startup_func(module->type, module->module_number);
+	}
+}
+
 static void restore_changes(void)
 {
 	zval result;
@@ -576,6 +605,9 @@ static void restore_changes(void)
 	}
 	if (happened[TITLE]) {
 		restore_title();
+	}
+	if (happened[PG_CONNECT]) {
+		end_postgres();
 	}
 	bool has_searched = false;
 	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
@@ -1001,6 +1033,7 @@ void reset_keep(void)
 	error_reporting = EG(error_reporting);
 	handler_reporting = EG(user_error_handler_error_reporting);
 	keep_context();
+	postgres_link = zend_fetch_list_dtor_id("pgsql link persistent");
 	shutdown_functions = BG(user_shutdown_function_names) == NULL ? 0 : zend_hash_num_elements(BG(user_shutdown_function_names));
 	forget_errors();
 	is_keeping = true;
@@ -1045,6 +1078,9 @@ bool reset_restore(void)
 		}
 	}
 	EG(user_error_handler_error_reporting) = handler_reporting;
+	if (UNEXPECTED(has_postgres_link())) {
+		end_postgres();
+	}
 	if (UNEXPECTED(has_changes)) {
 		/* What they say is nobody's. */
 		EG(error_reporting) = 0;

@@ -7,12 +7,15 @@
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 
-use pronghorn_testkit::{Server, Site};
+use pronghorn_testkit::{Engine, Server, Site, wait_for};
 use serde_json::Value;
 
 use crate::apps::DATA;
 use crate::ring::extension;
+use crate::wordpress;
 
 const PAGE: &str = "docs/reference/reset-list.md";
 
@@ -149,15 +152,19 @@ fn a_kept_handler_leaves_what_the_table_says() {
     server.stop();
 }
 
-#[test]
-fn a_kept_handler_of_psr_7_leaves_what_the_table_says() {
+fn psr() -> Site {
     let site = site(PSR, "");
     let worker = std::fs::read_to_string(site.path("worker.php")).expect("a script");
     site.write(
         "worker.php",
         &worker.replacen("<?php", "<?php require 'Nyholm/Psr7/autoload.php';", 1),
     );
-    let server = Server::start(site);
+    site
+}
+
+#[test]
+fn a_kept_handler_of_psr_7_leaves_what_the_table_says() {
+    let server = Server::start(psr());
     prove("PSR-7", &server);
     server.stop();
 }
@@ -194,7 +201,7 @@ fn a_script_leaves_what_the_table_says() {
     server.stop();
 }
 
-fn framework(fixture: &str) -> Server {
+fn framework(fixture: &str) -> Site {
     extension();
     let site = Site::new();
     let data = site.path("data").display().to_string();
@@ -203,26 +210,25 @@ fn framework(fixture: &str) -> Server {
          http: {{address: '127.0.0.1:0', pool: {{num_workers: 1}}}}\n",
         Site::fixture(fixture).display(),
     );
-    Server::start(site.config(&config))
+    site.config(&config)
 }
 
 #[test]
 fn a_controller_of_symfony_leaves_what_the_table_says() {
-    let server = framework("left-symfony.php");
+    let server = Server::start(framework("left-symfony.php"));
     prove("Symfony package", &server);
     server.stop();
 }
 
 #[test]
 fn a_controller_of_laravel_leaves_what_the_table_says() {
-    let server = framework("left-laravel.php");
+    let server = Server::start(framework("left-laravel.php"));
     prove("Laravel package", &server);
     server.stop();
 }
 
 /// Its worker runs jobs alone. A request waits for each of them.
-#[test]
-fn a_job_leaves_what_the_table_says() {
+fn job() -> Site {
     extension();
     let repository = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let fixture = Site::fixture("left.php").display().to_string();
@@ -239,7 +245,7 @@ fn a_job_leaves_what_the_table_says() {
         (new Pronghorn\\Worker())->onJob(fn (Pronghorn\\Job $job) => Left\\answer($job->name))->run();"
     );
     let ini = "session.save_path: sessions, date.timezone: UTC";
-    let site = Site::new()
+    Site::new()
         .file("asks.php", &asks)
         .file("jobs.php", &runs)
         .file("sessions/.keep", "")
@@ -247,8 +253,82 @@ fn a_job_leaves_what_the_table_says() {
             "version: '3'\nhttp:\n  address: '127.0.0.1:0'\n  pool: {{num_workers: 1, command: php asks.php}}\n\
              jobs:\n  pool: {{num_workers: 1, command: php jobs.php, ini: {{{ini}}}}}\n  \
              pipelines: {{left: {{driver: memory}}}}\n  consume: [left]\n"
-        ));
-    let server = Server::start(site);
+        ))
+}
+
+#[test]
+fn a_job_leaves_what_the_table_says() {
+    let server = Server::start(job());
     prove("job", &server);
     server.stop();
+}
+
+/// A database `PostgreSQL` whose files, and its socket, are in the site's folder `postgres`; its
+/// user `left` has no password.
+fn postgres(site: &Site) -> Engine {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").expect("`scripts/need apps` has it");
+    let newest = versions.filter_map(|it| Some(it.ok()?.path())).max();
+    let programs = newest.expect("a version of it").join("bin");
+    let folder = site.path("postgres").display().to_string();
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let mut own = vec!["env"];
+    if rustix::process::geteuid().is_root() {
+        // It refuses to run as root. Debian's package has made the user.
+        let given = Command::new("chown").args(["postgres", &folder]).status();
+        assert!(given.is_ok_and(|given| given.success()));
+        own = vec!["setpriv", "--reuid=postgres", "--clear-groups"];
+    }
+    let arguments = |program: &str, more: &[&str]| {
+        let program = programs.join(program).display().to_string();
+        let all = [&own[1..], &[&program], more].concat();
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let make = ["-D", &folder, "-A", "trust", "-U", "left", "--no-sync"];
+    let made = Command::new(own[0])
+        .args(arguments("initdb", &make))
+        .current_dir("/")
+        .output();
+    assert!(made.is_ok_and(|made| made.status.success()));
+    let serve = ["-D", &folder, "-k", &folder, "-c", "listen_addresses="];
+    let mut engine = Engine::start(own[0], |_| arguments("postgres", &serve));
+    engine.ends_in_order();
+    wait_for("PostgreSQL", || {
+        let asked = Command::new(programs.join("pg_isready"))
+            .args(["-q", "-h", &folder])
+            .status();
+        asked.ok()?.success().then_some(())
+    });
+    engine
+}
+
+/// Also on databases whose connections PHP keeps. Each mode meets both of them.
+#[test]
+fn connections_that_php_keeps_leave_what_the_table_says() {
+    let folders = Site::new();
+    let _postgres = postgres(&folders);
+    let _mariadb = wordpress::new_database(&folders);
+    let socket = folders.path("database/socket");
+    wait_for("MariaDB", || UnixStream::connect(&socket).ok());
+    let databases = folders.path(".").display().to_string();
+    let databases = format!("server.env.LEFT_DATABASES={databases}");
+    for (mode, site) in [
+        ("handler", site(HANDLER, "")),
+        ("front controller", site(FRONT, "")),
+        ("PSR-7", psr()),
+        ("fork", site(FRONT, "spawn: fork")),
+        ("pristine", site(FRONT, "spawn: fork, max_jobs: 1")),
+        ("classic", site(FRONT, "mode: classic, root: public")),
+        ("Symfony package", framework("left-symfony.php")),
+        ("Laravel package", framework("left-laravel.php")),
+        ("job", job()),
+    ] {
+        let server = Server::start_with(site, &["serve", "-o", &databases]);
+        let rows = look(&server).into_keys();
+        let of_databases = rows
+            .filter(|row| row.starts_with("transactions of "))
+            .count();
+        assert_eq!(of_databases, 3, "{mode} looks at them");
+        prove(mode, &server);
+        server.stop();
+    }
 }
