@@ -405,7 +405,8 @@ fn the_session_of_a_killed_worker_is_free_at_once() {
 
 #[test]
 fn a_pool_that_sees_no_storage_says_so() {
-    let server = start("transport: ring, storages: []", "");
+    let others = "one: {driver: memory}, other: {driver: memory}";
+    let server = Server::start(site("transport: ring", "", others));
     let said = get(&server, "/").text();
     let expected = "[session_start(): This process has mapped no storage named sessions and not exactly one other: ";
     assert!(said.starts_with(expected), "{said}");

@@ -41,6 +41,18 @@ impl Ini {
         !self.written.is_empty() || self.preset == Preset::On
     }
 
+    /// The last value that is written for a setting.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let mut written = self.written.iter().rev();
+        let found = written.find(|it| it.name.eq_ignore_ascii_case(name));
+        found.map(|it| it.value.as_str())
+    }
+
+    /// Whether PHP's sessions are to be in a storage of the server.
+    pub fn has_sessions(&self) -> bool {
+        self.value("session.save_handler") == Some("pronghorn")
+    }
+
     /// Whether what is written switches on OPcache's JIT, if that has memory.
     pub fn wants_jit(&self) -> bool {
         self.written.iter().any(|it| wants_jit(&it.pair()))

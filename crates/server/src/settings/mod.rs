@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Choice, Era, Listen, Section, Table, describe};
+use pronghorn_launch::Ini;
 use pronghorn_plugin_api::{ConfiguredPool, Service};
+use pronghorn_workers::settings::Runner;
 
 use crate::services::Services;
 
@@ -162,6 +164,7 @@ impl Settings {
         check_addresses(t, &services);
         check_borders(t, &services);
         check_users(t, &services, &server);
+        check_storages(t, &services);
         for kind in kinds.iter().filter(|kind| !kind.is_there()) {
             _ = kind.read(t); // it says so, and there is nothing to start
         }
@@ -263,6 +266,75 @@ fn check_users(
                 &format!("name those that are for them in `{section}.{key}`; `[]` for none"),
             );
         }
+    }
+}
+
+/// A storage that there is not would be told by each request that uses it, and by nobody before.
+fn check_storages(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>)]) {
+    let all = t.names_in("kv");
+    for pool in services.iter().flat_map(|(_, service)| service.pools()) {
+        let section: Vec<_> = pool.section.split('.').collect();
+        let listed = pool.settings.common.storages.as_ref();
+        for name in listed.into_iter().flatten() {
+            if !all.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+                let message = format!("names `{name}`, and there is no such storage");
+                let hint = with_storage(name, &pool.section, "remove it", &all);
+                t.error_below(&[&section[..], &["storages"]].concat(), &message, &hint);
+            }
+        }
+        let ini = match &pool.settings.runner {
+            Runner::Worker(worker) => &worker.ini,
+            Runner::Classic(classic) => &classic.ini,
+            Runner::FastCgi(_) | Runner::Cgi(_) => continue,
+        };
+        let is_given = |name: &&String| {
+            listed.is_none_or(|it| it.iter().any(|it| it.eq_ignore_ascii_case(name)))
+        };
+        let given: Vec<_> = all.iter().filter(is_given).collect();
+        if let (true, Some((name, what))) = (ini.has_sessions(), lacks_sessions(ini, &all, &given))
+        {
+            let message = format!("has `session.save_handler: pronghorn`, and {what}");
+            let hint = with_storage(
+                name,
+                &pool.section,
+                "name another handler, `files` for instance",
+                &all,
+            );
+            t.error_below(&[&section[..], &["ini"]].concat(), &message, &hint);
+        }
+    }
+}
+
+fn with_storage(name: &str, pool: &str, or: &str, all: &[String]) -> String {
+    if all.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+        return format!("add `{name}` to `{pool}.storages`, or {or}");
+    }
+    let known = match all {
+        [] => "no storage".to_owned(),
+        all => format!("`{}`", all.join("`, `")),
+    };
+    format!("write `kv: {{{name}: {{driver: memory}}}}`, or {or}; `kv` has {known}")
+}
+
+/// The storage that is missed where PHP's sessions are to be in one, and why. A pool with others
+/// may name one by `ini_set()`.
+fn lacks_sessions<'a>(
+    ini: &'a Ini,
+    all: &'a [String],
+    given: &[&String],
+) -> Option<(&'a str, String)> {
+    // A path is of files, and names none.
+    let named = ini.value("session.save_path");
+    match named.filter(|path| !path.is_empty() && !path.contains('/')) {
+        Some(name) if !given.iter().any(|it| it.eq_ignore_ascii_case(name)) => {
+            let what = format!("the pool has no storage `{name}`, as `session.save_path` names it");
+            Some((name, what))
+        }
+        None if given.is_empty() => {
+            let name = all.first().map_or("sessions", String::as_str);
+            Some((name, "the pool has no storage".to_owned()))
+        }
+        _ => None,
     }
 }
 

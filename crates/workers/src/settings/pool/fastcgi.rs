@@ -1,7 +1,7 @@
 //! The keys of pools whose scripts run by FastCGI.
 
 use pronghorn_config::{Command, Listen, Table};
-use pronghorn_launch::{Ini, IniSetting};
+use pronghorn_launch::Ini;
 
 use super::{KeptSettings, Mode, SiteSettings};
 
@@ -140,10 +140,7 @@ impl FastCgiSettings {
                 "put it into the php.ini of what runs there, and remove it here",
             );
         }
-        let ours = |it: &IniSetting| {
-            it.name.eq_ignore_ascii_case("session.save_handler") && it.value == "pronghorn"
-        };
-        if !no_ini && self.ini.written.iter().any(ours) {
+        if !no_ini && self.ini.has_sessions() {
             let message = "has `session.save_handler: pronghorn`, and php-cgi and php-fpm have no such handler: \
                            no session would start";
             let hint = "`mode: classic` has it; or name another handler, `files` for instance";
