@@ -5,6 +5,7 @@
 //! Each entry has a sum, and is believed if that fits. What stands behind one that is broken is not
 //! read.
 
+use std::ffi::OsStr;
 use std::fs::{OpenOptions, TryLockError};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -38,6 +39,23 @@ pub(crate) struct Found {
     pub(crate) entries: u64,
     /// The file was cut off, or something else is in it: what stands there was not read.
     pub(crate) is_broken: bool,
+}
+
+/// Removes files that processes were writing when they were killed, of whichever storage. One is
+/// nobody's where no lock is on it.
+pub(crate) fn remove_begun(state: &Path) {
+    let all = std::fs::read_dir(state).into_iter().flatten().flatten();
+    for new in all.map(|entry| entry.path()) {
+        let stem = new.file_stem().and_then(OsStr::to_str);
+        let is_ours = stem.is_some_and(|it| it.starts_with("kv-"));
+        if !is_ours || new.extension() != Some(OsStr::new("new")) {
+            continue;
+        }
+        let found = open_plain(&new, OpenOptions::new().write(true));
+        if found.is_ok_and(|file| file.try_lock().is_ok()) {
+            _ = std::fs::remove_file(&new);
+        }
+    }
 }
 
 impl Kept {
@@ -94,16 +112,6 @@ impl Kept {
         renamed
     }
 
-    /// Removes the file that a process was writing when it was killed. It is nobody's where no lock
-    /// is on it.
-    fn remove_begun(&self) {
-        let new = self.path.with_extension("new");
-        let found = open_plain(&new, OpenOptions::new().write(true));
-        if found.is_ok_and(|file| file.try_lock().is_ok()) {
-            _ = std::fs::remove_file(&new);
-        }
-    }
-
     fn write_to(&self, new: &Path, cache: &Cache, now: Moment, until: Instant) -> io::Result<u64> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
@@ -143,7 +151,6 @@ impl Kept {
     ///
     /// When the file can't be read.
     pub(crate) fn read(&self, cache: &Cache, now: Moment) -> io::Result<Found> {
-        self.remove_begun();
         Trusted::steps_of_server().judge_file(&self.path)?;
         let file = match open_plain(&self.path, OpenOptions::new().read(true)) {
             Ok(file) => file,
@@ -321,17 +328,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_begun_is_removed_by_the_next_start_unless_somebody_writes_it() {
-        let (_directory, kept) = kept();
+    fn files_that_were_begun_are_removed_unless_somebody_writes_them() {
+        let (directory, kept) = kept();
+        let state = directory.join("state");
+        remove_begun(&state);
         kept.write(&cache(), NOW, soon()).expect("written");
-        let new = kept.path().with_extension("new");
-        std::fs::write(&new, "PH").expect("written");
+        let of_no_storage = state.join("kv-gone-01234567.new");
+        let (new, other) = (kept.path().with_extension("new"), state.join("store.new"));
+        for path in [&of_no_storage, &new, &other] {
+            std::fs::write(path, "PH").expect("written");
+        }
         let writer = std::fs::File::open(&new).expect("it is there");
         writer.lock().expect("nobody has it");
-        kept.read(&cache(), NOW).expect("nothing");
-        assert!(new.exists());
+        remove_begun(&state);
+        assert!(new.exists() && other.exists() && kept.path().exists());
+        assert!(!of_no_storage.exists());
         drop(writer);
-        kept.read(&cache(), NOW).expect("nothing");
+        remove_begun(&state);
         assert!(!new.exists());
     }
 

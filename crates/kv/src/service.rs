@@ -26,7 +26,7 @@ use crate::memory::Memory;
 use crate::methods;
 use crate::metrics;
 use crate::moment::Moment;
-use crate::persist::{Found, Kept};
+use crate::persist::{Found, Kept, remove_begun};
 use crate::redis::Redis;
 use crate::sessions;
 use crate::settings::{DriverSettings, KvSettings, RedisStorage};
@@ -198,6 +198,7 @@ async fn start(settings: KvSettings, context: &Context) -> Result<AtWork, StartE
     } else {
         None
     };
+    remove_begun(&context.state);
     let sweeper = store.clone().map(embedded::sweeper);
     let (mut drivers, mut files, mut persistent) = (Vec::new(), Vec::new(), Vec::new());
     for (name, driver) in &settings.storages {
