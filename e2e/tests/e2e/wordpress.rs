@@ -315,6 +315,30 @@ fn cron(server: &Server) {
     });
 }
 
+/// Its object cache lies there, and there is no `wp-config.php`, which names the database and loads
+/// the package; or something else has loaded that.
+#[test]
+fn a_blog_that_is_not_configured_asks_for_its_configuration() {
+    let (site, address) = example();
+    run(&site, "sh", "setup", address);
+    for file in ["wp-config.php", "site/wp-config.php"] {
+        std::fs::remove_file(site.path(file)).expect("it was there");
+    }
+    let package = concat!(env!("CARGO_MANIFEST_DIR"), "/../php/wordpress/autoload.php");
+    let mut site = site;
+    for prepended in ["none", package] {
+        let ini = format!("http.pool.ini.auto_prepend_file={prepended}");
+        let server = Server::start_with(site, &["serve", "-c", "pronghorn.yaml", "-o", &ini]);
+        let sent = server.get("/").header("location").map(str::to_owned);
+        let sent = sent.expect("WordPress asks for it");
+        assert!(sent.ends_with("/wp-admin/setup-config.php"), "{sent}");
+        let page = server.get("/wp-admin/setup-config.php");
+        assert_eq!(page.status, 200, "{}", page.text());
+        assert!(page.text().contains("language"), "{}", page.text());
+        site = server.into_site();
+    }
+}
+
 #[test]
 fn what_cannot_be_loaded_ahead_is_said() {
     let (site, address) = example();
