@@ -19,6 +19,7 @@ mod directory;
 mod engine;
 mod load;
 mod php;
+mod records;
 mod redis;
 mod server;
 mod site;
@@ -28,6 +29,7 @@ pub use directory::Directory;
 pub use engine::{Certificates, Engine};
 pub use load::Load;
 pub use php::{php_command, php_configuration};
+pub use records::Records;
 pub use server::{Ended, Server, binary, built};
 pub use site::Site;
 

@@ -4,7 +4,7 @@ use chrono_tz::Tz;
 use pronghorn_base::now_ms;
 use pronghorn_metrics::Registry;
 use pronghorn_queue::Settlement;
-use pronghorn_testkit::{Directory, Engine};
+use pronghorn_testkit::{Directory, Engine, Records};
 use tokio::time::{Instant, timeout};
 
 use super::*;
@@ -179,6 +179,30 @@ async fn a_clock_that_is_set_neither_floods_nor_silences_a_schedule() {
     let earlier = start - 365 * 24 * HOUR;
     assert!(due(earlier + 1).is_empty());
     assert_eq!(due(earlier + HOUR), [("s".to_owned(), earlier + HOUR)]);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_is_told_once_if_it_holds_runs_up() {
+    let scene = Scene::new(Directory::new(), hourly()).await;
+    let records = Records::new();
+    let told = |now| {
+        let before = records.text().len();
+        scene.schedules.due(now);
+        records.text().split_off(before)
+    };
+    let now = now_ms();
+    assert_eq!(told(now), "");
+    assert_eq!(told(now - 5000), "", "it is soon where it was");
+    let late = now - 11_000;
+    assert_eq!(
+        told(late),
+        " WARN jobs: the clock was set back: schedules begin no runs until it is where it was seconds=6\n"
+    );
+    assert_eq!(told(late), "");
+    assert_eq!(
+        told(late - 601_000),
+        " WARN jobs: the clock was set back: schedules begin anew seconds=601\n"
+    );
 }
 
 fn hourly() -> ScheduleSettings {

@@ -4,11 +4,10 @@
 //! no time.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::sync::Mutex;
 
-use pronghorn_base::{Standings, lock};
+use pronghorn_base::Standings;
 use pronghorn_plugin_api::rpc::{Binary, MOST_IN_A_LIST, MOST_PARTS, Methods};
+use pronghorn_testkit::Records;
 use pronghorn_wire::frame::{Flags, FrameError, Header, Options, Stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -28,8 +27,7 @@ struct Stage {
     caller: UnixStream,
     read: BytesMut,
     serving: JoinSet<()>,
-    log: Log,
-    _subscriber: tracing::subscriber::DefaultGuard,
+    log: Records,
 }
 
 /// Calls of `test.Wait` that began, and those that may end.
@@ -67,28 +65,6 @@ impl Gates {
 
     fn count(&self) -> usize {
         self.began.borrow().len()
-    }
-}
-
-/// Records of this test's thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut log = lock(&self.0);
-        log.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Log {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
@@ -135,14 +111,7 @@ impl Stage {
     }
 
     fn with(bytes: usize, replies: usize) -> Self {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone())
-            .finish();
-        let subscriber = tracing::subscriber::set_default(subscriber);
+        let log = Records::new();
         let gates = Gates::default();
         let shared = Arc::new(Shared::new(methods(&gates), 1, bytes, replies));
         let (caller, served) = UnixStream::pair().unwrap();
@@ -158,7 +127,6 @@ impl Stage {
             read: BytesMut::new(),
             serving,
             log,
-            _subscriber: subscriber,
         }
     }
 
