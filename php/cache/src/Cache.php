@@ -9,6 +9,7 @@ use Pronghorn\Cache\Internal\Fresh;
 use Pronghorn\Cache\Internal\Pairs;
 use Pronghorn\Cache\Internal\Refusals;
 use Pronghorn\Cache\Internal\Tags;
+use Pronghorn\Cache\Internal\Wanted;
 use Psr\SimpleCache\CacheInterface;
 
 /**
@@ -229,7 +230,7 @@ final class Cache implements CacheInterface
             throw new \ValueError('A value is fresh for more than 0 seconds, and stale for 0 or more.');
         }
         $name = $this->name($key);
-        $computing = null;
+        $wanted = null;
         $since = \hrtime(true);
         for ($looks = 0;; $looks++) {
             $kept = $this->kept($name);
@@ -237,16 +238,23 @@ final class Cache implements CacheInterface
             if ($fresh !== []) {
                 return $fresh[0];
             }
-            $computing ??= new Computing($this->store, $name, self::COMPUTING);
+            $wanted ??= new Wanted(
+                $name,
+                $ttl,
+                $stale,
+                $compute(...),
+                $tags,
+                new Computing($this->store, $name, self::COMPUTING),
+            );
             $looksAtOwner = $looks % self::LOOKS_AT_OWNER === 0;
-            if ($computing->take() || ($looksAtOwner && $computing->inherit())) {
-                return $this->compute($name, $ttl, $compute, $stale, $tags, $computing);
+            if ($wanted->computing->take() || ($looksAtOwner && $wanted->computing->inherit())) {
+                return $this->compute($wanted);
             }
             if ($kept !== []) {
                 return Fresh::stale($kept[0]);
             }
-            if ($looksAtOwner && $computing->isInVain()) {
-                return $this->computeApart($name, $ttl, $compute, $stale, $tags, $computing);
+            if ($looksAtOwner && $wanted->computing->isInVain()) {
+                return $this->computeApart($wanted);
             }
             if (\hrtime(true) - $since >= 2 * self::COMPUTING * 1e9) {
                 return $compute(); // two have taken too long, and a third is not waited for
@@ -265,69 +273,52 @@ final class Cache implements CacheInterface
         return \array_values($this->tags->unwrap($this->store->many([$name])));
     }
 
-    /** @param iterable<string> $tags */
-    private function compute(
-        string $name,
-        float $ttl,
-        callable $compute,
-        float $stale,
-        iterable $tags,
-        Computing $computing,
-    ): mixed {
+    private function compute(Wanted $wanted): mixed
+    {
         $isRefused = false;
         try {
             // Another one may have been done between the look and the place.
-            $kept = $this->kept($name);
+            $kept = $this->kept($wanted->name);
             $fresh = $kept === [] ? [] : Fresh::of($kept[0]);
             if ($fresh !== []) {
                 return $fresh[0];
             }
-            $numbers = $this->tags->numbers($tags);
-            $value = $compute();
+            $numbers = $this->tags->numbers($wanted->tags);
+            $value = ($wanted->compute)();
             // With a stale value nobody waits.
             $isRefused = $kept === [];
-            $isRefused = !$this->keep($name, $value, $ttl, $stale, $numbers) && $isRefused;
+            $isRefused = !$this->keep($wanted, $value, $numbers) && $isRefused;
 
             return $value;
         } finally {
-            $isRefused ? $computing->share() : $computing->give();
+            $isRefused ? $wanted->computing->share() : $wanted->computing->give();
         }
     }
 
-    /**
-     * As others may do at the same time: this one would wait for itself, or for nobody.
-     *
-     * @param iterable<string> $tags
-     */
-    private function computeApart(
-        string $name,
-        float $ttl,
-        callable $compute,
-        float $stale,
-        iterable $tags,
-        Computing $computing,
-    ): mixed {
-        if ($computing->isOfThisProcess()) {
-            return $compute(); // the call that it is a part of keeps its own
+    /** As others may do at the same time: this one would wait for itself, or for nobody. */
+    private function computeApart(Wanted $wanted): mixed
+    {
+        if ($wanted->computing->isOfThisProcess()) {
+            return ($wanted->compute)(); // the call that it is a part of keeps its own
         }
-        $numbers = $this->tags->numbers($tags);
-        $value = $compute();
+        $numbers = $this->tags->numbers($wanted->tags);
+        $value = ($wanted->compute)();
         $isKept = false;
         try {
-            $isKept = $this->keep($name, $value, $ttl, $stale, $numbers);
+            $isKept = $this->keep($wanted, $value, $numbers);
         } finally {
-            $isKept ? $computing->unshare() : $computing->share();
+            $isKept ? $wanted->computing->unshare() : $wanted->computing->share();
         }
 
         return $value;
     }
 
     /** @param array<string, string> $numbers of its tags */
-    private function keep(string $name, mixed $value, float $ttl, float $stale, array $numbers): bool
+    private function keep(Wanted $wanted, mixed $value, array $numbers): bool
     {
-        $kept = Tags::wrap(Fresh::wrap($value, \microtime(true) + $ttl), $numbers);
-        $isKept = $this->store->set($name, $kept, $ttl + $stale);
-        $isKept || Refusals::tell($this->store, $this->prefix, $name, $kept);
+        $kept = Tags::wrap(Fresh::wrap($value, \microtime(true) + $wanted->ttl), $numbers);
+        $isKept = $this->store->set($wanted->name, $kept, $wanted->ttl + $wanted->stale);
+        $isKept || Refusals::tell($this->store, $this->prefix, $wanted->name, $kept);
 
         return $isKept;
     }
