@@ -4,6 +4,7 @@
 
 #include "reset.h"
 
+#include <dlfcn.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -539,18 +540,37 @@ static void restore_title(void)
 /* The type of connections of pg_pconnect() among persistent resources; 0: this PHP has none. */
 static int postgres_link;
 
-static bool has_postgres_link(void)
+/* Connects anew where a command is under way, such as a COPY: PHP would wait for its end, for ever.
+ * By functions of libpq, which PHP's module has loaded. */
+static void end_command(void *link)
+{
+	enum { ACTIVE = 1 };
+	static int (*status)(const void *link);
+	static void (*reset)(void *link);
+	if (status == NULL) {
+		status = (int (*)(const void *)) dlsym(RTLD_DEFAULT, "PQtransactionStatus");
+		reset = (void (*)(void *)) dlsym(RTLD_DEFAULT, "PQreset");
+	}
+	if (status != NULL && reset != NULL && status(link) == ACTIVE) {
+		reset(link);
+	}
+}
+
+/* Whether there are connections of pg_pconnect(). None of them has a command under way afterwards. */
+static bool has_postgres_links(void)
 {
 	const zval *entry;
+	bool any = false;
 	if (EXPECTED(postgres_link == 0)) {
 		return false;
 	}
 	ZEND_HASH_FOREACH_VAL(&EG(persistent_list), entry) {
 		if (Z_RES_P(entry)->type == postgres_link) {
-			return true;
+			any = true;
+			end_command(Z_RES_P(entry)->ptr);
 		}
 	} ZEND_HASH_FOREACH_END();
-	return false;
+	return any;
 }
 
 /* The end of PHP's request for its module, and the next one's beginning: that rolls back what is open
@@ -1078,7 +1098,7 @@ bool reset_restore(void)
 		}
 	}
 	EG(user_error_handler_error_reporting) = handler_reporting;
-	if (UNEXPECTED(has_postgres_link())) {
+	if (UNEXPECTED(has_postgres_links())) {
 		end_postgres();
 	}
 	if (UNEXPECTED(has_changes)) {

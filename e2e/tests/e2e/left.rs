@@ -332,3 +332,33 @@ fn connections_that_php_keeps_leave_what_the_table_says() {
         server.stop();
     }
 }
+
+/// PHP itself waits for its end, for ever.
+#[test]
+fn a_copy_that_is_left_open_holds_up_no_worker() {
+    let folders = Site::new();
+    let _postgres = postgres(&folders);
+    let copy = format!(
+        "function () {{
+            $link = pg_pconnect('host={} dbname=postgres user=left');
+            $was = pg_transaction_status($link);
+            pg_query($link, 'CREATE TABLE IF NOT EXISTS copied (it text)');
+            pg_query($link, $_GET['copy']);
+            echo $was, pg_transaction_status($link);
+        }}",
+        folders.path("postgres").display()
+    );
+    let server = Server::start(site(&copy, ""));
+    let pid = server.workers();
+    for copy in [
+        "copied FROM STDIN",
+        "(SELECT 1) TO STDOUT",
+        "copied FROM STDIN",
+    ] {
+        let target = format!("/?copy=COPY {copy}").replace(' ', "%20");
+        let seen = server.get(&target);
+        assert_eq!((seen.status, seen.text().as_str()), (200, "01"), "{copy}");
+    }
+    assert_eq!(server.workers(), pid);
+    server.stop();
+}
