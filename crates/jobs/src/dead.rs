@@ -134,13 +134,18 @@ impl DeadLetters {
         Ok(())
     }
 
-    /// Those of a pipeline, or of all for None; the newest first.
-    pub(crate) async fn list(&self, of: Option<&str>) -> Result<Vec<Headline>, DeadError> {
+    /// The newest of a pipeline, or of all for None, at most so many; and how many more there are.
+    pub(crate) async fn list(
+        &self,
+        of: Option<&str>,
+        most: usize,
+    ) -> Result<(Vec<Headline>, usize), DeadError> {
         let of = of.map(ToOwned::to_owned);
         let list = move |_: &mut Transaction<'_>, headlines: &mut Headlines| {
             let all = headlines.all.values().rev();
-            let wanted = all.filter(|it| of.as_ref().is_none_or(|of| it.pipeline == *of));
-            Ok(wanted.cloned().collect())
+            let mut wanted = all.filter(|it| of.as_ref().is_none_or(|of| it.pipeline == *of));
+            let listed = wanted.by_ref().take(most).cloned().collect();
+            Ok((listed, wanted.count()))
         };
         self.look(list).await
     }
@@ -398,7 +403,7 @@ mod tests {
             counts,
             BTreeMap::from([("mail".into(), 1), ("other".into(), 1)])
         );
-        let listed = letters.list(Some("mail")).await.unwrap();
+        let listed = letters.list(Some("mail"), 1).await.unwrap().0;
         assert_eq!(
             (listed.len(), &*listed[0].reason, listed[0].size),
             (1, "again", 4)
@@ -409,7 +414,7 @@ mod tests {
         assert!(letters.discard("a", None).await.unwrap());
         assert!(!letters.discard("a", None).await.unwrap());
         assert_eq!(letters.read("a").await.unwrap(), None);
-        assert_eq!(letters.list(None).await.unwrap().len(), 1);
+        assert_eq!(letters.list(None, 0).await.unwrap(), (Vec::new(), 1));
     }
 
     #[tokio::test]
@@ -424,15 +429,15 @@ mod tests {
         assert!(kept.iter().all(Result::is_ok));
         let commits = store.get().await.unwrap().commits() - before;
         assert!(commits <= 30, "{commits} commits for 300 letters");
-        assert_eq!(letters.list(None).await.unwrap().len(), 301);
+        assert_eq!(letters.list(None, 0).await.unwrap().1, 301);
         store.close().await;
         let (letters, _store) = open(&directory);
-        assert_eq!(letters.list(None).await.unwrap().len(), 301);
+        assert_eq!(letters.list(None, 0).await.unwrap().1, 301);
         let twice = [job("a", 1), job("a", 2)];
         let keeping = twice.iter().map(|job| letters.keep("p", job, 3, "no"));
         futures_util::future::join_all(keeping).await;
-        let same = letters.list(None).await.unwrap();
-        assert_eq!((same.len(), same[0].size), (302, 2));
+        let (same, more) = letters.list(None, 1).await.unwrap();
+        assert_eq!((more, same[0].size), (301, 2));
     }
 
     #[tokio::test]
@@ -443,9 +448,10 @@ mod tests {
             letters.keep("p", &job(id, 15 << 20), 3, "").await.unwrap();
         }
         let ids = letters
-            .list(None)
+            .list(None, MOST)
             .await
             .unwrap()
+            .0
             .into_iter()
             .map(|it| it.id);
         assert_eq!(ids.collect::<Vec<_>>(), ["e", "d", "c", "b"]);

@@ -179,7 +179,7 @@ impl State {
 }
 
 impl Ended {
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Done(bytes) => bytes.len(),
             Self::Failed(reason) => reason.len(),

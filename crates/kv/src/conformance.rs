@@ -72,6 +72,12 @@ async fn keeps_and_forgets(driver: &dyn Driver) {
         .set(vec![item("a", "new", None)], NOW)
         .await
         .expect("kept");
+    let empty = driver.set(vec![item("empty", "", None)], NOW).await;
+    empty.expect("kept");
+    assert_eq!(
+        values(driver, &["no", "empty", "a"], NOW).await,
+        ["-", "", "new"]
+    );
     driver.delete(keys(&["b", "no"])).await.expect("gone");
     assert_eq!(values(driver, &["a", "b"], NOW).await, ["new", "-"]);
     driver.clear().await.expect("empty");
@@ -350,7 +356,8 @@ async fn values_that_are_longer_than_an_answer_are_refused() {
             let found = driver.get(keys(&vec!["half"; fit]), NOW, most).await;
             assert_eq!(found.expect("as much as there may be").len(), fit);
             let refused = driver.get(keys(&vec!["half"; fit + 1]), NOW, most).await;
-            assert_eq!(refused, Err(DriverError::LongAnswer), "{}", driver.name());
+            let expected = Err(DriverError::LongAnswer { most });
+            assert_eq!(refused, expected, "{}", driver.name());
         }
     }
     store.close().await;
@@ -558,6 +565,35 @@ mod in_redis {
             "x",
             "RoadRunner finds it"
         );
+    }
+
+    #[tokio::test]
+    async fn redis_sends_no_more_of_values_than_there_is_room_for() {
+        const MOST: usize = 100_000;
+        let engine = Engine::redis(&[]);
+        let driver = driver(settings(&[&engine]));
+        until_up(&driver).await;
+        let sent = || {
+            let stats = engine.redis_cli(&["info", "stats"]);
+            let mut lines = stats.lines();
+            let bytes = lines.find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+            let bytes = bytes.expect("it says so").trim().parse::<usize>();
+            bytes.expect("a number")
+        };
+        let items = vec![
+            item("long", &"x".repeat(20 << 20), None),
+            item("fits", &"x".repeat(MOST), None),
+        ];
+        driver.set(items, NOW).await.expect("kept");
+        let before = sent();
+        for name in ["long", "fits"] {
+            let refused = driver.get(keys(&[name]), NOW, MOST - 1).await;
+            assert_eq!(refused, Err(DriverError::LongAnswer { most: MOST - 1 }));
+        }
+        let told = driver.get(keys(&["fits"]), NOW, MOST).await.expect("read");
+        assert_eq!(told[0].as_ref().map(Bytes::len), Some(MOST));
+        let more = sent() - before;
+        assert!(more < 4 * MOST, "{more} bytes");
     }
 
     #[tokio::test]

@@ -16,10 +16,6 @@ use crate::moment::Moment;
 /// The bytes of all values of an answer. What can be sent in one call can be read in one.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
-/// The bytes that an answer may have at first. A longer one is read once more, with room for the
-/// longest one: four of those are made at a time.
-pub(crate) const USUAL_ANSWER: usize = 1 << 20;
-
 /// Keeps the entries of one storage. Keys are not empty, and no longer than
 /// `LONGEST_KEY`.
 ///
@@ -155,9 +151,9 @@ pub enum DriverError {
     LongKey { length: usize },
     /// The caller's.
     #[error(
-        "the values are longer than the {LONGEST_ANSWER} bytes that one answer has at most: ask for fewer at a time"
+        "the values are longer than the {most} bytes that this answer has at most: ask for fewer at a time"
     )]
-    LongAnswer,
+    LongAnswer { most: usize },
     /// The engine's: it does not answer, or says that it can't. It may have been done.
     #[error("{0}")]
     Unavailable(String),
@@ -166,16 +162,24 @@ pub enum DriverError {
 /// The bytes that values of one call may still have. A key may be asked for many times in one call,
 /// so that its length and theirs say nothing of the answer's.
 #[derive(Debug)]
-pub(crate) struct Room(AtomicUsize);
+pub(crate) struct Room {
+    most: usize,
+    left: AtomicUsize,
+}
 
 impl Room {
-    pub(crate) const fn of(bytes: usize) -> Self {
-        Self(AtomicUsize::new(bytes))
+    pub(crate) const fn of(most: usize) -> Self {
+        let left = AtomicUsize::new(most);
+        Self { most, left }
     }
 
     pub(crate) fn take(&self, bytes: usize) -> Result<(), DriverError> {
         let less = |left: usize| left.checked_sub(bytes);
-        let taken = self.0.fetch_update(Relaxed, Relaxed, less);
-        taken.map(|_| ()).map_err(|_| DriverError::LongAnswer)
+        let taken = self.left.fetch_update(Relaxed, Relaxed, less);
+        taken.map(|_| ()).map_err(|_| self.too_long())
+    }
+
+    pub(crate) const fn too_long(&self) -> DriverError {
+        DriverError::LongAnswer { most: self.most }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::{Failure, Methods};
 
-use crate::driver::{Driver, DriverError, LONGEST_ANSWER, USUAL_ANSWER};
+use crate::driver::Driver;
 use crate::messages::{Request, Response, WireItem};
 use crate::moment::Moment;
 use crate::storages::Storages;
@@ -53,14 +53,8 @@ async fn get(storages: Storages, request: Request) -> Result<Response, Failure> 
     const NAME: &str = "rpc_mget";
     let driver = storage(&storages, NAME, &request.storage)?;
     let keys = request.keys().map_err(|wrong| failed(NAME, wrong))?;
-    let most = storages.reserve(USUAL_ANSWER).await;
-    let found = match driver.get(keys.clone(), Moment::now(), most).await {
-        Err(DriverError::LongAnswer) if most < LONGEST_ANSWER => {
-            let most = storages.reserve(LONGEST_ANSWER).await;
-            driver.get(keys.clone(), Moment::now(), most).await
-        }
-        found => found,
-    };
+    let read = |most| driver.get(keys.clone(), Moment::now(), most);
+    let found = storages.read(read).await;
     let found = found.map_err(|error| failed(NAME, error))?;
     let there = keys.into_iter().zip(found);
     Ok(answer(there.filter_map(|(key, value)| {

@@ -98,7 +98,7 @@ impl Redis {
         };
         _ = self.health.set(health); // the watch tells the log
         answer.map_err(|failure| match failure {
-            RedisFailure::LongAnswers { .. } => DriverError::LongAnswer,
+            RedisFailure::LongAnswers { most, .. } => DriverError::LongAnswer { most },
             other => DriverError::Unavailable(other.to_string()),
         })
     }
@@ -148,11 +148,29 @@ impl Driver for Redis {
         "redis"
     }
 
+    /// `GET` brings all of a value before it is known how long it is. `GETRANGE` does not, but what
+    /// is not there is empty for it: then `GET` tells.
     fn get(&self, keys: Vec<Bytes>, _: Moment, most: usize) -> Answer<'_, Vec<Option<Bytes>>> {
         Box::pin(async move {
-            let commands = keys.iter().map(|key| self.command("GET", key)).collect();
-            let found: Vec<Option<Vec<u8>>> = self.each_within(commands, most).await?;
-            Ok(found.into_iter().map(|it| it.map(Bytes::from)).collect())
+            let start = |key: &Bytes| {
+                let mut command = self.command("GETRANGE", key);
+                command.arg(0).arg(most); // a byte more than may be there
+                command
+            };
+            let commands = keys.iter().map(start).collect();
+            let values: Vec<Vec<u8>> = self.each_within(commands, most).await?;
+            let empty = keys.iter().zip(&values).filter(|(_, it)| it.is_empty());
+            let commands = empty.map(|(key, _)| self.command("GET", key)).collect();
+            let told: Vec<Option<Vec<u8>>> = self.each_within(commands, most).await?;
+            let mut told = told.into_iter();
+            let found = values.into_iter().map(|value| {
+                if value.is_empty() {
+                    told.next().flatten()
+                } else {
+                    Some(value)
+                }
+            });
+            Ok(found.map(|it| it.map(Bytes::from)).collect())
         })
     }
 

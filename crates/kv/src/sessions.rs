@@ -22,9 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use crate::driver::{
-    Claim, Driver, Entry, Item, LONGEST_ANSWER, Opened, SessionDriver, session_key,
-};
+use crate::driver::{Claim, Driver, Entry, Item, Opened, SessionDriver, session_key};
 use crate::moment::Moment;
 use crate::storages::Storages;
 
@@ -238,7 +236,8 @@ impl Sessions {
         let driver = self.storage(&request)?;
         if request.read_only {
             let key = session_key(&request.id);
-            let found = driver.get(vec![key], Moment::now(), LONGEST_ANSWER).await;
+            let read = |most| driver.get(vec![key.clone()], Moment::now(), most);
+            let found = self.storages.read(read).await;
             let data = found.map_err(failed)?.into_iter().next().flatten();
             return Ok(Answer {
                 found: data.is_some(),

@@ -1,6 +1,7 @@
 //! `cache.Get` and its companions: what PHP does with a storage that it has mapped, for processes
 //! that have not. JSON alone; keys and values are base64.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use pronghorn_cache::{Cache, NewEntry, Outcome as Done, Refused};
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Methods, Outcome};
 use serde::{Deserialize, Serialize};
 
-use crate::driver::{Driver, DriverError, LONGEST_ANSWER, Room, USUAL_ANSWER};
+use crate::driver::{Driver, DriverError, Room};
 use crate::hottest::{Hot, hottest};
 use crate::messages::LONGEST_KEY;
 use crate::storages::Storages;
@@ -102,14 +103,11 @@ pub(crate) fn add(methods: &Methods, storages: &Storages) {
         listed.map_err(|_| failed("the server is stopping"))
     });
     methods.add("Get", async |storages: Storages, request: Request| {
-        let most = storages.reserve(USUAL_ANSWER).await;
-        let found = with(&storages, &request, |cache, it| get(cache, it, most))?;
-        if let Some(found) = found {
-            return Ok(found);
-        }
-        let most = storages.reserve(LONGEST_ANSWER).await;
-        let found = with(&storages, &request, |cache, it| get(cache, it, most))?;
-        found.ok_or_else(|| failed(&DriverError::LongAnswer.to_string()))
+        let driver = find(&storages, &request)?;
+        let cache = shared(&driver, &request)?;
+        let keys = request.keys()?;
+        let found = storages.read(|most| ready(get(cache, keys, most))).await;
+        found.map_err(|error| failed(&error.to_string()))
     });
     methods.add("Set", async |storages, request: Request| {
         with(&storages, &request, |cache, request| {
@@ -186,15 +184,22 @@ fn with<T>(
     request: &Request,
     step: impl FnOnce(&Cache, &Request) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    step(shared(&find(storages, request)?, request)?, request)
+}
+
+fn find(storages: &Storages, request: &Request) -> Result<Arc<dyn Driver>, Failure> {
     let name = &request.storage;
-    let driver: Option<Arc<dyn Driver>> = storages.find(name);
-    let driver = driver.ok_or_else(|| failed(&format!("no such storage: {name}")))?;
-    let Some(cache) = driver.shared() else {
-        return Err(failed(&format!(
+    let driver = storages.find(name);
+    driver.ok_or_else(|| failed(&format!("no such storage: {name}")))
+}
+
+fn shared<'a>(driver: &'a Arc<dyn Driver>, request: &Request) -> Result<&'a Cache, Failure> {
+    driver.shared().ok_or_else(|| {
+        let name = &request.storage;
+        failed(&format!(
             "the storage {name} is not in memory: `driver: memory` is what can do this"
-        )));
-    };
-    step(cache, request)
+        ))
+    })
 }
 
 fn failed(why: &str) -> Failure {
@@ -214,34 +219,26 @@ fn done(outcome: Result<Done, Refused>) -> Response {
     }
 }
 
-/// None where the values have more than `most` bytes together.
-fn get(cache: &Cache, request: &Request, most: usize) -> Result<Option<Response>, Failure> {
-    let count = request.keys.len();
-    if count > MOST_KEYS {
-        let why = format!("{count} keys; at most {MOST_KEYS} are taken at a time");
-        return Err(failed(&why));
-    }
+/// The values may have `most` bytes together.
+fn get(cache: &Cache, keys: &[Binary], most: usize) -> Result<Response, DriverError> {
     let room = Room::of(most);
     let mut items = Vec::new();
-    for key in &request.keys {
-        check(&key.0)?;
+    for key in keys {
         let Some(entry) = cache.get(&key.0) else {
             continue;
         };
-        if room.take(entry.value().len()).is_err() {
-            return Ok(None);
-        }
+        room.take(entry.value().len())?;
         items.push(Item {
             key: key.clone(),
             kind: entry.kind(),
             value: Binary(entry.into_value().into()),
         });
     }
-    Ok(Some(Response {
+    Ok(Response {
         items,
         done: true,
         ..Response::default()
-    }))
+    })
 }
 
 fn increment(cache: &Cache, request: &Request) -> Result<Response, Failure> {
@@ -264,6 +261,16 @@ fn check(key: &[u8]) -> Result<(), Failure> {
 }
 
 impl Request {
+    fn keys(&self) -> Result<&[Binary], Failure> {
+        let count = self.keys.len();
+        if count > MOST_KEYS {
+            let why = format!("{count} keys; at most {MOST_KEYS} are taken at a time");
+            return Err(failed(&why));
+        }
+        self.keys.iter().try_for_each(|key| check(&key.0))?;
+        Ok(&self.keys)
+    }
+
     fn key(&self) -> Result<&[u8], Failure> {
         check(&self.key.0)?;
         Ok(&self.key.0)

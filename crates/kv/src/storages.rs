@@ -5,7 +5,11 @@ use std::sync::Arc;
 
 use pronghorn_plugin_api::rpc::Caller;
 
-use crate::driver::{Driver, LONGEST_ANSWER};
+use crate::driver::{Driver, DriverError, LONGEST_ANSWER};
+
+/// The bytes that an answer may have at first. A longer one is read once more, with room for the
+/// longest one: few of those are made at a time.
+const USUAL_ANSWER: usize = 1 << 20;
 
 /// Storages, by name. Clones are the same ones.
 #[derive(Clone, Default)]
@@ -32,9 +36,22 @@ impl Storages {
         }
     }
 
-    /// Waits until there is room for an answer of so many bytes, and says how many it may have.
-    pub(crate) async fn reserve(&self, bytes: usize) -> usize {
-        self.caller.reserve(bytes).await.min(LONGEST_ANSWER)
+    /// Reads values for one answer. `read` gets the bytes that they may have together, for which
+    /// there is room. Short ones wait for none; where they are longer they are read again.
+    pub(crate) async fn read<T, R>(&self, read: impl Fn(usize) -> R) -> Result<T, DriverError>
+    where
+        R: Future<Output = Result<T, DriverError>>,
+    {
+        let mut most = self.caller.try_reserve(USUAL_ANSWER);
+        loop {
+            let found = read(most.min(LONGEST_ANSWER)).await;
+            let longer = match &found {
+                Err(DriverError::LongAnswer { .. }) if most < USUAL_ANSWER => USUAL_ANSWER,
+                Err(DriverError::LongAnswer { .. }) if most < LONGEST_ANSWER => LONGEST_ANSWER,
+                _ => return found,
+            };
+            most = self.caller.reserve(longer).await;
+        }
     }
 
     fn is_there(&self, name: &str) -> bool {

@@ -107,11 +107,11 @@ impl Memory {
             .chain(reserved);
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         for job in all.skip(from) {
-            if jobs.len() == MOST_IN_PART || bytes >= MOST_BYTES_IN_PART {
+            if jobs.len() == MOST_IN_PART || bytes >= MOST_BYTES_IN_PART as u64 {
                 let next = Some((from + jobs.len()).to_be_bytes().to_vec());
                 return Part { jobs, next };
             }
-            bytes += job.job.payload.len();
+            bytes += job.job.size();
             jobs.push(job);
         }
         Part { jobs, next: None }

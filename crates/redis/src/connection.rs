@@ -1,6 +1,8 @@
 //! Commands and their answers, whatever kind of Redis it is.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Cmd, FromRedisValue, Value};
@@ -71,18 +73,19 @@ impl Redis {
         commands: Vec<Cmd>,
         most: usize,
     ) -> Result<Vec<T>, RedisFailure> {
-        let mut left = most;
-        let answer = async |command: Cmd| self.answer(&command).await;
+        let left = &AtomicUsize::new(most);
+        // Each is counted when it comes: in a cluster that may be long before its turn.
+        let answer = async |command: Cmd| {
+            let answer = self.answer(&command).await?;
+            let less = |left: usize| left.checked_sub(length(&answer));
+            if left.fetch_update(Relaxed, Relaxed, less).is_err() {
+                let title = self.0.dialer.title.clone();
+                return Err(RedisFailure::LongAnswers { title, most });
+            }
+            self.read(answer)
+        };
         stream::iter(commands.into_iter().map(answer))
             .buffered(AT_A_TIME)
-            .map(|answer| {
-                let answer = answer?;
-                left = left.checked_sub(length(&answer)).ok_or_else(|| {
-                    let title = self.0.dialer.title.clone();
-                    RedisFailure::LongAnswers { title, most }
-                })?;
-                self.read(answer)
-            })
             .try_collect()
             .await
     }

@@ -28,7 +28,7 @@ mod workers;
 pub use client::{CallError, Client};
 pub use listener::{ListenError, Listener};
 pub use request::{MAX_METHOD, MAX_PAYLOAD, fuzz_request};
-pub use room::{REPLIES_PER_CONNECTION, REPLIES_UNREAD};
+pub use room::{REPLIES_PER_CONNECTION, REPLIES_PER_POOL, REPLIES_UNREAD};
 pub use server::{BYTES_UNDER_WAY, CALLS_PER_CONNECTION, Server};
 pub use service::Rpc;
 pub use successor::{Successor, answer_predecessor};

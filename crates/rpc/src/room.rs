@@ -1,10 +1,13 @@
 //! Memory for replies that their callers have not taken yet.
 //!
+//! Callers over the listener share one such room, and workers over their own connections another.
+//!
 //! How long a reply becomes, nobody knows before it is made, and then it is there. So calls of a
 //! method are expected to have replies as long as its last ones, and wait until there is room for
 //! such. A method that may have far longer ones reserves room itself, through [`CallRoom`].
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pronghorn_base::{BoxFuture, lock};
@@ -16,12 +19,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 pub const REPLIES_UNREAD: usize = 256 << 20;
 /// The same of one connection, or one longer reply: a caller that reads none holds up no other.
 pub const REPLIES_PER_CONNECTION: usize = 16 << 20;
+/// The same of the workers of one pool: another pool has as much.
+pub const REPLIES_PER_POOL: usize = 128 << 20;
 
 /// Replies of up to this are not counted: however many long ones lie around, the calls that matter
 /// when something is wrong are answered. All connections with all their calls have 256 MB of such.
 pub(crate) const SMALL: usize = 4 << 10;
 
-/// Of all connections.
+/// The room of all callers.
 #[derive(Debug)]
 pub(crate) struct Room {
     free: Arc<Semaphore>,
@@ -32,10 +37,11 @@ pub(crate) struct Room {
     lengths: Mutex<HashMap<Box<[u8]>, usize>>,
 }
 
-/// Of one connection.
+/// The part of it that one connection may have, or all workers of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnRoom {
     free: Arc<Semaphore>,
+    most: usize,
     all: Arc<Room>,
 }
 
@@ -44,6 +50,8 @@ pub(crate) struct OwnRoom {
 pub(crate) struct CallRoom {
     of: OwnRoom,
     taken: Mutex<Taken>,
+    /// Its method asks for room itself: what it needed says nothing of the next call.
+    was_asked: AtomicBool,
 }
 
 /// Some of it, given back when dropped.
@@ -103,30 +111,15 @@ impl Room {
 }
 
 impl OwnRoom {
-    pub(crate) fn new(all: &Arc<Room>) -> Self {
+    pub(crate) fn new(most: usize, all: &Arc<Room>) -> Self {
         Self {
-            free: Arc::new(Semaphore::new(REPLIES_PER_CONNECTION)),
+            free: Arc::new(Semaphore::new(most)),
+            most,
             all: all.clone(),
         }
     }
 
-    /// For the reply to a call that is to begin. One that is longer than all that there is has it
-    /// for itself.
-    pub(crate) async fn before(&self, method: &[u8]) -> Taken {
-        self.take(self.all.expected(method)).await
-    }
-
-    /// For a reply that is there, in the place of what was taken before. `method` exists.
-    pub(crate) async fn after(&self, method: &[u8], length: usize, before: Taken) -> Taken {
-        self.all.learn(method, length);
-        if length <= before.bytes {
-            return self.part(before, length);
-        }
-        // Not the rest alone: several calls that wait for their rest would wait for each other.
-        drop(before);
-        self.take(length).await
-    }
-
+    /// A reply that is longer than all that there is has it for itself.
     async fn take(&self, bytes: usize) -> Taken {
         if bytes <= SMALL {
             return Taken::default();
@@ -140,9 +133,20 @@ impl OwnRoom {
         }
     }
 
-    /// The parts that so many bytes take of the connection's room, and of all.
+    /// None where so much is not free now.
+    fn try_take(&self, bytes: usize) -> Option<Taken> {
+        let [own, all] = self.shares(bytes).map(permits);
+        let own = self.free.clone().try_acquire_many_owned(own).ok()?;
+        let all = self.all.free.clone().try_acquire_many_owned(all).ok()?;
+        Some(Taken {
+            bytes,
+            permits: Some([own, all]),
+        })
+    }
+
+    /// The parts that so many bytes take of its own room, and of all.
     fn shares(&self, bytes: usize) -> [usize; 2] {
-        [REPLIES_PER_CONNECTION, self.all.most].map(|most| bytes.min(most))
+        [self.most, self.all.most].map(|most| bytes.min(most))
     }
 
     /// Keeps so many bytes of what was taken; the others are given back.
@@ -162,33 +166,62 @@ impl OwnRoom {
 }
 
 impl CallRoom {
-    /// With what was taken before the call.
-    pub(crate) fn new(of: &OwnRoom, taken: Taken) -> Self {
+    pub(crate) fn new(of: &OwnRoom) -> Self {
         Self {
             of: of.clone(),
-            taken: Mutex::new(taken),
+            taken: Mutex::default(),
+            was_asked: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn take(&self) -> Taken {
-        std::mem::take(&mut lock(&self.taken))
+    /// For the reply to a call that is to begin.
+    pub(crate) async fn before(&self, method: &[u8]) {
+        let expected = self.of.all.expected(method);
+        let taken = self.at_least(expected).await;
+        *lock(&self.taken) = taken;
+    }
+
+    /// For a reply that is there; what was taken beyond it is given back. `method` exists.
+    pub(crate) async fn after(&self, method: &[u8], length: usize) -> Taken {
+        if !self.was_asked.load(Ordering::Relaxed) {
+            self.of.all.learn(method, length);
+        }
+        let taken = self.at_least(length).await;
+        self.of.part(taken, length)
+    }
+
+    /// The bytes that were taken, or so many in their place.
+    async fn at_least(&self, bytes: usize) -> Taken {
+        let taken = std::mem::take(&mut *lock(&self.taken));
+        if bytes <= taken.bytes {
+            return taken;
+        }
+        // Not the rest alone: several calls that wait for their rest would wait for each other.
+        drop(taken);
+        self.of.take(bytes).await
     }
 }
 
 impl ReplyRoom for CallRoom {
     fn reserve(&self, bytes: usize) -> BoxFuture<'_, usize> {
+        self.was_asked.store(true, Ordering::Relaxed);
         Box::pin(async move {
-            let taken = self.take();
-            let taken = if bytes <= taken.bytes {
-                taken
-            } else {
-                drop(taken); // as in `after`
-                self.of.take(bytes).await
-            };
-            let most = taken.bytes;
+            let taken = self.at_least(bytes).await;
+            let most = taken.bytes.max(SMALL);
             *lock(&self.taken) = taken;
-            most.max(SMALL)
+            most
         })
+    }
+
+    fn try_reserve(&self, bytes: usize) -> usize {
+        self.was_asked.store(true, Ordering::Relaxed);
+        let mut taken = lock(&self.taken);
+        if bytes > taken.bytes
+            && let Some(more) = self.of.try_take(bytes)
+        {
+            *taken = more;
+        }
+        taken.bytes.max(SMALL)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Each pool has calls of its own, within its own borders: what its workers do holds up no other
 //! pool's, and they reach what is theirs.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -15,6 +16,8 @@ use pronghorn_pool::transport::{
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+
+use crate::room::{CallRoom, OwnRoom, REPLIES_PER_POOL, REPLIES_UNREAD, Room, SMALL, Taken};
 
 /// Calls that are not done, of all workers of a pool together. One worker waits for one at a time;
 /// those beyond that wait for nothing any more.
@@ -51,6 +54,9 @@ pub struct WorkerMethods {
     methods: WeakMethods,
     /// Where calls are carried out.
     runtime: Handle,
+    replies: Arc<Room>,
+    /// The part of one pool.
+    per_pool: usize,
 }
 
 /// Answers those of one pool.
@@ -59,12 +65,16 @@ struct PoolMethods {
     methods: WeakMethods,
     borders: Arc<Borders>,
     orders: mpsc::Sender<Order>,
+    room: OwnRoom,
     refused: LogThrottle,
 }
 
 /// A call that is not done at once.
 struct Order {
+    /// The name of the method.
+    name: String,
     work: Work,
+    room: Arc<CallRoom>,
     caller: oneshot::Sender<Returned>,
     _held: Held,
 }
@@ -73,8 +83,20 @@ enum Work {
     /// To be begun where it is carried out.
     New(Method, Caller, Bytes),
     /// Its service starts.
-    ToCome(Methods, String, Caller, Bytes),
+    ToCome(Methods, Caller, Bytes),
     Begun(rpc::Calling),
+}
+
+/// A reply that a worker has not read to its end.
+struct Unread {
+    bytes: Bytes,
+    _taken: Taken,
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl WorkerMethods {
@@ -83,6 +105,8 @@ impl WorkerMethods {
         Self {
             methods: methods.downgrade(),
             runtime,
+            replies: Arc::new(Room::new(REPLIES_UNREAD)),
+            per_pool: REPLIES_PER_POOL,
         }
     }
 }
@@ -96,6 +120,7 @@ impl MethodCallers for WorkerMethods {
             methods: self.methods.clone(),
             borders: Arc::new(borders),
             orders,
+            room: OwnRoom::new(self.per_pool, &self.replies),
             refused: LogThrottle::new(),
         })
     }
@@ -120,15 +145,20 @@ impl MethodCaller for PoolMethods {
             let why = format!("{MOST} calls of methods are under way already");
             return Calling::Done(Err(why));
         };
-        let caller = Caller::of_pool(&self.borders);
+        let room = Arc::new(CallRoom::new(&self.room));
+        let caller = Caller::of_pool(&self.borders, room.clone());
+        let name = method.to_owned();
         let work = match found {
-            None => Work::ToCome(methods, method.to_owned(), caller, argument),
+            None => Work::ToCome(methods, caller, argument),
             Some(method) if method.is_for_any_thread() => {
                 let mut calling = method.call(&caller, Encoding::Json, argument);
                 let polled = calling
                     .as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()));
                 match polled {
+                    Poll::Ready(Ok(reply)) if reply.len() > SMALL => {
+                        Work::Begun(Box::pin(ready(Ok(reply))))
+                    }
                     Poll::Ready(result) => return Calling::Done(of(result)),
                     Poll::Pending => Work::Begun(calling),
                 }
@@ -137,7 +167,9 @@ impl MethodCaller for PoolMethods {
         };
         let (caller, returned) = oneshot::channel();
         place.send(Order {
+            name,
             work,
+            room,
             caller,
             _held: held,
         });
@@ -199,10 +231,15 @@ async fn carry_out(mut orders: mpsc::Receiver<Order>) {
 impl Order {
     async fn carry_out(self) {
         let Self {
+            name,
             work,
+            room,
             mut caller,
             _held,
         } = self;
+        if !matches!(work, Work::Begun(_)) {
+            room.before(name.as_bytes()).await;
+        }
         let result = match work {
             Work::Begun(calling) => Some(calling.await),
             // The worker is gone, or waits for something else.
@@ -210,16 +247,22 @@ impl Order {
             Work::New(method, whose, argument) => {
                 carry_out_new(method, &whose, argument, &mut caller).await
             }
-            Work::ToCome(methods, name, whose, argument) => {
-                match methods.find_in_time(&name).await {
-                    Ok(method) => carry_out_new(method, &whose, argument, &mut caller).await,
-                    Err(unknown) => Some(Err(Failure::new(unknown.to_string()))),
-                }
-            }
+            Work::ToCome(methods, whose, argument) => match methods.find_in_time(&name).await {
+                Ok(method) => carry_out_new(method, &whose, argument, &mut caller).await,
+                Err(unknown) => Some(Err(Failure::new(unknown.to_string()))),
+            },
         };
-        if let Some(result) = result {
-            // A worker that has ended needs no answer.
-            _ = caller.send(of(result));
+        // A worker that has ended needs no answer.
+        match result {
+            None => {}
+            Some(Ok(bytes)) => tokio::select! {
+                taken = room.after(name.as_bytes(), bytes.len()) => {
+                    let unread = Bytes::from_owner(Unread { bytes, _taken: taken });
+                    _ = caller.send(Ok(unread));
+                }
+                () = caller.closed() => {}
+            },
+            Some(failed) => _ = caller.send(of(failed)),
         }
     }
 }
@@ -244,6 +287,7 @@ async fn carry_out_new(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use tokio::task::yield_now;
@@ -355,6 +399,71 @@ mod tests {
         };
         assert_eq!(why, "1024 calls of methods are under way already");
         drop(all);
+    }
+
+    /// Adds `own.Large`: notes that it has room, and has a reply of so many bytes.
+    fn add_large(methods: &Methods, begun: &Arc<AtomicU32>) {
+        let begun = begun.clone();
+        let own = methods.service_by_caller("own", move |caller| (begun.clone(), caller.clone()));
+        own.add("Large", async |(begun, caller), length: String| {
+            let length = length.parse().expect("a number");
+            caller.reserve(length).await;
+            begun.fetch_add(1, Ordering::Relaxed);
+            Ok("x".repeat(length - 2)) // and its quotes
+        });
+    }
+
+    #[tokio::test]
+    async fn replies_that_workers_have_not_read_have_a_bound() {
+        const FIT: u32 = 3;
+        let methods = Methods::default();
+        let begun = Arc::new(AtomicU32::new(0));
+        add_large(&methods, &begun);
+        let all = WorkerMethods {
+            replies: Arc::new(Room::new(1_000_000)),
+            ..WorkerMethods::new(&methods, Handle::current())
+        };
+        let workers = all.of_pool(Borders::default());
+        let large = || workers.call("own.Large", json(r#""300000""#), Held::default());
+        let mut calls: VecDeque<_> = (0..8).map(|_| later(large())).collect();
+        let mut unread = Vec::new();
+        for _ in 0..FIT {
+            let reply = calls.pop_front().expect("a call").await;
+            unread.push(reply.expect("an answer").expect("a reply"));
+        }
+        let short = later(workers.call("own.Large", json(r#""10""#), Held::default()));
+        assert_eq!(short.await, Ok(Ok(json(r#""xxxxxxxx""#))));
+        assert_eq!(begun.load(Ordering::Relaxed), FIT + 1);
+        // Who reads makes room, and so does who leaves.
+        drop(unread.pop());
+        let reply = calls.pop_front().expect("a call").await;
+        assert_eq!(reply.expect("an answer").expect("a reply").len(), 300_000);
+        drop(unread);
+        drop(calls);
+        let reply = later(large()).await;
+        assert_eq!(reply.expect("an answer").expect("a reply").len(), 300_000);
+    }
+
+    #[tokio::test]
+    async fn a_pool_has_no_more_room_for_replies_than_its_part() {
+        let methods = Methods::default();
+        let begun = Arc::new(AtomicU32::new(0));
+        add_large(&methods, &begun);
+        let all = WorkerMethods {
+            per_pool: 300_000,
+            ..WorkerMethods::new(&methods, Handle::current())
+        };
+        let [one, other] = ["a", "b"].map(|_| all.of_pool(Borders::default()));
+        let large = |workers: &Arc<dyn MethodCaller>| {
+            later(workers.call("own.Large", json(r#""200000""#), Held::default()))
+        };
+        let unread = large(&one).await;
+        let waits = large(&one);
+        let others = large(&other).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 2);
+        drop((unread, others));
+        drop(waits.await);
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test]

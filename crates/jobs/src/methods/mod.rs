@@ -37,6 +37,7 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     pushing.add("Batch", async |pushing, request: BatchRequest| {
         batch(pushing, request).await
     });
+    waiting::add(methods, pipelines);
     let methods = methods.service("jobs", pipelines.clone());
     methods.add(
         "Pause",
@@ -59,7 +60,6 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     methods.add("Declare", declare);
     methods.add("Stat", stat);
     ours::add(&methods);
-    waiting::add(&methods);
 }
 
 /// RoadRunner's chain of operations in front of a text.

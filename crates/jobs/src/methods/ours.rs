@@ -24,18 +24,26 @@ const TOGETHER: usize = 64;
 /// Of a payload that is shown.
 const MOST_SHOWN: usize = 64 << 10;
 
+/// A part of a list takes so much: the longest job after a megabyte of others, payloads in base64.
+/// A job that is shown is read whole, too.
+const A_PART: usize = 32 << 20;
+/// The headlines of a list take so much, with the longest names and IDs.
+const HEADLINES: usize = 16 << 20;
+/// Dead letters that are moved together take so much, which may be all that there are.
+const LETTERS: usize = 64 << 20;
+
 pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add("Cancel", cancel);
     methods.add("Clear", clear);
     methods.add("Overview", overview);
-    methods.add("Recent", recent);
-    methods.add("Export", export);
-    methods.add("DeadLetters", list);
-    methods.add("Batches", batches);
-    methods.add("Waiting", waiting);
-    methods.add("Show", show);
-    methods.add("Retry", retry);
-    methods.add("Discard", discard);
+    methods.add_with_room("Recent", HEADLINES, recent);
+    methods.add_with_room("Export", A_PART, export);
+    methods.add_with_room("DeadLetters", HEADLINES, list);
+    methods.add_with_room("Batches", HEADLINES, batches);
+    methods.add_with_room("Waiting", A_PART, waiting);
+    methods.add_with_room("Show", A_PART, show);
+    methods.add_with_room("Retry", LETTERS, retry);
+    methods.add_with_room("Discard", LETTERS, discard);
 }
 
 /// Names jobs by their IDs, or all of a pipeline.
@@ -359,12 +367,11 @@ impl Outcome for Letters {}
 /// The newest first.
 async fn list(pipelines: Pipelines, named: Named) -> Result<Letters, Failure> {
     let of = named.pipeline.as_deref().filter(|name| !name.is_empty());
-    let mut letters = pipelines.dead().list(of).await.map_err(failed)?;
+    let listed = pipelines.dead().list(of, MOST_LISTED).await;
+    let (letters, more) = listed.map_err(failed)?;
     if let (Some(name), true) = (of, letters.is_empty()) {
         expect(&pipelines, name)?;
     }
-    let more = letters.len().saturating_sub(MOST_LISTED);
-    letters.truncate(MOST_LISTED);
     Ok(Letters { letters, more })
 }
 
@@ -627,8 +634,8 @@ async fn ids(pipelines: &Pipelines, named: Named) -> Result<Vec<String>, Failure
     let Some(pipeline) = named.pipeline.filter(|name| !name.is_empty()) else {
         return Ok(named.ids);
     };
-    let letters = pipelines.dead().list(Some(&pipeline)).await;
-    let letters = letters.map_err(failed)?;
+    let letters = pipelines.dead().list(Some(&pipeline), usize::MAX).await;
+    let (letters, _) = letters.map_err(failed)?;
     if letters.is_empty() {
         expect(pipelines, &pipeline)?;
     }

@@ -1,11 +1,15 @@
 //! What callers get, word for word where RoadRunner's clients may look at it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_metrics::Registry;
-use pronghorn_plugin_api::rpc::{Caller, Encoding};
+use pronghorn_plugin_api::BoxFuture;
+use pronghorn_plugin_api::rpc::{Caller, Encoding, ReplyRoom};
 use pronghorn_store::LazyStore;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::*;
 use crate::metrics::Metrics;
@@ -345,5 +349,51 @@ async fn a_call_names_so_many_and_no_more() {
     for method in ["Pause", "Resume", "Destroy"] {
         let refused = "1001 pipelines; at most 1000 are taken at a time";
         server.expect(method, &pipelines, refused).await;
+    }
+}
+
+/// Room that is given once, after somebody asked for it.
+#[derive(Debug)]
+struct Gate(Semaphore);
+
+impl ReplyRoom for Gate {
+    fn reserve(&self, bytes: usize) -> BoxFuture<'_, usize> {
+        Box::pin(async move {
+            self.0.acquire().await.expect("it is open").forget();
+            bytes
+        })
+    }
+
+    fn try_reserve(&self, _: usize) -> usize {
+        0
+    }
+}
+
+#[tokio::test]
+async fn replies_that_jobs_make_long_wait_for_room() {
+    let server = Server::new();
+    let declare = r#"{"pipeline":{"name":"mail","driver":"memory"}}"#;
+    server.expect("Declare", declare, "{}").await;
+    let push = r#"{"job":{"job":"n","id":"1","options":{"pipeline":"mail"}}}"#;
+    server.expect("Push", push, "{}").await;
+    for (method, argument) in [
+        ("Export", r#"{"pipeline":"mail"}"#),
+        ("Waiting", r#"{"pipeline":"mail"}"#),
+        ("Show", r#"{"id":"1"}"#),
+        ("Recent", "{}"),
+        ("DeadLetters", "{}"),
+        ("Batches", "{}"),
+        ("Retry", r#"{"ids":["1"]}"#),
+        ("Discard", r#"{"ids":["1"]}"#),
+    ] {
+        let gate = Arc::new(Gate(Semaphore::new(0)));
+        let found = server.0.find(&format!("jobs.{method}")).unwrap();
+        let caller = Caller::in_room(gate.clone());
+        let mut calling = found.call(&caller, Encoding::Json, argument.into());
+        let early = timeout(Duration::from_millis(1), &mut calling).await;
+        assert!(early.is_err(), "{method}: {early:?}");
+        gate.0.add_permits(1);
+        _ = calling.await; // there may be no store
+        assert_eq!(gate.0.available_permits(), 0, "{method}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pronghorn_plugin_api::rpc::{Argument, Failure, Outcome, ServiceMethods};
+use pronghorn_plugin_api::rpc::{Argument, Caller, Failure, Methods, Outcome};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
@@ -17,8 +17,11 @@ const LONGEST_TEXT: usize = 500;
 /// A job may be on its way from its pipeline to a worker, or from there: it is looked for again.
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
-    methods.add_while_connected("Await", wait);
+pub(super) fn add(methods: &Methods, pipelines: &Pipelines) {
+    let of = pipelines.clone();
+    let by_caller = methods.service_by_caller("jobs", move |caller| (of.clone(), caller.clone()));
+    by_caller.add_while_connected("Await", wait);
+    let methods = methods.service("jobs", pipelines.clone());
     methods.add_on_any_thread("Progress", progress);
 }
 
@@ -86,7 +89,7 @@ async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
     Ok(pipelines.keys().note_progress(&said.id, progress))
 }
 
-async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Answer, Failure> {
+async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<Answer, Failure> {
     let id = &asked.id;
     let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
     if asked.explain && pipelines.runs_unheard(id) {
@@ -107,7 +110,11 @@ async fn wait(pipelines: Pipelines, asked: Wait) -> Result<Answer, Failure> {
         }
     }
     Ok(match waited {
-        Waited::Ended(ended) => Answer::ended(ended),
+        Waited::Ended(ended) => {
+            // It is a text within the answer, and what it is written to is as long again.
+            caller.reserve(2 * ended.len()).await;
+            Answer::ended(ended)
+        }
         Waited::NotYet => Answer::waiting(&pipelines, id, place),
         Waited::Over => Answer {
             state: "stopping",

@@ -117,7 +117,7 @@ impl Memcached {
                 let said = DriverError::Unavailable(server.says(&why));
                 (Ok(()), Err(said))
             }
-            Ok(Err(Failure::TooLong)) => (Ok(()), Err(DriverError::LongAnswer)),
+            Ok(Err(Failure::TooLong)) => (Ok(()), Err(room.too_long())),
             Ok(Err(Failure::Lost(error))) => {
                 let said = server.is_away(&error.to_string());
                 (Err(said.clone()), Err(DriverError::Unavailable(said)))

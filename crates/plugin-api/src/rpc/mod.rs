@@ -87,6 +87,9 @@ pub struct Caller {
 pub trait ReplyRoom: fmt::Debug + Send + Sync {
     /// Waits until the reply may have at least so many bytes, and says how many it may have.
     fn reserve(&self, bytes: usize) -> BoxFuture<'_, usize>;
+
+    /// The same without waiting: where so much is not free, only a short reply has room.
+    fn try_reserve(&self, bytes: usize) -> usize;
 }
 
 /// One service's part of the table; what is added here gets what it acts on with each call.
@@ -188,11 +191,11 @@ impl Caller {
         }
     }
 
-    /// A worker of a pool.
-    pub fn of_pool(borders: &Arc<Borders>) -> Self {
+    /// A worker of a pool, whose reply has this room.
+    pub fn of_pool(borders: &Arc<Borders>, room: Arc<dyn ReplyRoom>) -> Self {
         Self {
             borders: Some(borders.clone()),
-            room: None,
+            room: Some(room),
         }
     }
 
@@ -209,6 +212,12 @@ impl Caller {
             Some(room) => room.reserve(bytes).await,
             None => usize::MAX,
         }
+    }
+
+    /// As [`reserve`](Self::reserve), without waiting: a reply of few bytes can always be made.
+    pub fn try_reserve(&self, bytes: usize) -> usize {
+        let room = self.room.as_ref();
+        room.map_or(usize::MAX, |room| room.try_reserve(bytes))
     }
 }
 
@@ -361,7 +370,24 @@ impl<S: 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        self.insert(name, method, Manner::Usual);
+        self.insert(name, 0, method, Manner::Usual);
+    }
+
+    /// The same for a method that has up to so many bytes in memory for its reply: a call waits for
+    /// room for them before it begins. One that can tell how long its reply becomes before it makes
+    /// it asks for room itself, [`Caller::reserve`].
+    ///
+    /// # Panics
+    ///
+    /// When there is such a method already.
+    pub fn add_with_room<A, O, F, R>(&self, name: &'static str, bytes: usize, method: F)
+    where
+        A: Argument,
+        O: Outcome,
+        F: Fn(S, A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        self.insert(name, bytes, method, Manner::Usual);
     }
 
     /// The same for a method whose calls any thread may begin: none of them blocks, nor spawns
@@ -377,7 +403,7 @@ impl<S: 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        self.insert(name, method, Manner::AnyThread);
+        self.insert(name, 0, method, Manner::AnyThread);
     }
 
     /// The same for a method that waits for something on behalf of its caller: a call is dropped
@@ -393,10 +419,10 @@ impl<S: 'static> ServiceMethods<S> {
         F: Fn(S, A) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        self.insert(name, method, Manner::WhileConnected);
+        self.insert(name, 0, method, Manner::WhileConnected);
     }
 
-    fn insert<A, O, F, R>(&self, name: &'static str, method: F, manner: Manner)
+    fn insert<A, O, F, R>(&self, name: &'static str, room: usize, method: F, manner: Manner)
     where
         A: Argument,
         O: Outcome,
@@ -417,7 +443,11 @@ impl<S: 'static> ServiceMethods<S> {
                 let argument = (form.read)(argument)?;
                 Ok((form.write, method(state(caller), argument)))
             });
+            let reserving = (room > 0).then(|| caller.clone());
             Box::pin(async move {
+                if let Some(caller) = reserving {
+                    caller.reserve(room).await;
+                }
                 let result = match begun {
                     Ok((write, work)) => work.await.and_then(|outcome| write(&outcome)),
                     Err(why) => Err(why),

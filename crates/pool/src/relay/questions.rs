@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::buf::Chain;
 use bytes::{Buf, Bytes};
 use pronghorn_wire::frame::{Flags, OpenFrame, Stream};
 use pronghorn_wire::native;
@@ -17,6 +18,9 @@ use tokio::time::Instant;
 use super::channel::Channel;
 use crate::observer::Observer;
 use crate::roster::UnderWay;
+
+/// An answer of up to this is copied to the end of its head.
+const SHORT: usize = 4 << 10;
 
 /// Calls methods of the server for the workers of a pool.
 pub trait MethodCaller: Debug + Send + Sync {
@@ -94,8 +98,9 @@ pub(super) enum Asked {
     Nothing,
     /// By its number.
     Waits(u32, oneshot::Receiver<Returned>, Option<Noted>),
-    /// The answer is on its way.
-    Sends(Bytes),
+    /// The answer is on its way, its head and what the method returned: whose room that has gets
+    /// it back when all is read.
+    Sends(Chain<Bytes, Bytes>),
 }
 
 /// A method that the call is told of in which it was called.
@@ -155,7 +160,8 @@ impl Asked {
             Ok(result) => (true, result),
             Err(why) => (false, why.into()),
         };
-        let mut out = Vec::with_capacity(64 + body.len());
+        let is_short = body.len() <= SHORT;
+        let mut out = Vec::with_capacity(64 + if is_short { body.len() } else { 0 });
         let frame = OpenFrame::begin(&mut out);
         native::encode_answer(&mut out, number, is_result);
         if frame
@@ -165,8 +171,14 @@ impl Asked {
             let why = "the result is longer than an answer can be";
             return Self::answer(number, Err(why.to_owned()));
         }
-        out.extend_from_slice(&body);
-        Self::Sends(out.into())
+        // In one piece that is one write.
+        let rest = if is_short {
+            out.extend_from_slice(&body);
+            Bytes::new()
+        } else {
+            body
+        };
+        Self::Sends(Bytes::from(out).chain(rest))
     }
 
     /// Gets on with it. Ready with the bytes that were written, when that was something and more
@@ -189,21 +201,23 @@ impl Asked {
                     }
                     *self = Self::answer(*number, returned);
                 }
-                Self::Sends(bytes) if bytes.is_empty() => {
+                Self::Sends(bytes) if !bytes.has_remaining() => {
                     channel.wake();
                     pronghorn_ring::answered();
                     *self = Self::Nothing;
                 }
-                Self::Sends(bytes) => match Pin::new(&mut *channel).poll_write(cx, bytes) {
-                    Poll::Ready(Ok(more)) => {
-                        written += more;
-                        bytes.advance(more);
+                Self::Sends(bytes) => {
+                    match Pin::new(&mut *channel).poll_write(cx, bytes.chunk()) {
+                        Poll::Ready(Ok(more)) => {
+                            written += more;
+                            bytes.advance(more);
+                        }
+                        // The worker's end shows elsewhere.
+                        Poll::Ready(Err(_)) => *self = Self::Nothing,
+                        Poll::Pending if written > 0 => return Poll::Ready(written),
+                        Poll::Pending => return Poll::Pending,
                     }
-                    // The worker's end shows elsewhere.
-                    Poll::Ready(Err(_)) => *self = Self::Nothing,
-                    Poll::Pending if written > 0 => return Poll::Ready(written),
-                    Poll::Pending => return Poll::Pending,
-                },
+                }
             }
         }
     }

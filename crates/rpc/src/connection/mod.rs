@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::codec::Codec;
 use crate::reply::{Caller, Reply};
 use crate::request::{Head, Malformed, Request};
-use crate::room::{CallRoom, OwnRoom, Room, Taken, acquire};
+use crate::room::{CallRoom, OwnRoom, REPLIES_PER_CONNECTION, Room, Taken, acquire};
 use crate::server::{CALLS_PER_CONNECTION, Counted, Shared};
 
 /// For each part of a frame, header and payload, from its first byte to its last. 64 MB within it
@@ -125,7 +125,7 @@ async fn take_calls<R: AsyncRead + Unpin>(
     left: &CancellationToken,
 ) {
     let places = Arc::new(Semaphore::new(CALLS_PER_CONNECTION));
-    let room = OwnRoom::new(&shared.replies);
+    let room = OwnRoom::new(REPLIES_PER_CONNECTION, &shared.replies);
     let mut calls = JoinSet::new();
     let mut late = 0;
     // PHP's clients connect when they call; a worker then keeps its connection for life.
@@ -135,7 +135,7 @@ async fn take_calls<R: AsyncRead + Unpin>(
     {
         let next = async {
             // Without a place nothing is read: the caller's own socket holds it back.
-            let mut place = Place {
+            let place = Place {
                 _call: acquire(&places, 1).await,
                 reply: Taken::default(),
             };
@@ -148,10 +148,11 @@ async fn take_calls<R: AsyncRead + Unpin>(
                 work.standing.reading();
             }
             let call = incoming.next(&shared.budget).await?;
+            let for_reply = CallRoom::new(&room);
             if let Some((request, _)) = &call {
-                place.reply = room.before(&request.method).await;
+                for_reply.before(&request.method).await;
             }
-            Ok::<_, Broken>((place, call))
+            Ok::<_, Broken>((place, for_reply, call))
         };
         let closes = async {
             closing.cancelled().await;
@@ -164,13 +165,12 @@ async fn take_calls<R: AsyncRead + Unpin>(
         };
         late += usize::from(closing.is_cancelled());
         match next {
-            Ok((place, Some((request, held)))) => {
+            Ok((place, for_reply, Some((request, held)))) => {
                 is_new = false;
                 while calls.try_join_next().is_some() {}
                 let working = Working::new(work);
                 let pending = Pending::new(&request, place, replies.clone(), left, shared);
-                let carried =
-                    pending.carry_out(request.argument, held, room.clone(), shared.clone());
+                let carried = pending.carry_out(request.argument, held, for_reply, shared.clone());
                 calls.spawn(async move {
                     carried.await;
                     drop(working);
@@ -179,7 +179,7 @@ async fn take_calls<R: AsyncRead + Unpin>(
                 // how long replies are.
                 yield_now().await;
             }
-            Ok((_, None)) => {
+            Ok((_, _, None)) => {
                 left.cancel();
                 break;
             }
@@ -275,15 +275,14 @@ impl Pending {
         mut self,
         argument: Bytes,
         held: OwnedSemaphorePermit,
-        room: OwnRoom,
+        for_reply: CallRoom,
         shared: Arc<Shared>,
     ) {
-        let before = self.place.as_mut().map(|it| std::mem::take(&mut it.reply));
-        let for_reply = Arc::new(CallRoom::new(&room, before.unwrap_or_default()));
+        let for_reply = Arc::new(for_reply);
         let result = self.result(argument, for_reply.clone(), &shared).await;
         drop(held);
         match &result {
-            Ok(reply) => self.make_room(&room, reply.len(), for_reply.take()).await,
+            Ok(reply) => self.make_room(&for_reply, reply.len()).await,
             Err(failure) => {
                 tracing::debug!(target: "rpc", method = %self.method(), "{failure}");
             }
@@ -291,9 +290,9 @@ impl Pending {
         self.answer(result);
     }
 
-    async fn make_room(&mut self, room: &OwnRoom, length: usize, before: Taken) {
+    async fn make_room(&mut self, room: &CallRoom, length: usize) {
         if let Some(place) = &mut self.place {
-            place.reply = room.after(&self.caller.method, length, before).await;
+            place.reply = room.after(&self.caller.method, length).await;
         }
     }
 

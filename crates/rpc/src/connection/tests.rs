@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::request::{MAX_METHOD, MAX_PAYLOAD};
-use crate::room::{self, REPLIES_PER_CONNECTION, REPLIES_UNREAD};
+use crate::room::{self, REPLIES_PER_POOL, REPLIES_UNREAD};
 use crate::server::BYTES_UNDER_WAY;
 
 /// A connection, its server, and the caller's end of it.
@@ -772,13 +772,16 @@ async fn a_reply_longer_than_all_room_has_it_for_itself() {
     }
 }
 
+/// The room of a call over another connection.
+fn other(stage: &Stage) -> CallRoom {
+    let own = OwnRoom::new(REPLIES_PER_CONNECTION, &stage.shared.replies);
+    CallRoom::new(&own)
+}
+
 #[tokio::test(start_paused = true)]
 async fn long_replies_of_others_hold_up_long_ones_alone() {
     let mut stage = Stage::with_room(1_000_000);
-    let other = OwnRoom::new(&stage.shared.replies);
-    let theirs = other
-        .after(b"test.Large", 1_000_000, Taken::default())
-        .await;
+    let theirs = other(&stage).after(b"test.Large", 1_000_000).await;
     assert_eq!(stage.ask(0x04, "test.Echo", "small").await.1, "small");
     stage.send(&large(1, 300_000)).await;
     pass(Duration::from_secs(20)).await;
@@ -793,8 +796,7 @@ async fn who_reads_nothing_is_left_soon_while_others_wait_for_room() {
     let began = Instant::now();
     stage.send(&large(1, 3_000_000)).await;
     stage.gates.began(&["3000000"]).await;
-    let other = OwnRoom::new(&stage.shared.replies);
-    soon(other.after(b"test.Large", 4_000_002, Taken::default())).await;
+    soon(other(&stage).after(b"test.Large", 4_000_002)).await;
     assert_eq!(began.elapsed().as_secs(), FRAME_TIME.as_secs());
     stage.ended().await;
     let log = stage.log.text();
@@ -884,6 +886,11 @@ fn the_reference_has_these_limits() {
         format!(
             "| the same of one connection | {} MB",
             REPLIES_PER_CONNECTION >> 20
+        ),
+        format!(
+            "| the same of the workers of one pool, over their own connections | {} MB of {} MB",
+            REPLIES_PER_POOL >> 20,
+            REPLIES_UNREAD >> 20
         ),
         format!(
             "| elements in one list or map of an argument | {} |",

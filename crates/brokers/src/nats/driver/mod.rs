@@ -582,7 +582,7 @@ async fn listed(
     last: u64,
 ) -> Result<(Vec<Job>, Option<u64>), BrokerError> {
     let (mut jobs, mut bytes, mut last) = (Vec::new(), 0, last);
-    while jobs.len() < MOST_IN_PART && bytes < MOST_BYTES_IN_PART {
+    while jobs.len() < MOST_IN_PART && bytes < MOST_BYTES_IN_PART as u64 {
         let asked = stream
             .raw_message_builder()
             .sequence(last.saturating_add(1));
@@ -592,8 +592,8 @@ async fn listed(
             Err(error) => return Err(lost(error)),
         };
         last = message.sequence;
-        bytes += message.payload.len();
         let (job, due) = message::read_parts(&message.payload, Some(&message.headers));
+        bytes += job.size();
         let left = due.unwrap_or_default().saturating_sub(now_ms());
         jobs.push(Job {
             delay: Duration::from_millis(left),

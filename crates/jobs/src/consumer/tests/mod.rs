@@ -376,7 +376,7 @@ async fn a_job_that_kills_its_workers_is_a_dead_letter_and_others_go_on() {
         scene.answer(outcome).await;
     }
     assert_eq!(order, ["bad", "good", "bad", "bad"]);
-    let dead = || async { scene.pipelines.dead().list(None).await.unwrap() };
+    let dead = || async { scene.pipelines.dead().list(None, 9).await.unwrap().0 };
     while dead().await.is_empty() {
         sleep(Duration::from_millis(1)).await;
     }
