@@ -185,8 +185,10 @@ fn is_token(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| is_token_byte(*byte))
 }
 
+/// As in an absolute form of HTTP/1.1. A proxy that ends TLS may say `https` without TLS.
 fn is_scheme(value: &[u8]) -> bool {
-    matches!(value, b"https" | b"http") || http::uri::Scheme::try_from(value).is_ok()
+    let names = [&b"https"[..], b"http"];
+    names.iter().any(|name| value.eq_ignore_ascii_case(name))
 }
 
 /// Whether `http` takes it.

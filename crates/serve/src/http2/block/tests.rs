@@ -68,6 +68,9 @@ fn each_fault_is_found_and_told() {
         (of_index(2, b""), Fault::Value),
         (of_index(2, b"G T"), Fault::Value),
         (of_index(6, b"ht tp"), Fault::Value),
+        (of_index(6, b"ftp"), Fault::Value),
+        (of_index(6, b"httpx"), Fault::Value),
+        (of_index(6, b""), Fault::Value),
     ];
     for (block, expected) in cases {
         match judged(&block) {
