@@ -287,7 +287,12 @@ impl Window {
 
     /// Takes in jobs that were read behind the last delayed one of a lane.
     pub(super) fn loaded_delayed(&mut self, lane: Lane, entries: Vec<LoadedJob>, more: bool) {
-        let taken = self.out();
+        let mut taken = self.out();
+        // One that was put back may be ready, and the window be before it: it goes back in a lane.
+        let of_lane =
+            |it: &&LoadedJob| matches!(it.key.kind, Kind::Delayed { lane: of, .. } if of == lane);
+        let ready = self.ready.iter().filter(of_lane);
+        taken.extend(ready.map(|it| it.key.bytes().to_vec()));
         let Some(waits) = self.delayed.get_mut(&lane) else {
             return;
         };

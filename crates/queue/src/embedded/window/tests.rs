@@ -299,3 +299,17 @@ fn what_is_due_and_urgent_does_not_wait_behind_others_that_are_due() {
     }
     assert!(came);
 }
+
+/// Where too many wait in a lane, the window goes back in it, before one that was put back.
+#[test]
+fn one_that_was_put_back_before_its_time_comes_once() {
+    let mut model = Model::new();
+    model.push(HIGH, 1, Some((Some(1), 10)));
+    model.take_this(HIGH - 1);
+    model.step(Step::Release);
+    model.push(2, 1, Some((Some(1), 10)));
+    model.push(1, 0, None); // goes first
+    model.now = 100;
+    while model.load() || model.take() {}
+    assert_eq!(model.taken.len(), HIGH + 3);
+}
