@@ -217,8 +217,8 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
     let session = |value: &str| item("", value, Some(Moment::now().after(SESSION))).entry;
     let open = async |server: &str| {
         let now = Moment::now();
-        let opened = driver.open(claim(server), now).await.expect("it answers");
-        let Opened::Here(found) = opened else {
+        let opened = driver.open(claim(server), now, 10).await;
+        let Opened::Here(found) = opened.expect("it answers") else {
             return "elsewhere".into();
         };
         found.map_or_else(Bytes::new, |entry| {
@@ -248,6 +248,21 @@ async fn keeps_sessions(driver: Arc<dyn SessionDriver>, are_told_apart: bool) {
         .get(vec![claim("one").data_key()], now, LONGEST_ANSWER)
         .await;
     assert_eq!(kept, Ok(vec![Some(key("1"))]));
+    for (value, most, expected) in [
+        ("", 3, Ok(Some(0))),
+        ("abc", 3, Ok(Some(3))),
+        ("abcd", 3, Err(DriverError::LongAnswer { most: 3 })),
+    ] {
+        let kept = driver.write_and_close(claim("one"), session(value), now);
+        kept.await.expect("kept");
+        let opened = driver.open(claim("one"), now, most).await;
+        let length = opened.map(|opened| match opened {
+            Opened::Here(found) => found.map(|entry| entry.value.len()),
+            Opened::Elsewhere => panic!("nobody else has it"),
+        });
+        assert_eq!(length, expected);
+    }
+    driver.close(claim("one")).await.expect("closed");
     driver.clear().await.expect("empty");
     assert_eq!(open("one").await, "");
     driver.close(claim("one")).await.expect("closed");

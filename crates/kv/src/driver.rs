@@ -69,8 +69,8 @@ pub trait Driver: Send + Sync + 'static {
 /// Keeps PHP's sessions: an entry each under `session:ID`, and under `session-lock:ID` which of the
 /// servers that share the storage has it open.
 pub trait SessionDriver: Driver {
-    /// Claims a session for this server, and reads it.
-    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened>;
+    /// Claims a session for this server, and reads it: at most so many bytes.
+    fn open(&self, claim: Claim, now: Moment, most: usize) -> Answer<'_, Opened>;
 
     /// Keeps a session that is claimed, and ends the claim.
     fn write_and_close(&self, claim: Claim, entry: Entry, now: Moment) -> Answer<'_, ()>;
@@ -93,6 +93,15 @@ pub enum Opened {
     Here(Option<Entry>),
     /// Another server has it.
     Elsewhere,
+}
+
+impl Opened {
+    pub(crate) fn within(self, most: usize) -> Result<Self, DriverError> {
+        if let Self::Here(Some(entry)) = &self {
+            Room::of(most).take(entry.value.len())?;
+        }
+        Ok(self)
+    }
 }
 
 /// The claim of a server to a session.

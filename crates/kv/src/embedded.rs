@@ -340,21 +340,22 @@ impl Driver for Embedded {
 /// Claims are kept only while another process of this server works with the store, at an upgrade.
 /// One that is left ends by itself, and nobody looks at it.
 impl SessionDriver for Embedded {
-    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened> {
-        if !self.store.others().are_there {
-            return Box::pin(async move {
+    fn open(&self, claim: Claim, now: Moment, most: usize) -> Answer<'_, Opened> {
+        Box::pin(async move {
+            if !self.store.others().are_there {
                 let found = self.look(vec![claim.data_key()], now, Ok);
-                Ok(Opened::Here(found.await?.pop().flatten()))
+                return Opened::Here(found.await?.pop().flatten()).within(most);
+            }
+            let places = (self.place(&claim.lock_key()), self.place(&claim.data_key()));
+            let opened = self.carry_out(0, move |transaction| {
+                Ok(if take(transaction, &places.0, claim.server, now)? {
+                    Opened::Here(live(transaction, &places.1, now)?)
+                } else {
+                    Opened::Elsewhere
+                })
             });
-        }
-        let places = (self.place(&claim.lock_key()), self.place(&claim.data_key()));
-        Box::pin(self.carry_out(0, move |transaction| {
-            Ok(if take(transaction, &places.0, claim.server, now)? {
-                Opened::Here(live(transaction, &places.1, now)?)
-            } else {
-                Opened::Elsewhere
-            })
-        }))
+            opened.await?.within(most)
+        })
     }
 
     fn write_and_close(&self, claim: Claim, entry: Entry, now: Moment) -> Answer<'_, ()> {

@@ -25,7 +25,9 @@ const CLAIM_MS: u64 = 1000 * Claim::LASTS.as_secs();
 const CLAIM: &str = "local of = redis.call('GET', KEYS[1]) \
     if of and of ~= ARGV[1] then return false end \
     redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) ";
-const OPEN: &str = "return {redis.call('GET', KEYS[2]), redis.call('PTTL', KEYS[2])}";
+const OPEN: &str = "local value = redis.call('GETRANGE', KEYS[2], 0, ARGV[3]) \
+    if value == '' then value = redis.call('GET', KEYS[2]) end \
+    return {value, redis.call('PTTL', KEYS[2])}";
 const WRITE: &str = "redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) ";
 const CLOSE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end \
     return 1";
@@ -240,20 +242,21 @@ impl Driver for Redis {
 }
 
 impl SessionDriver for Redis {
-    fn open(&self, claim: Claim, now: Moment) -> Answer<'_, Opened> {
+    fn open(&self, claim: Claim, now: Moment, most: usize) -> Answer<'_, Opened> {
         Box::pin(async move {
             let mut command = self.script(&[CLAIM, OPEN], &claim);
-            command.arg(CLAIM_MS);
+            command.arg(CLAIM_MS).arg(most);
             let answer = self.redis.ask(&command).await;
             let found: Option<(Option<Vec<u8>>, i64)> = self.told(answer)?;
             let Some((value, left)) = found else {
                 return Ok(Opened::Elsewhere);
             };
             let ends = end_after(left, now);
-            Ok(Opened::Here(value.map(|value| Entry {
+            let found = value.map(|value| Entry {
                 value: value.into(),
                 ends,
-            })))
+            });
+            Opened::Here(found).within(most)
         })
     }
 

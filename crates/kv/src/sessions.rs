@@ -260,7 +260,8 @@ impl Sessions {
         };
         let found = loop {
             let now = Moment::now();
-            let opened = driver.open(self.claim(&request.id), now).await;
+            let open = |most| driver.open(self.claim(&request.id), now, most);
+            let opened = self.storages.read(open).await;
             if let Opened::Here(found) = opened.map_err(failed)? {
                 break found.map(|entry| (is_young(&entry, now, &request), entry.value));
             }
