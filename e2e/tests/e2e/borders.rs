@@ -108,16 +108,31 @@ fn workers_reach_over_their_connection_what_is_their_pools() {
     }
 }
 
-/// Asks without waiting for answers.
+/// Asks without reading answers: often, or once, until there is a file `leave`.
 const FLOODS: &str = r"
+    $ask = function (int $number, int $values): void {
+        static $pipe = null;
+        $pipe ??= fopen('php://fd/4', 'w');
+        $body = json_encode(['storage' => 'm', 'items' => array_fill(0, $values, ['key' => 'big'])]);
+        $context = pack('CCvV', 0x8d, 0, 0, $number) . 'kv.MGet';
+        $head = pack('CCV', 0x14, 2, strlen($context) + strlen($body));
+        fwrite($pipe, $head . pack('V', crc32($head)) . qq . pack('V', strlen($context)) . $context . $body);
+    };
     if ($request->path === '/flood') {
-        $pipe = fopen('php://fd/4', 'w');
-        $body = json_encode(['storage' => 'm', 'items' => array_fill(0, 50, ['key' => 'big'])]);
         for ($i = 1; $i <= 60000; $i++) {
-            $context = pack('CCvV', 0x8d, 0, 0, $i) . 'kv.MGet';
-            $head = pack('CCV', 0x14, 2, strlen($context) + strlen($body));
-            fwrite($pipe, $head . pack('V', crc32($head)) . qq . pack('V', strlen($context)) . $context . $body);
+            $ask($i, 50);
         }
+    }
+    if ($request->path === '/ask') {
+        $ask(1, 150);
+        touch(__DIR__ . '/asked-' . getmypid());
+        while (!file_exists(__DIR__ . '/leave')) {
+            usleep(1000);
+        }
+        exit(0);
+    }
+    if ($request->path === '/small') {
+        Pronghorn\Rpc::connect()->call('kv.MGet', ['storage' => 'm', 'items' => [['key' => 'none']]]);
     }
     if ($request->path === '/fill') {
         $item = ['key' => 'big', 'value' => base64_encode(str_repeat('x', 200000))];
@@ -126,19 +141,56 @@ const FLOODS: &str = r"
     return 'fine';
 ";
 
-#[test]
-fn a_worker_that_floods_the_server_with_calls_costs_its_own_call_alone() {
+/// Such workers, and one of the pool `good`.
+fn with_flooding(workers: usize) -> Server {
     let worker = FLOODS.replace("qq", "\"\\0\\0\"");
     let site = Site::new()
         .file("worker.php", &Site::sdk_worker(&worker))
-        .config(
-            "version: '3'\nserver: {command: php worker.php}\n\
-             http:\n  address: 127.0.0.1:0\n  pool: {num_workers: 1, transport: relay}\n  \
-             pools: {good: {num_workers: 1}}\n  routes: [{path: /good, pool: good}, {path: /fill, pool: good}]\n\
-             kv: {m: {driver: memory, config: {max_size: 64MB}}}\n",
-        );
+        .config(&format!(
+            "version: '3'\nserver: {{command: php worker.php}}\n\
+             http:\n  address: 127.0.0.1:0\n  pool: {{num_workers: {workers}, transport: relay}}\n  \
+             pools: {{good: {{num_workers: 1}}}}\n  routes: [{{path: /good, pool: good}}, {{path: /fill, pool: good}}]\n\
+             kv: {{m: {{driver: memory, config: {{max_size: 64MB}}}}}}\n",
+        ));
     let server = Server::start(site);
     assert_eq!(server.get("/fill").text(), "fine");
+    server
+}
+
+#[test]
+fn replies_that_workers_do_not_read_take_so_much_memory_and_no_more() {
+    const ASKING: usize = 12;
+    /// In KB. All replies together are 480 MB long.
+    const MOST: u64 = 200 << 10;
+    let server = with_flooding(ASKING + 1);
+    let before = server.resident_memory();
+    let mut asking = Vec::new();
+    for _ in 0..ASKING {
+        let mut connection = server.connect();
+        connection.request("GET", "/ask", "");
+        asking.push(connection);
+    }
+    wait_for("the calls", || {
+        let files = std::fs::read_dir(server.site().folder()).expect("it is there");
+        let is_asked = |name: &str| name.starts_with("asked-");
+        let asked = files.filter(|it| {
+            let name = it.as_ref().map(std::fs::DirEntry::file_name);
+            name.is_ok_and(|it| it.to_str().is_some_and(is_asked))
+        });
+        (asked.count() == ASKING).then_some(())
+    });
+    // It has its turn after them.
+    assert_eq!(server.get("/small").text(), "fine");
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < MOST, "{grown} KB");
+    std::fs::write(server.site().path("leave"), "").expect("it is written");
+    drop(asking);
+    server.stop();
+}
+
+#[test]
+fn a_worker_that_floods_the_server_with_calls_costs_its_own_call_alone() {
+    let server = with_flooding(1);
     assert_eq!(server.get("/flood").status, 502);
     server.logged(&["without waiting for their answers"]);
     assert_eq!(server.get("/good").text(), "fine");
