@@ -102,6 +102,16 @@ impl Engine {
         self.farewell = Some(farewell);
     }
 
+    /// A program beside it, with its environment.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let environment = self.environment.iter();
+        command
+            .envs(environment.map(|(name, value)| (name, value)))
+            .current_dir(&self.folder);
+        command
+    }
+
     /// Where it runs.
     pub fn folder(&self) -> &Path {
         &self.folder

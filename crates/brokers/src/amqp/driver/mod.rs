@@ -60,15 +60,51 @@ pub(crate) struct AmqpBroker {
 }
 
 pub(crate) struct AmqpLink {
+    title: String,
     pipeline: String,
     settings: AmqpPipeline,
-    connection: Connection,
-    publishing: Channel,
-    consuming: Channel,
-    untaken: Untaken,
+    /// A broker that is short of memory or disk reads nothing more from a connection that
+    /// publishes. So what was consumed is acknowledged on another one, or its queues would never
+    /// get shorter.
+    publishing: Side,
+    consuming: Side,
     consumer: Mutex<Consuming>,
     /// Jobs that were brought and are not settled.
     out: AtomicUsize,
+}
+
+/// A connection with one channel.
+struct Side {
+    connection: Connection,
+    channel: Channel,
+    untaken: Untaken,
+}
+
+impl Side {
+    async fn open(settings: &AmqpPipeline) -> Result<Self, BrokerError> {
+        let mut uri: AMQPUri = (settings.server.address.as_str())
+            .parse()
+            .map_err(|_| BrokerError::Refused("its address can't be read".to_owned()))?;
+        // RoadRunner reads an address that ends in a slash so.
+        if uri.vhost.is_empty() {
+            "/".clone_into(&mut uri.vhost);
+        }
+        let properties = ConnectionProperties::default().with_connection_name("pronghorn".into());
+        let untaken = Untaken::default();
+        let connecting = runtime::connect(uri, &settings.server.tls, properties, &untaken);
+        let connection = connecting.await?;
+        let channel = connection.create_channel().await?;
+        Ok(Self {
+            connection,
+            channel,
+            untaken,
+        })
+    }
+
+    /// The driver has the first message that came.
+    fn taken(&self) {
+        self.untaken.taken(self.channel.id());
+    }
 }
 
 #[derive(Default)]
@@ -91,29 +127,17 @@ impl Broker for AmqpBroker {
 
     async fn connect(&self) -> Result<AmqpLink, BrokerError> {
         let settings = &self.settings;
-        let mut uri: AMQPUri = (settings.server.address.as_str())
-            .parse()
-            .map_err(|_| BrokerError::Refused("its address can't be read".to_owned()))?;
-        // RoadRunner reads an address that ends in a slash so.
-        if uri.vhost.is_empty() {
-            "/".clone_into(&mut uri.vhost);
-        }
-        let properties = ConnectionProperties::default().with_connection_name("pronghorn".into());
-        let untaken = Untaken::default();
-        let connecting = runtime::connect(uri, &settings.server.tls, properties, &untaken);
-        let connection = connecting.await?;
-        let publishing = connection.create_channel().await?;
+        let publishing = Side::open(settings).await?;
         publishing
+            .channel
             .confirm_select(ConfirmSelectOptions::default())
             .await?;
-        let consuming = connection.create_channel().await?;
         let link = AmqpLink {
+            title: self.title.clone(),
             pipeline: self.pipeline.clone(),
             settings: settings.clone(),
-            connection,
             publishing,
-            consuming,
-            untaken,
+            consuming: Side::open(settings).await?,
             consumer: Mutex::default(),
             out: AtomicUsize::new(0),
         };
@@ -147,11 +171,12 @@ impl AmqpLink {
                 arguments.insert(short(header)?, message::argument(value));
             }
             let declared = self
-                .publishing
+                .consuming
+                .channel
                 .queue_declare(name.clone(), options, arguments);
             declared.await?;
         }
-        let bound = self.publishing.queue_bind(
+        let bound = self.consuming.channel.queue_bind(
             name,
             short(&exchange.name)?,
             short(self.settings.routing_key())?,
@@ -175,9 +200,10 @@ impl AmqpLink {
             other => ExchangeKind::Custom(other.to_owned()),
         };
         let name = short(&exchange.name)?;
-        let declared = self
-            .publishing
-            .exchange_declare(name, kind, options, FieldTable::default());
+        let declared =
+            self.consuming
+                .channel
+                .exchange_declare(name, kind, options, FieldTable::default());
         Ok(declared.await?)
     }
 
@@ -199,9 +225,13 @@ impl AmqpLink {
             ..BasicPublishOptions::default()
         };
         let properties = message::properties(job, &self.pipeline);
-        let published =
-            self.publishing
-                .basic_publish(exchange, routing_key, options, &job.payload, properties);
+        let published = self.publishing.channel.basic_publish(
+            exchange,
+            routing_key,
+            options,
+            &job.payload,
+            properties,
+        );
         Ok(published.await?)
     }
 
@@ -252,6 +282,7 @@ impl AmqpLink {
         };
         let declared = self
             .publishing
+            .channel
             .queue_declare(name.clone(), options, arguments);
         declared.await?;
         Ok(name)
@@ -261,7 +292,7 @@ impl AmqpLink {
         match published.await? {
             Confirmation::Ack(None) | Confirmation::NotRequested => Ok(()),
             Confirmation::Ack(Some(_returned)) => {
-                self.untaken.taken(self.publishing.id());
+                self.publishing.taken();
                 Err(BrokerError::Refused(
                     "no queue takes a job with this routing key".to_owned(),
                 ))
@@ -276,9 +307,10 @@ impl AmqpLink {
     async fn consume(&self, queue: &str, limit: usize) -> Result<Consumer, BrokerError> {
         let count = u16::try_from(limit).unwrap_or(u16::MAX);
         self.consuming
+            .channel
             .basic_qos(count, BasicQosOptions::default())
             .await?;
-        let consumer = self.consuming.basic_consume(
+        let consumer = self.consuming.channel.basic_consume(
             short(queue)?,
             ShortString::from(&*self.settings.queue.consumer_id),
             BasicConsumeOptions::default(),
@@ -290,18 +322,36 @@ impl AmqpLink {
     /// Ends a consumer, and gives back what it has got and nobody has seen.
     async fn stop(&self, mut consumer: Consumer) -> Result<(), BrokerError> {
         self.consuming
+            .channel
             .basic_cancel(consumer.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(delivery) = consumer.next().await {
             let delivery = delivery?;
-            self.untaken.taken(self.consuming.id());
+            self.consuming.taken();
             requeue(&delivery).await?;
         }
         Ok(())
     }
 
+    /// Whether the broker has said that it reads nothing more from who publishes, for now.
+    fn is_blocked(&self) -> bool {
+        self.publishing.connection.status().blocked()
+    }
+
+    fn tell(&self, is_blocked: bool) {
+        let (title, pipeline) = (&self.title, &self.pipeline);
+        if is_blocked {
+            tracing::warn!(
+                target: "jobs", pipeline,
+                "{title} is short of memory or disk, and takes no jobs until it has more"
+            );
+        } else {
+            tracing::info!(target: "jobs", pipeline, "{title} takes jobs again");
+        }
+    }
+
     fn read(&self, delivery: Delivery) -> (Job, Token) {
-        self.untaken.taken(self.consuming.id());
+        self.consuming.taken();
         self.out.fetch_add(1, Ordering::Relaxed);
         message::read(delivery)
     }
@@ -327,6 +377,11 @@ impl Link for AmqpLink {
     const KEEP_EVERY: Option<Duration> = None;
 
     async fn push(&self, jobs: Vec<Job>) -> Result<(), BrokerError> {
+        if self.is_blocked() {
+            return Err(BrokerError::Refused(
+                "it takes no jobs while it is short of memory or disk".to_owned(),
+            ));
+        }
         let mut published = Vec::with_capacity(jobs.len());
         let mut pushed = Ok(());
         for job in &jobs {
@@ -406,16 +461,22 @@ impl Link for AmqpLink {
     }
 
     async fn tend(&self) -> BrokerError {
+        let mut was_blocked = false;
         loop {
             sleep(LOOK_AGAIN).await;
-            if !self.connection.status().connected() {
-                return BrokerError::Lost("the connection was closed".to_owned());
-            }
-            for channel in [&self.publishing, &self.consuming] {
-                if !channel.status().connected() {
+            for side in [&self.publishing, &self.consuming] {
+                if !side.connection.status().connected() {
+                    return BrokerError::Lost("the connection was closed".to_owned());
+                }
+                if !side.channel.status().connected() {
                     return BrokerError::Lost("it closed a channel".to_owned());
                 }
             }
+            let is_blocked = self.is_blocked();
+            if is_blocked != was_blocked {
+                self.tell(is_blocked);
+            }
+            was_blocked = is_blocked;
         }
     }
 
@@ -427,9 +488,10 @@ impl Link for AmqpLink {
             passive: true,
             ..QueueDeclareOptions::default()
         };
-        let seen = self
-            .publishing
-            .queue_declare(short(queue)?, options, FieldTable::default());
+        let seen =
+            self.consuming
+                .channel
+                .queue_declare(short(queue)?, options, FieldTable::default());
         Ok(Counts {
             waiting: seen.await?.message_count().into(),
             // They are in queues of which nobody has a list.
@@ -444,11 +506,14 @@ impl Link for AmqpLink {
         if let (true, Some(name)) = (queue.delete_on_stop, &queue.name) {
             let options = QueueDeleteOptions::default();
             if let Ok(name) = short(name) {
-                _ = self.publishing.queue_delete(name, options).await;
+                _ = self.consuming.channel.queue_delete(name, options).await;
             }
         }
-        // A connection that is lost needs no farewell.
-        _ = self.connection.close(200, "".into()).await;
+        // A connection that is lost needs no farewell, and one that is not read gets none.
+        _ = self.consuming.connection.close(200, "".into()).await;
+        if !self.is_blocked() {
+            _ = self.publishing.connection.close(200, "".into()).await;
+        }
     }
 }
 

@@ -122,6 +122,48 @@ async fn certificates_are_shown_and_looked_at(tls: u16, certificates: &Certifica
     conformance::unhealthy(&without, "`/nowhere/ca.pem` can't be read").await;
 }
 
+/// Of its memory it may use this part. Below what it has, it reads nothing more from who publishes.
+fn allow_memory(engine: &Engine, part: &str) {
+    let mut rabbitmqctl = engine.command("/usr/lib/rabbitmq/bin/rabbitmqctl");
+    let done = rabbitmqctl
+        .args(["set_vm_memory_high_watermark", part])
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// Else its queues would never get shorter.
+async fn a_broker_that_is_short_of_memory_is_told_what_is_done(engine: &Engine) {
+    let short = subject(engine, "short");
+    short.push(vec![Job::default(); 60]).await;
+    allow_memory(engine, "0.00001");
+    let driver = open(
+        "p",
+        &pipeline(engine, "short", "guest:guest"),
+        Wake::default(),
+    );
+    // One that is published is not read, perhaps, and then the broker has said so.
+    let (mut pushed, mut unread) = (60, 0);
+    let refused = loop {
+        assert!(pushed < 10_000, "the broker is not short of memory");
+        match timeout(Duration::from_secs(1), driver.push(vec![Job::default()])).await {
+            Ok(Ok(())) => pushed += 1,
+            Ok(Err(refused)) => break refused.to_string(),
+            Err(_) => unread += 1,
+        }
+    };
+    assert!(refused.contains("short of memory or disk"), "{refused}");
+    short.driver.resume();
+    for _ in 0..pushed {
+        short.ack_next().await;
+    }
+    allow_memory(engine, "0.4");
+    // What was not read arrives after all.
+    for _ in 0..unread {
+        short.ack_next().await;
+    }
+}
+
 fn subject(engine: &Engine, queue: &'static str) -> Subject {
     let settings = pipeline(engine, queue, "guest:guest");
     let ability = Ability {
@@ -146,6 +188,7 @@ async fn amqp_conforms_and_survives_a_restart_and_refuses() {
     let kept = subject(&engine, "q");
     survives_a_restart(&mut engine, kept).await;
     both_shapes_are_one_queue(&engine).await;
+    a_broker_that_is_short_of_memory_is_told_what_is_done(&engine).await;
     certificates_are_shown_and_looked_at(tls, &certificates).await;
 
     let wrong = pipeline(&engine, "q", "guest:wrong");
