@@ -106,9 +106,7 @@ impl Engine {
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         let environment = self.environment.iter();
-        command
-            .envs(environment.map(|(name, value)| (name, value)))
-            .current_dir(&self.folder);
+        command.envs(environment.map(|(name, value)| (name, value)));
         command
     }
 
