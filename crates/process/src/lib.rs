@@ -26,6 +26,7 @@ pub mod file;
 mod link;
 mod mark;
 pub mod memory;
+mod oom;
 pub mod open_files;
 mod overtaking;
 pub mod own_files;

@@ -14,7 +14,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use crate::process::Process;
-use crate::{Credentials, Mark, open_files, overtaking, reap};
+use crate::{Credentials, Mark, oom, open_files, overtaking, reap};
 
 mod light;
 mod too_long;
@@ -207,7 +207,11 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     let parent = rustix::process::getpid();
     let (credentials, passed, mark) = (command.credentials, command.passed, command.mark);
     let overtakes = command.overtakes;
+    let oom_score = oom::of_children();
     let in_child = move || {
+        if let Some(score) = oom_score {
+            oom::prefer_this(score);
+        }
         if overtakes {
             // Before the change of user, who may not.
             overtaking::begin_own();

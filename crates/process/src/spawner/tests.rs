@@ -103,6 +103,14 @@ async fn no_other_descriptor_of_the_server_reaches_the_child() {
 }
 
 #[tokio::test]
+async fn a_child_is_killed_before_the_server_when_memory_is_short() {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let own: i32 = own.trim().parse().unwrap();
+    let (_, said) = run(shell("cat /proc/self/oom_score_adj")).await;
+    assert_eq!(said.trim().parse(), Ok((own + 500).min(1000)));
+}
+
+#[tokio::test]
 async fn a_killed_child_tells_the_signal_and_its_own_children_go_too() {
     let spawner = Spawner::start().unwrap();
     let mut child = spawner
