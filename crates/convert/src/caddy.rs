@@ -357,6 +357,8 @@ struct Around {
     matchers: Vec<(String, Matched)>,
     /// Files are sent for all paths.
     sends_all: bool,
+    /// Scripts run for all paths that no other block takes.
+    runs_all: bool,
     /// Paths without a file lead to this script, with its slash.
     front: Option<String>,
 }
@@ -378,6 +380,7 @@ impl Around {
         let mut around = Self {
             matchers: Vec::new(),
             sends_all: sends_files(all),
+            runs_all: runs_php(all),
             front: None,
         };
         around.gather(all);
@@ -586,13 +589,14 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &A
             if directive.has("root") {
                 return refuse(directive, &matched, NOT_FOUND, site, draft);
             }
-            // It runs there and nowhere else.
             let is_front = |at: &At| match (at, &around.front) {
                 (At::Path(path), Some(front)) => path.trim_matches('/') == front.trim_matches('/'),
                 _ => false,
             };
             let has_front = matched.paths.iter().any(is_front);
-            site.whole = scripts(if has_front { "front" } else { "none" });
+            if !around.runs_all {
+                site.whole = scripts(if has_front { "front" } else { "none" });
+            }
             if directive.name == "php_server" && !around.sends_all {
                 files_of(directive, &matched, site, draft);
             }

@@ -1448,6 +1448,27 @@ fn only_the_scripts_that_nginx_gave_to_php_fpm_run() {
     assert!(limits.contains("root /srv/$host"), "{limits}");
 }
 
+/// A part with PHP of its own takes the others away from nobody.
+#[test]
+fn scripts_run_everywhere_in_caddy_beside_a_part_that_has_its_own() {
+    for all in [
+        "php_fastcgi a",
+        "route {\nphp_fastcgi a\n}",
+        "handle {\nphp_fastcgi a\n}",
+    ] {
+        for more in [
+            "php_fastcgi /app/* b",
+            "@app path /app/*\nphp_fastcgi @app b",
+        ] {
+            for text in [format!("{all}\n{more}"), format!("{more}\n{all}")] {
+                let text = format!(":80 {{\nroot * /srv/x\n{text}\nfile_server\n}}\n");
+                let (yaml, _) = made("Caddyfile", &text);
+                assert!(!yaml.contains("scripts: none"), "{text}\n{yaml}");
+            }
+        }
+    }
+}
+
 /// A Caddyfile of one site with PHP and files, and these statements.
 fn caddy_site(more: &str) -> String {
     format!(":80 {{\nroot * /srv/x\n{more}\nphp_fastcgi 127.0.0.1:9000\nfile_server\n}}\n")
