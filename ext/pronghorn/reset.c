@@ -626,9 +626,6 @@ static void restore_changes(void)
 	if (happened[TITLE]) {
 		restore_title();
 	}
-	if (happened[PG_CONNECT]) {
-		end_postgres();
-	}
 	bool has_searched = false;
 	for (size_t i = MB_SEARCH_INIT; i <= MB_SEARCH_SETPOS; i++) {
 		has_searched |= happened[i];
@@ -1098,7 +1095,8 @@ bool reset_restore(void)
 		}
 	}
 	EG(user_error_handler_error_reporting) = handler_reporting;
-	if (UNEXPECTED(has_postgres_links())) {
+	const bool has_links = has_postgres_links();
+	if (UNEXPECTED(has_links || changes[PG_CONNECT].happened)) {
 		end_postgres();
 	}
 	if (UNEXPECTED(has_changes)) {
