@@ -1,5 +1,6 @@
 //! Real servers of others, on loopback.
 
+use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ impl Engine {
     }
 
     /// A program beside it, with its environment.
-    pub fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let environment = self.environment.iter();
         command.envs(environment.map(|(name, value)| (name, value)));
@@ -150,9 +151,9 @@ impl Engine {
     ///
     /// When it is not installed.
     pub fn restart(&mut self) {
-        let child = Command::new(&self.program)
+        let mut command = self.command(&self.program);
+        let child = command
             .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder)
             .process_group(0)
             .stdin(Stdio::null())

@@ -276,7 +276,7 @@ fn check_storages(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>
         let section: Vec<_> = pool.section.split('.').collect();
         let listed = pool.settings.common.storages.as_ref();
         for name in listed.into_iter().flatten() {
-            if !all.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+            if !lists(&all, name) {
                 let message = format!("names `{name}`, and there is no such storage");
                 let hint = with_storage(name, &pool.section, "remove it", &all);
                 t.error_below(&[&section[..], &["storages"]].concat(), &message, &hint);
@@ -287,9 +287,7 @@ fn check_storages(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>
             Runner::Classic(classic) => &classic.ini,
             Runner::FastCgi(_) | Runner::Cgi(_) => continue,
         };
-        let is_given = |name: &&String| {
-            listed.is_none_or(|it| it.iter().any(|it| it.eq_ignore_ascii_case(name)))
-        };
+        let is_given = |name: &&String| listed.is_none_or(|it| lists(it, name));
         let given: Vec<_> = all.iter().filter(is_given).collect();
         if let (true, Some((name, what))) = (ini.has_sessions(), lacks_sessions(ini, &all, &given))
         {
@@ -305,8 +303,14 @@ fn check_storages(t: &mut Table<'_>, services: &[(&'static str, Box<dyn Service>
     }
 }
 
+/// Whether a name is among others, whatever its case.
+fn lists(names: &[impl AsRef<str>], name: &str) -> bool {
+    let mut names = names.iter().map(AsRef::as_ref);
+    names.any(|it: &str| it.eq_ignore_ascii_case(name))
+}
+
 fn with_storage(name: &str, pool: &str, or: &str, all: &[String]) -> String {
-    if all.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+    if lists(all, name) {
         return format!("add `{name}` to `{pool}.storages`, or {or}");
     }
     let known = match all {
@@ -326,7 +330,7 @@ fn lacks_sessions<'a>(
     // A path is of files, and names none.
     let named = ini.value("session.save_path");
     match named.filter(|path| !path.is_empty() && !path.contains('/')) {
-        Some(name) if !given.iter().any(|it| it.eq_ignore_ascii_case(name)) => {
+        Some(name) if !lists(given, name) => {
             let what = format!("the pool has no storage `{name}`, as `session.save_path` names it");
             Some((name, what))
         }
