@@ -434,7 +434,7 @@ mod tests {
         let short = later(workers.call("own.Large", json(r#""10""#), Held::default()));
         assert_eq!(short.await, Ok(Ok(json(r#""xxxxxxxx""#))));
         assert_eq!(begun.load(Ordering::Relaxed), FIT + 1);
-        // Who reads makes room, and so does who leaves.
+        // A worker that reads its reply makes room, and so does one that leaves.
         drop(unread.pop());
         let reply = calls.pop_front().expect("a call").await;
         assert_eq!(reply.expect("an answer").expect("a reply").len(), 300_000);

@@ -122,7 +122,8 @@ async fn certificates_are_shown_and_looked_at(tls: u16, certificates: &Certifica
     conformance::unhealthy(&without, "`/nowhere/ca.pem` can't be read").await;
 }
 
-/// Of its memory it may use this part. Below what it has, it reads nothing more from who publishes.
+/// Sets the part of the machine's memory that the broker may use. While it uses more, it reads
+/// nothing from connections that publish.
 fn allow_memory(engine: &Engine, part: &str) {
     let mut rabbitmqctl = engine.command("/usr/lib/rabbitmq/bin/rabbitmqctl");
     let done = rabbitmqctl
@@ -158,7 +159,7 @@ async fn a_broker_that_is_short_of_memory_is_told_what_is_done(engine: &Engine) 
         short.ack_next().await;
     }
     allow_memory(engine, "0.4");
-    // What was not read arrives after all.
+    // The broker now reads the pushes that it had left unread.
     for _ in 0..unread {
         short.ack_next().await;
     }

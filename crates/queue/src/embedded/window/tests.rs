@@ -300,7 +300,8 @@ fn what_is_due_and_urgent_does_not_wait_behind_others_that_are_due() {
     assert!(came);
 }
 
-/// Where too many wait in a lane, the window goes back in it, before one that was put back.
+/// The window of a lane goes back when too many jobs wait there. A job that was put back may then
+/// be read from the store once more.
 #[test]
 fn one_that_was_put_back_before_its_time_comes_once() {
     let mut model = Model::new();
