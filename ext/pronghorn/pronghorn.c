@@ -1589,6 +1589,8 @@ static PHP_RSHUTDOWN_FUNCTION(pronghorn)
 		chunks_let_go();
 	}
 	requests_give_back();
+	/* Also a script's own, while its resources are there. */
+	reset_forget();
 	messages_give_back();
 	if (pthread_equal(owner, pthread_self())) {
 		printed_end();

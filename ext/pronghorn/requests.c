@@ -46,6 +46,8 @@ static struct {
 	zend_string *content; /* of a form that was read as it came */
 	size_t taken;         /* of the body */
 	int file;             /* with the body; -1: it was not opened */
+	zval parts;           /* a stream of a body of several parts; UNDEF: nobody has asked for it */
+	bool is_form_filtered;
 	bool is_finished;
 } call;
 
@@ -150,6 +152,17 @@ static bool is_form(void)
 		&& strchr(";, ", call.content_type[sizeof type - 1]) != NULL;
 }
 
+/* Of several parts, which the server has taken apart. */
+static bool is_of_parts(void)
+{
+	return flags_of_request() & NATIVE_FORM;
+}
+
+static bool is_post(void)
+{
+	return strcasecmp(SG(request_info).request_method, "POST") == 0;
+}
+
 /* A form that comes while it is read is read by the request: whoever asks that for it finds it as
  * well. */
 static void read_form_body(void)
@@ -172,9 +185,9 @@ static void describe(void)
 	info->query_string = ZSTR_VAL(text(slots->query, "queryString"));
 	info->request_uri = ZSTR_VAL(text(slots->path, "path"));
 	find_fields();
-	/* PHP reads the body at once for a type that is not NULL: of a form, to make $_POST. One of
+	/* PHP reads the body of a POST at once for a type that is not NULL, to make $_POST. A form of
 	 * several parts the server has taken apart. */
-	info->content_type = is_form() ? call.content_type : NULL;
+	info->content_type = is_form() || (is_of_parts() && !is_post()) ? call.content_type : NULL;
 	if (info->content_type != NULL && call.body != NULL) {
 		read_form_body();
 	}
@@ -231,10 +244,34 @@ static size_t read_stream(char *into, size_t most)
 	return length;
 }
 
+/* Of a form that the server has taken apart. */
+static zval form_reader;
+
+/* PHP makes no $_POST of it, so that the application may look at the body itself: it gets one like
+ * that of the client. */
+static size_t read_parts(char *into, size_t most)
+{
+	if (Z_TYPE(call.parts) == IS_UNDEF) {
+		zval arguments[2];
+		ZVAL_OBJ(&arguments[0], call.request);
+		ZVAL_TRUE(&arguments[1]);
+		call_user_function(NULL, NULL, &form_reader, &call.parts, 2, arguments);
+	}
+	php_stream *stream = NULL;
+	if (Z_TYPE(call.parts) == IS_RESOURCE) {
+		php_stream_from_zval_no_verify(stream, &call.parts);
+	}
+	const ssize_t length = stream == NULL ? 0 : php_stream_read(stream, into, most);
+	return length < 0 ? 0 : (size_t) length;
+}
+
 static size_t read_body(char *into, size_t most)
 {
-	if (call.request == NULL || flags_of_request() & NATIVE_FORM) {
+	if (call.request == NULL) {
 		return 0;
+	}
+	if (is_of_parts()) {
+		return is_post() ? 0 : read_parts(into, most);
 	}
 	if (call.body != NULL && call.content == NULL) {
 		return read_stream(into, most);
@@ -267,6 +304,8 @@ static void forget_body(void)
 		zend_string_release(call.content);
 		call.content = NULL;
 	}
+	zval_ptr_dtor(&call.parts);
+	ZVAL_UNDEF(&call.parts);
 	if (kept == NULL) {
 		return;
 	}
@@ -399,9 +438,6 @@ static void make_global(unsigned global)
 	maker->armed = maker->auto_global_callback(maker->name);
 }
 
-/* Of a form that the server has taken apart. */
-static zval form_reader;
-
 static void free_path(zval *path)
 {
 	zend_string_release(Z_STR_P(path));
@@ -437,11 +473,6 @@ static void read_form(void)
 
 static zend_array *environment_now(void);
 
-static bool is_post(void)
-{
-	return strcasecmp(SG(request_info).request_method, "POST") == 0;
-}
-
 static void make_globals(void)
 {
 	bool any = false;
@@ -454,7 +485,7 @@ static void make_globals(void)
 		any = true;
 	}
 	if (is_post()) {
-		if (flags_of_request() & NATIVE_FORM) {
+		if (is_of_parts()) {
 			read_form();
 		} else if (SG(request_info).content_type != NULL) {
 			make_global(POST);
@@ -705,9 +736,37 @@ static const char *const filter_names[] = {"filter_has_var", "filter_input", "fi
 #define FILTERS (sizeof filter_names / sizeof *filter_names)
 static zif_handler filters[FILTERS];
 
+/* A form that the server has taken apart did not go through the filter either. Names are those of
+ * fields: `a[b]`. */
+static void filter_fields(zend_array *fields, const zend_string *above)
+{
+	zend_ulong number;
+	zend_string *key;
+	zval *value;
+	ZEND_HASH_FOREACH_KEY_VAL(fields, number, key, value) {
+		zend_string *own = key == NULL ? zend_long_to_str((zend_long) number) : zend_string_copy(key);
+		zend_string *name = above == NULL ? zend_string_copy(own) : strpprintf(0, "%s[%s]", ZSTR_VAL(above), ZSTR_VAL(own));
+		if (Z_TYPE_P(value) == IS_ARRAY) {
+			filter_fields(Z_ARRVAL_P(value), name);
+		} else if (Z_TYPE_P(value) == IS_STRING) {
+			size_t length = Z_STRLEN_P(value);
+			char *filtered = estrndup(Z_STRVAL_P(value), length);
+			sapi_module.input_filter(PARSE_POST, ZSTR_VAL(name), &filtered, length, &length);
+			efree(filtered);
+		}
+		zend_string_release(own);
+		zend_string_release(name);
+	} ZEND_HASH_FOREACH_END();
+}
+
 /* `filter_input()` and its like. */
 static ZEND_FUNCTION(pronghorn_filter)
 {
+	const zval *fields = &PG(http_globals)[TRACK_VARS_POST];
+	if (call.request != NULL && !call.is_form_filtered && is_of_parts() && Z_TYPE_P(fields) == IS_ARRAY) {
+		call.is_form_filtered = true;
+		filter_fields(Z_ARRVAL_P(fields), NULL);
+	}
 	if (is_filtered_late && !is_filtered && call.request != NULL) {
 		/* It puts them into this array itself. */
 		zval *server_variables = &PG(http_globals)[TRACK_VARS_SERVER], kept;
@@ -1146,7 +1205,7 @@ void requests_begin(zend_object *request, zend_object *body)
 	call.cookies = NULL;
 	call.content_type = call.content_length = call.authorization = NULL;
 	call.taken = 0;
-	call.is_finished = false;
+	call.is_form_filtered = call.is_finished = false;
 	SG(server_context) = &call;
 	describe();
 	/* First: the end of what was printed before sends headers. */
@@ -1179,7 +1238,7 @@ void requests_finish(void)
 	reset_run_shutdown_functions();
 	if (UNEXPECTED(EG(exception) != NULL) && !zend_is_unwind_exit(EG(exception))) {
 		/* As PHP does it at an error that nobody has caught. */
-		const bool is_said = PG(display_errors) || SG(headers_sent);
+		const bool is_said = (PG(display_errors) && PG(display_errors) != PHP_DISPLAY_ERRORS_STDERR) || SG(headers_sent);
 		if (!is_said && SG(sapi_headers).http_response_code == 200) {
 			SG(sapi_headers).http_response_code = 500;
 		}
@@ -1485,5 +1544,4 @@ void requests_give_back(void)
 		environment = NULL;
 	}
 	let_session_go();
-	reset_forget();
 }

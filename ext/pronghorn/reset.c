@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "SAPI.h"
+#include "ext/date/php_date.h"
 #include "ext/json/php_json.h"
 #include "ext/pcre/php_pcre.h"
 #include "ext/standard/basic_functions.h"
@@ -20,10 +21,12 @@
 #include "php_ini.h"
 #include "php_output.h"
 #include "zend_exceptions.h"
+#include "zend_smart_str.h"
 #if PHP_VERSION_ID >= 80200
 #include "ext/random/php_random.h"
 #endif
 
+#include "module_globals.h"
 #include "session.h"
 #include "title.h"
 
@@ -95,7 +98,8 @@ typedef struct {
 
 static ZEND_FUNCTION(pronghorn_set);
 
-/* The place of one that is looked at by itself. */
+/* The places of those that are looked at by themselves. */
+#define TIME_ZONE 7
 #define XML_ERRORS 17
 
 static setting settings[] = {
@@ -107,7 +111,7 @@ static setting settings[] = {
 	{.set = "setlocale", .first = LC_MONETARY, .ask = "0"},
 	{.set = "setlocale", .first = LC_MESSAGES, .ask = "0"},
 	{.set = "spl_autoload_extensions", .first = NOTHING},
-	{.set = "date_default_timezone_set", .get = "date_default_timezone_get", .first = NOTHING},
+	[TIME_ZONE] = {.set = "date_default_timezone_set", .get = "date_default_timezone_get", .first = NOTHING},
 	{.set = "chdir", .get = "getcwd", .first = NOTHING},
 	{.set = "umask", .first = NOTHING},
 	{.set = "mb_internal_encoding", .first = NOTHING},
@@ -232,6 +236,25 @@ static void restore_locale(void)
 	}
 }
 
+/* NULL: this PHP has others. */
+static zend_date_globals *dates;
+/* No code has set a time zone: the one of php.ini holds. */
+static bool has_zone_of_ini;
+
+static bool is_zone_of_ini(void)
+{
+	return dates != NULL && (dates->timezone == NULL || *dates->timezone == '\0');
+}
+
+/* A time zone that was set holds against `date.timezone`, also where it is the same. */
+static void restore_zone_of_ini(void)
+{
+	if (dates->timezone != NULL) {
+		efree(dates->timezone);
+		dates->timezone = NULL;
+	}
+}
+
 static void restore_settings(void)
 {
 	restore_locale();
@@ -239,7 +262,9 @@ static void restore_settings(void)
 		if (UNEXPECTED(settings[i].is_changed)) {
 			zval result;
 			settings[i].is_changed = false;
-			if (settings[i].is_kept && call_setting(&settings[i], settings[i].set, &settings[i].value, &result)) {
+			if (i == TIME_ZONE && has_zone_of_ini) {
+				restore_zone_of_ini();
+			} else if (settings[i].is_kept && call_setting(&settings[i], settings[i].set, &settings[i].value, &result)) {
 				zval_ptr_dtor(&result);
 			}
 		}
@@ -573,11 +598,10 @@ static bool has_postgres_links(void)
 	return any;
 }
 
-/* The end of PHP's request for its module, and the next one's beginning: that rolls back what is open
- * on connections of pg_pconnect(), and lets go of the one that functions take if given none. */
-static void end_postgres(void)
+/* The end of PHP's request for a module, and the next one's beginning. */
+static void restart(const char *name)
 {
-	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("pgsql"));
+	zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, name, strlen(name));
 	if (module != NULL) {
 		module->request_shutdown_func(module->type, module->module_number);
 		module->request_startup_func(module->type, module->module_number);
@@ -632,6 +656,63 @@ static void restore_changes(void)
 	}
 	if (has_searched) {
 		restore_search();
+	}
+}
+
+/* ---- What modules keep of a request ---- */
+
+static void keep_dates(void)
+{
+	dates = module_globals("date", sizeof *dates);
+	has_zone_of_ini = is_zone_of_ini();
+}
+
+/* DateTime::getLastErrors() */
+static void forget_date_errors(void)
+{
+	const timelib_error_container *last = dates == NULL ? NULL : dates->last_errors;
+	zval result;
+	if (UNEXPECTED(last != NULL && last->error_count + last->warning_count > 0) && call("date_create", &result, 0, NULL)) {
+		zval_ptr_dtor(&result);
+	}
+}
+
+/* output_add_rewrite_var(), and the session's number in links: the buffers that add them are gone. */
+static void forget_links(url_adapt_state_ex_t *links)
+{
+	if (EXPECTED(!links->active)) {
+		return;
+	}
+	smart_str *const texts[] = {
+		&links->result, &links->buf, &links->tag, &links->arg, &links->attr_val, &links->url_app, &links->form_app,
+	};
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		smart_str_free(texts[i]);
+	}
+	links->active = links->tag_type = links->attr_type = 0;
+}
+
+/* As zlib has them, whose header is not installed. */
+static struct zlib_variables {
+	zend_long output_compression, output_compression_level;
+	char *output_handler;
+	void *ob_gzhandler;
+	zend_long output_compression_default;
+	bool handler_registered;
+	int compression_coding;
+} *zlib;
+
+/* Which coding the client takes is looked at once in a request, and kept. Where php.ini compresses
+ * all output, the beginning of a request opens a buffer for that: only the coding is forgotten. */
+static void forget_coding(void)
+{
+	if (EXPECTED(zlib == NULL || (zlib->compression_coding == 0 && !zlib->handler_registered))) {
+		return;
+	}
+	if (zlib->output_compression_default == 0) {
+		restart("zlib");
+	} else {
+		zlib->compression_coding = 0;
 	}
 }
 
@@ -1043,6 +1124,8 @@ void reset_keep(void)
 	has_changes = false;
 	keep_locale();
 	keep_environment();
+	keep_dates();
+	zlib = module_globals("zlib", sizeof *zlib);
 	wrappers = copy_wrappers(FG(stream_wrappers));
 	keep_ini();
 	keep_handlers(&errors, &EG(user_error_handler), &EG(user_error_handlers), &EG(user_error_handlers_error_reporting));
@@ -1097,7 +1180,9 @@ bool reset_restore(void)
 	EG(user_error_handler_error_reporting) = handler_reporting;
 	const bool has_links = has_postgres_links();
 	if (UNEXPECTED(has_links || changes[PG_CONNECT].happened)) {
-		end_postgres();
+		/* What is open on connections of pg_pconnect() is rolled back, and the one that functions
+		 * take if given none is let go. */
+		restart("pgsql");
 	}
 	if (UNEXPECTED(has_changes)) {
 		/* What they say is nobody's. */
@@ -1125,6 +1210,10 @@ bool reset_restore(void)
 		restore_context();
 	}
 	forget_errors();
+	forget_date_errors();
+	forget_coding();
+	forget_links(&BG(url_adapt_output_ex));
+	forget_links(&BG(url_adapt_session_ex));
 	forget_strtok();
 	forget_files();
 #if PHP_VERSION_ID >= 80200

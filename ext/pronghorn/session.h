@@ -5,21 +5,13 @@
 #ifdef HAVE_PHP_SESSION
 
 #include "ext/session/php_session.h"
-#include "zend_modules.h"
 
-/* NULL: its module is not there. Found by the module's entry, because a session that is a module of
- * its own can't be linked to. */
+#include "module_globals.h"
+
+/* NULL: its module is not there. */
 static inline php_ps_globals *session_globals(void)
 {
-	const zend_module_entry *module = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("session"));
-	if (module == NULL || module->globals_size != sizeof(php_ps_globals)) {
-		return NULL;
-	}
-#ifdef ZTS
-	return ts_resource(*module->globals_id_ptr);
-#else
-	return module->globals_ptr;
-#endif
+	return module_globals("session", sizeof(php_ps_globals));
 }
 
 /* The functions of a handler that the application has set, which releases of PHP declare in two

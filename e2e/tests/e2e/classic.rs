@@ -379,6 +379,21 @@ fn a_client_is_answered_while_the_script_goes_on() {
     server.stop();
 }
 
+/// The next script would free what is gone.
+#[test]
+fn a_context_for_libxml_ends_with_its_script() {
+    let script = "libxml_set_streams_context(stream_context_create(['http' => ['timeout' => 1]]));
+        echo strlen(file_get_contents('php://input'));";
+    let server = serving(&[("index", script)]);
+    let workers = server.workers();
+    for _ in 0..12 {
+        let reply = form(&server, "/", "x=y");
+        assert_eq!((reply.status, &*reply.text()), (200, "3"));
+    }
+    assert_eq!(server.workers(), workers);
+    server.stop();
+}
+
 #[test]
 fn sessions_are_kept_apart() {
     let script = "

@@ -34,6 +34,9 @@ const INDEX: &str = r#"<?php
             echo $_FILES['file']['name'], ' ', $_POST['name'], ' ', file_get_contents('moved');
             break;
         case '/input': echo strlen(file_get_contents('php://input')), ' ', $_SERVER['CONTENT_TYPE']; break;
+        case '/filter': echo json_encode([filter_input(INPUT_POST, 'name'), filter_input(INPUT_POST, 'of', FILTER_DEFAULT, FILTER_REQUIRE_ARRAY),
+            filter_has_var(INPUT_POST, 'a_b'), filter_has_var(INPUT_POST, 'none')]); break;
+        case '/parts': echo count($_POST), ' ', count($_FILES), ' ', file_get_contents('php://input'); break;
         case '/thrown': echo 'lost'; throw new LogicException('nobody catches it');
         case '/fatal': echo 'before'; ini_set('memory_limit', '16M'); str_repeat('x', 1 << 26); break;
         case '/page': register_shutdown_function(function () { while (ob_get_level() > 0) { ob_end_clean(); } http_response_code(503); echo 'a page of its own'; });
@@ -123,6 +126,40 @@ fn a_front_controller_answers_as_under_php_fpm() {
 }
 
 /// Without a buffer the first byte closes the head, as under php-fpm.
+#[test]
+fn a_form_of_several_parts_is_known_to_filter_input_and_can_be_read_of_other_methods() {
+    const TYPE: &str = "multipart/form-data; boundary=b";
+    let file = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\
+                Content-Type: text/plain\r\n\r\nof a file\r\n";
+    let fields = |names: &[&str]| -> String {
+        let field = |name: &&str| {
+            format!("--b\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\nof {name}\r\n")
+        };
+        names.iter().map(field).collect()
+    };
+    let server = Server::start(site(""));
+    let body = fields(&["name", "of[x][]", "of[x][]", "a.b"]) + file + "--b--\r\n";
+    for _ in 0..2 {
+        let reply = server.post("/filter", TYPE, body.as_bytes());
+        assert_eq!(
+            reply.text(),
+            r#"["of name",{"x":["of of[x][]","of of[x][]"]},true,false]"#
+        );
+        let none = ask(&server, "GET", "/filter", "").text();
+        assert_eq!(none, "[null,null,false,false]", "the next visitor");
+    }
+    for method in ["PUT", "PATCH", "DELETE"] {
+        let mut client = server.connect();
+        let head = format!("Content-Type: {TYPE}\r\nContent-Length: {}\r\n", body.len());
+        client.request(method, "/parts", &head);
+        client.send(body.as_bytes());
+        assert_eq!(client.response().text(), format!("0 0 {body}"), "{method}");
+    }
+    let reply = server.post("/parts", TYPE, body.as_bytes()).text();
+    assert_eq!(reply, "3 1 ", "PHP keeps none of a POST");
+    server.stop();
+}
+
 #[test]
 fn output_before_headers_is_told_by_its_place_and_a_buffer_keeps_it_back() {
     let server = Server::start(site(""));

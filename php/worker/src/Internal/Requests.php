@@ -60,11 +60,16 @@ final class Requests
         \Pronghorn\Internal\requests_take_over($front, self::form(...), $output, $response);
     }
 
-    /** @return array{array<mixed>, array<mixed>, list<string>} `$_POST`, `$_FILES`, paths */
-    private static function form(Request $request): array
+    /**
+     * @param bool $asBody what PHP makes no `$_POST` of, as a body to read
+     * @return array{array<mixed>, array<mixed>, list<string>}|resource `$_POST`, `$_FILES`, paths
+     */
+    private static function form(Request $request, bool $asBody = false): mixed
     {
         $parts = $request->parts();
 
-        return [$parts->post(), $parts->uploads(), $parts->paths()];
+        return $asBody
+            ? $parts->body((string) $request->header('content-type'))
+            : [$parts->post(), $parts->uploads(), $parts->paths()];
     }
 }
