@@ -413,6 +413,46 @@ final class PsrTest extends TestCase
         self::assertStringContainsString('gives nothing', end($received)->error['message']);
     }
 
+    /** As Laminas' CallbackStream. */
+    public function testABodyThatCanOnlyBeCastIsSent(): void
+    {
+        $body = new class ('of a callback') extends Support\StringStream {
+            public function getSize(): ?int
+            {
+                return null;
+            }
+
+            public function isSeekable(): bool
+            {
+                return false;
+            }
+
+            public function isReadable(): bool
+            {
+                return false;
+            }
+
+            public function __toString(): string
+            {
+                return 'of a callback';
+            }
+
+            public function getContents(): string
+            {
+                throw new \RuntimeException('A callback can not be read');
+            }
+
+            public function read($length): string
+            {
+                throw new \RuntimeException('A callback can not be read');
+            }
+        };
+        $response = (new Psr17Factory())->createResponse()->withBody($body);
+        $received = $this->serve(fn (ServerRequestInterface $r) => $response, []);
+
+        self::assertSame('of a callback', implode('', array_column($received, 'body')));
+    }
+
     public function testAHandlerMayAskForTheClassOfALibrary(): void
     {
         foreach (['GuzzleHttp\Psr7\ServerRequest', 'Slim\Psr7\Request', 'Nyholm\Psr7\ServerRequest'] as $class) {

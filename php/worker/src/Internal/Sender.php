@@ -111,6 +111,10 @@ final class Sender
         if ($isWhole) {
             return [$headers, $begun];
         }
+        if ($begun === '' && !$body->isReadable()) {
+            // A callback's, such as Laminas' CallbackStream.
+            return [$headers, (string) $body];
+        }
         $size = $body->getSize();
         if ($size !== null && $size <= self::WHOLE) {
             // Not from its start again: some can be rewound once.
