@@ -1673,3 +1673,18 @@ fn a_second_server_is_told_who_has_the_store() {
     ended.assert_refused(&["pipeline `kept`", &format!("is used by process {pid}")]);
     server.stop();
 }
+
+/// Nothing but its next time begins it again: a person has to hear of it.
+#[test]
+fn a_command_of_a_schedule_that_an_upgrade_kills_is_told() {
+    let site = site(1);
+    let command = "sh -c \"touch begun; exec sleep 1000\"";
+    let schedules = format!("  schedules: {{long: {{every: 1s, command: '{command}'}}}}\n");
+    let config = site.read(".rr.yaml") + &schedules;
+    let mut server = Server::start(site.config(&config));
+    let begun = server.site().path("begun");
+    wait_for("a run", || begun.exists().then_some(()));
+    server.upgrade();
+    server.logged(&["\"long\"", "the command is killed"]);
+    server.stop();
+}

@@ -373,7 +373,14 @@ impl Schedules {
             What::Command { command, limit } => {
                 self.note(name, |record| record.begin(due, &id)).await;
                 let run = self.0.surroundings.run(name, command, *limit);
-                end.run_until_cancelled(run).await
+                let ended = end.run_until_cancelled(run).await;
+                if ended.is_none() {
+                    tracing::warn!(
+                        target: "jobs", schedule = name, id,
+                        "the command is killed because this process of the server ends"
+                    );
+                }
+                ended
             }
         };
         let Some((outcome, lines)) = ended else {
