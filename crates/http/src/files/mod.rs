@@ -43,6 +43,11 @@ use path::Named;
 use reply::reply;
 use root::{Found, Root};
 
+/// Whether a file is a PHP source by its name, or a copy of one: such files are never sent.
+pub fn is_php_source(path: &str) -> bool {
+    path::is_php(path::name(path.as_bytes()))
+}
+
 /// Folders whose files are sent.
 #[derive(Debug, Default)]
 pub struct Files {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shown, Table, Wrong};
 
+use crate::files::is_php_source;
+
 /// Pages in place of the server's few words.
 #[derive(Clone, Debug)]
 pub struct ErrorPagesSettings {
@@ -30,14 +32,23 @@ impl Section for ErrorPagesSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.ours();
         t.live();
+        let pages = t
+            .key(
+                "pages",
+                "Files by status, `404: errors/404.html`, or by class, `5xx: errors/down.html`. \
+                 They are sent as they are: PHP sources are refused.",
+            )
+            .default(StatusPages::default());
+        if let Some(pair) = pages.0.iter().find(|pair| is_php_source(&pair.value)) {
+            let message = format!(
+                "has `{}: {}`, a PHP script: pages are sent as they are, and so would be its source",
+                pair.name, pair.value
+            );
+            let hint = "name a file such as `404.html`, or let the front controller answer";
+            t.error("pages", &message, hint);
+        }
         Self {
-            pages: t
-                .key(
-                    "pages",
-                    "Files by status, `404: errors/404.html`, or by class, `5xx: \
-                     errors/down.html`.",
-                )
-                .default(StatusPages::default()),
+            pages,
             intercept: t
                 .key(
                     "intercept",
