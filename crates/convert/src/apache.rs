@@ -43,8 +43,6 @@ const NEEDLESS: &[&str] = &[
 
 pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let all = flat(directive::apache(text)?);
-    let has_tls = all.iter().any(|it| it.has_one("SSLEngine"));
-    draft.has_tls = has_tls;
     let mut outer = Site::default();
     let mut state = SiteState::default();
     let mut listens = Vec::new();
@@ -75,7 +73,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
             root: root_in(&one.inside).or_else(|| outer.root.clone()),
             ..Site::default()
         };
-        if host(one, &all, &mut site, draft, has_tls) {
+        if host(one, &all, &mut site, draft) {
             for files in &outer.files {
                 add_files(files.clone(), &mut site);
             }
@@ -88,9 +86,11 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         of_hosts(&all, &sites, draft);
     }
     state.finish(&mut outer);
-    guard_aliases(&all, &mut outer, draft);
-    for site in &mut sites {
+    for site in sites.iter_mut().chain([&mut outer]) {
         guard_aliases(&all, site, draft);
+        let overridden = overriding(&all).into_iter();
+        let overridden = overridden.map(|(line, path)| (draft.place(line), path));
+        site.overridden = overridden.collect();
     }
     let rest: Vec<_> = all
         .iter()
@@ -111,10 +111,66 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     Ok(())
 }
 
-/// A `.htaccess` in a directory by its path below the root: what it closes.
+/// Whether a host speaks TLS. `SSLEngine on` may stand in an included file, as certbot's does.
+fn is_tls(host: &Directive) -> bool {
+    let is_off = |it: &Directive| it.is("SSLEngine") && it.argument(0).eq_ignore_ascii_case("off");
+    (host.has_one("SSLEngine") || host.has_one("SSLCertificateFile"))
+        && !host.inside.iter().any(is_off)
+}
+
+/// Whether a file has a host with TLS.
+pub(super) fn has_tls(text: &str) -> bool {
+    directive::apache(text).is_ok_and(|all| flat(all).iter().any(is_tls))
+}
+
+/// A `.htaccess` of the root of a site, whose statements hold in that site.
+pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Result<(), String> {
+    let all = flat(directive::apache(text)?);
+    let mut state = SiteState::default();
+    for directive in all.iter().filter(|it| !is_scope(it)) {
+        of_server(directive, site, draft, &mut state);
+    }
+    scopes(&all, &all, site, draft, &mut state);
+    if state.has_front {
+        site.pool.remove("fallback");
+    }
+    state.finish(site);
+    if is_granted(&all) {
+        mark_granted(&all);
+    }
+    if draft.leave_out_unread(&all, ALL_CLOSED) {
+        site.close("");
+    }
+    Ok(())
+}
+
+/// Directories in which `.htaccess` files count, and in those below them, with their lines.
+fn overriding(all: &[Directive]) -> Vec<(usize, String)> {
+    let mut directories = Vec::new();
+    for it in all {
+        let is_set = |it: &Directive| {
+            let is_one = it.is("AllowOverride") || it.is("AllowOverrideList");
+            is_one && !it.argument(0).eq_ignore_ascii_case("none")
+        };
+        if it.is("VirtualHost") {
+            directories.extend(overriding(&it.inside));
+        } else if it.inside.iter().any(is_set) {
+            let is_plain = it.is("Directory")
+                && it.arguments.len() == 1
+                && !it.argument(0).contains(['*', '?', '[']);
+            let path = if is_plain { folder_of(it) } else { "/" };
+            directories.push((it.line, path.to_owned()));
+        }
+    }
+    directories
+}
+
+/// A `.htaccess` in a directory by its path below the root: what it closes. One that closes the
+/// root itself is told, unless it `closes_root`.
 pub(super) fn read_directory(
     below: &str,
     text: &str,
+    closes_root: bool,
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<(), String> {
@@ -147,6 +203,11 @@ pub(super) fn read_directory(
         no_scripts(&mut site.pool, below);
     }
     if is_granted(&scope.inside) {
+        return Ok(());
+    }
+    if below.is_empty() && closes_root {
+        site.close("");
+        draft.leave_out_limit(&scope, ALL_CLOSED);
         return Ok(());
     }
     if below.is_empty() {
@@ -361,14 +422,8 @@ impl SiteState {
 }
 
 /// False for a host that only leads elsewhere.
-fn host(
-    host: &Directive,
-    all: &[Directive],
-    site: &mut Site,
-    draft: &mut Draft,
-    has_tls: bool,
-) -> bool {
-    let is_tls = host.has_one("SSLEngine");
+fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft) -> bool {
+    let is_tls = is_tls(host);
     for given in &host.arguments {
         let given = if given.contains(':') {
             given.clone()
@@ -385,7 +440,7 @@ fn host(
             .is_some_and(|to| to.starts_with("https://"))
             && it.arguments.iter().any(|argument| argument == "/")
     });
-    if leads_to_tls && has_tls && !is_tls {
+    if leads_to_tls && draft.has_tls && !is_tls {
         draft.section("ssl").set("redirect", true);
         if let Some((address, _)) = site.listens.first()
             && draft.http().get("address").is_none()
@@ -553,7 +608,7 @@ fn is_whole(scope: &Directive) -> bool {
 }
 
 /// Statements that say nothing where all may come.
-fn mark_granted(inside: &[Directive], draft: &mut Draft) {
+fn mark_granted(inside: &[Directive]) {
     for it in inside {
         let name = it.name.to_ascii_lowercase();
         if ["require", "allow", "order", "satisfy"].contains(&name.as_str())
@@ -562,17 +617,8 @@ fn mark_granted(inside: &[Directive], draft: &mut Draft) {
             it.done();
         }
         if name.starts_with("allowoverride") {
-            overrides(it, draft);
+            it.done(); // what such files close is looked for when all is read
         }
-    }
-}
-
-/// `AllowOverride`: `.htaccess` files may say more than what is read here.
-fn overrides(it: &Directive, draft: &mut Draft) {
-    if it.argument(0).eq_ignore_ascii_case("none") {
-        it.done();
-    } else {
-        draft.leave_out_limit(it, "what these files close is open");
     }
 }
 
@@ -586,7 +632,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     let root = site.root.clone().unwrap_or_default();
     let has_none = runs_none(scope);
     if is_free(scope) && !has_none {
-        mark_granted(&scope.inside, draft);
+        mark_granted(&scope.inside);
         scope.done();
         return handlers(scope, named, site, draft);
     }
@@ -605,7 +651,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     {
         if has_none && is_granted(&scope.inside) {
             no_scripts(&mut site.pool, below);
-            mark_granted(&scope.inside, draft);
+            mark_granted(&scope.inside);
             mark_none(scope);
             return scope.done();
         }
@@ -613,7 +659,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     }
     if has_none && is_granted(&scope.inside) && root == folder_of(scope) && !root.is_empty() {
         site.whole = scripts("none");
-        mark_granted(&scope.inside, draft);
+        mark_granted(&scope.inside);
         mark_none(scope);
         return scope.done();
     }
@@ -835,7 +881,7 @@ fn location(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
         } else if !site.rule(at, Rank::Expression, scripts("none")) {
             return;
         }
-        mark_granted(&scope.inside, draft);
+        mark_granted(&scope.inside);
         mark_none(scope);
         return scope.done();
     }
@@ -877,7 +923,7 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
             }
             mark_none(scope);
         }
-        mark_granted(&scope.inside, draft);
+        mark_granted(&scope.inside);
         return scope.done();
     }
     if is_hidden(named, is_match) {
@@ -1002,7 +1048,7 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &
         }
         "proxypass" | "proxypassmatch" => return proxy(directive, site, draft),
         "include" | "includeoptional" => return include(directive, draft),
-        "allowoverride" | "allowoverridelist" => return overrides(directive, draft),
+        "allowoverride" | "allowoverridelist" => directive.done(),
         "sethandler" | "addhandler" => return handler(directive, "", site, draft),
         "addtype" if first_of(directive).starts_with("application/x-httpd-php") => {
             return handler(directive, "", site, draft);
@@ -1105,7 +1151,7 @@ fn of_answers(name: &str, directive: &Directive, site: &Site, draft: &mut Draft)
                     && first.len() == 3
                     && first.starts_with(['4', '5']) =>
             {
-                draft.error_page(first, &format!("{root}{}", directive.argument(1)));
+                return draft.error_page(first, &format!("{root}{}", directive.argument(1)));
             }
             _ => return false,
         },
@@ -1455,8 +1501,10 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         let rest = rest.split_once('}').map_or("", |(_, rest)| rest);
         ["%{REQUEST_URI}", "/$1", "%{REQUEST_URI}$1"].contains(&rest)
     });
-    if goes_to_tls && flags.contains('R') && draft.has_tls {
-        draft.section("ssl").set("redirect", true);
+    if goes_to_tls && flags.contains('R') {
+        // A site of another file may have TLS.
+        conditions.iter().for_each(Directive::done);
+        draft.lead_to_tls(directive, site, false);
         return directive.done();
     }
     if let Some(others) = from.strip_prefix('!')

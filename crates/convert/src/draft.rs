@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use pronghorn_config::{Input, Severity, load};
+use pronghorn_http::files::is_php_source;
 use pronghorn_http::routes::PathPattern;
 use pronghorn_server::Services;
 use pronghorn_server::settings::Settings;
@@ -82,10 +83,16 @@ pub(super) struct Site {
     pub(super) rules: Vec<Rule>,
     /// Keys of the route for all that no rule is about.
     pub(super) whole: Tree,
+    /// The status that all of it is answered with. Once set, no other statement may take it away:
+    /// it stands apart from `whole`, which they set.
+    pub(super) closed: Option<String>,
     /// Applications below its paths, with their sockets of php-fpm.
     pub(super) below: Vec<(String, Tree, Vec<String>)>,
     /// Directories whose files are sent below its paths, instead of those of the root.
     pub(super) files: Vec<Files>,
+    /// Directories in which `.htaccess` files count, and in those below them, after the places
+    /// that say so.
+    pub(super) overridden: Vec<(String, String)>,
 }
 
 /// A directory whose files are sent below a path.
@@ -282,7 +289,7 @@ impl Site {
     /// Answers with a status.
     pub(super) fn refuse(&mut self, at: At, status: &str) {
         if at == At::Below(String::new()) || at == At::Below("/".to_owned()) {
-            self.whole = refusal(status);
+            self.closed.get_or_insert_with(|| status.to_owned());
         } else {
             self.rule(at, Rank::Refusal, refusal(status));
         }
@@ -454,7 +461,7 @@ impl Site {
     }
 
     fn has_rules(&self) -> bool {
-        !self.rules.is_empty() || !self.whole.is_empty()
+        !self.rules.is_empty() || !self.whole.is_empty() || self.is_closed()
     }
 
     /// Whether a path is closed by what holds for one around it.
@@ -465,8 +472,8 @@ impl Site {
         })
     }
 
-    fn is_closed(&self) -> bool {
-        self.whole.get("refuse").is_some()
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
     }
 
     /// Routes in an order in which each can match: the longest path first, as in nginx. What can't
@@ -475,6 +482,22 @@ impl Site {
         let mut out = Vec::new();
         let (mut above, mut first) = (Vec::<String>::new(), Vec::<String>::new());
         let mut known: Vec<(u8, String)> = Vec::new();
+        // Paths in other letters or with a slash at their ends count as one here, so that only one
+        // route can have them: that which refuses, wherever it stood.
+        let refused = self
+            .rules
+            .iter()
+            .filter(|it| it.refuses() && it.is_for_all());
+        let refused: Vec<_> = refused.map(|it| it.at.key()).collect();
+        self.rules.retain(|it| {
+            let is_path = matches!(it.at, At::Path(_) | At::Below(_) | At::Start(_));
+            let is_other = is_path && it.is_for_all() && !it.refuses();
+            let stays = !(is_other && refused.contains(&it.at.key()));
+            if !stays && !it.keys.is_empty() {
+                out.push(taken(&it.at));
+            }
+            stays
+        });
         // Expressions keep their order among themselves.
         self.rules.sort_by_key(|rule| {
             let is_expression = matches!(rule.at, At::Expression(_) | At::Without(_));
@@ -495,10 +518,10 @@ impl Site {
         });
         self.rules.retain(|rule| {
             let key = rule.at.key();
-            let is_taken = |path: &str| above.iter().any(|it| is_in(path, it));
             if !rule.is_for_all() {
                 return true;
             }
+            let is_taken = |path: &str| above.iter().any(|it| is_in(path, it));
             let is_covered = known.contains(&key)
                 || match rule.at {
                     At::Path(_) | At::Below(_) => is_taken(&key.1),
@@ -508,10 +531,7 @@ impl Site {
                 };
             if is_covered {
                 if !rule.refuses() && !rule.keys.is_empty() {
-                    out.push(format!(
-                        "what holds for `{}`, a path that is closed or taken",
-                        rule.at.written()
-                    ));
+                    out.push(taken(&rule.at));
                 }
                 return false;
             }
@@ -720,10 +740,15 @@ impl Draft {
         }
     }
 
-    pub(super) fn error_page(&mut self, status: &str, file: &str) {
+    /// A page for a status. False for a script: its source would be sent.
+    pub(super) fn error_page(&mut self, status: &str, file: &str) -> bool {
+        if is_php_source(file) || file.contains('?') {
+            return false;
+        }
         self.uses("error_pages");
         let pages = self.tree.map(&["http", "error_pages", "pages"]);
         pages.set(status, file);
+        true
     }
 
     /// Limits a rule to the hosts of its site, if there are others: one alone answers for all.
@@ -856,7 +881,7 @@ impl Draft {
             }
         }
         sites.retain(|site| {
-            let says_more = !site.pool.is_empty() || !site.rules.is_empty();
+            let says_more = !site.pool.is_empty() || site.has_rules();
             site.root.is_some() || (!has_root && says_more)
         });
     }
@@ -972,7 +997,8 @@ impl Draft {
             let is_same = known.root == site.root;
             let rules = site.rules.iter().filter(|it| is_same || it.refuses());
             known.rules.extend(rules.cloned());
-            if site.is_closed() || known.whole.is_empty() && is_same {
+            known.closed = known.closed.take().or(site.closed);
+            if known.whole.is_empty() && is_same {
                 known.whole = site.whole.clone();
             }
             known.listens.append(&mut site.listens);
@@ -1227,6 +1253,11 @@ impl Draft {
     }
 }
 
+fn taken(at: &At) -> String {
+    let path = at.written();
+    format!("what holds for `{path}`, a path that is closed or taken")
+}
+
 /// What holds for a site that could not be limited.
 pub(super) const ALL_CLOSED: &str =
     "the whole site is answered 404; take `refuse: 404` out of its route to open it";
@@ -1295,6 +1326,8 @@ fn site_routes(
     } else {
         String::new()
     };
+    // An open path among hidden names is no more open than the rest.
+    let open_hidden = |rule: &Rule| rule.rank == Rank::Hidden && rule.keys.is_empty();
     let of_rules = |(paths, keys): (Vec<String>, Tree)| {
         let mut route = with_hosts();
         match &paths[..] {
@@ -1316,14 +1349,24 @@ fn site_routes(
         if many {
             route.set("pool", pool);
         }
-        route.merge(site.whole.clone());
+        route.merge(match &site.closed {
+            Some(status) => refusal(status),
+            None => site.whole.clone(),
+        });
         route
     };
     if site.is_closed() {
         return routes.push(whole());
     }
     let is_first = |rule: &&Rule| rule.rank <= Rank::Hidden;
-    routes.extend(joined(site.rules.iter().filter(is_first)).map(of_rules));
+    let first = site.rules.iter().filter(is_first).cloned().map(|mut rule| {
+        if open_hidden(&rule) {
+            rule.keys = site.whole.clone();
+        }
+        rule
+    });
+    let first: Vec<Rule> = first.collect();
+    routes.extend(joined(first.iter()).map(of_rules));
     for (path, below, _) in &site.below {
         let mut below = below.clone();
         if below.get("num_workers").is_none() && below.get("max_workers").is_none() {

@@ -158,8 +158,8 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;
         texts.push((file, Kind::of(file, &text), text));
     }
-    // The pool belongs to a site, which must be known first.
-    texts.sort_by_key(|(_, kind, _)| *kind == Kind::Fpm);
+    // A pool belongs to a site, and so does a `.htaccess`: sites must be known first.
+    texts.sort_by_key(|(path, kind, _)| (*kind == Kind::Fpm, is_htaccess(path)));
     let mut of: Vec<&str> = texts.iter().map(|(_, kind, _)| kind.name()).collect();
     of.dedup();
     let of = of.join(" and ");
@@ -174,13 +174,19 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         });
     }
     let mut draft = Draft::default();
+    let mut of_apache = texts.iter().filter(|it| it.1 == Kind::Apache);
+    draft.has_tls = of_apache.any(|(_, _, text)| apache::has_tls(text));
     for (path, kind, text) in &texts {
         draft.file = path
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        let has_root = draft.sites.iter().any(|site| site.root.is_some());
         let read = match kind {
+            Kind::Apache if is_htaccess(path) && has_root => {
+                htaccess::read_file(path, text, &mut draft)
+            }
             Kind::Nginx => nginx::read(text, &mut draft),
             Kind::Apache => apache::read(text, &mut draft),
             Kind::Caddy => caddy::read(text, &mut draft),
@@ -196,6 +202,7 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         };
         read.map_err(|why| format!("`{}`, {why}", path.display()))?;
     }
+    htaccess::close_overridden(&mut draft);
     let has_root = draft.sites.iter().any(|site| site.root.is_some());
     let mut draft = draft.finish()?;
     if !has_root {
@@ -216,6 +223,10 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         left_out: draft.left_out,
         notes: draft.notes,
     })
+}
+
+fn is_htaccess(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name == ".htaccess")
 }
 
 fn read(file: &Path) -> Result<String, String> {

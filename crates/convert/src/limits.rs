@@ -211,10 +211,6 @@ pub(super) fn methods(how: &str, expression: &str) -> Option<Tree> {
 pub(super) fn advice(directive: &Directive) -> &'static str {
     let name = directive.name.to_ascii_lowercase();
     match name.as_str() {
-        "allowoverride" | "allowoverridelist" => {
-            "`.htaccess` files are not read here, also not those that close folders: give each to \
-             `--from`"
-        }
         name if name.contains("auth") => {
             "passwords are not checked here: let the application do it, or a proxy in front"
         }

@@ -284,11 +284,12 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         site.close("");
     }
     // A piece of a server says less.
-    if server.name == "server" && site.whole.is_empty() {
+    if server.name == "server" && !site.is_closed() {
         if gives_php(server) && !leads_to_front(server) {
             site.pool.set("fallback", "none");
         }
         limit(&php, server, &mut site, around);
+        keep_path_info_away(server, &php, &mut site);
     }
     Some(site)
 }
@@ -800,7 +801,7 @@ fn rewrite(directive: &Directive, site: &Site, draft: &Draft) -> Option<Tree> {
     }
     let mut rule = Tree::default();
     draft.for_hosts(&mut rule, site);
-    rule.set("path", pattern(directive.argument(0)))
+    rule.set("path", with_path_info(&pattern(directive.argument(0))))
         .set("to", to);
     if let Some(status) = status {
         rule.set("status", status);
@@ -809,6 +810,59 @@ fn rewrite(directive: &Directive, site: &Site, draft: &Draft) -> Option<Tree> {
         directive.done();
         rule
     })
+}
+
+/// An expression that is also found in what follows the name of a script at its end: scripts run
+/// here with a path after their names, which a rule for these names alone would let run.
+fn with_path_info(expression: &str) -> String {
+    let script = expression.strip_suffix('$').filter(|it| {
+        let name = it.trim_end_matches(')');
+        name.ends_with("\\.php") && !has_parts(it)
+    });
+    match script {
+        Some(script) => format!("{script}(?:/.*)?$"),
+        None => expression.to_owned(),
+    }
+}
+
+/// Whether an expression may be found at the end of a script's name and not in what follows it.
+fn may_end_in_script(expression: &str) -> bool {
+    if with_path_info(expression) != expression {
+        return false;
+    }
+    let Some(text) = expression.strip_suffix('$') else {
+        return has_parts(expression) && expression.contains('$');
+    };
+    let text = text.strip_suffix("/?").unwrap_or(text);
+    let bare = text.trim_end_matches([')', '?']);
+    let of_digits = ["[0-9]+", "[0-9]*", "\\d+", "\\d*"];
+    let of_all = [".*", ".+"];
+    if has_parts(expression) || !bare.is_ascii() {
+        return true;
+    }
+    if bare.ends_with('/') || of_digits.iter().chain(&of_all).any(|it| bare.ends_with(it)) {
+        return false;
+    }
+    let tail = bare.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let tail = bare.get(tail.len()..).unwrap_or_default();
+    tail.is_empty() || bare.contains(['[', '|']) || "php".ends_with(tail) || tail.ends_with("php")
+}
+
+/// Keeps scripts from running with a path after their names, where nginx runs them without one
+/// alone, and a rule leads some of them away that can't be written for both.
+fn keep_path_info_away(server: &Directive, php: &Php<'_>, site: &mut Site) {
+    fn leads_some(it: &Directive) -> bool {
+        let is_redirect = expression(it).is_some_and(may_end_in_script) && it.has("return");
+        it.name == "rewrite" && may_end_in_script(it.argument(0))
+            || it.name == "location" && is_redirect
+            || it.inside.iter().any(leads_some)
+    }
+    if !gives_php(server) || !server.inside.iter().any(leads_some) || php.takes_path_info() {
+        return;
+    }
+    let has_none = site.pool.get("fallback") == Some(&Value::from("none"));
+    let which = scripts(if has_none { "none" } else { "front" });
+    site.rule(At::Expression("\\.php/".to_owned()), Rank::Inner, which);
 }
 
 /// A `rewrite` of a location, if it is about this path, and leads to files that are sent anyway or
@@ -961,10 +1015,10 @@ fn error_page(directive: &Directive, site: &Site, draft: &mut Draft) {
         && are_statuses
         && !statuses.is_empty()
     {
-        for status in statuses {
-            draft.error_page(status, &format!("{root}{page}"));
+        let file = format!("{root}{page}");
+        if statuses.iter().all(|it| draft.error_page(it, &file)) {
+            directive.done();
         }
-        directive.done();
     }
 }
 
@@ -1483,7 +1537,8 @@ fn lead_on(expression: &str, to: &Directive, site: &Site, draft: &mut Draft) -> 
     // The query is kept anyway.
     let to_path = to_path.trim_end_matches("$is_args$args").to_owned();
     let is_plain = !to_path.contains('$');
-    rule.set("path", pattern(expression)).set("to", to_path);
+    rule.set("path", with_path_info(&pattern(expression)))
+        .set("to", to_path);
     rule.set("status", status);
     let is_taken = is_plain && accepts_rule(&rule);
     if is_taken {

@@ -249,6 +249,18 @@ impl<'a> Php<'a> {
         self.server
     }
 
+    /// Whether a script may run here with a path after its name.
+    pub(super) fn takes_path_info(&self) -> bool {
+        fn takes(block: &Directive) -> bool {
+            let is_of_names = |it: &Directive| {
+                let end = expression(it).and_then(parts);
+                end.is_some_and(|(_, end)| matches!(end, "$" | ")$"))
+            };
+            locations(block).any(|it| it.has("fastcgi_pass") && !is_of_names(it) || takes(it))
+        }
+        self.server.has("fastcgi_pass") || takes(self.server)
+    }
+
     /// Whether an expression after a location runs scripts.
     pub(super) fn runs_after(&self, location: &Directive) -> bool {
         let mut all = locations(self.server).filter(|it| expression(it).is_some());

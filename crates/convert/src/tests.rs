@@ -522,7 +522,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
             "site.conf",
             apache("<Directory /srv/x>\nAllowOverride All\nRequire all granted\n</Directory>"),
             "root: /srv/x",
-            "AllowOverride All",
+            "`AllowOverride` for `/srv/x`, which is no directory of this machine",
         ),
         (
             "site.conf",
@@ -976,8 +976,244 @@ fn what_a_file_without_a_root_refuses_is_not_lost() {
     let host = "<VirtualHost *:80>\nServerName a.x\nDocumentRoot /srv/x\n</VirtualHost>\n";
     std::fs::write(&files[0], host).unwrap();
     std::fs::write(&files[1], text).unwrap();
-    let limits = convert(&files).unwrap().limits.join("\n");
-    assert!(limits.contains("what it refuses is open"), "{limits}");
+    let made = convert(&files).unwrap();
+    assert!(made.yaml.contains("~ ^/api/inner"), "{}", made.yaml);
+    assert!(made.yaml.contains("root: /srv/x"), "{}", made.yaml);
+    assert!(made.limits.is_empty(), "{:?}", made.limits);
+}
+
+/// A `.htaccess` closes what it closes there: below the root that it lies in, or a copy of it the
+/// whole of each site.
+#[test]
+fn a_given_htaccess_closes_its_directory() {
+    let directory = Directory::with(&[("root/private/.htaccess", "Require all denied\n")]);
+    let root = directory.join("root");
+    let host = |root: &Path| {
+        let root = root.display();
+        format!("<VirtualHost *:80>\nServerName a.x\nDocumentRoot {root}\n</VirtualHost>\n")
+    };
+    let files = [
+        directory.join("site.conf"),
+        directory.join("root/private/.htaccess"),
+    ];
+    std::fs::write(&files[0], host(&root)).unwrap();
+    let made = convert(&files).unwrap();
+    let route = "{path: \"/private/*\", refuse: 403}";
+    assert!(made.yaml.contains(route), "{}", made.yaml);
+    assert!(made.limits.is_empty(), "{:?}", made.limits);
+    std::fs::write(&files[0], host(Path::new("/srv/x"))).unwrap();
+    let made = convert(&files).unwrap();
+    assert!(is_closed(&made.yaml, "/private/a"), "{}", made.yaml);
+    assert!(is_closed(&made.yaml, "/"), "{}", made.yaml);
+    assert!(
+        made.limits.join(" ").contains("whole site"),
+        "{}",
+        made.yaml
+    );
+}
+
+#[test]
+fn htaccess_files_of_a_root_are_read_where_apache_read_them() {
+    let directory = Directory::with(&[
+        (
+            "root/.htaccess",
+            "RewriteEngine On\nRewriteRule ^inner/ - [F]\n",
+        ),
+        ("root/private/.htaccess", "Require all denied\n"),
+        ("root/up/.htaccess", "php_flag engine off\n"),
+        ("alias/keys/.htaccess", "Deny from all\n"),
+        ("staging/.htaccess", "AuthType Basic\nRequire valid-user\n"),
+    ]);
+    let shown = directory.display();
+    let site = |root: &str, overrides: &str| {
+        format!(
+            "<VirtualHost *:80>\nServerName a.x\nDocumentRoot {shown}/{root}\n\
+             Alias /al {shown}/alias\n\
+             <Directory {shown}>\nAllowOverride {overrides}\nRequire all granted\n</Directory>\n\
+             </VirtualHost>\n"
+        )
+    };
+    let made = converted("site.conf", &site("root", "All"));
+    for path in ["/private/a", "/inner/a", "/al/keys/a"] {
+        assert!(is_closed(&made.yaml, path), "{path}\n{}", made.yaml);
+    }
+    assert!(made.yaml.contains("no_scripts: [up]"), "{}", made.yaml);
+    assert!(!is_closed(&made.yaml, "/a"), "{}", made.yaml);
+    assert!(made.limits.is_empty(), "{:?}", made.limits);
+    assert!(
+        made.notes.join(" ").contains("private/.htaccess"),
+        "{:?}",
+        made.notes
+    );
+    // A root that asked for passwords.
+    let made = converted("site.conf", &site("staging", "All"));
+    assert!(made.yaml.contains("- {refuse: 404}"), "{}", made.yaml);
+    assert!(
+        made.limits.join(" ").contains("whole site"),
+        "{:?}",
+        made.limits
+    );
+    let made = converted("site.conf", &site("root", "None"));
+    assert!(!is_closed(&made.yaml, "/private/a"), "{}", made.yaml);
+}
+
+/// No statement opens a site again that another one has closed.
+#[test]
+fn a_site_that_is_closed_stays_so() {
+    let apache = |more: &str| format!("DocumentRoot /srv/x\n{more}\n");
+    let guard = "@out not remote_ip 10.0.0.0/8\nrespond @out 403\n";
+    let caddy = |more: &str| format!("x.example {{\nroot * /srv/x\n{more}\n}}\n");
+    let other = "php_server {\ntry_files /a{path} index.php\n}";
+    for (name, text) in [
+        (
+            "Caddyfile",
+            caddy(&format!("{guard}php_fastcgi /index.php a:1\nfile_server")),
+        ),
+        (
+            "Caddyfile",
+            caddy(&format!(
+                "{guard}@php path *.php\nphp_fastcgi @php a:1\nfile_server"
+            )),
+        ),
+        (
+            "Caddyfile",
+            caddy("@out expression a\nabort @out\nphp_server /index.php"),
+        ),
+        ("Caddyfile", caddy(&format!("{guard}file_server"))),
+        ("Caddyfile", caddy(&format!("{guard}{other}"))),
+        ("site.conf", apache("Redirect 403 /\nphp_flag engine off")),
+        ("site.conf", apache("Redirect 403 /\nRemoveHandler .php")),
+        (
+            "site.conf",
+            apache("ProxyPass / http://a/\n<Location />\nSetHandler none\n</Location>"),
+        ),
+        (
+            "site.conf",
+            apache("Redirect 403 /\n<FilesMatch \\.php$>\nSetHandler none\n</FilesMatch>"),
+        ),
+        (
+            "site.conf",
+            apache("Redirect 403 /\n<Directory /srv/x>\nphp_flag engine off\n</Directory>"),
+        ),
+        (
+            "nginx.conf",
+            nginx_site("deny 10.0.0.1;\nlocation / { fastcgi_pass a; }"),
+        ),
+        ("nginx.conf", nginx_site("if ($x) { return 403; }")),
+    ] {
+        let (yaml, limits) = made(name, &text);
+        assert!(limits.contains("whole site"), "{text}\n{limits}");
+        assert!(yaml.contains("{refuse: 404}"), "{text}\n{yaml}");
+        assert!(!yaml.contains("scripts: "), "{text}\n{yaml}");
+    }
+    // Paths that differ by a slash or in letters are others in nginx.
+    for (open, closed, path) in [
+        ("location = /a/ { }", "location = /a { deny all; }", "/a"),
+        (
+            "location ^~ /A/ { }",
+            "location ^~ /a/ { deny all; }",
+            "/a/b",
+        ),
+    ] {
+        for text in [format!("{open}\n{closed}"), format!("{closed}\n{open}")] {
+            let (yaml, _) = made("nginx.conf", &nginx_site(&text));
+            assert!(yaml.contains("refuse: 403"), "{path}: {text}\n{yaml}");
+        }
+    }
+}
+
+#[test]
+fn the_source_of_a_script_is_no_page_for_errors() {
+    for page in [
+        "/404.php",
+        "/index.php?e=404",
+        "/e/404.phtml",
+        "/404.PHP5",
+        "/404.html?a",
+    ] {
+        let text = format!("DocumentRoot /srv/x\nErrorDocument 404 {page}\n");
+        let made = converted("site.conf", &text);
+        assert!(!made.yaml.contains("error_pages"), "{page}\n{}", made.yaml);
+        let left_out = made.left_out.join(" ");
+        assert!(left_out.contains(page), "{page}: {left_out}");
+        let made = converted(
+            "nginx.conf",
+            &nginx_site(&format!("error_page 404 {page};")),
+        );
+        assert!(!made.yaml.contains("error_pages"), "{page}\n{}", made.yaml);
+    }
+}
+
+/// nginx runs these scripts without a path after their names alone, so that they never ran.
+#[test]
+fn a_script_that_nginx_leads_away_does_not_run_by_a_path_after_its_name() {
+    for (statement, expected) in [
+        (
+            "location = /install.php { return 301 /; }",
+            "path: \"^/install\\\\.php(?:/.*)?$\"",
+        ),
+        (
+            "rewrite ^/(wp-login\\.php)$ /index.php last;",
+            "path: \"^/(wp-login\\\\.php)(?:/.*)?$\"",
+        ),
+        (
+            "rewrite ^/old/([a-z.]+)$ /index.php?o=$1 last;",
+            "{path: \"~ \\\\.php/\", scripts: front}",
+        ),
+        (
+            "location ~ ^/(a|b)\\.ph(p|x)$ { return 301 /; }",
+            "{path: \"~ \\\\.php/\", scripts: front}",
+        ),
+    ] {
+        let (yaml, _) = made("nginx.conf", &nginx_site(statement));
+        assert!(yaml.contains(expected), "{statement}\n{yaml}\n{expected}");
+    }
+    for statement in [
+        "rewrite ^/feed$ /index.php last;",
+        "rewrite ^/post/([0-9]+)/?$ /index.php?p=$1 last;",
+        "rewrite ^/tag/(.*)$ /index.php?t=$1 last;",
+    ] {
+        let (yaml, _) = made("nginx.conf", &nginx_site(statement));
+        assert!(!yaml.contains("php/"), "{statement}\n{yaml}");
+    }
+}
+
+#[test]
+fn what_certbot_writes_for_apache_leads_to_tls() {
+    let plain = "<VirtualHost *:80>\nServerName a.x\nServerAlias www.a.x\nDocumentRoot /srv/a\n\
+                 RewriteEngine on\nRewriteCond %{SERVER_NAME} =a.x [OR]\n\
+                 RewriteCond %{SERVER_NAME} =www.a.x\n\
+                 RewriteRule ^ https://%{SERVER_NAME}%{REQUEST_URI} [END,NE,R=permanent]\n\
+                 </VirtualHost>\n";
+    let tls = "<IfModule mod_ssl.c>\n<VirtualHost *:443>\nServerName a.x\nServerAlias www.a.x\n\
+               DocumentRoot /srv/a\nInclude /etc/letsencrypt/options-ssl-apache.conf\n\
+               SSLCertificateFile /c.pem\nSSLCertificateKeyFile /c.key\n</VirtualHost>\n\
+               </IfModule>\n";
+    let directory = Directory::new();
+    let files = [directory.join("a.conf"), directory.join("a-le-ssl.conf")];
+    std::fs::write(&files[0], plain).unwrap();
+    std::fs::write(&files[1], tls).unwrap();
+    let both = convert(&files).unwrap();
+    let turned = convert(&[files[1].clone(), files[0].clone()]).unwrap();
+    let one = converted("a.conf", &format!("{plain}{tls}"));
+    for made in [both, turned, one] {
+        let told = (&made.limits, &made.left_out);
+        assert_eq!(told, (&vec![], &vec![]), "{}", made.yaml);
+        for part in [
+            "redirect: true",
+            "address: \":80\"",
+            "address: \":443\"",
+            "cert: /c.pem",
+        ] {
+            assert!(made.yaml.contains(part), "{part}\n{}", made.yaml);
+        }
+    }
+    let alone = converted("a.conf", plain);
+    assert!(
+        alone.left_out.join(" ").contains("would lead to itself"),
+        "{:?}",
+        alone.left_out
+    );
 }
 
 #[test]

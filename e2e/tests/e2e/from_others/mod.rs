@@ -80,6 +80,10 @@ fn site() -> Site {
     for file in FILES {
         site = site.file(&format!("root/{file}"), "FILE");
     }
+    // They count where Apache reads them.
+    let site = site
+        .file("root/private/.htaccess", "Require all denied\n")
+        .file("root/data/.htaccess", "php_flag engine off\n");
     // A root of a site of its own.
     site.file("manual/page.txt", "FILE")
         .file("manual/a.php", SCRIPT)
@@ -117,9 +121,9 @@ fn rows(text: &str) -> Vec<Row> {
 fn word(reply: &Response) -> String {
     let text = reply.text();
     match reply.status {
+        _ if text.starts_with("<?php") => "source".to_owned(),
         200 if text == "RAN /index.php" => "front".to_owned(),
         200 if text.starts_with("RAN") => "script".to_owned(),
-        200 if text.starts_with("<?php") => "source".to_owned(),
         200 => "file".to_owned(),
         301 | 302 | 303 | 307 | 308 => "redirect".to_owned(),
         status => status.to_string(),
