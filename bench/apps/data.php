@@ -34,15 +34,22 @@ function data_folder(string $app): string
 function database(string $folder, callable $fill): string
 {
     $file = "$folder/data.sqlite";
+    if (\is_file($file)) {
+        return $file;
+    }
+    // Not by a name of its own for each process: after random_bytes() or getmypid(), workers are
+    // not forked by themselves.
+    $lock = \fopen("$file.lock", 'c');
+    \flock($lock, \LOCK_EX);
     if (!\is_file($file)) {
-        $new = "$file." . \bin2hex(\random_bytes(8));
-        $pdo = new \PDO("sqlite:$new");
+        $pdo = new \PDO("sqlite:$file.new");
         $pdo->beginTransaction();
         $fill($pdo);
         $pdo->commit();
         $pdo = null;
-        \rename($new, $file);
+        \rename("$file.new", $file);
     }
+    \fclose($lock);
 
     return $file;
 }

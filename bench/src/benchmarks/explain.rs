@@ -263,7 +263,7 @@ pub(crate) fn model(row: &Row, blocked_us: f64, figures: &Figures) -> Model {
 
 /// Memory of ours, through the measurements with 1 and 16 workers.
 pub(crate) fn predicted_memory(figures: &Figures) -> Vec<(String, Memory, Vec<Predicted>)> {
-    let servers = ["pronghorn", "pronghorn-fork", "pronghorn-classic", FPM];
+    let servers = ["pronghorn", "pronghorn-exec", "pronghorn-classic", FPM];
     let of_server = |server: &str| {
         let bytes = |workers: u16| {
             let case = format!("memory-{workers}-workers");

@@ -13,6 +13,7 @@ mod model;
 mod page;
 mod parts;
 mod plots;
+mod reasons;
 mod record;
 mod suspects;
 

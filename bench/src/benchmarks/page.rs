@@ -9,6 +9,7 @@ use super::explain::{
 };
 use super::parts::{FPM, parts};
 use super::plots::{Axis, Line, Plot, Shape};
+use super::reasons::reason;
 use super::record::{Figures, Row};
 use super::suspects::{COMBINATIONS, SUSPECTS};
 use crate::spread::grouped;
@@ -66,10 +67,11 @@ fn where_we_lose(page: &mut Document, figures: &Figures) {
             format!("{}: {}", worst.rival.0, number(worst.rival.1)),
             format!("{}: {}", worst.ours.0, number(worst.ours.1)),
             factors(&loss.cases),
+            reason(loss).unwrap_or("not known yet").to_owned(),
         ]
     });
     page.table(
-        ["measure", "case", "rival", "ours", "factor"],
+        ["measure", "case", "rival", "ours", "factor", "why"],
         rows.collect(),
     );
 }

@@ -124,7 +124,7 @@ pub(crate) fn parts() -> Vec<Part> {
 
 const OURS_FOR_PHP: [&str; 7] = [
     "pronghorn",
-    "pronghorn-fork",
+    "pronghorn-exec",
     "pronghorn-psr7",
     "pronghorn-roadrunner",
     "pronghorn-pristine",
@@ -144,7 +144,7 @@ fn laravel() -> Vec<Case> {
 fn laravel_workers() -> Vec<Case> {
     let case = |workers: u16| {
         let name = format!("landing-{workers}-workers");
-        let servers = ["pronghorn", "pronghorn-fork", FPM];
+        let servers = ["pronghorn", "pronghorn-exec", FPM];
         Case::new(&name, "laravel-landing", &servers, &[50]).with_workers(workers)
     };
     [2, 4, 8, 16, 100].map(case).into()
@@ -249,7 +249,7 @@ fn workers() -> Vec<Case> {
 fn memory() -> Vec<Case> {
     let case = |workers: u16| {
         let name = format!("memory-{workers}-workers");
-        let servers = ["pronghorn", "pronghorn-fork", "pronghorn-classic", FPM];
+        let servers = ["pronghorn", "pronghorn-exec", "pronghorn-classic", FPM];
         Case::new(&name, "laravel-landing-bare", &servers, &[50]).with_workers(workers)
     };
     [1, 4, 16, 64].map(case).into()
@@ -283,8 +283,8 @@ fn together() -> Vec<Case> {
     combinations.map(case).collect()
 }
 
-/// The landing page without sessions, by workers forked from one process, unless a suspect wants
-/// it otherwise.
+/// The landing page without sessions, by workers forked from one process (no fallback to others),
+/// unless a suspect wants it otherwise.
 fn suspected(name: &'static str, suspects: &[&Suspect]) -> Case {
     let ours = suspects.iter().rev().find_map(|suspect| suspect.server);
     let servers = [ours.unwrap_or("pronghorn"), FPM];

@@ -76,8 +76,8 @@ pub(crate) const MODES: [Mode; 12] = [
         ..KEPT
     },
     Mode {
-        name: "pronghorn-fork",
-        pool: forked,
+        name: "pronghorn-exec",
+        pool: started_by_itself,
         ..KEPT
     },
     Mode {
@@ -123,12 +123,12 @@ fn over_pipes() -> Value {
     json!({"transport": "relay"})
 }
 
-/// The application boots once for all workers.
-fn forked() -> Value {
-    json!({"spawn": "fork"})
+/// The application boots in each worker, where by default it boots once for all of them.
+fn started_by_itself() -> Value {
+    json!({"spawn": "exec"})
 }
 
-/// A process for each request, forked behind the boot.
+/// A process for each request, forked after the boot.
 fn forked_for_one_call() -> Value {
     json!({"spawn": "fork", "max_jobs": 1})
 }
