@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,6 +29,8 @@
 #define APPENDED 64
 /* Mappings of memory that processes share: PHP has one, and so has each of few extensions. */
 #define MAPPINGS 64
+/* Files whose names are looked at when the boot has ended. */
+#define NAMES 16
 /* So often it is asked whether the server still wants to know. */
 #define CALLS 64
 
@@ -47,7 +50,7 @@ typedef struct {
 } place;
 
 /* Calls that leave what no descriptor shows. Semaphores that are let go of are counted. */
-typedef enum { NOTHING, OWN, MAPPING, TIMER, ACQUIRING, RELEASING, KINDS } kind;
+typedef enum { NOTHING, OWN, NAMING, MAPPING, TIMER, ACQUIRING, RELEASING, KINDS } kind;
 
 /* The call that has opened a descriptor, and the first of each kind. */
 static place opened[MOST], first[KINDS];
@@ -57,6 +60,13 @@ static struct {
 	place by;
 } mapped[MAPPINGS];
 static size_t mapped_count;
+/* Files of tempnam(). One that is gone by the end of the boot was written and then renamed, as a cache
+ * is: nobody goes on with its name. */
+static struct {
+	char *path;
+	place by;
+} named[NAMES];
+static size_t named_count;
 /* Semaphores of System V that are acquired. */
 static size_t acquired;
 static int lowest_before, control;
@@ -127,7 +137,7 @@ static const struct {
 } functions[] = {
 	{"getmypid", OWN}, {"posix_getpid", OWN}, {"random_bytes", OWN}, {"random_int", OWN}, {"mt_rand", OWN}, {"rand", OWN},
 	{"lcg_value", OWN}, {"uniqid", OWN}, {"shuffle", OWN}, {"str_shuffle", OWN}, {"array_rand", OWN},
-	{"openssl_random_pseudo_bytes", OWN}, {"openssl_pkey_new", OWN}, {"session_create_id", OWN}, {"tempnam", OWN},
+	{"openssl_random_pseudo_bytes", OWN}, {"openssl_pkey_new", OWN}, {"session_create_id", OWN}, {"tempnam", NAMING},
 	{"posix_getpgrp", OWN}, {"posix_getpgid", OWN}, {"posix_getsid", OWN}, {"uuid_create", OWN}, {"uuid_make", OWN},
 	{"sodium_crypto_box_seal", OWN}, {"getpid", OWN}, {"gettid", OWN}, {"getrandom", OWN},
 	{"shmop_open", MAPPING}, {"shm_attach", MAPPING}, {"mmap", MAPPING}, {"mmap64", MAPPING}, {"shmat", MAPPING},
@@ -300,6 +310,28 @@ static void note_memory(const file_id *memory, const char *path, void *with)
 	}
 }
 
+static void forget_named(void)
+{
+	while (named_count > 0) {
+		free(named[--named_count].path);
+	}
+}
+
+/* False: it can't be looked at later. */
+static bool keep_named(const zval *result, const place *by)
+{
+	if (result == NULL || Z_TYPE_P(result) != IS_STRING) {
+		return result != NULL;
+	}
+	char *path = named_count < NAMES ? strdup(Z_STRVAL_P(result)) : NULL;
+	if (path == NULL) {
+		return false;
+	}
+	named[named_count].path = path;
+	named[named_count++].by = *by;
+	return true;
+}
+
 /* Calls a function of PHP itself. Three system calls tell whether it has opened something. */
 static void call_and_look(zend_execute_data *frame, zval *result)
 {
@@ -311,7 +343,8 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 	zend_string *name = frame->func->common.function_name;
 	const zend_class_entry *class = frame->func->common.scope;
 	const kind of = is_watching ? kind_of(frame) : NOTHING;
-	if (of != NOTHING && first[of].function[0] == '\0' && (of != OWN || counts_own)) {
+	const bool counts = of != NOTHING && ((of != OWN && of != NAMING) || counts_own);
+	if (counts && (first[of].function[0] == '\0' || of == NAMING)) {
 		note(&first[of], frame, name, class);
 	}
 	if (name != NULL) {
@@ -325,6 +358,9 @@ static void call_and_look(zend_execute_data *frame, zval *result)
 	if (EXPECTED(is_watching)) {
 		if (of == ACQUIRING || of == RELEASING) {
 			count_acquired(of, result);
+		}
+		if (of == NAMING && counts && !keep_named(result, &first[NAMING]) && first[OWN].function[0] == '\0') {
+			first[OWN] = first[NAMING];
 		}
 		call done = {.frame = frame, .name = name, .class = class};
 		if (of == MAPPING) {
@@ -386,6 +422,7 @@ void held_begin(int of, void (*when_over)(void))
 		}
 		has_begun = true;
 		first[OWN].function[0] = '\0';
+		forget_named();
 		lowest_before = lowest_free();
 		was_next_open = is_open(lowest_before + 1);
 	}
@@ -674,10 +711,14 @@ bool held_own(char *text, size_t room)
 {
 	told all = {.text = text, .room = room};
 	text[0] = '\0';
-	if (first[OWN].function[0] != '\0') {
-		add_place(&all, &first[OWN]);
+	const place *by = first[OWN].function[0] == '\0' ? NULL : &first[OWN];
+	for (size_t i = 0; i < named_count && by == NULL; i++) {
+		by = access(named[i].path, F_OK) == 0 ? &named[i].by : NULL;
 	}
-	return first[OWN].function[0] != '\0';
+	if (by != NULL) {
+		add_place(&all, by);
+	}
+	return by != NULL;
 }
 
 void held_replace(int descriptor, int by)

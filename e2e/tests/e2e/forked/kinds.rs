@@ -543,6 +543,16 @@ fn what_belongs_to_one_process_is_named_and_not_forked() {
     }
 }
 
+/// As frameworks write their caches.
+#[test]
+fn a_boot_that_writes_a_file_under_a_name_of_its_own_and_renames_it_is_forked() {
+    let boot = "$new = tempnam(__DIR__, 'new'); rename($new, __DIR__ . '/cache');
+        $gone = tempnam(__DIR__, 'gone'); unlink($gone);";
+    let server = Server::start(by_default(2, "", boot, WHO));
+    one_zygote(&server);
+    server.stop();
+}
+
 /// The timer is not the one of the boot, which forks do not have.
 #[test]
 fn a_limit_of_time_that_the_boot_has_set_ends_calls_of_each_worker() {
