@@ -60,6 +60,8 @@ fn refused(json: &str) -> Vec<(String, PathPattern)> {
         .filter(|it| !it["refuse"].is_null());
     let paths = refusing.flat_map(|route| match &route["path"] {
         serde_json::Value::Array(all) => all.clone(),
+        // All paths, if nothing else limits it.
+        serde_json::Value::Null if is_for_all(route) => vec!["/*".into()],
         one => vec![one.clone()],
     });
     let written = paths.filter_map(|path| path.as_str().map(str::to_owned));
@@ -69,6 +71,13 @@ fn refused(json: &str) -> Vec<(String, PathPattern)> {
             Some((written, pattern))
         })
         .collect()
+}
+
+/// Whether a route has no conditions.
+fn is_for_all(route: &serde_json::Value) -> bool {
+    ["host", "header", "method", "not_method"]
+        .iter()
+        .all(|name| route[*name].is_null())
 }
 
 /// Whether a route's pattern is the same as another one, or gets what is below that.

@@ -136,11 +136,19 @@ fn configuration(application: &Application) -> String {
         }
     );
     let linked = application.linked();
+    let closed = application.closed().cloned().unwrap_or_default();
+    let list =
+        |items: &mut dyn Iterator<Item = &str>| items.map(quoted).collect::<Vec<_>>().join(", ");
+    let endings = closed.endings();
+    let endings = list(&mut endings.iter().map(String::as_str));
     if has_public || linked.is_some() {
         text.push_str("  middleware: [static]      # files are sent without PHP\n  static:\n");
     }
     if has_public {
         text.push_str("    dir: public\n");
+        if !endings.is_empty() {
+            _ = writeln!(text, "    forbid: [{endings}]");
+        }
     }
     if let Some((prefix, folder)) = linked {
         let folder = quoted(&folder);
@@ -148,7 +156,11 @@ fn configuration(application: &Application) -> String {
             text,
             "    serve:                  # what visitors uploaded: sent, and never run"
         );
-        _ = writeln!(text, "      - {{prefix: {prefix}, root: {folder}}}");
+        let forbid = match &*endings {
+            "" => String::new(),
+            endings => format!(", forbid: [{endings}]"),
+        };
+        _ = writeln!(text, "      - {{prefix: {prefix}, root: {folder}{forbid}}}");
     }
     if let Relative::Worker { .. } = &runs {
         text.push_str(
@@ -156,21 +168,13 @@ fn configuration(application: &Application) -> String {
              #   warmup: [/]          # pages that only read: new workers answer them first\n",
         );
     }
-    if let Relative::Scripts {
-        root,
-        rules,
-        closed,
-    } = &runs
-    {
+    if let Relative::Scripts { root, rules } = &runs {
         _ = write!(
             text,
             "  pool:\n    # num_workers: 4         # by default one for each processor, at least two\n    \
              mode: classic          # scripts run as behind php-fpm\n    root: {}\n",
             quoted(root)
         );
-        let list = |items: &mut dyn Iterator<Item = &str>| {
-            items.map(quoted).collect::<Vec<_>>().join(", ")
-        };
         let mut no_scripts = rules.no_scripts.iter().chain(&closed.no_scripts).peekable();
         if no_scripts.peek().is_some() {
             let folders = list(&mut no_scripts.map(String::as_str));
@@ -187,12 +191,12 @@ fn configuration(application: &Application) -> String {
                 _ = writeln!(text, "      - {}", quoted(item));
             }
         }
-        if !closed.routes.is_empty() {
-            text.push_str("  routes:                  # what `.htaccess` files close\n");
-            for (path, status) in &closed.routes {
-                let path = quoted(&without_variables(path));
-                _ = writeln!(text, "    - {{path: {path}, refuse: {status}}}");
-            }
+    }
+    if !closed.routes.is_empty() {
+        text.push_str("  routes:                  # what `.htaccess` files close\n");
+        for (path, status) in &closed.routes {
+            let path = quoted(&without_variables(path));
+            _ = writeln!(text, "    - {{path: {path}, refuse: {status}}}");
         }
     }
     text.push_str(

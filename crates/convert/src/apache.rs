@@ -165,12 +165,10 @@ fn overriding(all: &[Directive]) -> Vec<(usize, String)> {
     directories
 }
 
-/// A `.htaccess` in a directory by its path below the root: what it closes. One that closes the
-/// root itself is told, unless it `closes_root`.
+/// A `.htaccess` in a directory by its path below the root: what it closes.
 pub(super) fn read_directory(
     below: &str,
     text: &str,
-    closes_root: bool,
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<(), String> {
@@ -195,7 +193,7 @@ pub(super) fn read_directory(
     let scope = Directive {
         line: 1,
         name: "Directory".to_owned(),
-        arguments: vec![below.to_owned()],
+        arguments: vec![if below.is_empty() { "/" } else { below }.to_owned()],
         inside,
         ..Directive::default()
     };
@@ -205,19 +203,10 @@ pub(super) fn read_directory(
     if is_granted(&scope.inside) {
         return Ok(());
     }
-    if below.is_empty() && closes_root {
-        site.close("");
-        draft.leave_out_limit(&scope, ALL_CLOSED);
-        return Ok(());
-    }
-    if below.is_empty() {
-        draft.leave_out_limit(&scope, "the whole root is closed there, and open here");
-        return Ok(());
-    }
     let limits = scope
         .inside
         .iter()
-        .filter(|it| is_access(it))
+        .filter(|it| is_access(it) || is_condition(it) && !is_granted(&it.inside))
         .cloned()
         .collect();
     let scope = Directive {
@@ -267,8 +256,14 @@ fn is_access(it: &Directive) -> bool {
         "LimitExcept",
         "SSLRequire",
         "SSLRequireSSL",
+        "SSLVerifyClient",
     ];
     names.iter().any(|name| it.is(name))
+}
+
+/// Whether a block holds for some requests.
+fn is_condition(it: &Directive) -> bool {
+    ["If", "ElseIf", "Else"].iter().any(|name| it.is(name))
 }
 
 /// Blocks outside of hosts, which each host has looked at already.
@@ -588,6 +583,10 @@ fn is_granted(inside: &[Directive]) -> bool {
             "require" => is(it, "all granted"),
             "allow" => is(it, "from all"),
             "order" => allows || is(it, "deny,allow") || is(it, "mutual-failure"),
+            // Of both, one line for all is what all need.
+            "requireall" | "requireany" if !it.inside.is_empty() => is_granted(&it.inside),
+            // A condition may hold for anybody.
+            "if" | "elseif" | "else" => is_granted(&it.inside),
             "deny" | "limit" | "limitexcept" | "requireall" | "requireany" | "requirenone"
             | "sslrequire" | "sslrequiressl" | "sslverifyclient" => false,
             _ => true,

@@ -172,7 +172,7 @@ impl At {
     }
 
     /// Whether files below a prefix may be among its paths, other than by their endings.
-    fn meets(&self, prefix: &str) -> bool {
+    pub(super) fn meets(&self, prefix: &str) -> bool {
         match self {
             Self::Path(path) | Self::Below(path) => is_in(path, prefix) || is_in(prefix, path),
             Self::Start(path) => path.starts_with(prefix) || prefix.starts_with(path),
@@ -199,7 +199,7 @@ impl At {
     }
 
     /// Endings of files that are all that it is about.
-    fn endings(&self) -> Vec<String> {
+    pub(super) fn endings(&self) -> Vec<String> {
         match self {
             Self::Expression(expression) => endings(expression).unwrap_or_default(),
             Self::Path(_) | Self::Below(_) | Self::Start(_) | Self::Without(_) => Vec::new(),
@@ -420,7 +420,19 @@ impl Site {
             .collect();
         let left = all.len().saturating_sub(most);
         all.truncate(most);
+        // The last one: who takes it out has the others.
+        all.extend(self.closed.iter().map(|it| ("/*".to_owned(), it.clone())));
         (all, left)
+    }
+
+    /// What is refused for all.
+    pub(super) fn closed_paths(&self) -> Vec<At> {
+        let rules = self
+            .rules
+            .iter()
+            .filter(|it| it.refuses() && it.is_for_all());
+        let whole = self.is_closed().then(|| At::Below(String::new()));
+        rules.map(|it| it.at.clone()).chain(whole).collect()
     }
 
     /// Directories in which no script runs.

@@ -7,7 +7,7 @@ use std::path::Path;
 use pronghorn_base::read_linked;
 
 use super::apache;
-use super::draft::{Draft, Site, is_in};
+use super::draft::{ALL_CLOSED, At, Draft, Site, is_in, no_scripts};
 
 /// A larger tree is a project with all its packages, of which the first directories count.
 const MOST_DIRECTORIES: usize = 10_000;
@@ -27,8 +27,10 @@ pub struct Closed {
     pub no_scripts: Vec<String>,
     /// The files that close something, by their paths below the root.
     pub files: Vec<String>,
-    /// Limits that are not in all this.
+    /// Limits that are not in all this, or are more than these files say.
     pub told: Vec<String>,
+    /// What the routes are about.
+    ats: Vec<At>,
 }
 
 impl Closed {
@@ -41,16 +43,13 @@ impl Closed {
         let mut closed = Self::default();
         for (directory, text) in files(root, &mut closed.told) {
             let text = text.as_deref();
-            let read = read((&directory, text), "", false, &mut site, &mut closed.told);
+            let read = read((&directory, text), "", &mut site, &mut closed.told);
             closed.files.extend(read);
         }
         closed.files.sort();
-        // A rule that can't be said closes all: so it is told, and so it is.
-        if let Some(status) = site.closed.take() {
-            closed.routes.push(("/*".to_owned(), status));
-        }
         let (routes, left) = site.closing_routes(MOST_ROUTES);
-        closed.routes.extend(routes);
+        closed.routes = routes;
+        closed.ats = site.closed_paths();
         if left > 0 {
             closed
                 .told
@@ -58,6 +57,24 @@ impl Closed {
         }
         closed.no_scripts = site.without_scripts();
         closed
+    }
+
+    /// Whether nothing of the site is answered.
+    pub fn is_whole(&self) -> bool {
+        self.ats.contains(&At::Below(String::new()))
+    }
+
+    /// Whether files below a path may be among what is closed, other than by their endings.
+    pub fn meets(&self, prefix: &str) -> bool {
+        self.ats.iter().any(|at| at.meets(prefix))
+    }
+
+    /// Endings of files that are closed wherever they lie.
+    pub fn endings(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.ats.iter().flat_map(At::endings).collect();
+        all.sort();
+        all.dedup();
+        all
     }
 
     /// Whether they close anything.
@@ -86,16 +103,20 @@ fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            // Hidden ones are never sent.
-            if is_directory && depth < DEEPEST && !name.starts_with('.') && name != "node_modules" {
+            // Other hidden ones are never sent.
+            let is_sent = !name.starts_with('.') || name == ".well-known";
+            if is_directory && depth < DEEPEST && is_sent && name != "node_modules" {
                 directories.push((format!("{directory}/{name}"), depth + 1));
             }
         }
-        match read_linked(&here.join(".htaccess"), LONGEST).map(String::from_utf8) {
-            Ok(Ok(text)) if !text.is_empty() => files.push((directory, Some(text))),
-            Ok(Ok(_)) => {}
+        match read_linked(&here.join(".htaccess"), LONGEST) {
+            Ok(bytes) if bytes.is_empty() => {}
+            // Bytes that are no text stand in comments.
+            Ok(bytes) => {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                files.push((directory, Some(text)));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(Err(_)) => files.push((directory, None)),
             Err(_) => files.push((directory, None)),
         }
     }
@@ -114,38 +135,47 @@ fn shown(directory: &str) -> String {
 fn read(
     (directory, text): (&str, Option<&str>),
     prefix: &str,
-    closes_root: bool,
     site: &mut Site,
     told: &mut Vec<String>,
 ) -> Option<String> {
     let file = shown(directory);
-    let before = (
-        site.rules.len(),
-        site.without_scripts().len(),
-        site.is_closed(),
-    );
     let mut draft = Draft::of(&file);
     let below = format!("{prefix}{directory}");
+    let mut own = Site {
+        root: site.root.clone(),
+        below: site.below.clone(),
+        ..Site::default()
+    };
     let read = match text {
-        Some(text) => apache::read_directory(&below, text, closes_root, site, &mut draft),
+        Some(text) => apache::read_directory(&below, text, &mut own, &mut draft),
         None => Err("it can't be read".to_owned()),
     };
     if let Err(why) = read {
         // Whatever it says may be a limit, and Apache answers nothing there.
-        let is_closed = !below.is_empty() || closes_root;
-        if is_closed {
-            site.close(&below);
+        own.close("");
+        draft.limits.push(format!("`{file}`: {why}: {ALL_CLOSED}"));
+    }
+    // What closes all of a site closes the directory.
+    if own.is_closed() && !below.is_empty() {
+        own.closed = None;
+        own.close(&below);
+        let outcome = format!("`{below}` and what is below it are answered 404");
+        for told in &mut draft.limits {
+            *told = told.replace(ALL_CLOSED, &outcome);
         }
-        let outcome = if is_closed { "closed" } else { "not closed" };
-        told.push(format!("`{file}`: {why}: its directory is {outcome}"));
     }
     told.append(&mut draft.limits);
-    let after = (
-        site.rules.len(),
-        site.without_scripts().len(),
-        site.is_closed(),
-    );
-    (after != before).then_some(file)
+    let folders = own.without_scripts();
+    let closes = own.is_closed() || !own.rules.is_empty() || !folders.is_empty();
+    for folder in &folders {
+        no_scripts(&mut site.pool, folder);
+    }
+    site.rules.append(&mut own.rules);
+    site.closed = site.closed.take().or(own.closed);
+    if below.is_empty() && !own.whole.is_empty() {
+        site.whole = own.whole;
+    }
+    closes.then_some(file)
 }
 
 /// Closes in each site what the `.htaccess` files close that Apache read: below its root, and in
@@ -185,7 +215,7 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
         let here = format!("{root}{directory}");
         if directories.iter().any(|(_, it)| is_in(&here, it)) {
             let file = (directory.as_str(), text.as_deref());
-            closing.extend(read(file, prefix, true, site, &mut told));
+            closing.extend(read(file, prefix, site, &mut told));
         }
     }
     for text in told {
@@ -221,7 +251,7 @@ pub(super) fn read_file(file: &Path, text: &str, draft: &mut Draft) -> Result<()
     for site in sites.iter_mut().filter(|site| site.root.is_some()) {
         let read = match below(&site.root) {
             Some(directory) if !directory.is_empty() => {
-                apache::read_directory(&directory, text, true, site, draft)
+                apache::read_directory(&directory, text, site, draft)
             }
             None if is_in_one => continue,
             _ => apache::read_root(text, site, draft),
@@ -271,6 +301,7 @@ mod tests {
             ),
             ("open/.htaccess", "Options -Indexes\nRequire all granted\n"),
             (".git/.htaccess", "Require all denied\n"),
+            (".well-known/own/.htaccess", "Require all denied\n"),
         ]);
         let closed = Closed::below(&root);
         let patterns: Vec<_> = closed
@@ -280,6 +311,7 @@ mod tests {
             .collect();
         for expected in [
             "/data/*",
+            "/.well-known/own/*",
             "/old/*",
             "/both/*",
             "/only/*",
@@ -293,14 +325,86 @@ mod tests {
         ] {
             assert!(patterns.contains(&expected), "{expected} {patterns:#?}");
         }
-        assert_eq!(patterns.len(), 11, "{patterns:#?}");
+        assert_eq!(patterns.len(), 12, "{patterns:#?}");
         assert_eq!(closed.no_scripts, ["up"]);
-        assert_eq!(closed.files.len(), 10, "{:?}", closed.files);
+        assert_eq!(closed.files.len(), 11, "{:?}", closed.files);
         assert_eq!(closed.told.len(), 2, "{:?}", closed.told);
         assert!(
             closed.told.iter().any(|it| it.contains("only/.htaccess")),
             "{:?}",
             closed.told
         );
+    }
+
+    /// What a root's file closes, and whether it is said that the whole site is.
+    fn of_root(text: &str) -> (Closed, bool) {
+        let closed = Closed::below(&Directory::with(&[(".htaccess", text)]));
+        let says = closed.told.iter().any(|it| it.contains(ALL_CLOSED));
+        (closed, says)
+    }
+
+    #[test]
+    fn a_root_that_is_not_for_all_is_closed_and_said_to_be() {
+        for text in [
+            "AuthType Basic\nAuthName x\nAuthUserFile /etc/users\nRequire valid-user\n",
+            "deny from all\n",
+            "Order deny,allow\nDeny from all\nAllow from 10.0.0.1\n",
+            "Require ip 10.0.0.0/8\n",
+            "Require all denied\n",
+            "<RequireAll>\nRequire all granted\nRequire not ip 10.0.0.1\n</RequireAll>\n",
+            "<If \"%{HTTP_HOST} == 'stage.example'\">\nRequire valid-user\n</If>\n",
+            "SSLVerifyClient require\n",
+            "<Limit GET POST>\nRequire valid-user\n</Limit>\n",
+            "<FilesMatch \"^(?!index\\.php)\">\nRequire all denied\n</FilesMatch>\n",
+            "<Files x>\n",
+        ] {
+            let (closed, says) = of_root(text);
+            let last = closed
+                .routes
+                .last()
+                .map(|(path, status)| (&**path, &**status));
+            assert_eq!(last, Some(("/*", "404")), "{text}");
+            assert!(says && closed.is_whole(), "{text} {:?}", closed.told);
+            assert!(closed.meets("/storage"), "{text}");
+            assert_eq!(closed.files, [".htaccess"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_is_for_all_stays_open() {
+        for text in [
+            "Require all granted\n",
+            "Order allow,deny\nAllow from all\n",
+            "<RequireAll>\nRequire all granted\n</RequireAll>\n",
+            "<If \"true\">\nHeader set X-A b\n</If>\n",
+            "Options -Indexes\nDirectoryIndex index.php\n",
+            "",
+        ] {
+            let (closed, says) = of_root(text);
+            assert!(!says && closed.is_empty(), "{text} {closed:?}");
+        }
+    }
+
+    #[test]
+    fn what_closes_all_of_a_directory_leaves_the_others_open() {
+        let ahead = "<FilesMatch \"^(?!index\\.php)\">\nRequire all denied\n</FilesMatch>\n";
+        let root = Directory::with(&[("a/.htaccess", ahead), ("b/.htaccess", "<Files x>\n")]);
+        std::fs::create_dir(root.join("c")).unwrap();
+        std::fs::create_dir(root.join("d")).unwrap();
+        std::fs::write(root.join("c/.htaccess"), b"# caf\xe9\ndeny from all\n").unwrap();
+        std::fs::write(root.join("d/.htaccess"), vec![b'#'; 300 << 10]).unwrap();
+        let closed = Closed::below(&root);
+        let mut paths: Vec<_> = closed.routes.iter().map(|(path, _)| &**path).collect();
+        paths.sort_unstable();
+        let in_a = "~ ^/a(?:/.*)?(?:/)[^/]*$";
+        assert_eq!(paths, ["/b/*", "/c/*", "/d/*", in_a]);
+        assert!(!closed.is_whole(), "{closed:?}");
+        assert_eq!(closed.told.len(), 3, "{:?}", closed.told);
+        for told in &closed.told {
+            assert!(
+                told.contains("are answered 40") && !told.contains(ALL_CLOSED),
+                "{told}"
+            );
+        }
     }
 }

@@ -123,6 +123,8 @@ pub(crate) struct Application {
     /// The file that told it.
     pub(crate) sign: String,
     runs: Found,
+    /// What `.htaccess` files of its root close.
+    closed: Closed,
     /// Files of visitors that a link in the document root leads to.
     linked: Option<Linked>,
     /// Signs of other applications in the same folder.
@@ -136,8 +138,6 @@ enum Found {
         /// Answers paths without a file; None where the root has no index.
         fallback: Option<String>,
         rules: Rules,
-        /// By `.htaccess` files.
-        closed: Closed,
     },
     Worker(PathBuf),
     Framework {
@@ -158,7 +158,6 @@ pub(crate) enum Relative {
     Scripts {
         root: String,
         rules: Rules,
-        closed: Closed,
     },
 }
 
@@ -189,7 +188,6 @@ impl Application {
                 let root: PathBuf = folder.join(below).components().collect();
                 Found::Scripts {
                     rules: known::rules(&root),
-                    closed: Closed::below(&root),
                     root,
                     fallback: Some(INDEX.to_owned()),
                 }
@@ -200,25 +198,50 @@ impl Application {
                 env,
             },
         };
-        Some(Self {
+        let root = match &runs {
+            Found::Scripts { root, .. } => Some(root.clone()),
+            Found::Framework { .. } => Some(folder.join("public")),
+            Found::Worker(_) => None,
+        };
+        let found = Self {
             folder: folder.to_owned(),
             name: named(folder, first),
             sign: first.file.to_owned(),
-            linked: match &runs {
-                Found::Scripts { root, .. } => known::linked(root),
-                Found::Framework { .. } => known::linked(&folder.join("public")),
-                Found::Worker(_) => None,
-            },
+            closed: root.as_deref().map(Closed::below).unwrap_or_default(),
+            linked: root.as_deref().and_then(known::linked),
             runs,
             others: others(first, signs),
-        })
+        };
+        Some(found.without_closed_files())
+    }
+
+    /// Files are sent without PHP before routes are asked: none below paths that are closed.
+    fn without_closed_files(mut self) -> Self {
+        let closed = &mut self.closed;
+        if let Some(prefix) = self.linked.as_ref().map(|it| it.prefix)
+            && closed.meets(prefix)
+        {
+            self.linked = None;
+            let text = format!("files of `{prefix}` are not sent without PHP, as some are closed");
+            closed.told.push(text);
+        }
+        if matches!(self.runs, Found::Framework { .. }) && closed.meets("") {
+            let text = "files of `public` are not sent, as some are closed";
+            closed.told.push(text.to_owned());
+        }
+        self
+    }
+
+    /// Whether what lies in `public` is sent without PHP.
+    pub(crate) fn sends_public(&self) -> bool {
+        matches!(self.runs, Found::Framework { .. }) && !self.closed.meets("")
     }
 
     /// A folder of scripts as it is, whatever is in it.
     pub(crate) fn root(folder: &Path) -> Self {
         let has_index = folder.join(INDEX).is_file();
         let name = known::name(folder);
-        Self {
+        let found = Self {
             folder: folder.to_owned(),
             name: name.unwrap_or("a folder of scripts and files").to_owned(),
             sign: "--root".to_owned(),
@@ -226,11 +249,12 @@ impl Application {
                 root: folder.to_owned(),
                 fallback: has_index.then(|| INDEX.to_owned()),
                 rules: known::rules(folder),
-                closed: Closed::below(folder),
             },
+            closed: Closed::below(folder),
             linked: known::linked(folder),
             others: Vec::new(),
-        }
+        };
+        found.without_closed_files()
     }
 
     /// A script: a worker, or where it is called `index.php` and waits for no calls a front
@@ -253,6 +277,7 @@ impl Application {
                 name: "a worker script".to_owned(),
                 sign,
                 runs: Found::Worker(script.to_owned()),
+                closed: Closed::default(),
                 linked: None,
                 others: Vec::new(),
                 folder,
@@ -263,6 +288,14 @@ impl Application {
     /// The keys that serve it, as `-o` has them.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys = self.keys_of_runs();
+        for (nth, (path, status)) in self.closed.routes.iter().enumerate() {
+            keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
+            keys.push(format!("http.routes[{nth}].refuse={status}"));
+        }
+        let endings = self.closed.endings().join(",");
+        if self.sends_public() && !endings.is_empty() {
+            keys.push(format!("http.static.forbid={endings}"));
+        }
         if let Some(Linked { prefix, folder }) = &self.linked {
             let is_set = |key: &String| key.starts_with("http.middleware=");
             if !keys.iter().any(is_set) {
@@ -270,6 +303,9 @@ impl Application {
             }
             keys.push(format!("http.static.serve[0].prefix={prefix}"));
             keys.push(format!("http.static.serve[0].root={}", folder.display()));
+            if !endings.is_empty() {
+                keys.push(format!("http.static.serve[0].forbid={endings}"));
+            }
         }
         keys
     }
@@ -286,30 +322,21 @@ impl Application {
         match &self.runs {
             Found::Worker(script) => vec![format!("server.command=php,{}", script.display())],
             Found::Framework { script, env } => {
-                let mut keys = vec![
-                    format!("server.command=php,{}", script.display()),
-                    "http.middleware=static".to_owned(),
-                    format!("http.static.dir={}/public", self.folder.display()),
-                ];
+                let mut keys = vec![format!("server.command=php,{}", script.display())];
+                if self.sends_public() {
+                    keys.push("http.middleware=static".to_owned());
+                    keys.push(format!("http.static.dir={}/public", self.folder.display()));
+                }
                 keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
                 keys
             }
-            Found::Scripts {
-                root,
-                rules,
-                closed,
-                ..
-            } => {
+            Found::Scripts { root, rules, .. } => {
                 let mut keys = vec![
                     "http.pool.mode=classic".to_owned(),
                     format!("http.pool.root={}", root.display()),
                 ];
-                for (nth, (path, status)) in closed.routes.iter().enumerate() {
-                    keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
-                    keys.push(format!("http.routes[{nth}].refuse={status}"));
-                }
                 let Rules { no_scripts, forbid } = rules;
-                let no_scripts = [&no_scripts[..], &closed.no_scripts].concat();
+                let no_scripts = [&no_scripts[..], &self.closed.no_scripts].concat();
                 for (key, list) in [
                     ("no_scripts", no_scripts.join(",")),
                     ("forbid", forbid.join(",")),
@@ -342,10 +369,7 @@ impl Application {
 
     /// Paths that `.htaccess` files of its root close.
     pub(crate) fn closed(&self) -> Option<&Closed> {
-        match &self.runs {
-            Found::Scripts { closed, .. } if !closed.is_empty() => Some(closed),
-            _ => None,
-        }
+        (!self.closed.is_empty()).then_some(&self.closed)
     }
 
     /// What a configuration in the application's folder says.
@@ -367,17 +391,11 @@ impl Application {
             Found::Framework { script, env } => Relative::Worker {
                 script: shown(script),
                 env: *env,
-                has_public: true,
+                has_public: self.sends_public(),
             },
-            Found::Scripts {
-                root,
-                rules,
-                closed,
-                ..
-            } => Relative::Scripts {
+            Found::Scripts { root, rules, .. } => Relative::Scripts {
                 root: shown(root),
                 rules: rules.clone(),
-                closed: closed.clone(),
             },
         }
     }

@@ -294,8 +294,13 @@ fn described(application: &Application) -> Found {
                 .push(("closed", format!("as `{}` say", some_of(&closed.files))));
         }
         let told = closed.told.iter();
-        let told = told.map(|text| format!("not closed as `.htaccess` says: {text}"));
+        let told = told.map(|text| format!("not as `.htaccess` says: {text}"));
         found.warnings.extend(told);
+        if closed.is_whole() {
+            let text = "the whole site is closed: `pronghorn init` writes a configuration, and \
+                        without the last of its routes, `/*`, the site is open";
+            found.warnings.push(text.to_owned());
+        }
     }
     found.warnings.extend(application.lacks_packages());
     found.warnings.extend(application.is_perhaps_a_page());

@@ -674,6 +674,48 @@ fn what_htaccess_files_close_is_closed_without_a_configuration_and_named_with_on
 }
 
 #[test]
+fn a_root_that_htaccess_keeps_from_some_is_closed_without_a_configuration() {
+    extension(); // or it would be served by something else
+    for text in [
+        "AuthType Basic\nAuthName x\nAuthUserFile /etc/users\nRequire valid-user\n",
+        "deny from all\n",
+        "Require ip 10.0.0.1\n",
+        "<FilesMatch \"^(?!index\\.php)\">\nRequire all denied\n</FilesMatch>\n",
+    ] {
+        let site = Site::new()
+            .file("index.php", SCRIPT)
+            .file(".htaccess", text)
+            .file("style.css", "FILE")
+            .file("data/users.json", "FILE");
+        let paths = [
+            "/",
+            "/index.php",
+            "/index.php/x",
+            "/hello",
+            "/style.css",
+            "//style.css",
+            "/data/users.json",
+            "/data%2Fusers.json",
+            "/./data/users.json",
+        ];
+        let address = format!("127.0.0.1:{}", free_port());
+        let server = Server::start_with(site, &["serve", "--listen", &address, "-o", MARK]);
+        for path in paths {
+            assert_eq!(server.get(path).status, 404, "{text} {path}");
+        }
+        let site = server.into_site();
+        Server::run(&site, &["init"]).assert_said(&["the whole site is answered 404"]);
+        let server = Server::start_with(site, &["serve", "-o", "http.address=127.0.0.1:0"]);
+        for path in paths {
+            assert_eq!(server.get(path).status, 404, "{text} {path}");
+        }
+        let site = server.into_site();
+        let checked = Server::run(&site, &["check"]);
+        assert!(!checked.stdout.contains(".htaccess"), "{}", checked.stdout);
+    }
+}
+
+#[test]
 fn copies_and_keys_of_a_project_are_not_sent() {
     const FILES: [&str; 16] = [
         "config.yml~",
