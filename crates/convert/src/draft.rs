@@ -72,6 +72,8 @@ struct ToTls {
 pub(super) struct Site {
     pub(super) line: usize,
     pub(super) names: Vec<String>,
+    /// It is said to answer for hosts that nobody names.
+    pub(super) is_default: bool,
     pub(super) root: Option<String>,
     /// More keys of its pool.
     pub(super) pool: Tree,
@@ -472,6 +474,16 @@ impl Site {
                 .all(|(address, _)| !address.starts_with(':'))
     }
 
+    /// Whether it is reached at an address of another one.
+    fn meets(&self, other: &Self) -> bool {
+        let of = |site: &Self| match &site.listens[..] {
+            [] => vec![":80".to_owned()],
+            all => all.iter().map(|(address, _)| address.clone()).collect(),
+        };
+        let others = of(other);
+        of(self).iter().any(|it| others.contains(it))
+    }
+
     fn has_rules(&self) -> bool {
         !self.rules.is_empty() || !self.whole.is_empty() || self.is_closed()
     }
@@ -844,6 +856,7 @@ impl Draft {
         self.use_middleware();
         // A site without a root has no pool; as the default one, it closes what has no name.
         let mut sites = std::mem::take(&mut self.sites);
+        self.leave_out_unreachable(&mut sites);
         let closes_rest = sites
             .iter()
             .any(|it| it.root.is_none() && it.names.is_empty() && it.is_closed());
@@ -898,19 +911,38 @@ impl Draft {
         });
     }
 
+    /// A site without a name is never asked at an address at which another one is the default.
+    fn leave_out_unreachable(&mut self, sites: &mut Vec<Site>) {
+        let Some(default) = sites
+            .iter()
+            .find(|it| it.is_default && it.root.is_some() && !it.names.is_empty())
+            .cloned()
+        else {
+            return;
+        };
+        sites.retain(|site| {
+            let stays = !site.names.is_empty() || site.is_default || !site.meets(&default);
+            if !stays {
+                let place = self.place(site.line);
+                self.left_out.push(format!(
+                    "{place}: {}: {} is the default at its address",
+                    site.shown(),
+                    default.shown()
+                ));
+            }
+            stays
+        });
+    }
+
     /// Puts the site for hosts that nobody names first, and routes in the order in which they hold.
     fn order(&mut self, sites: &mut [Site]) {
-        if let Some(nameless) = sites.iter().position(|it| it.names.is_empty()) {
-            sites[..=nameless].rotate_right(1);
+        let nameless = sites.iter().position(|it| it.names.is_empty());
+        if let Some(first) = nameless.or_else(|| sites.iter().position(|it| it.is_default)) {
+            sites[..=first].rotate_right(1);
         }
         // The first site that names a host has it: those that name one come before those below it.
         if let Some((_, others)) = sites.split_first_mut() {
-            others.sort_by_key(|site| {
-                let wild = site.names.iter().filter(|name| name.starts_with("*."));
-                wild.map(|name| usize::MAX - name.len())
-                    .max()
-                    .unwrap_or_default()
-            });
+            others.sort_by_key(|site| site.names.iter().map(|it| turn(it)).max().unwrap_or(0));
         }
         for site in sites {
             let shown = site.shown();
@@ -926,7 +958,8 @@ impl Draft {
         let many = sites.len() > 1;
         // The first one answers for hosts that nobody names: its routes come last.
         let mut last = Vec::new();
-        let (mut routes, mut applications) = (Vec::new(), Vec::new());
+        let (mut routes, mut applications) = (Vec::<(usize, Vec<Tree>)>::new(), Vec::new());
+        let names: Vec<Vec<String>> = sites.iter().map(|site| site.names.clone()).collect();
         for (nth, site) in sites.into_iter().enumerate() {
             let name = if many {
                 let first = site.names.first().map_or("", String::as_str);
@@ -935,17 +968,46 @@ impl Draft {
                 "default".to_owned()
             };
             self.pool_of(&site, nth, many.then_some(&*name));
-            let into = if nth == 0 { &mut last } else { &mut routes };
-            let hosts: &[String] = if nth == 0 && !closes_rest {
+            let is_below = |it: &String| {
+                let others = names.iter().enumerate().filter(|(other, _)| *other != nth);
+                others.flat_map(|(_, it)| it).any(|wild| covers(wild, it))
+            };
+            let is_below = site.names.iter().any(is_below);
+            let is_default = nth == 0 && !closes_rest;
+            let hosts: &[String] = if is_default && !is_below {
                 &[]
             } else {
                 &site.names
             };
-            site_routes(&site, hosts, &name, many, into, |path, pool| {
+            let mut own = Vec::new();
+            site_routes(&site, hosts, &name, many, &mut own, |path, pool| {
                 let name = pool_name(path, 0, &mut taken);
                 applications.push((name.clone(), pool));
                 name
             });
+            if is_below {
+                // Each of its names comes before those of others that are found in it.
+                let mut turns: Vec<usize> = hosts.iter().map(|it| turn(it)).collect();
+                turns.sort_unstable();
+                turns.dedup();
+                for at in turns {
+                    let of_turn = hosts.iter().filter(|it| turn(it) == at).cloned().collect();
+                    routes.push((at, for_hosts(&own, of_turn)));
+                }
+            }
+            if nth == 0 && (is_default || !is_below) {
+                last = for_hosts(
+                    &own,
+                    if is_default {
+                        Vec::new()
+                    } else {
+                        hosts.to_vec()
+                    },
+                );
+            } else if !is_below {
+                let at = hosts.iter().map(|it| turn(it)).max().unwrap_or(0);
+                routes.push((at, own));
+            }
             if closes_rest && nth == 0 && !hosts.is_empty() {
                 let mut route = Tree::default();
                 route.set("pool", name.as_str()).merge(refusal(NOT_FOUND));
@@ -956,7 +1018,9 @@ impl Draft {
             let into = self.tree.map(&["http", "pools", &name]);
             into.set("mode", "classic").merge(pool);
         }
-        for route in routes.into_iter().chain(last) {
+        routes.sort_by_key(|(turn, _)| *turn);
+        let routes = routes.into_iter().flat_map(|(_, routes)| routes);
+        for route in routes.chain(last) {
             self.http().push("routes", Value::Map(route));
         }
     }
@@ -1014,6 +1078,7 @@ impl Draft {
                 known.whole = site.whole.clone();
             }
             known.listens.append(&mut site.listens);
+            known.is_default |= site.is_default;
             if known.certificate == (None, None) {
                 known.certificate = site.certificate;
             }
@@ -1415,6 +1480,36 @@ fn site_routes(
     }
 }
 
+/// Where a host stands among others: its own name first, then the longest of those with a star.
+fn turn(host: &str) -> usize {
+    if host.starts_with("*.") {
+        usize::MAX - host.len()
+    } else {
+        0
+    }
+}
+
+/// Whether a name with a star is about another host or name.
+fn covers(wild: &str, host: &str) -> bool {
+    let (wild, host) = (wild.to_ascii_lowercase(), host.to_ascii_lowercase());
+    let end = wild.strip_prefix('*').filter(|it| it.starts_with('.'));
+    wild != host && end.is_some_and(|end| host.ends_with(end))
+}
+
+/// Routes of a site for these of its hosts; none are all hosts.
+fn for_hosts(routes: &[Tree], hosts: Vec<String>) -> Vec<Tree> {
+    let of_hosts = |route: &Tree| {
+        let mut route = route.clone();
+        match &hosts[..] {
+            [] => route.remove("host"),
+            [host] => _ = route.set("host", host.as_str()),
+            _ => _ = route.set("host", hosts.clone()),
+        }
+        route
+    };
+    routes.iter().map(of_hosts).collect()
+}
+
 /// Rules that follow one another and say the same, as one: their paths, and their keys.
 fn joined<'a>(rules: impl Iterator<Item = &'a Rule>) -> impl Iterator<Item = (Vec<String>, Tree)> {
     let mut all: Vec<(Vec<String>, Tree)> = Vec::new();
@@ -1561,4 +1656,87 @@ pub(super) fn as_it_is(text: &str) -> String {
         (!is_plain).then_some('\\').into_iter().chain([c])
     });
     escaped.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_testkit::Directory;
+
+    /// Hosts of the routes for all paths, each with its pool.
+    fn hosts(text: &str) -> Vec<(String, String)> {
+        let directory = Directory::with(&[("site.conf", text)]);
+        let made = crate::convert(&[directory.join("site.conf")]).unwrap();
+        let yaml = made.yaml;
+        let input = pronghorn_config::Input::from_text("pronghorn.yaml", yaml.clone());
+        let json = pronghorn_config::load(&input).to_json();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let routes = json["http"]["routes"].as_array().cloned();
+        let whole = routes.unwrap_or_default().into_iter();
+        let whole = whole.filter(|it| it["path"].is_null());
+        whole
+            .map(|it| {
+                let host = match &it["host"] {
+                    serde_json::Value::Array(all) => {
+                        let all = all.iter().filter_map(|it| it.as_str());
+                        all.collect::<Vec<_>>().join(" ")
+                    }
+                    one => one.as_str().unwrap_or("*").to_owned(),
+                };
+                let pool = it["pool"].as_str().unwrap_or_default();
+                let root = &json["http"]["pools"][pool]["root"];
+                (host, root.as_str().unwrap_or_default().to_owned())
+            })
+            .collect()
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+        let owned = |(host, root): &(&str, &str)| ((*host).to_owned(), (*root).to_owned());
+        of.iter().map(owned).collect()
+    }
+
+    fn server(listen: &str, names: &str, root: &str) -> String {
+        format!(
+            "server {{ listen {listen}; server_name {names}; root {root}; location ~ \\.php$ \
+             {{ fastcgi_pass unix:/x; }} }}\n"
+        )
+    }
+
+    #[test]
+    fn a_name_of_the_default_site_comes_before_a_star_of_another() {
+        let wild = server("80", "*.example", "/b");
+        let made = hosts(&(server("80", "a.example", "/a") + &wild));
+        let expected = [("a.example", "/a"), ("*.example", "/b"), ("*", "/a")];
+        assert_eq!(made, pairs(&expected));
+        // One of its names alone is below the other's.
+        let made = hosts(
+            &(server("80", "d.test", "/d")
+                + &server("80", "x.example *.test", "/a")
+                + &server("80", "*.example", "/b")),
+        );
+        let expected = [
+            ("d.test", "/d"),
+            ("x.example", "/a"),
+            ("*.example", "/b"),
+            ("*.test", "/a"),
+            ("*", "/d"),
+        ];
+        assert_eq!(made, pairs(&expected));
+        // Nothing of it is below another name.
+        let made = hosts(&(server("80", "a.test", "/a") + &wild));
+        assert_eq!(made, pairs(&[("*.example", "/b"), ("*", "/a")]));
+    }
+
+    #[test]
+    fn the_server_that_is_said_to_be_the_default_is() {
+        let made =
+            hosts(&(server("80", "a.test", "/a") + &server("80 default_server", "b.test", "/b")));
+        assert_eq!(made, pairs(&[("a.test", "/a"), ("*", "/b")]));
+        // No host leads to one without a name there.
+        let made = hosts(
+            &(server("80", "a.test", "/a")
+                + &server("80", "_", "/c")
+                + &server("80 default_server", "b.test", "/b")),
+        );
+        assert_eq!(made, pairs(&[("a.test", "/a"), ("*", "/b")]));
+    }
 }

@@ -537,6 +537,8 @@ fn listen_only(site: &Site, draft: &mut Draft) {
 fn listen(directive: &Directive, site: &mut Site) {
     let given = directive.argument(0);
     let is_tls = directive.arguments.iter().any(|argument| argument == "ssl");
+    let mut flags = directive.arguments.iter();
+    site.is_default |= flags.any(|it| it == "default_server" || it == "default");
     // It changes who a client is.
     if directive
         .arguments
