@@ -991,19 +991,13 @@ impl Draft {
                 turns.sort_unstable();
                 turns.dedup();
                 for at in turns {
-                    let of_turn = hosts.iter().filter(|it| turn(it) == at).cloned().collect();
-                    routes.push((at, for_hosts(&own, of_turn)));
+                    let of_turn = hosts.iter().filter(|it| turn(it) == at).cloned();
+                    let of_turn: Vec<_> = of_turn.collect();
+                    routes.push((at, for_hosts(&own, &of_turn)));
                 }
             }
             if nth == 0 && (is_default || !is_below) {
-                last = for_hosts(
-                    &own,
-                    if is_default {
-                        Vec::new()
-                    } else {
-                        hosts.to_vec()
-                    },
-                );
+                last = for_hosts(&own, if is_default { &[] } else { hosts });
             } else if !is_below {
                 let at = hosts.iter().map(|it| turn(it)).max().unwrap_or(0);
                 routes.push((at, own));
@@ -1497,13 +1491,13 @@ fn covers(wild: &str, host: &str) -> bool {
 }
 
 /// Routes of a site for these of its hosts; none are all hosts.
-fn for_hosts(routes: &[Tree], hosts: Vec<String>) -> Vec<Tree> {
+fn for_hosts(routes: &[Tree], hosts: &[String]) -> Vec<Tree> {
     let of_hosts = |route: &Tree| {
         let mut route = route.clone();
-        match &hosts[..] {
+        match hosts {
             [] => route.remove("host"),
             [host] => _ = route.set("host", host.as_str()),
-            _ => _ = route.set("host", hosts.clone()),
+            _ => _ = route.set("host", hosts.to_vec()),
         }
         route
     };
@@ -1667,7 +1661,7 @@ mod tests {
         let directory = Directory::with(&[("site.conf", text)]);
         let made = crate::convert(&[directory.join("site.conf")]).unwrap();
         let yaml = made.yaml;
-        let input = pronghorn_config::Input::from_text("pronghorn.yaml", yaml.clone());
+        let input = pronghorn_config::Input::from_text("pronghorn.yaml", yaml);
         let json = pronghorn_config::load(&input).to_json();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let routes = json["http"]["routes"].as_array().cloned();
