@@ -285,8 +285,19 @@ pub(crate) fn predicted_memory(figures: &Figures) -> Vec<(String, Memory, Vec<Pr
 
 #[cfg(test)]
 mod tests {
+    use super::super::published;
+    use super::super::reasons::reason;
     use super::super::record::tests::{figures, row};
     use super::*;
+
+    #[test]
+    fn each_loss_that_is_published_has_its_reason() {
+        let figures = Figures::read(&published()).unwrap();
+        for loss in losses(&figures) {
+            let of = (loss.measure, &loss.family);
+            assert!(reason(of.0, of.1).is_some(), "{of:?} needs a reason");
+        }
+    }
 
     #[test]
     fn losses_are_told_by_measure_and_those_of_a_family_together() {

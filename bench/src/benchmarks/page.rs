@@ -67,7 +67,9 @@ fn where_we_lose(page: &mut Document, figures: &Figures) {
             format!("{}: {}", worst.rival.0, number(worst.rival.1)),
             format!("{}: {}", worst.ours.0, number(worst.ours.1)),
             factors(&loss.cases),
-            reason(loss).unwrap_or("not known yet").to_owned(),
+            reason(loss.measure, &loss.family)
+                .unwrap_or("not known yet")
+                .to_owned(),
         ]
     });
     page.table(

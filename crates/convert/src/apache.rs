@@ -583,7 +583,7 @@ fn is_granted(inside: &[Directive]) -> bool {
             "require" => is(it, "all granted"),
             "allow" => is(it, "from all"),
             "order" => allows || is(it, "deny,allow") || is(it, "mutual-failure"),
-            // Of both, one line for all is what all need.
+            // One line for all is what all of both need.
             "requireall" | "requireany" if !it.inside.is_empty() => is_granted(&it.inside),
             // A condition may hold for anybody.
             "if" | "elseif" | "else" => is_granted(&it.inside),

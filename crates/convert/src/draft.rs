@@ -427,7 +427,7 @@ impl Site {
         (all, left)
     }
 
-    /// What is refused for all.
+    /// Paths that are refused for all.
     pub(super) fn closed_paths(&self) -> Vec<At> {
         let rules = self
             .rules

@@ -29,7 +29,7 @@ pub struct Closed {
     pub files: Vec<String>,
     /// Limits that are not in all this, or are more than these files say.
     pub told: Vec<String>,
-    /// What the routes are about.
+    /// Hosts and roots of the routes.
     ats: Vec<At>,
 }
 
@@ -155,7 +155,7 @@ fn read(
         own.close("");
         draft.limits.push(format!("`{file}`: {why}: {ALL_CLOSED}"));
     }
-    // What closes all of a site closes the directory.
+    // A rule that closes all of a site closes the directory.
     if own.is_closed() && !below.is_empty() {
         own.closed = None;
         own.close(&below);
@@ -336,7 +336,7 @@ mod tests {
         );
     }
 
-    /// What a root's file closes, and whether it is said that the whole site is.
+    /// Routes by a root's file, and whether it is said that the whole site is closed.
     fn of_root(text: &str) -> (Closed, bool) {
         let closed = Closed::below(&Directory::with(&[(".htaccess", text)]));
         let says = closed.told.iter().any(|it| it.contains(ALL_CLOSED));

@@ -123,7 +123,7 @@ pub(crate) struct Application {
     /// The file that told it.
     pub(crate) sign: String,
     runs: Found,
-    /// What `.htaccess` files of its root close.
+    /// Paths that `.htaccess` files of its root close.
     closed: Closed,
     /// Files of visitors that a link in the document root leads to.
     linked: Option<Linked>,
