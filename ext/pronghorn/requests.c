@@ -152,7 +152,7 @@ static bool is_form(void)
 		&& strchr(";, ", call.content_type[sizeof type - 1]) != NULL;
 }
 
-/* Of several parts, which the server has taken apart. */
+/* Whether it is a form of several parts, which the server has taken apart. */
 static bool is_of_parts(void)
 {
 	return flags_of_request() & NATIVE_FORM;
@@ -244,7 +244,7 @@ static size_t read_stream(char *into, size_t most)
 	return length;
 }
 
-/* Of a form that the server has taken apart. */
+/* Reads a form that the server has taken apart. */
 static zval form_reader;
 
 /* PHP makes no $_POST of it, so that the application may look at the body itself: it gets one like
@@ -304,8 +304,10 @@ static void forget_body(void)
 		zend_string_release(call.content);
 		call.content = NULL;
 	}
-	zval_ptr_dtor(&call.parts);
-	ZVAL_UNDEF(&call.parts);
+	if (UNEXPECTED(Z_TYPE(call.parts) != IS_UNDEF)) {
+		zval_ptr_dtor(&call.parts);
+		ZVAL_UNDEF(&call.parts);
+	}
 	if (kept == NULL) {
 		return;
 	}
@@ -1238,7 +1240,7 @@ void requests_finish(void)
 	reset_run_shutdown_functions();
 	if (UNEXPECTED(EG(exception) != NULL) && !zend_is_unwind_exit(EG(exception))) {
 		/* As PHP does it at an error that nobody has caught. */
-		const bool is_said = (PG(display_errors) && PG(display_errors) != PHP_DISPLAY_ERRORS_STDERR) || SG(headers_sent);
+		const bool is_said = PG(display_errors) == PHP_DISPLAY_ERRORS_STDOUT || SG(headers_sent);
 		if (!is_said && SG(sapi_headers).http_response_code == 200) {
 			SG(sapi_headers).http_response_code = 500;
 		}

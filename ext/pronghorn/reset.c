@@ -241,11 +241,6 @@ static zend_date_globals *dates;
 /* No code has set a time zone: the one of php.ini holds. */
 static bool has_zone_of_ini;
 
-static bool is_zone_of_ini(void)
-{
-	return dates != NULL && (dates->timezone == NULL || *dates->timezone == '\0');
-}
-
 /* A time zone that was set holds against `date.timezone`, also where it is the same. */
 static void restore_zone_of_ini(void)
 {
@@ -664,7 +659,7 @@ static void restore_changes(void)
 static void keep_dates(void)
 {
 	dates = module_globals("date", sizeof *dates);
-	has_zone_of_ini = is_zone_of_ini();
+	has_zone_of_ini = dates != NULL && (dates->timezone == NULL || *dates->timezone == '\0');
 }
 
 /* DateTime::getLastErrors() */
