@@ -294,8 +294,8 @@ mod tests {
     fn each_loss_that_is_published_has_its_reason() {
         let figures = Figures::read(&published()).unwrap();
         for loss in losses(&figures) {
-            let of = (loss.measure, &loss.family);
-            assert!(reason(of.0, of.1).is_some(), "{of:?} needs a reason");
+            let why = reason(loss.measure, &loss.family);
+            assert!(why.is_some(), "a reason for {loss:?}");
         }
     }
 

@@ -245,6 +245,11 @@ impl Rule {
         self.keys.get("refuse").is_some()
     }
 
+    /// Whether it refuses its paths for all.
+    fn closes(&self) -> bool {
+        self.refuses() && self.is_for_all()
+    }
+
     /// Whether it leads to a pool that sends no files.
     fn sends_none(&self) -> bool {
         self.keys.get("pool") == Some(&Value::from(FRONT))
@@ -429,10 +434,7 @@ impl Site {
 
     /// Paths that are refused for all.
     pub(super) fn closed_paths(&self) -> Vec<At> {
-        let rules = self
-            .rules
-            .iter()
-            .filter(|it| it.refuses() && it.is_for_all());
+        let rules = self.rules.iter().filter(|it| it.closes());
         let whole = self.is_closed().then(|| At::Below(String::new()));
         rules.map(|it| it.at.clone()).chain(whole).collect()
     }
@@ -508,10 +510,7 @@ impl Site {
         let mut known: Vec<(u8, String)> = Vec::new();
         // Paths in other letters or with a slash at their ends count as one here, so that only one
         // route can have them: that which refuses, wherever it stood.
-        let refused = self
-            .rules
-            .iter()
-            .filter(|it| it.refuses() && it.is_for_all());
+        let refused = self.rules.iter().filter(|it| it.closes());
         let refused: Vec<_> = refused.map(|it| it.at.key()).collect();
         self.rules.retain(|it| {
             let is_path = matches!(it.at, At::Path(_) | At::Below(_) | At::Start(_));
@@ -777,10 +776,8 @@ impl Draft {
 
     /// Limits a rule to the hosts of its site, if there are others: one alone answers for all.
     pub(super) fn for_hosts(&self, rule: &mut Tree, site: &Site) {
-        match &site.names[..] {
-            [name] if self.has_many => _ = rule.set("host", name.as_str()),
-            [_, _, ..] if self.has_many => _ = rule.set("host", site.names.clone()),
-            _ => {}
+        if self.has_many {
+            set_hosts(rule, &site.names);
         }
     }
 
@@ -993,11 +990,11 @@ impl Draft {
                 for at in turns {
                     let of_turn = hosts.iter().filter(|it| turn(it) == at).cloned();
                     let of_turn: Vec<_> = of_turn.collect();
-                    routes.push((at, for_hosts(&own, &of_turn)));
+                    routes.push((at, for_hosts(own.clone(), &of_turn)));
                 }
             }
             if nth == 0 && (is_default || !is_below) {
-                last = for_hosts(&own, if is_default { &[] } else { hosts });
+                last = for_hosts(own, if is_default { &[] } else { hosts });
             } else if !is_below {
                 let at = hosts.iter().map(|it| turn(it)).max().unwrap_or(0);
                 routes.push((at, own));
@@ -1379,11 +1376,7 @@ fn site_routes(
 ) {
     let with_hosts = || {
         let mut route = Tree::default();
-        match hosts {
-            [] => {}
-            [host] => _ = route.set("host", host.as_str()),
-            hosts => _ = route.set("host", hosts.to_vec()),
-        }
+        set_hosts(&mut route, hosts);
         route
     };
     let front = if site.rules.iter().any(Rule::sends_none) {
@@ -1474,7 +1467,7 @@ fn site_routes(
     }
 }
 
-/// Where a host stands among others: its own name first, then the longest of those with a star.
+/// The turn of a host among others: its own name first, then the longest of those with a star.
 fn turn(host: &str) -> usize {
     if host.starts_with("*.") {
         usize::MAX - host.len()
@@ -1490,18 +1483,21 @@ fn covers(wild: &str, host: &str) -> bool {
     wild != host && end.is_some_and(|end| host.ends_with(end))
 }
 
-/// Routes of a site for these of its hosts; none are all hosts.
-fn for_hosts(routes: &[Tree], hosts: &[String]) -> Vec<Tree> {
-    let of_hosts = |route: &Tree| {
-        let mut route = route.clone();
-        match hosts {
-            [] => route.remove("host"),
-            [host] => _ = route.set("host", host.as_str()),
-            _ => _ = route.set("host", hosts.to_vec()),
-        }
-        route
-    };
-    routes.iter().map(of_hosts).collect()
+/// Limits a rule or a route to hosts; none are all of them.
+fn set_hosts(rule: &mut Tree, hosts: &[String]) {
+    match hosts {
+        [] => rule.remove("host"),
+        [host] => _ = rule.set("host", host.as_str()),
+        _ => _ = rule.set("host", hosts.to_vec()),
+    }
+}
+
+/// Routes of a site for these of its hosts.
+fn for_hosts(mut routes: Vec<Tree>, hosts: &[String]) -> Vec<Tree> {
+    for route in &mut routes {
+        set_hosts(route, hosts);
+    }
+    routes
 }
 
 /// Rules that follow one another and say the same, as one: their paths, and their keys.

@@ -29,7 +29,7 @@ pub struct Closed {
     pub files: Vec<String>,
     /// Limits that are not in all this, or are more than these files say.
     pub told: Vec<String>,
-    /// Hosts and roots of the routes.
+    /// Paths of the routes, as they were understood.
     ats: Vec<At>,
 }
 

@@ -225,9 +225,9 @@ impl Application {
             let text = format!("files of `{prefix}` are not sent without PHP, as some are closed");
             closed.told.push(text);
         }
-        if matches!(self.runs, Found::Framework { .. }) && closed.meets("") {
+        if matches!(self.runs, Found::Framework { .. }) && !self.sends_public() {
             let text = "files of `public` are not sent, as some are closed";
-            closed.told.push(text.to_owned());
+            self.closed.told.push(text.to_owned());
         }
         self
     }
