@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Failed,
     /// It was asked wrongly: bad arguments, a bad configuration. Nothing was started.
     Misused,
+    /// It did what was asked, and a person has to look at what it made before that is used.
+    Unsure,
 }
 
 /// Why data could not be written: the first reason.
@@ -30,7 +32,7 @@ impl Exit {
         let unwritten = UNWRITTEN.get();
         let unwritten = unwritten.filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
         let exit = match (self, unwritten) {
-            (Self::Done, Some(error)) => {
+            (Self::Done | Self::Unsure, Some(error)) => {
                 failed(&format!("standard output can't be written: {error}"))
             }
             (exit, _) => exit,
@@ -39,6 +41,7 @@ impl Exit {
             Self::Done => ExitCode::SUCCESS,
             Self::Failed => ExitCode::from(1),
             Self::Misused => ExitCode::from(2),
+            Self::Unsure => ExitCode::from(3),
         }
     }
 }

@@ -101,7 +101,16 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
             say(&format!("{what}{}\n", one_line(text)));
         }
     }
-    Exit::Done
+    if !converted.is_unsure() {
+        return Exit::Done;
+    }
+    for lost in &converted.lost {
+        say(&format!("warning: {}\n", one_line(lost)));
+    }
+    say(&format!(
+        "read the warnings in {FILE} before you serve it: exit code 3\n"
+    ));
+    Exit::Unsure
 }
 
 fn write_new(folder: &Path, text: &str) -> Result<(), String> {

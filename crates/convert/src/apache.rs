@@ -1104,8 +1104,17 @@ fn of_site(
         }
         "directoryindex" => {
             state.has_index = true;
-            if directive.arguments.len() > 1 || first != "index.php" {
-                site.pool.set("index", directive.arguments.clone());
+            let names = directive
+                .arguments
+                .iter()
+                .map(|it| it.trim_start_matches('/'));
+            let mut names: Vec<String> = names.map(str::to_owned).collect();
+            names.dedup();
+            if names.iter().any(|it| it.is_empty() || it.contains('/')) {
+                return false;
+            }
+            if names != ["index.php"] {
+                site.pool.set("index", names);
             }
         }
         "fallbackresource" => return fallback(first, state),
@@ -1159,6 +1168,8 @@ fn of_answers(name: &str, directive: &Directive, site: &Site, draft: &mut Draft)
             draft.uses("sendfile");
             draft.section("sendfile").push("roots", first);
         }
+        // A variable of Apache's own, of which nobody knows the text here.
+        "customlog" if first.contains("${") => return false,
         "customlog" => {
             let log = draft.section("access_log");
             log.set(

@@ -14,7 +14,7 @@ const MOST_EXPANDED: usize = 20_000;
 const DEEPEST_IMPORT: usize = 16;
 
 pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
-    let all = directive::caddy(text)?;
+    let all = directive::caddy(&with_defaults(text))?;
     // A file of one site may have it without braces.
     let is_bare = all.first().is_some_and(|it| {
         it.inside.is_empty() && it.arguments.is_empty() && !it.name.starts_with('(')
@@ -48,6 +48,31 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A text with the defaults of `{$NAME:default}`, which Caddy puts in before it reads statements.
+fn with_defaults(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("{$") {
+        let (before, variable) = rest.split_at(at);
+        out.push_str(before);
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let inside = variable.get(2..).unwrap_or_default();
+        let name = inside.find(|c| !is_letter(c)).unwrap_or(inside.len());
+        let default = inside.get(name..).and_then(|it| it.strip_prefix(':'));
+        match default.and_then(|it| it.split_once('}')) {
+            Some((default, after)) if name > 0 && !default.contains(['\n', '{']) => {
+                out.push_str(default);
+                rest = after;
+            }
+            _ => {
+                out.push_str("{$");
+                rest = inside;
+            }
+        }
+    }
+    out + rest
 }
 
 /// Statements with the snippets of the same file in the place of `import`, also in blocks and in
@@ -148,6 +173,7 @@ fn site(block: &Directive, draft: &mut Draft) {
         listen(address.trim_end_matches(','), block, &mut site, draft);
     }
     let around = Around::of(&block.inside);
+    site.gives_php = names_php(&block.inside);
     // The root must be known before files below it are looked at.
     let mut all: Vec<&Directive> = block.inside.iter().collect();
     all.sort_by_key(|it| it.name != "root");
@@ -179,6 +205,12 @@ fn runs_php(all: &[Directive]) -> bool {
         let is_around = ["handle", "route"].contains(&it.name.as_str());
         matcher(it).is_none() && (is_php || is_around && runs_php(&it.inside))
     })
+}
+
+/// Whether scripts run for some paths.
+fn names_php(all: &[Directive]) -> bool {
+    all.iter()
+        .any(|it| PHP.contains(&it.name.as_str()) || names_php(&it.inside))
 }
 
 /// Statements that lead no request away from the file below the root.

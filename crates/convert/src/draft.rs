@@ -88,6 +88,8 @@ pub(super) struct Site {
     /// The status that all of it is answered with. Once set, no other statement may take it away:
     /// it stands apart from `whole`, which they set.
     pub(super) closed: Option<String>,
+    /// The status of what no rule is about: all that something else answers has one.
+    pub(super) rest: Option<String>,
     /// Applications below its paths, with their sockets of php-fpm.
     pub(super) below: Vec<(String, Tree, Vec<String>)>,
     /// Directories whose files are sent below its paths, instead of those of the root.
@@ -95,6 +97,10 @@ pub(super) struct Site {
     /// Directories in which `.htaccess` files count, and in those below them, after the places
     /// that say so.
     pub(super) overridden: Vec<(String, String)>,
+    /// Scripts ran for it.
+    pub(super) gives_php: bool,
+    /// Paths that a script answered.
+    pub(super) answered: Vec<String>,
 }
 
 /// A directory whose files are sent below a path.
@@ -347,6 +353,13 @@ impl Site {
         }
     }
 
+    /// The keys of a route that keeps scripts from running. It opens nothing where the rest is
+    /// refused.
+    pub(super) fn without(&self, otherwise: &str) -> Tree {
+        let rest = self.rest.as_deref().map(refusal);
+        rest.unwrap_or_else(|| scripts(otherwise))
+    }
+
     /// Sends none of the files below a path of the root; scripts run.
     pub(super) fn send_none(&mut self, path: &str) {
         let path = match path.trim_matches('/') {
@@ -487,7 +500,7 @@ impl Site {
     }
 
     fn has_rules(&self) -> bool {
-        !self.rules.is_empty() || !self.whole.is_empty() || self.is_closed()
+        !self.rules.is_empty() || !self.whole.is_empty() || self.is_closed() || self.rest.is_some()
     }
 
     /// Whether a path is closed by what holds for one around it.
@@ -585,7 +598,7 @@ impl Site {
         out
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         match self.names.first() {
             Some(name) => format!("the site `{name}`"),
             None => "the site without a name".to_owned(),
@@ -1065,6 +1078,7 @@ impl Draft {
             let rules = site.rules.iter().filter(|it| is_same || it.refuses());
             known.rules.extend(rules.cloned());
             known.closed = known.closed.take().or(site.closed);
+            known.rest = known.rest.take().or(site.rest);
             if known.whole.is_empty() && is_same {
                 known.whole = site.whole.clone();
             }
@@ -1266,6 +1280,7 @@ impl Draft {
             let text = "`http.static`, which would send files of a site that is closed";
             return self.left_out.push(text.to_owned());
         }
+        let closes_rest = self.sites.iter().any(|it| it.rest.is_some());
         let rules = self.sites.iter().flat_map(|it| &it.rules);
         let closes = |it: &&Rule| it.refuses() || it.sends_none();
         let refusals = rules.filter(|it| closes(it) && it.is_for_all() && !it.after_files);
@@ -1280,7 +1295,7 @@ impl Draft {
             files.remove("serve");
         }
         if files.get("dir").is_some() {
-            if meets("") {
+            if meets("") || closes_rest {
                 files.remove("dir");
                 files.remove("max_age");
                 let text = "`max_age`, as it would send files below paths that are closed";
@@ -1350,9 +1365,14 @@ fn accepts_route(keys: &Tree) -> bool {
     mistake(&tree.to_yaml()).is_none()
 }
 
-/// Whether an expression is found in a path; so it is where that cannot be told.
+/// Whether an expression is found in a path; so it is where that cannot be told. One that looks
+/// around is found in no more than the same without that.
 pub(super) fn is_found(expression: &str, path: &str) -> bool {
-    let pattern = PathPattern::parse(&format!("~ {expression}"));
+    let parse = |expression: &str| PathPattern::parse(&format!("~ {expression}"));
+    let pattern = parse(expression).or_else(|wrong| {
+        let wider = without_looking_around(expression);
+        wider.map_or(Err(wrong), |wider| parse(&wider))
+    });
     pattern.map_or(true, |pattern| pattern.gets(path))
 }
 
@@ -1415,7 +1435,10 @@ fn site_routes(
         }
         route.merge(match &site.closed {
             Some(status) => refusal(status),
-            None => site.whole.clone(),
+            None => site
+                .rest
+                .as_deref()
+                .map_or_else(|| site.whole.clone(), refusal),
         });
         route
     };
@@ -1425,7 +1448,8 @@ fn site_routes(
     let is_first = |rule: &&Rule| rule.rank <= Rank::Hidden;
     let first = site.rules.iter().filter(is_first).cloned().map(|mut rule| {
         if open_hidden(&rule) {
-            rule.keys = site.whole.clone();
+            let rest = site.rest.as_deref().map(refusal);
+            rule.keys = rest.unwrap_or_else(|| site.whole.clone());
         }
         rule
     });
@@ -1462,7 +1486,7 @@ fn site_routes(
         routes.push(route);
     }
     routes.extend(joined(site.rules.iter().filter(|it| !is_first(it))).map(of_rules));
-    if many || !hosts.is_empty() || !site.whole.is_empty() {
+    if many || !hosts.is_empty() || !site.whole.is_empty() || site.rest.is_some() {
         routes.push(whole());
     }
 }

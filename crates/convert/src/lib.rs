@@ -14,6 +14,7 @@ mod limits;
 mod nginx;
 mod octane;
 mod php;
+mod proof;
 mod roadrunner;
 mod tree;
 
@@ -75,6 +76,17 @@ impl Kind {
     }
 }
 
+fn is_supervisors(text: &str) -> bool {
+    let names = [
+        "[program:",
+        "[supervisord]",
+        "[supervisorctl]",
+        "[eventlistener:",
+    ];
+    let mut lines = text.lines().map(str::trim);
+    lines.any(|line| names.iter().any(|it| line.starts_with(it)))
+}
+
 fn is_fpms(line: &str) -> bool {
     let starts = [
         "pm.",
@@ -118,9 +130,17 @@ pub struct Converted {
     pub limits: Vec<String>,
     pub left_out: Vec<String>,
     pub notes: Vec<String>,
+    /// Sites that do not answer as they did: their own routes were asked.
+    pub lost: Vec<String>,
 }
 
 impl Converted {
+    /// Whether a person has to look at it before it is served: a site does not answer, or a limit
+    /// is not translated exactly.
+    pub fn is_unsure(&self) -> bool {
+        !self.limits.is_empty() || !self.lost.is_empty()
+    }
+
     /// The text of the file, with what has to be known of it at the top. `from`: what it was made
     /// of.
     pub fn file(&self, from: &[PathBuf]) -> String {
@@ -135,6 +155,9 @@ impl Converted {
                 _ = writeln!(text, "# - {}", one_line(limit)); // a String takes all
             }
             text.push_str("#\n");
+        }
+        for lost in &self.lost {
+            _ = writeln!(text, "# WARNING, asked for its pages: {}", one_line(lost));
         }
         for left in &self.left_out {
             _ = writeln!(text, "# Left out, {}", one_line(left));
@@ -158,6 +181,15 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;
         texts.push((file, Kind::of(file, &text), text));
     }
+    let mut others = texts.iter().filter(|(_, _, text)| is_supervisors(text));
+    if let Some((path, ..)) = others.next() {
+        return Err(format!(
+            "`{}` is a file of supervisord: nothing of it is translated\nhint: a worker of queues \
+             becomes a pipeline of `jobs`, `schedule:work` one of `jobs.schedules`; supervisord \
+             may keep other programs",
+            path.display()
+        ));
+    }
     // A pool belongs to a site, and so does a `.htaccess`: sites must be known first.
     texts.sort_by_key(|(path, kind, _)| (*kind == Kind::Fpm, is_htaccess(path)));
     let mut of: Vec<&str> = texts.iter().map(|(_, kind, _)| kind.name()).collect();
@@ -171,6 +203,7 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
             limits: Vec::new(),
             left_out,
             notes: Vec::new(),
+            lost: Vec::new(),
         });
     }
     let mut draft = Draft::default();
@@ -204,6 +237,7 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
     }
     htaccess::close_overridden(&mut draft);
     let has_root = draft.sites.iter().any(|site| site.root.is_some());
+    let probes: Vec<_> = draft.sites.iter().filter_map(proof::Probe::of).collect();
     let mut draft = draft.finish()?;
     if !has_root {
         draft.note("no folder of scripts was found: write it as `http.pool.root`");
@@ -218,6 +252,7 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
     }
     Ok(Converted {
         of,
+        lost: proof::judge(&yaml, &probes),
         yaml,
         limits: draft.limits,
         left_out: draft.left_out,

@@ -276,6 +276,32 @@ pub(super) fn has_parts(expression: &str) -> bool {
     })
 }
 
+/// The alternatives of an expression outside of groups: the whole where there is but one.
+pub(super) fn alternatives_of(expression: &str) -> Vec<&str> {
+    let (mut depth, mut is_class, mut is_escaped) = (0_usize, false, false);
+    let mut ends = Vec::new();
+    for (at, letter) in expression.char_indices() {
+        match letter {
+            _ if is_escaped => {}
+            '[' => is_class = true,
+            ']' => is_class = false,
+            '(' if !is_class => depth += 1,
+            ')' if !is_class => depth = depth.saturating_sub(1),
+            '|' if !is_class && depth == 0 => ends.push(at),
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    ends.push(expression.len());
+    let mut start = 0;
+    let mut all = Vec::new();
+    for end in ends {
+        all.push(expression.get(start..end).unwrap_or_default());
+        start = end + 1;
+    }
+    all
+}
+
 /// The directories at a root in which an expression keeps scripts from running.
 pub(super) fn directories_of_scripts(expression: &str) -> Option<Vec<String>> {
     let text = expression

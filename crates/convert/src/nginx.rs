@@ -107,6 +107,8 @@ struct Around {
     /// Sockets of php-fpm by the names of their `upstream`.
     upstreams: Vec<(String, Vec<String>)>,
     has_tls: bool,
+    /// Names of the files that answer for directories, where a server says none.
+    index: Vec<String>,
     /// One of the servers gives scripts to php-fpm.
     has_php: bool,
 }
@@ -118,6 +120,9 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     let mut others = Vec::new();
     gather(all, &mut servers, &mut others, &mut around);
     around.has_tls = servers.iter().any(is_tls);
+    if let Some(index) = others.iter().find(|it| it.name == "index") {
+        around.index.clone_from(&index.arguments);
+    }
     around.has_php = servers.iter().any(gives_php);
     draft.has_many |= servers
         .iter()
@@ -254,6 +259,13 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
     }
     let php = Php::of(server);
     site.root.clone_from(&php.root);
+    // It must be known before other locations are looked at.
+    let slash = server
+        .inside
+        .iter()
+        .find(|it| it.name == "location" && it.arguments == ["/"]);
+    site.rest = slash.and_then(refuses).map(str::to_owned);
+    site.gives_php = server.name == "server" && gives_php(server);
     // A server's own rewrites come before its locations, but not before its conditions.
     let is_first = site.rules.is_empty();
     for directive in server
@@ -265,7 +277,16 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
             draft.rewrite(rule);
         }
     }
-    for directive in &server.inside {
+    // The first rule of `http.rewrite` holds: those of exact paths come first, as in nginx, and no
+    // rule that leaves them alone for another location stands before them.
+    let mut all: Vec<&Directive> = server.inside.iter().collect();
+    all.sort_by_key(|it| match it.arguments.first().map(String::as_str) {
+        _ if it.name != "location" => 0,
+        Some("=") => 1,
+        Some("~" | "~*") => 2,
+        _ => 3,
+    });
+    for directive in all {
         match directive.name.as_str() {
             "listen" | "server_name" | "if" => {}
             "rewrite" if is_first => {}
@@ -289,6 +310,7 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
             site.pool.set("fallback", "none");
         }
         limit(&php, server, &mut site, around);
+        site.answered = answered(&php, around, &site);
         keep_path_info_away(server, &php, &mut site);
     }
     Some(site)
@@ -344,7 +366,7 @@ fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) -> 
             && !folder.argument(0).contains('$')
         {
             let folder = folder.argument(0).trim_end_matches('/');
-            files(it, path, Some(folder), site, draft);
+            files(it, path, Some(folder), None, site, draft);
             has_files = true;
         }
     }
@@ -514,7 +536,24 @@ fn limit(php: &Php<'_>, server: &Directive, site: &mut Site, around: &Around) {
         site.whole = scripts("named");
     } else if !php.runs_all() {
         site.whole = scripts(if has_front { "front" } else { "none" });
+        if !has_front && php.shows_index(&around.index) {
+            site.rule(At::Path("/".to_owned()), Rank::Plain, scripts("named"));
+        }
     }
+}
+
+/// Paths that a script answers, as far as it can be told.
+fn answered(php: &Php<'_>, around: &Around, site: &Site) -> Vec<String> {
+    let mut paths = Vec::new();
+    if php.shows_index(&around.index) {
+        paths.push("/".to_owned());
+    }
+    let leads = leads_to_front(php.server()) && php.takes_rest("/a-1/b");
+    if leads && site.pool.get("fallback") != Some(&Value::from("none")) {
+        paths.extend([php.front.clone(), "/a-1/b".to_owned()]);
+    }
+    paths.retain(|path| path == "/" || php.runs_front(&php.front));
+    paths
 }
 
 fn is_host(name: &str) -> bool {
@@ -863,7 +902,7 @@ fn keep_path_info_away(server: &Directive, php: &Php<'_>, site: &mut Site) {
         return;
     }
     let has_none = site.pool.get("fallback") == Some(&Value::from("none"));
-    let which = scripts(if has_none { "none" } else { "front" });
+    let which = site.without(if has_none { "none" } else { "front" });
     site.rule(At::Expression("\\.php/".to_owned()), Rank::Inner, which);
 }
 
@@ -1066,6 +1105,11 @@ fn location(
         }
         _ if path == "/" && how != "=" => {
             directive.done();
+            if let Some(status) = refuses(directive) {
+                // Other locations answer for their own paths.
+                site.rest = Some(status.to_owned());
+                return directive.done_whole();
+            }
             match php.runs(directive, &[]) {
                 Runs::Nothing => {}
                 Runs::Named => site.send_none(""),
@@ -1193,11 +1237,8 @@ fn refuses(directive: &Directive) -> Option<&str> {
 /// Keeps the script of a directory from answering for it, where it does not run by its own name.
 fn close_index(directory: &str, site: &mut Site, php: &Php<'_>) {
     if gives_php(php.server()) && !php.runs_front(&format!("{directory}index.php")) {
-        site.rule(
-            At::Path(directory.to_owned()),
-            Rank::Refusal,
-            scripts("none"),
-        );
+        let keys = site.without("none");
+        site.rule(At::Path(directory.to_owned()), Rank::Refusal, keys);
     }
 }
 
@@ -1218,7 +1259,8 @@ fn close_index_of_pattern(expression: &str, site: &mut Site, php: &Php<'_>) {
     let deeper = format!("{directory}/a-1/index.php");
     if gives_php(php.server()) && finds("a-1/index.php") && !php.runs_front(&deeper) {
         let at = At::Expression(format!("^{}/.*/$", as_it_is(directory)));
-        site.rule(at, Rank::Refusal, scripts("none"));
+        let keys = site.without("none");
+        site.rule(at, Rank::Refusal, keys);
     }
 }
 
@@ -1339,7 +1381,11 @@ fn pattern_of_php(
         Rank::Expression
     };
     let is_open = match (&runs, prefix) {
-        (Runs::Named, _) if is_every && php.runs_all() || is_front_alone => true,
+        (Runs::Named, _)
+            if site.rest.is_none() && (is_every && php.runs_all() || is_front_alone) =>
+        {
+            true
+        }
         (Runs::Named, _) if is_of_scripts(expression) => site.rule(at, rank, Tree::default()),
         (Runs::Named, Some(prefix)) => {
             site.send_none(&prefix);
@@ -1358,10 +1404,61 @@ fn pattern_of_php(
     for inside in &directive.inside {
         if is_known(inside) && inside.name == "internal" {
             inside.done();
+        } else if inside.name == "rewrite" && leads_to(inside, &php.front) {
+            others_to_front(inside, expression, site, draft);
         } else {
             of_php(inside, site, draft, around);
         }
     }
+}
+
+/// Whether a rule leads to a script, and not away from the server.
+fn leads_to(rewrite: &Directive, script: &str) -> bool {
+    let rest = rewrite.argument(1).strip_prefix(script);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['$', '/', '?']))
+        && !["permanent", "redirect"].contains(&rewrite.argument(2))
+}
+
+/// A `rewrite` to the front controller among the scripts of an expression: all but those that it
+/// names after `(?!`, which expressions of ours do not know; where it says more, all of them.
+fn others_to_front(rewrite: &Directive, scripts_of: &str, site: &mut Site, draft: &mut Draft) {
+    let others = rewrite.argument(0).strip_prefix("^/(?!");
+    let others = others
+        .and_then(|it| it.strip_suffix(')'))
+        .filter(|it| is_whole_group(it));
+    let others = others.map(|it| format!("^/(?:{})", pattern(it)));
+    let all = At::Expression(scripts_of.to_owned());
+    // A route for these scripts alone would be asked before one for all other paths, and the latter
+    // would open what the site refuses.
+    let is_alone = site.rest.is_none() && !site.rules.iter().any(|it| it.at == all);
+    if let Some(others) = others.filter(|_| is_alone)
+        && site.rule(At::Without(others), Rank::Expression, scripts("front"))
+    {
+        return rewrite.done();
+    }
+    site.rules
+        .retain(|it| it.at != all || it.keys.get("refuse").is_some());
+    site.rule(all, Rank::Expression, scripts("front"));
+    draft.leave_out_limit(
+        rewrite,
+        "the front controller answers for all of these scripts",
+    );
+}
+
+/// Whether no group of a text is closed that is not opened in it.
+fn is_whole_group(text: &str) -> bool {
+    let mut depth = 0_i32;
+    let mut is_escaped = false;
+    text.chars().all(|letter| {
+        match letter {
+            _ if is_escaped => {}
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+        depth >= 0
+    }) && depth == 0
 }
 
 fn by_pattern(
@@ -1465,7 +1562,8 @@ fn by_pattern(
     } else {
         Rank::Expression
     };
-    if keys.is_empty() || site.rule(At::Expression(expression.to_owned()), rank, keys) {
+    let is_needless = keys.is_empty() && site.rest.is_none();
+    if is_needless || site.rule(At::Expression(expression.to_owned()), rank, keys) {
         if directive.fate.get() == directive::Fate::Unread {
             directive.done();
         }
@@ -1531,23 +1629,112 @@ fn of_files(inside: &Directive) {
 
 /// A redirect of the paths in which an expression is found.
 fn lead_on(expression: &str, to: &Directive, site: &Site, draft: &mut Draft) -> bool {
-    let (Some(status), to_path) = (status(to.argument(0)), target(to.argument(1))) else {
-        return false;
+    let rule = rule_of_redirect(expression, to, site, draft);
+    if let Some(rule) = rule {
+        draft.rewrite(rule);
+        to.done();
+        return true;
+    }
+    false
+}
+
+fn rule_of_redirect(expression: &str, to: &Directive, site: &Site, draft: &Draft) -> Option<Tree> {
+    let status = status(to.argument(0))?;
+    // The query is kept anyway.
+    let to = to.argument(1).trim_end_matches("$is_args$args");
+    let (expression, to) = match to.strip_suffix("$request_uri") {
+        // The path as it was, after one of this server's.
+        Some(start) if start.starts_with('/') && expression.starts_with("^/") => {
+            let bare = expression.trim_start_matches('^');
+            let whole = match bare.strip_suffix('$') {
+                Some(bare) => format!("^({bare})$"),
+                None => format!("^({bare}.*)$"),
+            };
+            (
+                Some(whole).filter(|_| !has_parts(bare))?,
+                format!("{start}{{1}}"),
+            )
+        }
+        _ => (with_path_info(&pattern(expression)), target(to)),
     };
     let mut rule = Tree::default();
     draft.for_hosts(&mut rule, site);
-    // The query is kept anyway.
-    let to_path = to_path.trim_end_matches("$is_args$args").to_owned();
-    let is_plain = !to_path.contains('$');
-    rule.set("path", with_path_info(&pattern(expression)))
-        .set("to", to_path);
+    rule.set("path", expression).set("to", to.as_str());
     rule.set("status", status);
-    let is_taken = is_plain && accepts_rule(&rule);
-    if is_taken {
-        draft.rewrite(rule);
-        to.done();
+    Some(rule).filter(|rule| !to.contains('$') && accepts_rule(rule))
+}
+
+/// Makes a rule of the redirect of a prefix. The paths that other locations take of those to which
+/// it leads are left to them, or it would lead to itself.
+fn lead_prefix_on(
+    path: &str,
+    to: &Directive,
+    site: &Site,
+    draft: &mut Draft,
+    php: &Php<'_>,
+) -> bool {
+    let expression = format!("^{}", as_it_is(path));
+    let Some(own) = rule_of_redirect(&expression, to, site, draft) else {
+        return false;
+    };
+    let mut others = Vec::new();
+    if to.argument(1).starts_with(path) {
+        let rule = Directive {
+            arguments: vec![expression],
+            ..Directive::default()
+        };
+        let Some(rules) = rules_of_others(&rule, path, site, draft, php) else {
+            return false;
+        };
+        others = rules;
     }
-    is_taken
+    for rule in others.into_iter().chain([own]) {
+        draft.rewrite(rule);
+    }
+    to.done();
+    true
+}
+
+/// Locations inside one that leads all else elsewhere: redirects of single paths, and prefixes of
+/// which files are sent. False where one is something else.
+fn beside_redirect(location: &Directive, site: &mut Site, draft: &mut Draft) -> bool {
+    for inner in locations(location) {
+        match &inner.arguments[..] {
+            [how, path] if how == "=" => {
+                let Some(to) = inner.find("return").filter(|_| inner.inside.len() == 1) else {
+                    return false;
+                };
+                if !lead_on(&format!("^{}$", as_it_is(path)), to, site, draft) {
+                    return false;
+                }
+                inner.done();
+            }
+            [path] if path.starts_with('/') && inner.inside.iter().all(is_of_files_alone) => {
+                let plain = as_it_is(path.trim_start_matches('/'));
+                let mut rule = Tree::default();
+                draft.for_hosts(&mut rule, site);
+                rule.set("path", format!("^/({plain}.*)$"))
+                    .set("to", "/{1}");
+                if !accepts_rule(&rule) {
+                    return false;
+                }
+                draft.rewrite(rule);
+                site.rule(At::Start(path.clone()), Rank::Strong, scripts("none"));
+                inner.done_whole();
+            }
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a statement of a location leaves its files to be sent, and nothing else.
+fn is_of_files_alone(it: &Directive) -> bool {
+    match it.name.as_str() {
+        "try_files" => it.arguments.last().is_some_and(|last| last == "=404") && !tries_others(it),
+        "allow" => it.argument(0) == "all",
+        name => ["access_log", "log_not_found", "default_type", "etag"].contains(&name),
+    }
 }
 
 fn below(
@@ -1613,12 +1800,23 @@ fn below(
     if location.has("fastcgi_pass") {
         return php_below(location, how, path, site, draft, around, server);
     }
+    let is_redirect = location
+        .find("return")
+        .is_some_and(|it| status(it.argument(0)).is_some());
+    if is_redirect && how == How::Strong && !beside_redirect(location, site, draft) {
+        location.done_whole();
+        return close_below(location, how, path, site, draft);
+    }
     let Some(runs_inside) = inside_below(location, how, path, site, draft, around, server) else {
         return close_below(location, how, path, site, draft);
     };
     if let Some(to) = location.find("return") {
-        let end = if how == How::Exact { "$" } else { "" };
-        if lead_on(&format!("^{}{end}", as_it_is(path)), to, site, draft) {
+        let is_led = if how == How::Exact {
+            lead_on(&format!("^{}$", as_it_is(path)), to, site, draft)
+        } else {
+            lead_prefix_on(path, to, site, draft, server)
+        };
+        if is_led {
             return location.done();
         }
     }
@@ -1626,12 +1824,21 @@ fn below(
         rewrite_inside(inside, path, site, draft, server);
     }
     if let Some(inside) = answers_otherwise(location) {
-        location.done();
+        // Nothing inside is open then.
+        location.done_whole();
         site.rule(how.all(path), Rank::Refusal, refusal(NOT_FOUND));
         return draft.leave_out_limit(
             inside,
             &format!("`{path}` is answered 404, by a route with `refuse: 404`"),
         );
+    }
+    if names_its_script(location, path, server) {
+        location.done();
+        for inside in &location.inside {
+            of_files(inside);
+        }
+        site.rule(how.at(path), how.rank(), scripts("named"));
+        return;
     }
     let is_elsewhere = directory.is_some() && directory != site.root;
     let has_age = ["expires", "gzip_static"]
@@ -1649,7 +1856,8 @@ fn below(
     let has_age = (has_age || server.leads_all()) && how != How::Exact && !is_shadowed;
     location.done();
     if is_elsewhere || has_age {
-        files(location, path, directory.as_deref(), site, draft);
+        let index = is_elsewhere.then(|| server.index_of(location, &around.index));
+        files(location, path, directory.as_deref(), index, site, draft);
     }
     let mut keys = Tree::default();
     for inside in &location.inside {
@@ -1660,7 +1868,11 @@ fn below(
     // Expressions are asked before a plain prefix; without one that runs scripts, it has none.
     let runs_named = how == How::Plain && refuses_scripts.is_none() && server.runs_below();
     let has_front = has_front(location);
-    let which = match (has_front, runs_named || runs_inside) {
+    // `index` leads on to a script of the directory itself.
+    let stands = how == How::Exact
+        && path.ends_with('/')
+        && server.runs_index(path, location.find("index"), &around.index);
+    let which = match (has_front, runs_named || runs_inside || stands) {
         (false, true) => Some("named"),
         (false, false) => Some("none"),
         (true, true) if runs_inside && !server.runs_all() => Some("all"),
@@ -1678,7 +1890,7 @@ fn below(
         return site.rest_of_files(at, how.rank());
     }
     keys.merge(which.map(scripts).unwrap_or_default());
-    if !keys.is_empty() {
+    if !keys.is_empty() || site.rest.is_some() {
         // Refusals inside are asked before any expression of the server.
         let rank = match how {
             How::Plain if refuses_scripts.is_some() => Rank::Inner,
@@ -1686,6 +1898,56 @@ fn below(
         };
         site.rule(at, rank, keys);
     }
+}
+
+/// Whether a location is of what follows a script's name, and that script answers:
+/// `location /rest.php/ { try_files $uri /rest.php; }`.
+fn names_its_script(location: &Directive, path: &str, php: &Php<'_>) -> bool {
+    let Some(script) = path.strip_suffix('/').filter(|it| is_script(it)) else {
+        return false;
+    };
+    let tries = location
+        .find("try_files")
+        .and_then(|it| it.arguments.last());
+    let rest = tries.and_then(|it| it.strip_prefix(script));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('?')) && php.runs_front(script)
+}
+
+/// Leads all below a prefix to one script, which runs by its own name as well. False where a rule
+/// can't say it.
+fn lead_to_script(
+    location: &Directive,
+    (how, path): (How, &str),
+    script: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    php: &Php<'_>,
+) -> bool {
+    let rule = Directive {
+        line: location.line,
+        name: "rewrite".to_owned(),
+        arguments: vec![format!("^{}", as_it_is(path)), script.to_owned()],
+        ..Directive::default()
+    };
+    let rewrites = location.inside.iter().filter(|it| it.name == "rewrite");
+    if how == How::Exact
+        || !php.runs_front(script)
+        || rewrites.clone().any(|it| !leads_to(it, script))
+    {
+        return false;
+    }
+    let others = rules_of_others(&rule, path, site, draft, php);
+    let Some((others, own)) = others.and_then(|it| Some((it, rewrite(&rule, site, draft)?))) else {
+        return false;
+    };
+    rewrites.for_each(Directive::done);
+    for rule in others.into_iter().chain([own]) {
+        draft.rewrite_unless_refused(rule);
+    }
+    // Without the rule nothing of it would be answered.
+    site.send_none(path);
+    site.rule(how.all(path), how.rank(), scripts("none"));
+    true
 }
 
 /// Answers 404 for what a location takes, and says so.
@@ -1707,6 +1969,20 @@ fn php_below(
     php: &Php<'_>,
 ) {
     let runs = php.runs(location, &[]);
+    if let Runs::Always(script) = &runs
+        && *script != php.front
+        && locations(location).next().is_none()
+        && lead_to_script(location, (how, path), script, site, draft, php)
+    {
+        location.done();
+        for inside in &location.inside {
+            of_files(inside);
+            if ["include", "fastcgi_pass", "fastcgi_param"].contains(&inside.name.as_str()) {
+                of_server(inside, site, draft, around);
+            }
+        }
+        return;
+    }
     let which = match &runs {
         Runs::Named if how == How::Exact && is_script(path) => "all",
         Runs::Named if how != How::Exact => "named",
@@ -1947,8 +2223,15 @@ fn leads_to_own(location: &Directive, path: &str) -> bool {
     })
 }
 
-/// Files below a path, without PHP.
-fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, draft: &mut Draft) {
+/// Files below a path, without PHP. `index`: the names that answer for directories.
+fn files(
+    location: &Directive,
+    path: &str,
+    folder: Option<&str>,
+    index: Option<Vec<String>>,
+    site: &Site,
+    draft: &mut Draft,
+) {
     let Some(root) = folder.or(site.root.as_deref()) else {
         return;
     };
@@ -1960,6 +2243,18 @@ fn files(location: &Directive, path: &str, folder: Option<&str>, site: &Site, dr
     };
     let mut files = Tree::default();
     files.set("prefix", path).set("root", root);
+    if let Some(index) = index.filter(|it| !it.is_empty()) {
+        files.set("index", index);
+        location.find("index").into_iter().for_each(Directive::done);
+        // An application in the browser has one page for all of its paths.
+        let page = location
+            .find("try_files")
+            .and_then(|it| it.arguments.last());
+        let page = page.and_then(|it| it.strip_prefix(path)?.strip_prefix('/'));
+        if let Some(page) = page.filter(|it| !it.is_empty() && !it.contains(['$', '?'])) {
+            files.set("fallback", page);
+        }
+    }
     location.done();
     for inside in &location.inside {
         match inside.name.as_str() {

@@ -2,7 +2,7 @@
 
 use super::directive::Directive;
 use super::draft::{as_it_is, is_found, is_script};
-use super::limits::limits;
+use super::limits::{alternatives_of, limits};
 
 /// Texts before `\.php` in an expression that is found in the path of every script.
 const STARTS: [&str; 18] = [
@@ -261,6 +261,52 @@ impl<'a> Php<'a> {
         self.server.has("fastcgi_pass") || takes(self.server)
     }
 
+    /// Whether `/` is led on to a script by `index`, and by nothing else.
+    pub(super) fn shows_index(&self, others: &[String]) -> bool {
+        let (chain, _) = find(self.server, "/");
+        let is_plain = chain.first().is_none_or(|it| {
+            it.inside.iter().all(|it| match it.name.as_str() {
+                "return" | "rewrite" | "if" | "alias" | "root" | "location" => false,
+                "try_files" => it.arguments.iter().any(|it| it == "$uri/"),
+                name => !name.ends_with("_pass") && !limits(it),
+            })
+        });
+        is_plain && self.server.has("index") && self.runs_index("/", None, others)
+    }
+
+    /// Whether a path is that of `location /` itself, or of none.
+    pub(super) fn takes_rest(&self, path: &str) -> bool {
+        let (chain, _) = find(self.server, path);
+        chain
+            .first()
+            .is_none_or(|it| matches!(prefix(it), Some((false, "/"))))
+    }
+
+    /// Names of files, and not of scripts, that answer for the directories of a location.
+    pub(super) fn index_of(&self, location: &Directive, others: &[String]) -> Vec<String> {
+        let names = location.find("index").or_else(|| self.server.find("index"));
+        let names = names.map_or(others, |it| &it.arguments);
+        if names.is_empty() {
+            return vec!["index.html".to_owned()];
+        }
+        let is_name = |it: &&String| !it.contains(['/', '$']) && !is_script(it);
+        names.iter().filter(is_name).cloned().collect()
+    }
+
+    /// Whether a script answers for a directory, which `index` leads on to. `others`: the names
+    /// that stand around the server.
+    pub(super) fn runs_index(
+        &self,
+        directory: &str,
+        own: Option<&Directive>,
+        others: &[String],
+    ) -> bool {
+        let names = own.or_else(|| self.server.find("index"));
+        let names = names.map_or(others, |it| &it.arguments);
+        let mut scripts = names.iter().filter(|it| is_script(it));
+        scripts.any(|it| self.runs_front(&format!("{directory}{}", it.trim_start_matches('/'))))
+    }
+
     /// Whether an expression after a location runs scripts.
     pub(super) fn runs_after(&self, location: &Directive) -> bool {
         let mut all = locations(self.server).filter(|it| expression(it).is_some());
@@ -387,6 +433,12 @@ fn parts(expression: &str) -> Option<(&str, &str)> {
 
 /// Whether an expression is found in the path of every script, and in nothing else.
 pub(super) fn takes_every_script(expression: &str) -> bool {
+    let all = alternatives_of(expression);
+    // `\.php$|^/update.php` takes no more than scripts, one of them by its beginning.
+    if all.len() > 1 {
+        let is_one = |it: &&str| is_of_scripts(it) || begins_as_script(it);
+        return all.iter().all(is_one) && all.iter().any(|it| takes_every_script(it));
+    }
     let Some((head, end)) = parts(expression) else {
         return false;
     };
@@ -422,6 +474,15 @@ fn depth(text: &str) -> Option<usize> {
         }
     }
     alternatives.is_empty().then_some(depth)
+}
+
+/// Whether an expression is the beginning of the paths of one script: `^/update.php`.
+fn begins_as_script(expression: &str) -> bool {
+    let name = expression.strip_prefix("^/").map(|it| it.replace('\\', ""));
+    name.is_some_and(|name| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+        is_script(&name) && name.chars().all(is_plain)
+    })
 }
 
 /// Whether an expression is only found in paths of scripts.
@@ -490,6 +551,8 @@ mod tests {
             ("^(.+\\.php)(/.*)?$", true, true),
             ("\\.php(?:$|/)", true, true),
             ("\\.php|^/a", false, false),
+            ("\\.php$|^/update.php", true, false),
+            ("\\.php$|^/a[|]b$", false, false),
             ("^/(a|b)\\.php$", false, true),
             ("^/a|b\\.php$", false, false),
             ("(a|b\\.php)$", false, false),

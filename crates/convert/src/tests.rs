@@ -313,7 +313,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "nginx.conf",
             nginx_site("location /files { alias /x/files; location ~ \\.php$ { return 403; } }"),
-            "{prefix: /files, root: /x/files}",
+            "{prefix: /files, root: /x/files, index: [index.html]}",
             "",
         ),
         (
@@ -2072,7 +2072,7 @@ fn files_that_nginx_led_elsewhere_are_not_sent() {
                 usual,
                 "location /up { root /srv/y; } location /up/new/ { root /srv/z; }",
             ),
-            "- {prefix: /up, root: /srv/y/up}",
+            "- {prefix: /up, root: /srv/y/up, index: [index.html]}",
             "",
         ),
     ];
@@ -2486,5 +2486,195 @@ fn a_redirect_of_caddy_has_no_query_but_its_own() {
     ] {
         let (yaml, _) = made("Caddyfile", &caddy_site(statement));
         assert_eq!(rule_of(&yaml, "/old").as_deref(), Some(to), "{yaml}");
+    }
+}
+
+/// Usual sites of nginx of which one statement took every page.
+#[test]
+fn one_statement_takes_no_page_of_other_locations() {
+    const PHP: &str = "location ~ \\.php$ { fastcgi_pass a; }";
+    let server =
+        |more: &str| format!("server {{ listen 80; root /srv/x; index index.php;\n{more} }}");
+    let front = "location / { try_files $uri /index.php; }\n";
+    for (text, expected, unexpected) in [
+        // The rest is refused, and no more.
+        (
+            "location ~ ^/w/(a|b)\\.php$ { fastcgi_pass a; }\nlocation /up/ { }\nlocation / { return 404; }".to_owned(),
+            "- {path: \"/up/*\", scripts: none}\n    - {refuse: 404}",
+            "- {refuse: 404}\n    -",
+        ),
+        (
+            format!("{PHP}\nlocation / {{ deny all; }}"),
+            "- {path: \"~ \\\\.php$\"}\n    - {refuse: 403}",
+            "scripts: none",
+        ),
+        (
+            format!("location = / {{ expires 1h; }}\n{front}{PHP}"),
+            "{path: /, scripts: named}",
+            "none",
+        ),
+        // A script is no page of a directory where `index` does not say so.
+        (
+            format!("location = /d/ {{ index index.html; }}\n{front}{PHP}"),
+            "{path: /d/, scripts: none}",
+            "named",
+        ),
+        (
+            format!("{front}location ~ \\.php$|^/update.php {{ fastcgi_pass a; }}"),
+            "root: /srv/x",
+            "scripts",
+        ),
+        (
+            format!(
+                "location ~* \\.(inc|sh)$|^(\\.(?!well-known).*|Root)$ {{ deny all; }}\n{front}{PHP}"
+            ),
+            "refuse: 403",
+            "scripts",
+        ),
+        (
+            format!(
+                "{front}location ~ \\.php$ {{ rewrite ^/(?!index|cron) /index.php$request_uri; fastcgi_pass a; }}"
+            ),
+            "{path: \"!~ ^/(?:index|cron)\", scripts: front}",
+            "refuse",
+        ),
+        (
+            format!(
+                "{front}location ~ \\.php$ {{ rewrite ^/(?!a)b /index.php last; fastcgi_pass a; }}"
+            ),
+            "{path: \"~ \\\\.php$\", scripts: front}",
+            "refuse",
+        ),
+        (
+            format!(
+                "{front}{PHP}\nlocation ^~ /w {{ location /w/a {{ try_files $uri =404; }} proxy_pass http://a; }}"
+            ),
+            "{path: \"~ ^/w\", refuse: 404}",
+            "- {refuse",
+        ),
+    ] {
+        let (yaml, limits) = made("nginx.conf", &server(&text));
+        assert!(
+            yaml.contains(expected),
+            "{text}\n{yaml}\n{limits}\n{expected}"
+        );
+        assert!(!yaml.contains(unexpected), "{text}\n{yaml}\n{limits}");
+        assert!(!limits.contains("whole site"), "{text}\n{limits}");
+    }
+}
+
+#[test]
+fn a_directory_of_its_own_keeps_its_index_pages() {
+    for (location, expected) in [
+        (
+            "location /d/ { alias /srv/d/; }",
+            "root: /srv/d, index: [index.html]}",
+        ),
+        (
+            "location /d/ { root /srv; index a.html; }",
+            "root: /srv/d, index: [a.html]}",
+        ),
+        (
+            "location /d/ { alias /srv/d/; try_files $uri $uri/ /d/app.html; }",
+            "index: [index.html], fallback: app.html}",
+        ),
+        (
+            "location /d/ { alias /srv/d/; try_files $uri =404; }",
+            "index: [index.html]}",
+        ),
+    ] {
+        let text = nginx_site(location).replacen("root /", "index index.php index.html; root /", 1);
+        let (yaml, _) = made("nginx.conf", &text);
+        assert!(yaml.contains(expected), "{location}\n{yaml}\n{expected}");
+    }
+}
+
+#[test]
+fn variables_have_their_defaults_or_are_left_out() {
+    let text = "{$SERVER_NAME:localhost} {\nroot {$ROOT:/srv/x}\n{$MORE}\nphp_server\n}\n";
+    let made = converted("Caddyfile", text);
+    assert!(made.yaml.contains("root: /srv/x\n"), "{}", made.yaml);
+    assert!(made.limits.is_empty(), "{:?}", made.limits);
+    assert!(!made.yaml.contains('$'), "{}", made.yaml);
+    let text = "DocumentRoot /srv/x\nDirectoryIndex /index.php\n\
+                CustomLog ${APACHE_LOG_DIR}/access.log combined\n";
+    let made = converted("site.conf", text);
+    assert!(!made.yaml.contains("access_log"), "{}", made.yaml);
+    assert!(!made.yaml.contains("index:"), "{}", made.yaml);
+    assert!(
+        made.left_out.join(" ").contains("CustomLog"),
+        "{:?}",
+        made.left_out
+    );
+}
+
+#[test]
+fn a_file_of_supervisord_is_refused_by_its_name() {
+    let text = "[program:worker]\ncommand=php artisan queue:work\n";
+    let directory = Directory::with(&[("worker.conf", text)]);
+    let why = convert(&[directory.join("worker.conf")]).unwrap_err();
+    assert!(why.contains("is a file of supervisord"), "{why}");
+}
+
+/// Nothing of the corpus is lost but what is closed on purpose.
+#[test]
+fn sites_of_the_corpus_answer_as_they_did() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/fixtures/from");
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("{root}", "/srv/x")
+            .replace("{port}", "80")
+            .replace("{php}", "9000");
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let name = name
+            .replace(".caddy", ".Caddyfile")
+            .replace(".apache", ".httpd");
+        let lost = converted(&name, &text).lost;
+        assert_eq!(
+            lost.is_empty(),
+            name != "guarded.Caddyfile",
+            "{name}: {lost:?}"
+        );
+    }
+    for (text, expected) in [
+        (nginx_site("auth_basic x;"), "nothing of it is answered"),
+        (
+            "server { listen 80; root /srv/x; index index.php;\n\
+             location ~ \\.php$ { auth_basic x; fastcgi_pass a; } }"
+                .to_owned(),
+            "none of its scripts runs",
+        ),
+    ] {
+        let made = converted("nginx.conf", &text);
+        assert!(made.is_unsure(), "{text}\n{}", made.yaml);
+        assert!(
+            made.lost.join(" ").contains(expected),
+            "{text}\n{:?}",
+            made.lost
+        );
+    }
+}
+
+/// Where nginx refuses all that no other location takes, nothing of ours opens more.
+#[test]
+fn a_refused_rest_stays_refused() {
+    let rest = "location / { return 404; }";
+    for more in [
+        "location ~ ^/w/(a|b)\\.php$ { fastcgi_pass a; }",
+        "location ~ \\.php$ { fastcgi_pass a; }",
+        "location ~ \\.php$ { rewrite ^/(?!a) /index.php last; fastcgi_pass a; }",
+        "location ~ /\\.(?!well-known) { deny all; }\nlocation ~ \\.php$ { fastcgi_pass a; }",
+        "rewrite ^/old/([a-z.]+)$ /index.php last;\nlocation ~ \\.php$ { fastcgi_pass a; }",
+        "location = /index.php { fastcgi_pass a; }",
+        "location /up/ { expires 1h; }",
+    ] {
+        let text = format!("server {{ listen 80; root /srv/x; index index.php;\n{more}\n{rest} }}");
+        let (yaml, _) = made("nginx.conf", &text);
+        for path in ["/", "/a.txt", "/.well-known/a", "/sub/", "/w/", "/a/b.css"] {
+            assert!(is_closed(&yaml, path), "{path}\n{text}\n{yaml}");
+        }
+        assert!(yaml.contains("{refuse: 404}"), "{text}\n{yaml}");
     }
 }

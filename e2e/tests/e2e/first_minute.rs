@@ -537,7 +537,7 @@ fn what_another_server_refused_is_refused_in_the_configuration_made_of_its_own()
         ),
     );
     let made = Server::run(&site, &["init", "--from", "shop.conf"]);
-    made.assert_said(&["wrote ", "auth_basic x"]);
+    made.assert_said_with(3, &["wrote ", "auth_basic x"]);
     let address = free_address().to_string();
     let mark = "server.env.PRONGHORN_TEST=${PRONGHORN_TEST}";
     let server = Server::start_with(site, &["serve", "--listen", &address, "-o", mark]);
@@ -569,11 +569,16 @@ fn a_configuration_is_made_of_that_of_another_server() {
         &site,
         &["init", "--from", "shop.conf", "--from", "www.conf"],
     );
-    made.assert_said(&[
-        "wrote ",
-        "from nginx and php-fpm",
-        "warning: not in it: shop.conf:4: `auth_basic hello`",
-    ]);
+    made.assert_said_with(
+        3,
+        &[
+            "wrote ",
+            "from nginx and php-fpm",
+            "warning: not in it: shop.conf:4: `auth_basic hello`",
+            "warning: the site without a name: nothing of it is answered",
+            "read the warnings in pronghorn.yaml before you serve it: exit code 3",
+        ],
+    );
     let text = site.read("pronghorn.yaml");
     for part in [
         "# - shop.conf:4: `auth_basic hello`",

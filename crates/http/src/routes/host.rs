@@ -59,7 +59,7 @@ impl HostPattern {
     }
 
     /// `host` is one of [`host_of`].
-    pub(crate) fn matches(&self, host: &str) -> bool {
+    pub fn matches(&self, host: &str) -> bool {
         if !self.below {
             return host == self.name;
         }

@@ -86,6 +86,7 @@ fn site() -> Site {
         .file("root/data/.htaccess", "php_flag engine off\n");
     // A root of a site of its own.
     site.file("manual/page.txt", "FILE")
+        .file("manual/index.html", "FILE")
         .file("manual/a.php", SCRIPT)
 }
 
@@ -128,6 +129,15 @@ fn word(reply: &Response) -> String {
         301 | 302 | 303 | 307 | 308 => "redirect".to_owned(),
         status => status.to_string(),
     }
+}
+
+/// The reply that a browser gets, which is sent the page of an application of its own.
+fn as_browser(server: &Server, path: &str) -> Response {
+    let mut connection = server.connect();
+    connection.send(format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n"
+    ));
+    connection.response()
 }
 
 fn free_port() -> u16 {
@@ -265,7 +275,7 @@ fn crawl(file: &Path) -> Vec<String> {
     }
     let server = Server::start_with(site, &arguments);
     for row in &rows {
-        let said = word(&server.get(&row.path));
+        let said = word(&as_browser(&server, &row.path));
         if said != row.here {
             wrong.push(format!(
                 "{name} {}: here {said}, not {}",
