@@ -12,7 +12,11 @@ use pronghorn_server::settings::Settings;
 const MOST_NAMED: usize = 5;
 
 pub(crate) fn findings(settings: &Settings, loaded: &Loaded, folder: &Path) -> Vec<Finding> {
-    let refused = refused(&loaded.to_json());
+    let json = loaded.to_json();
+    let refused = of_routes(&json, |it| !it["refuse"].is_null());
+    let sends_none = of_routes(&json, |it| {
+        !it["refuse"].is_null() || it["scripts"] == "front"
+    });
     let pools = settings.pools().filter(|(service, _)| *service == "http");
     let found = pools.filter_map(|(_, pool)| {
         let site = pool.settings.site()?;
@@ -25,9 +29,12 @@ pub(crate) fn findings(settings: &Settings, loaded: &Loaded, folder: &Path) -> V
             is_forbidden(path) || refused.iter().any(|(written, it)| gets(written, it, path))
         };
         let runs_nothing = |path: &String| site.no_scripts.iter().any(|it| it.trim_matches('/') == path);
+        let is_sent =
+            |path: &&String| !sends_none.iter().any(|(written, it)| gets(written, it, path));
         let routes = closed.routes.iter();
         let open = routes.filter(|(path, _)| !is_closed(path)).map(|(path, _)| path);
         let open: Vec<&String> = open
+            .chain(closed.front.iter().filter(is_sent))
             .chain(closed.no_scripts.iter().filter(|it| !runs_nothing(it)))
             .collect();
         let (first, others) = open.split_at(open.len().min(MOST_NAMED));
@@ -50,15 +57,15 @@ pub(crate) fn findings(settings: &Settings, loaded: &Loaded, folder: &Path) -> V
     found.collect()
 }
 
-/// Patterns of routes that refuse, as they are written.
-fn refused(json: &str) -> Vec<(String, PathPattern)> {
+/// Patterns of these routes, as they are written.
+fn of_routes(
+    json: &str,
+    is_one: impl Fn(&serde_json::Value) -> bool,
+) -> Vec<(String, PathPattern)> {
     let json: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
     let routes = json["http"]["routes"].as_array();
-    let refusing = routes
-        .into_iter()
-        .flatten()
-        .filter(|it| !it["refuse"].is_null());
-    let paths = refusing.flat_map(|route| match &route["path"] {
+    let all = routes.into_iter().flatten().filter(|it| is_one(it));
+    let paths = all.flat_map(|route| match &route["path"] {
         serde_json::Value::Array(all) => all.clone(),
         // All paths, if nothing else limits it.
         serde_json::Value::Null if is_for_all(route) => vec!["/*".into()],

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::MAIN_FILES;
 
-use crate::application::{Application, Relative, looked_for, missing_package};
+use crate::application::{Application, FRONT, Relative, looked_for, missing_package};
 use crate::arguments::Arguments;
 use crate::exit::{Exit, failed, misused, say};
 use crate::folders;
@@ -192,7 +192,9 @@ fn configuration(application: &Application) -> String {
                 "    no_scripts: [{folders}]   # what lies there never runs"
             );
         }
-        if !rules.forbid.is_empty() {
+        if closed.sends_nothing() {
+            text.push_str("    forbid: [\"*\"]         # no file is sent\n");
+        } else if !rules.forbid.is_empty() {
             text.push_str(
                 "    forbid:                # files of the project that are not sent to visitors\n",
             );
@@ -200,12 +202,31 @@ fn configuration(application: &Application) -> String {
                 _ = writeln!(text, "      - {}", quoted(item));
             }
         }
+        if application.has_front_pool() {
+            let root = quoted(root);
+            _ = writeln!(
+                text,
+                "  pools:\n    {FRONT}: {{mode: classic, root: {root}, forbid: [\"*\"]}}   # it \
+                 sends no files"
+            );
+        }
     }
-    if !closed.routes.is_empty() {
+    let is_worker = matches!(runs, Relative::Worker { .. });
+    let front = closed.front.iter().filter(|_| !is_worker);
+    if !closed.routes.is_empty() || front.clone().count() > 0 {
         text.push_str("  routes:                  # what `.htaccess` files close\n");
         for (path, status) in &closed.routes {
             let path = quoted(&without_variables(path));
             _ = writeln!(text, "    - {{path: {path}, refuse: {status}}}");
+        }
+        for path in front {
+            let path = quoted(&without_variables(path));
+            let pool = if closed.sends_nothing() {
+                String::new()
+            } else {
+                format!("pool: {FRONT}, ")
+            };
+            _ = writeln!(text, "    - {{path: {path}, {pool}scripts: front}}");
         }
     }
     text.push_str(

@@ -179,7 +179,11 @@ pub(super) fn read_directory(
             of_server(it, &mut Site::default(), &mut Draft::default(), &mut state);
         } else if it.is("RewriteRule") {
             let conditions = std::mem::take(&mut state.conditions);
-            in_directory(it, below, &conditions, site, draft);
+            state.passes_files |= passes_files(it, &conditions);
+            let is_root = below.is_empty() && !state.passes_files;
+            if !is_root || !lead_in_root(it, &conditions, site, draft) {
+                in_directory(it, below, &conditions, site, draft);
+            }
         } else if it.is("Files") || it.is("FilesMatch") {
             files(it, below, site, draft);
         } else if refusing_status(it).is_some() {
@@ -239,6 +243,52 @@ fn in_directory(
     if leads_away(rule) && (!below.is_empty() || is_part()) {
         shut_rule(rule, below, conditions, site, draft);
     }
+}
+
+/// A rule of a root's file that leads paths away whatever files there are: none of them is sent.
+/// False for any other rule.
+fn lead_in_root(
+    rule: &Directive,
+    conditions: &[Directive],
+    site: &mut Site,
+    draft: &mut Draft,
+) -> bool {
+    let (from, to) = (rule.argument(0), rule.argument(1));
+    if to == "-" || !leads_away(rule) || forbids(rule) || keeps_files(rule, conditions) {
+        return false;
+    }
+    let leaves = |flag: String| flag == "P" || flag == "R" || flag.starts_with("R=");
+    let leaves = to.contains("://") || flags(rule).any(leaves);
+    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}"]
+        .iter()
+        .find_map(|start| to.strip_prefix(start))
+        .unwrap_or(to);
+    let is_front = !leaves && to.trim_start_matches('/').starts_with("index.php");
+    let is_all = is_any(from) || from.starts_with('!');
+    let all = covered(rule, "", conditions);
+    let is_part = |all: &Vec<At>| all.iter().all(|at| matches!(at, At::Expression(_)));
+    if is_any(from) && all.as_ref().is_some_and(is_part) || leaves && !is_all {
+        return false; // its paths are closed, or a redirect of some
+    }
+    if is_all && !is_front {
+        shut_rule(rule, "", conditions, site, draft);
+        return true;
+    }
+    let is_said = match all {
+        Some(all) => {
+            let mut all = all.into_iter();
+            all.all(|at| site.rule(at, Rank::Expression, front_alone()))
+        }
+        None => false,
+    };
+    if !is_said {
+        site.send_nothing();
+        if !conditions.is_empty() {
+            let outcome = "no file is sent, as its conditions are not asked";
+            draft.leave_out_limit(rule, outcome);
+        }
+    }
+    true
 }
 
 /// Whether a statement says who may come.

@@ -640,7 +640,9 @@ fn of_site(directive: &Directive, site: &mut Site, draft: &mut Draft, around: &A
         }
         if directive.name == "file_server" {
             directive.done();
-            if !around.sends_all {
+            if around.sends_all {
+                hidden_of(directive, &matched, site, draft);
+            } else {
                 files_of(directive, &matched, site, draft);
             }
             return;
@@ -903,14 +905,50 @@ fn files_of(directive: &Directive, matched: &Matched, site: &mut Site, draft: &m
     }
 }
 
+/// The same where the files of all other paths are sent, too.
+fn hidden_of(directive: &Directive, matched: &Matched, site: &mut Site, draft: &mut Draft) {
+    let is_plain = !matched.has_more && matched.keys.is_empty() && !matched.paths.is_empty();
+    let prefixes = matched.paths.iter().map(|at| match at {
+        At::Below(path) if is_plain => Some(path.as_str()),
+        _ => None,
+    });
+    let prefixes: Option<Vec<&str>> = prefixes.collect();
+    let hide = directive.inside.iter().filter(|it| it.name == "hide");
+    match prefixes.filter(|it| !it.is_empty()) {
+        Some(prefixes) => {
+            for inside in hide {
+                inside.done();
+                for (name, prefix) in inside
+                    .arguments
+                    .iter()
+                    .flat_map(|it| prefixes.iter().map(move |prefix| (it, prefix)))
+                {
+                    if let Some(outcome) = self::hide(name, prefix, site) {
+                        draft.leave_out_limit(inside, &outcome);
+                    }
+                }
+            }
+            hidden(directive, site, draft);
+        }
+        None => {
+            let inside = directive.find("hide");
+            hidden(directive, site, draft);
+            if let Some(inside) = inside {
+                draft.leave_out_limit(inside, "such files are answered 404 at all paths");
+            }
+        }
+    }
+}
+
 /// `hide`, and another directory of files.
 fn hidden(directive: &Directive, site: &mut Site, draft: &mut Draft) {
-    for inside in &directive.inside {
+    let unread = |it: &&Directive| it.fate.get() == Fate::Unread;
+    for inside in directive.inside.iter().filter(unread) {
         match inside.name.as_str() {
             "hide" => {
                 inside.done();
                 for name in &inside.arguments {
-                    if let Some(outcome) = hide(name, site) {
+                    if let Some(outcome) = hide(name, "", site) {
                         draft.leave_out_limit(inside, &outcome);
                     }
                 }
@@ -927,9 +965,9 @@ fn hidden(directive: &Directive, site: &mut Site, draft: &mut Draft) {
     }
 }
 
-/// A name of files or directories that are not sent, in any directory, or a path of one. What holds
-/// instead is returned.
-fn hide(name: &str, site: &mut Site) -> Option<String> {
+/// A name of files or directories that are not sent, in any directory below a prefix, or a path of
+/// one. What holds instead is returned.
+fn hide(name: &str, prefix: &str, site: &mut Site) -> Option<String> {
     // Sources of scripts are never sent.
     if name.starts_with('*') && is_script(name) {
         return None;
@@ -954,7 +992,11 @@ fn hide(name: &str, site: &mut Site) -> Option<String> {
         '?' => "[^/]".to_owned(),
         letter => as_it_is(letter.encode_utf8(&mut [0; 4])),
     });
-    let expression = format!("{start}{}(/|$)", letters.collect::<String>());
+    let within = match (start, prefix) {
+        ("/", prefix) if !prefix.is_empty() => format!("^{}/(?:.*/)?", as_it_is(prefix)),
+        (start, _) => start.to_owned(),
+    };
+    let expression = format!("{within}{}(/|$)", letters.collect::<String>());
     if text.is_empty() || text.contains(['[', '{', '\\']) {
         site.send_none("");
         return Some("no files are sent".to_owned());

@@ -134,6 +134,8 @@ pub(super) enum Rank {
     Exact,
     /// `location ^~`.
     Strong,
+    /// Scripts that an expression names before another one refuses them.
+    Named,
     Refusal,
     /// Hidden names, and those that are open beside them.
     Hidden,
@@ -445,11 +447,42 @@ impl Site {
         (all, left)
     }
 
-    /// Paths that are refused for all.
+    /// The front controller alone answers, if anything does.
+    pub(super) fn send_nothing(&mut self) {
+        self.whole = front_alone();
+    }
+
+    /// Patterns of what the front controller alone answers, which sends no file there; of all paths
+    /// where there are more than `most`.
+    pub(super) fn front_routes(&self, most: usize) -> Vec<String> {
+        let rules = self.rules.iter().filter(|it| it.sends_none());
+        let all: Vec<String> = rules.map(|it| it.at.written()).collect();
+        if self.is_closed() {
+            Vec::new()
+        } else if self.whole == front_alone() || all.len() > most {
+            vec!["/*".to_owned()]
+        } else {
+            all
+        }
+    }
+
+    /// Paths of which no file is sent to anybody.
     pub(super) fn closed_paths(&self) -> Vec<At> {
-        let rules = self.rules.iter().filter(|it| it.closes());
-        let whole = self.is_closed().then(|| At::Below(String::new()));
+        let closes = |it: &&Rule| it.closes() || it.sends_none() && it.is_for_all();
+        let rules = self.rules.iter().filter(closes);
+        let is_whole = self.is_closed() || self.whole == front_alone();
+        let whole = is_whole.then(|| At::Below(String::new()));
         rules.map(|it| it.at.clone()).chain(whole).collect()
+    }
+
+    /// Expressions of what is refused, whatever else a request says.
+    pub(super) fn refused_expressions(&self) -> Vec<&str> {
+        let rules = self.rules.iter().filter(|it| it.refuses());
+        let all = rules.filter_map(|it| match &it.at {
+            At::Expression(expression) => Some(expression.as_str()),
+            _ => None,
+        });
+        all.collect()
     }
 
     /// Directories in which no script runs.
@@ -1366,14 +1399,12 @@ fn accepts_route(keys: &Tree) -> bool {
 }
 
 /// Whether an expression is found in a path; so it is where that cannot be told. One that looks
-/// around is found in no more than the same without that.
+/// around is found in no more than without that.
 pub(super) fn is_found(expression: &str, path: &str) -> bool {
-    let parse = |expression: &str| PathPattern::parse(&format!("~ {expression}"));
-    let pattern = parse(expression).or_else(|wrong| {
-        let wider = without_looking_around(expression);
-        wider.map_or(Err(wrong), |wider| parse(&wider))
-    });
-    pattern.map_or(true, |pattern| pattern.gets(path))
+    match PathPattern::parse(&format!("~ {expression}")) {
+        Ok(pattern) => pattern.gets(path),
+        Err(_) => without_looking_around(expression).is_none_or(|wider| is_found(&wider, path)),
+    }
 }
 
 /// What the server would refuse of a configuration.
@@ -1752,5 +1783,92 @@ mod tests {
                 + &server("80 default_server", "b.test", "/b")),
         );
         assert_eq!(made, pairs(&[("a.test", "/a"), ("*", "/b")]));
+    }
+
+    fn yaml(file: &str, text: &str) -> String {
+        let directory = Directory::with(&[(file, text)]);
+        crate::convert(&[directory.join(file)]).unwrap().yaml
+    }
+
+    fn of_nginx(locations: &str) -> String {
+        let text = format!(
+            "server {{ root /srv; location / {{ try_files $uri /index.php; }} {locations} }}"
+        );
+        yaml("site.conf", &text)
+    }
+
+    const EVERY: &str = "location ~ \\.php$ { fastcgi_pass unix:/x; }";
+
+    #[test]
+    fn an_expression_that_looks_around_is_found_in_no_more_than_without_that() {
+        use super::is_found;
+        assert!(!is_found("/\\.(?!well-known)", "/index.php"));
+        assert!(is_found("/\\.(?!well-known)", "/.env"));
+        assert!(is_found("(a)\\1", "/index.php"), "it can't be told");
+        let hidden = "location ~ /\\.(?!well-known).* { deny all; }";
+        let made = of_nginx(&format!("{hidden} {EVERY}"));
+        assert!(
+            !made.contains("fallback") && !made.contains("scripts"),
+            "{made}"
+        );
+    }
+
+    #[test]
+    fn scripts_that_an_expression_names_run_where_a_later_one_refuses_the_others() {
+        let named = "location ~ ^/(index|a)\\.php$ { fastcgi_pass unix:/x; }";
+        let refused = "location ~* \\.(php|phtml)$ { deny all; }";
+        let place = |made: &str, text: &str| made.find(text);
+        let made = of_nginx(&format!("{named} {refused}"));
+        let (run, closed) = (place(&made, "(?-i)^/(index|a)"), place(&made, "phtml"));
+        assert!(run.is_some() && run < closed, "{made}");
+        // One before it holds first.
+        let before = "location ~ ^/a { deny all; }";
+        for made in [
+            of_nginx(&format!("{refused} {named}")),
+            of_nginx(&format!("{before} {named} {refused}")),
+        ] {
+            assert!(!made.contains("(?-i)"), "{made}");
+        }
+    }
+
+    #[test]
+    fn an_expression_takes_no_path_that_it_is_not_about() {
+        let made = of_nginx(&format!("location ~* ^/(?:a|b)\\b {{ deny all; }} {EVERY}"));
+        assert!(!made.contains("/.*/$"), "{made}");
+        let alias = "location /media/ { alias /srv/media/; }";
+        let taken = "location ~* \\.(sql)$ { error_page 404 =200 /index.php; }";
+        let made = of_nginx(&format!("{alias} {taken} {EVERY}"));
+        assert!(made.contains("forbid: [.sql]"), "{made}");
+        let sent = "location ~* \\.(css)$ { expires 30d; }";
+        for (alias, is_sent) in [
+            (alias, true),
+            ("location /m/ { alias /srv/media/; }", false),
+        ] {
+            let made = of_nginx(&format!("{alias} {sent} {EVERY}"));
+            assert_eq!(made.contains("forbid: [.css]"), !is_sent, "{made}");
+        }
+        let made = of_nginx(&format!(
+            "{} {taken} {EVERY}",
+            alias.replace("/media/ {", "^~ /media/ {")
+        ));
+        assert!(!made.contains("forbid: [.sql]"), "{made}");
+    }
+
+    #[test]
+    fn what_caddy_hides_below_a_path_is_refused_there() {
+        let site = |files: &str| {
+            let text = format!(
+                "http://a.test:80 {{\n\troot * /srv\n\tphp_fastcgi :9000\n\t{files}\n\tfile_server\n}}\n"
+            );
+            yaml("Caddyfile", &text)
+        };
+        let made = site("file_server /tmp/* {\n\t\thide *.txt\n\t}");
+        assert!(made.contains("^/tmp/(?:.*/)?[^/]*"), "{made}");
+        // Wider where it is not about a path alone.
+        let made = site("@tmp path /tmp/*.txt\n\tfile_server @tmp {\n\t\thide *.txt\n\t}");
+        assert!(
+            made.contains("/[^/]*") && made.contains("refuse: 404"),
+            "{made}"
+        );
     }
 }

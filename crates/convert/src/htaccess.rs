@@ -7,7 +7,7 @@ use std::path::Path;
 use pronghorn_base::read_linked;
 
 use super::apache;
-use super::draft::{ALL_CLOSED, At, Draft, Site, is_in, no_scripts};
+use super::draft::{ALL_CLOSED, At, Draft, Site, front_alone, is_in, no_scripts};
 
 /// A larger tree is a project with all its packages, of which the first directories count.
 const MOST_DIRECTORIES: usize = 10_000;
@@ -23,6 +23,8 @@ const MOST_ROUTES: usize = 200;
 pub struct Closed {
     /// Patterns of routes, and the status that each is answered with.
     pub routes: Vec<(String, String)>,
+    /// Patterns of paths that the front controller alone answers, and at which no file is sent.
+    pub front: Vec<String>,
     /// Directories by their paths below the root in which no script runs.
     pub no_scripts: Vec<String>,
     /// The files that close something, by their paths below the root.
@@ -49,6 +51,7 @@ impl Closed {
         closed.files.sort();
         let (routes, left) = site.closing_routes(MOST_ROUTES);
         closed.routes = routes;
+        closed.front = site.front_routes(MOST_ROUTES);
         closed.ats = site.closed_paths();
         if left > 0 {
             closed
@@ -61,7 +64,12 @@ impl Closed {
 
     /// Whether nothing of the site is answered.
     pub fn is_whole(&self) -> bool {
-        self.ats.contains(&At::Below(String::new()))
+        self.routes.last().is_some_and(|(path, _)| path == "/*")
+    }
+
+    /// Whether no file of the site is sent.
+    pub fn sends_nothing(&self) -> bool {
+        self.front == ["/*"]
     }
 
     /// Whether files below a path may be among what is closed, other than by their endings.
@@ -79,7 +87,10 @@ impl Closed {
 
     /// Whether they close anything.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty() && self.no_scripts.is_empty() && self.told.is_empty()
+        self.routes.is_empty()
+            && self.front.is_empty()
+            && self.no_scripts.is_empty()
+            && self.told.is_empty()
     }
 }
 
@@ -166,7 +177,8 @@ fn read(
     }
     told.append(&mut draft.limits);
     let folders = own.without_scripts();
-    let closes = own.is_closed() || !own.rules.is_empty() || !folders.is_empty();
+    let is_front = own.whole == front_alone();
+    let closes = own.is_closed() || is_front || !own.rules.is_empty() || !folders.is_empty();
     for folder in &folders {
         no_scripts(&mut site.pool, folder);
     }
@@ -334,6 +346,49 @@ mod tests {
             "{:?}",
             closed.told
         );
+    }
+
+    #[test]
+    fn a_root_that_leads_all_to_a_script_sends_no_file() {
+        let whole: &[&str] = &["/*"];
+        let lead = |conditions: &str, rule: &str| {
+            format!("RewriteEngine On\n{conditions}RewriteRule {rule}\n")
+        };
+        let none = "RewriteCond %{REQUEST_FILENAME} !-f\n";
+        let passes = "RewriteCond %{REQUEST_FILENAME} -f\nRewriteRule ^ - [L]\n";
+        let of_some = "RewriteCond %{REQUEST_URI} !\\.css$\n";
+        for (text, front, refused, told) in [
+            (lead("", "^(.*)$ index.php [L]"), whole, &[][..], 0),
+            (lead("", "^ /index.php?q=$1 [QSA,L]"), whole, &[], 0),
+            (lead(of_some, ". index.php"), whole, &[], 1),
+            (lead(none, ". index.php [L]"), &[], &[], 0),
+            (lead(passes, "^ %{ENV:BASE}/index.php [L]"), &[], &[], 0),
+            (
+                lead("", "^content/(.*) index.php [L]"),
+                &["~ ^/content/(.*)"],
+                &[],
+                0,
+            ),
+            (lead("", "^(.*)$ htdocs/$1 [L]"), &[], whole, 1),
+            (lead("", "^old/(.*)$ /new/$1 [R=301,L]"), &[], &[], 0),
+            (
+                lead("", "^(.*)$ https://new.example/$1 [R=301,L]"),
+                &[],
+                whole,
+                1,
+            ),
+        ] {
+            let (closed, _) = of_root(&text);
+            let routes: Vec<_> = closed.routes.iter().map(|(path, _)| &**path).collect();
+            assert_eq!(closed.front, front, "{text}");
+            assert_eq!(routes, refused, "{text}");
+            assert_eq!(closed.told.len(), told, "{text} {:?}", closed.told);
+            assert_eq!(
+                closed.meets("/x"),
+                front == whole || refused == whole,
+                "{text}"
+            );
+        }
     }
 
     /// Routes by a root's file, and whether it is said that the whole site is closed.

@@ -366,7 +366,7 @@ fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) -> 
             && !folder.argument(0).contains('$')
         {
             let folder = folder.argument(0).trim_end_matches('/');
-            files(it, path, Some(folder), None, site, draft);
+            files(it, path, Some(folder), Beside::default(), site, draft);
             has_files = true;
         }
     }
@@ -1257,7 +1257,9 @@ fn close_index_of_pattern(expression: &str, site: &mut Site, php: &Php<'_>) {
         close_index(&format!("{directory}/"), site, php);
     }
     let deeper = format!("{directory}/a-1/index.php");
-    if gives_php(php.server()) && finds("a-1/index.php") && !php.runs_front(&deeper) {
+    // What is found in the directory's own path holds for that as it is.
+    let is_of_script = finds("a-1/index.php") && !finds("a-1/");
+    if gives_php(php.server()) && is_of_script && !php.runs_front(&deeper) {
         let at = At::Expression(format!("^{}/.*/$", as_it_is(directory)));
         let keys = site.without("none");
         site.rule(at, Rank::Refusal, keys);
@@ -1345,6 +1347,36 @@ fn looks_for_script(inside: &Directive) -> bool {
     inside.name == "if" && inside.arguments.concat().contains("!-f") && inside.has("return")
 }
 
+/// The rule for scripts that an expression names, if one after it refuses some of them and none
+/// before it does.
+fn named_scripts(
+    directive: &Directive,
+    expression: &str,
+    site: &Site,
+    php: &Php<'_>,
+) -> Option<String> {
+    let bare = expression.strip_prefix('^')?;
+    let with_path = bare
+        .strip_suffix("(/|$)")
+        .or_else(|| bare.strip_suffix("(?:/|$)"));
+    let mut all = expand(with_path.or_else(|| bare.strip_suffix('$'))?)?;
+    if with_path.is_some() {
+        all.extend(all.clone().iter().map(|it| format!("{it}/a")));
+    }
+    let is_in = |expression: &str| all.iter().any(|it| is_found(expression, it));
+    let refused = site.refused_expressions();
+    if !php.refuses_after(directive, is_in) || refused.into_iter().any(is_in) {
+        return None;
+    }
+    // With letters of another case it would be another script.
+    let sign = if directive.argument(0) == "~" {
+        "(?-i)"
+    } else {
+        ""
+    };
+    Some(format!("{sign}{expression}"))
+}
+
 /// A location of an expression with `fastcgi_pass`.
 fn pattern_of_php(
     directive: &Directive,
@@ -1399,6 +1431,12 @@ fn pattern_of_php(
     };
     if !is_open {
         return close_pattern(directive, directive, expression, site, draft);
+    }
+    if runs == Runs::Named
+        && !is_inner
+        && let Some(named) = named_scripts(directive, expression, site, php)
+    {
+        site.rule(At::Expression(named), Rank::Named, Tree::default());
     }
     directive.done();
     for inside in &directive.inside {
@@ -1856,8 +1894,13 @@ fn below(
     let has_age = (has_age || server.leads_all()) && how != How::Exact && !is_shadowed;
     location.done();
     if is_elsewhere || has_age {
-        let index = is_elsewhere.then(|| server.index_of(location, &around.index));
-        files(location, path, directory.as_deref(), index, site, draft);
+        let beside = Beside::of(location, how, path, site, around, server);
+        let beside = if is_elsewhere {
+            beside
+        } else {
+            Beside::default()
+        };
+        files(location, path, directory.as_deref(), beside, site, draft);
     }
     let mut keys = Tree::default();
     for inside in &location.inside {
@@ -2223,12 +2266,44 @@ fn leads_to_own(location: &Directive, path: &str) -> bool {
     })
 }
 
-/// Files below a path, without PHP. `index`: the names that answer for directories.
+/// How files of another directory answer.
+#[derive(Default)]
+struct Beside {
+    /// Names that answer for directories.
+    index: Vec<String>,
+    /// Endings of files that are another location's.
+    taken: Vec<String>,
+}
+
+impl Beside {
+    fn of(
+        location: &Directive,
+        how: How,
+        path: &str,
+        site: &Site,
+        around: &Around,
+        server: &Php<'_>,
+    ) -> Self {
+        let own = site.root.as_ref().map(|root| format!("{root}{path}"));
+        let own = own.as_deref().map(|it| it.trim_end_matches('/'));
+        let alias = location.find("alias");
+        let is_own = alias.map(|it| it.argument(0).trim_end_matches('/')) == own;
+        Self {
+            index: server.index_of(location, &around.index),
+            taken: match how {
+                How::Plain => server.taken_endings(is_own),
+                _ => Vec::new(),
+            },
+        }
+    }
+}
+
+/// Files below a path, without PHP.
 fn files(
     location: &Directive,
     path: &str,
     folder: Option<&str>,
-    index: Option<Vec<String>>,
+    beside: Beside,
     site: &Site,
     draft: &mut Draft,
 ) {
@@ -2243,8 +2318,8 @@ fn files(
     };
     let mut files = Tree::default();
     files.set("prefix", path).set("root", root);
-    if let Some(index) = index.filter(|it| !it.is_empty()) {
-        files.set("index", index);
+    if !beside.index.is_empty() {
+        files.set("index", beside.index);
         location.find("index").into_iter().for_each(Directive::done);
         // An application in the browser has one page for all of its paths.
         let page = location
@@ -2254,6 +2329,9 @@ fn files(
         if let Some(page) = page.filter(|it| !it.is_empty() && !it.contains(['$', '?'])) {
             files.set("fallback", page);
         }
+    }
+    if !beside.taken.is_empty() {
+        files.set("forbid", beside.taken);
     }
     location.done();
     for inside in &location.inside {

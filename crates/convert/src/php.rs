@@ -2,7 +2,7 @@
 
 use super::directive::Directive;
 use super::draft::{as_it_is, is_found, is_script};
-use super::limits::{alternatives_of, limits};
+use super::limits::{alternatives_of, endings, limits};
 
 /// Texts before `\.php` in an expression that is found in the path of every script.
 const STARTS: [&str; 18] = [
@@ -314,6 +314,31 @@ impl<'a> Php<'a> {
         all.any(is_it) && all.any(gives_php)
     }
 
+    /// Endings of files that expressions take from plain prefixes. `is_own`: no matter which of
+    /// them sends the file.
+    pub(super) fn taken_endings(&self, is_own: bool) -> Vec<String> {
+        let all = locations(self.server).filter(|it| !(is_own && sends_files(it)));
+        let mut all: Vec<String> = all
+            .filter_map(expression)
+            .filter_map(endings)
+            .flatten()
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Whether an expression after a location refuses what is in it, other than all scripts.
+    pub(super) fn refuses_after(&self, location: &Directive, is_in: impl Fn(&str) -> bool) -> bool {
+        let mut all = locations(self.server);
+        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+        all.any(is_it)
+            && all.any(|it| {
+                let is = |it: &str| !takes_every_script(it) && is_in(it);
+                limits(it) && !it.has("fastcgi_pass") && expression(it).is_some_and(is)
+            })
+    }
+
     /// Whether a path is this location's.
     pub(super) fn takes(&self, location: &Directive, path: &str) -> bool {
         let (chain, _) = find(self.server, path);
@@ -474,6 +499,16 @@ fn depth(text: &str) -> Option<usize> {
         }
     }
     alternatives.is_empty().then_some(depth)
+}
+
+/// Whether a location sends the file that lies there, if there is one.
+fn sends_files(location: &Directive) -> bool {
+    location.inside.iter().all(|it| match it.name.as_str() {
+        "try_files" => it.argument(0) == "$uri" && it.argument(1) == "=404",
+        "expires" | "add_header" | "access_log" | "log_not_found" | "etag" | "gzip"
+        | "gzip_static" | "default_type" => true,
+        _ => false,
+    })
 }
 
 /// Whether an expression is the beginning of the paths of one script: `^/update.php`.

@@ -83,6 +83,8 @@ const SIGNS: [Sign; 15] = [
 const PLAIN: &str = "a PHP application";
 /// Folders that are made to be a document root.
 pub(crate) const PUBLIC: [&str; 4] = ["public", "web", "webroot", "htdocs"];
+/// The pool of the front controller alone.
+pub(crate) const FRONT: &str = "front";
 /// What stands for a folder of scripts.
 const INDEX: &str = "index.php";
 /// A worker's script is short; what it includes is not looked at.
@@ -232,6 +234,12 @@ impl Application {
         self
     }
 
+    /// Whether some paths have a pool that sends no files.
+    pub(crate) fn has_front_pool(&self) -> bool {
+        let is_scripts = matches!(self.runs, Found::Scripts { .. });
+        is_scripts && !self.closed.front.is_empty() && !self.closed.sends_nothing()
+    }
+
     /// Whether what lies in `public` is sent without PHP.
     pub(crate) fn sends_public(&self) -> bool {
         matches!(self.runs, Found::Framework { .. }) && !self.closed.meets("")
@@ -335,7 +343,25 @@ impl Application {
                     "http.pool.mode=classic".to_owned(),
                     format!("http.pool.root={}", root.display()),
                 ];
+                let first = self.closed.routes.len();
+                for (nth, path) in (first..).zip(&self.closed.front) {
+                    keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
+                    keys.push(format!("http.routes[{nth}].scripts=front"));
+                    if !self.closed.sends_nothing() {
+                        keys.push(format!("http.routes[{nth}].pool={FRONT}"));
+                    }
+                }
+                if self.has_front_pool() {
+                    keys.push(format!("http.pools.{FRONT}.mode=classic"));
+                    keys.push(format!("http.pools.{FRONT}.root={}", root.display()));
+                    keys.push(format!("http.pools.{FRONT}.forbid=*"));
+                }
                 let Rules { no_scripts, forbid } = rules;
+                let forbid = if self.closed.sends_nothing() {
+                    &["*"]
+                } else {
+                    *forbid
+                };
                 let no_scripts = [&no_scripts[..], &self.closed.no_scripts].concat();
                 for (key, list) in [
                     ("no_scripts", no_scripts.join(",")),

@@ -726,6 +726,45 @@ fn a_root_that_htaccess_keeps_from_some_is_closed_without_a_configuration() {
 }
 
 #[test]
+fn a_root_that_htaccess_leads_to_a_script_sends_no_file_without_a_configuration() {
+    extension(); // or it would be served by something else
+    for (rule, data, style) in [
+        ("^(.*)$ index.php [L]", "404", "404"),
+        ("^data/(.*) index.php [L]", "404", "file"),
+    ] {
+        let site = Site::new()
+            .file("index.php", SCRIPT)
+            .file(
+                ".htaccess",
+                &format!("RewriteEngine On\nRewriteRule {rule}\n"),
+            )
+            .file("style.css", "FILE")
+            .file("data/users.json", "FILE");
+        let expected = [
+            ("/", "front"),
+            ("/hello", "front"),
+            ("/style.css", style),
+            ("/data/users.json", data),
+            ("//data/users.json", data),
+        ];
+        let address = format!("127.0.0.1:{}", free_port());
+        let server = Server::start_with(site, &["serve", "--listen", &address, "-o", MARK]);
+        for (path, there) in expected {
+            assert_eq!(word(&server.get(path)), there, "{rule} {path}");
+        }
+        let site = server.into_site();
+        Server::run(&site, &["init"]).assert_said(&["closed as by `.htaccess`"]);
+        let server = Server::start_with(site, &["serve", "-o", "http.address=127.0.0.1:0"]);
+        for (path, there) in expected {
+            assert_eq!(word(&server.get(path)), there, "{rule} {path}");
+        }
+        let site = server.into_site();
+        let checked = Server::run(&site, &["check"]);
+        assert!(!checked.stdout.contains(".htaccess"), "{}", checked.stdout);
+    }
+}
+
+#[test]
 fn copies_and_keys_of_a_project_are_not_sent() {
     const FILES: [&str; 16] = [
         "config.yml~",
