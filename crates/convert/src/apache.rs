@@ -1,12 +1,12 @@
 //! Apache: a server, virtual hosts, or a `.htaccess`.
 
-use super::directive::{self, Directive, Fate};
+use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
     is_found, is_in, is_script, no_scripts, pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::{
-    expand, flags, forbids, has_parts, leads_away, leads_to_proxy, methods, refusing_status,
+    expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, refusing_status,
 };
 use super::tree::{Tree, Value};
 
@@ -41,8 +41,8 @@ const NEEDLESS: &[&str] = &[
     "hostnamelookups",
 ];
 
-pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
-    let all = flat(directive::apache(text)?);
+pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
+    let all = flat(all);
     let mut outer = Site::default();
     let mut state = SiteState::default();
     let mut listens = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         // What stands around hosts holds in each.
         let mut site = Site {
             pool: outer.pool.clone(),
-            line: one.line,
+            place: one.place,
             root: root_in(&one.inside).or_else(|| outer.root.clone()),
             ..Site::default()
         };
@@ -89,7 +89,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     for site in sites.iter_mut().chain([&mut outer]) {
         guard_aliases(&all, site, draft);
         let overridden = overriding(&all).into_iter();
-        let overridden = overridden.map(|(line, path)| (draft.place(line), path));
+        let overridden = overridden.map(|(place, path)| (draft.place(place), path));
         site.overridden = overridden.collect();
     }
     let rest: Vec<_> = all
@@ -108,7 +108,6 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         draft.sites.push(outer);
     }
     draft.sites.extend(sites);
-    Ok(())
 }
 
 /// Whether a host speaks TLS. `SSLEngine on` may stand in an included file, as certbot's does.
@@ -119,13 +118,13 @@ fn is_tls(host: &Directive) -> bool {
 }
 
 /// Whether a file has a host with TLS.
-pub(super) fn has_tls(text: &str) -> bool {
-    directive::apache(text).is_ok_and(|all| flat(all).iter().any(is_tls))
+pub(super) fn has_tls(all: &[Directive]) -> bool {
+    flat(all.to_vec()).iter().any(is_tls)
 }
 
 /// A `.htaccess` of the root of a site, whose statements hold in that site.
 pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Result<(), String> {
-    let all = flat(directive::apache(text)?);
+    let all = flat(directive::apache(text, draft.file)?);
     let mut state = SiteState::default();
     for directive in all.iter().filter(|it| !is_scope(it)) {
         of_server(directive, site, draft, &mut state);
@@ -145,7 +144,7 @@ pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Resul
 }
 
 /// Directories in which `.htaccess` files count, and in those below them, with their lines.
-fn overriding(all: &[Directive]) -> Vec<(usize, String)> {
+fn overriding(all: &[Directive]) -> Vec<(SourceLine, String)> {
     let mut directories = Vec::new();
     for it in all {
         let is_set = |it: &Directive| {
@@ -158,8 +157,8 @@ fn overriding(all: &[Directive]) -> Vec<(usize, String)> {
             let is_plain = it.is("Directory")
                 && it.arguments.len() == 1
                 && !it.argument(0).contains(['*', '?', '[']);
-            let path = if is_plain { folder_of(it) } else { "/" };
-            directories.push((it.line, path.to_owned()));
+            let path = if is_plain { directory_of(it) } else { "/" };
+            directories.push((it.place, path.to_owned()));
         }
     }
     directories
@@ -172,7 +171,7 @@ pub(super) fn read_directory(
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<(), String> {
-    let inside = flat(directive::apache(text)?);
+    let inside = flat(directive::apache(text, draft.file)?);
     let mut state = SiteState::default();
     for it in &inside {
         if it.is("RewriteCond") {
@@ -195,7 +194,7 @@ pub(super) fn read_directory(
         }
     }
     let scope = Directive {
-        line: 1,
+        place: draft.line(1),
         name: "Directory".to_owned(),
         arguments: vec![if below.is_empty() { "/" } else { below }.to_owned()],
         inside,
@@ -320,8 +319,11 @@ fn is_condition(it: &Directive) -> bool {
 fn of_hosts(all: &[Directive], sites: &[Site], draft: &mut Draft) {
     for scope in all.iter().filter(|it| is_scope(it)) {
         let is_open = is_granted(&scope.inside) && !runs_none(scope);
+        if !scope.is("Directory") && (limits(scope) || leads_away(scope)) {
+            scope.done_whole();
+            continue;
+        }
         if is_open || !scope.is("Directory") {
-            // What it closes, it closes in none of them: then it stays unread.
             let mut probe = Site::default();
             let copy = scope.clone();
             settle(&copy, all, &mut probe, &mut Draft::default());
@@ -330,7 +332,7 @@ fn of_hosts(all: &[Directive], sites: &[Site], draft: &mut Draft) {
             }
             continue;
         }
-        let folder = folder_of(scope);
+        let folder = directory_of(scope);
         let meets = sites.iter().filter_map(|it| it.root.as_deref());
         if meets
             .into_iter()
@@ -353,9 +355,9 @@ fn guard_aliases(all: &[Directive], site: &mut Site, draft: &mut Draft) {
         scopes.extend(directive.inside.iter().filter(|it| it.is("Directory")));
     }
     let is_limited = |folder: &str| {
-        let around = scopes.iter().filter(|it| is_in(folder, folder_of(it)));
-        let nearest = around.max_by_key(|it| folder_of(it).len());
-        let mut within = scopes.iter().filter(|it| is_in(folder_of(it), folder));
+        let around = scopes.iter().filter(|it| is_in(folder, directory_of(it)));
+        let nearest = around.max_by_key(|it| directory_of(it).len());
+        let mut within = scopes.iter().filter(|it| is_in(directory_of(it), folder));
         nearest.is_some_and(|it| !is_whole(it)) || within.any(|it| !is_whole(it))
     };
     let mut closed = Vec::new();
@@ -378,7 +380,7 @@ fn guard_aliases(all: &[Directive], site: &mut Site, draft: &mut Draft) {
         draft.limits.push(format!(
             "{}: the folder at `{path}` is limited to some: the path is answered 404; put a proxy \
              in front that asks who it is",
-            draft.file
+            draft.file()
         ));
     }
 }
@@ -394,7 +396,7 @@ impl Directive {
         self.inside.iter().any(|it| it.is(name))
     }
 
-    fn is(&self, name: &str) -> bool {
+    pub(super) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 }
@@ -512,9 +514,17 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
     let folders = host.inside.iter().chain(all);
     let folders: Vec<_> = folders.filter(|it| it.is("Directory")).cloned().collect();
     scopes(&host.inside, &folders, site, draft, &mut state);
-    // Folders are named outside of hosts as well.
-    for scope in all.iter().filter(|it| it.is("Directory")) {
-        settle_copy(scope, &host.inside, site, draft);
+    // Directories, files and paths are named outside of hosts as well.
+    for scope in all.iter().filter(|it| is_scope(it)) {
+        if scope.is("Directory") {
+            settle_copy(scope, &host.inside, &folders, site, draft);
+        } else if limits(scope) || leads_away(scope) {
+            let copy = [scope.clone()];
+            scopes(&copy, &folders, site, draft, &mut state);
+            if draft.leave_out_unread(&copy, ALL_CLOSED) {
+                site.close("");
+            }
+        }
     }
     state.finish(site);
     if draft.leave_out_unread(&host.inside, ALL_CLOSED) {
@@ -532,7 +542,7 @@ fn scopes(
     state: &mut SiteState,
 ) {
     for scope in of.iter().filter(|it| is_scope(it)) {
-        let is_roots = scope.is("Directory") && site.root.as_deref() == Some(folder_of(scope));
+        let is_roots = scope.is("Directory") && site.root.as_deref() == Some(directory_of(scope));
         settle(scope, all, site, draft);
         if scope.fate.get() != Fate::Done {
             continue;
@@ -551,7 +561,7 @@ fn scopes(
             } else if is_roots || below.is_some() && inside.is("RewriteCond") {
                 of_server(inside, site, draft, state);
             } else if inside.is("DirectoryIndex")
-                && add_index(site, folder_of(scope), &inside.arguments)
+                && add_index(site, directory_of(scope), &inside.arguments)
             {
                 inside.done();
             }
@@ -578,30 +588,40 @@ fn scopes(
 /// The path of a directory below the root.
 fn below_root(scope: &Directive, site: &Site) -> Option<String> {
     let root = site.root.as_deref().filter(|it| !it.is_empty())?;
-    let below = folder_of(scope).strip_prefix(root)?;
+    let below = directory_of(scope).strip_prefix(root)?;
     (scope.is("Directory") && below.starts_with('/')).then(|| below.to_owned())
 }
 
-fn folder_of(scope: &Directive) -> &str {
+fn directory_of(scope: &Directive) -> &str {
     match scope.argument(0) {
         "/" => "/",
         path => path.trim_end_matches('/'),
     }
 }
 
-/// A block outside of hosts, for one of them: fates are of the block as a whole.
-fn settle_copy(scope: &Directive, own: &[Directive], site: &mut Site, draft: &mut Draft) {
+/// A block outside of hosts, for one of them: fates are of the block as a whole. `own`: what stands
+/// in the host. `blocks`: those, and all outside of hosts.
+fn settle_copy(
+    scope: &Directive,
+    own: &[Directive],
+    blocks: &[Directive],
+    site: &mut Site,
+    draft: &mut Draft,
+) {
     let root = site.root.clone().unwrap_or_default();
-    let is_below = is_in(folder_of(scope), &root);
-    let meets = is_below || is_in(&root, folder_of(scope));
+    let is_below = is_in(directory_of(scope), &root);
+    let meets = is_below || is_in(&root, directory_of(scope));
     if root.is_empty() || !meets || is_granted(&scope.inside) && !runs_none(scope) {
         return;
     }
-    let is_overruled = own
-        .iter()
-        .any(|it| it.is("Directory") && is_in(&root, folder_of(it)) && is_open(it));
+    // The nearer one holds, and of the same directory the host's.
+    let opens = |it: &Directive, more: usize| {
+        let is_near = directory_of(it).len() >= directory_of(scope).len() + more;
+        it.is("Directory") && is_in(&root, directory_of(it)) && is_near && is_open(it)
+    };
+    let is_overruled = own.iter().any(|it| opens(it, 0)) || blocks.iter().any(|it| opens(it, 1));
     if is_below || !is_overruled {
-        settle(&scope.clone(), own, site, draft);
+        settle(&scope.clone(), blocks, site, draft);
     }
 }
 
@@ -706,7 +726,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
         }
         return close(scope, below, site, draft);
     }
-    if has_none && is_granted(&scope.inside) && root == folder_of(scope) && !root.is_empty() {
+    if has_none && is_granted(&scope.inside) && root == directory_of(scope) && !root.is_empty() {
         site.whole = scripts("none");
         mark_granted(&scope.inside);
         mark_none(scope);
@@ -721,12 +741,12 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
         mark_none(scope);
         return scope.done();
     }
-    if is_in(&root, folder_of(scope)) && !root.is_empty() {
+    if is_in(&root, directory_of(scope)) && !root.is_empty() {
         // A folder nearer to the root says otherwise.
         let is_nearer = |it: &&Directive| {
             it.is("Directory")
-                && is_in(&root, folder_of(it))
-                && folder_of(it).len() > folder_of(scope).len()
+                && is_in(&root, directory_of(it))
+                && directory_of(it).len() > directory_of(scope).len()
                 && is_open(it)
         };
         if all.iter().any(|it| is_nearer(&it)) && !has_none {
@@ -759,7 +779,10 @@ fn handlers(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
         } else if makes_others(it) && scope.is("Location") {
             shut(it, named, site, draft);
         } else if makes_others(it) {
-            let is_here = is_in(folder_of(scope), site.root.as_deref().unwrap_or_default());
+            let is_here = is_in(
+                directory_of(scope),
+                site.root.as_deref().unwrap_or_default(),
+            );
             if is_here || it.arguments.len() > 1 {
                 handler(it, &below, site, draft);
             } else {
@@ -1272,6 +1295,7 @@ fn of_php(name: &str, directive: &Directive, site: &mut Site, draft: &mut Draft)
         "limitrequestbody" if let Some(size) = size(first) => {
             _ = draft.http().set("max_request_size", size);
         }
+        "user" | "group" if first.contains('$') => return false,
         "user" => _ = draft.tree.map(&["server"]).set("user", first),
         "group" => _ = draft.tree.map(&["server"]).set("group", first),
         "maxrequestworkers" | "maxclients" if let Ok(count) = first.parse::<u64>() => {
@@ -1404,15 +1428,18 @@ const KNOWN_INCLUDES: [&str; 4] = [
     "letsencrypt/options-ssl-apache.conf",
 ];
 
+pub(super) fn is_known_include(file: &str) -> bool {
+    KNOWN_INCLUDES.iter().any(|known| file.ends_with(known))
+}
+
 fn include(directive: &Directive, draft: &mut Draft) {
-    let file = directive.argument(0);
-    if KNOWN_INCLUDES.iter().any(|known| file.ends_with(known)) {
+    if is_known_include(directive.argument(0)) {
         return directive.done();
     }
-    let (place, shown) = (draft.place(directive.line), directive.shown());
+    let (place, shown) = (draft.place(directive.place), directive.shown());
     draft.limits.push(format!(
-        "{place}: `{shown}`: that file is not read, and limits in it do not hold; paste what it \
-         says in its place"
+        "{place}: `{shown}`: no such file is here, and limits in it do not hold; lay it there, or \
+         paste what it says in its place"
     ));
     directive.fate.set(Fate::Told);
 }

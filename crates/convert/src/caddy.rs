@@ -1,6 +1,6 @@
 //! A Caddyfile with `php_server` or `php_fastcgi`: `FrankenPHP`'s, or Caddy's with php-fpm.
 
-use super::directive::{self, Directive, Fate};
+use super::directive::{Directive, Fate};
 use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
     is_script, pattern, refusal, scripts, seconds, size,
@@ -13,8 +13,7 @@ const MOST_EXPANDED: usize = 20_000;
 /// The same for snippets in snippets.
 const DEEPEST_IMPORT: usize = 16;
 
-pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
-    let all = directive::caddy(&with_defaults(text))?;
+pub(super) fn read(all: &[Directive], draft: &mut Draft) {
     // A file of one site may have it without braces.
     let is_bare = all.first().is_some_and(|it| {
         it.inside.is_empty() && it.arguments.is_empty() && !it.name.starts_with('(')
@@ -24,8 +23,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
             inside: rest.to_vec(),
             ..first.clone()
         };
-        self::site(&site, draft);
-        return Ok(());
+        return self::site(&site, draft);
     }
     let is_site = |it: &&Directive| {
         let is_other = it.name.starts_with(['(', '&']) || it.name == "import";
@@ -33,7 +31,7 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
     };
     draft.has_many |= all.iter().filter(is_site).count() > 1;
     let snippets: Vec<&Directive> = all.iter().filter(|it| it.name.starts_with('(')).collect();
-    for block in &all {
+    for block in all {
         if block.name.is_empty() {
             global(block, draft);
         } else if block.name == "import" || block.name.starts_with("&(") {
@@ -47,11 +45,10 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
             site(&block, draft);
         }
     }
-    Ok(())
 }
 
 /// A text with the defaults of `{$NAME:default}`, which Caddy puts in before it reads statements.
-fn with_defaults(text: &str) -> String {
+pub(super) fn with_defaults(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("{$") {
@@ -166,7 +163,7 @@ fn worker(directive: &Directive, draft: &mut Draft) {
 
 fn site(block: &Directive, draft: &mut Draft) {
     let mut site = Site {
-        line: block.line,
+        place: block.place,
         ..Site::default()
     };
     for address in std::iter::once(&block.name).chain(&block.arguments) {
@@ -594,7 +591,7 @@ fn listen(address: &str, block: &Directive, site: &mut Site, draft: &mut Draft) 
         }
         _ => {
             at("80", false);
-            let place = draft.place(block.line);
+            let place = draft.place(block.place);
             draft.left_out.push(format!(
                 "{place}: the certificate of `{host}`, which Caddy fetches by itself"
             ));

@@ -14,11 +14,19 @@ pub(super) enum Fate {
     Told,
 }
 
+/// Where a statement stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SourceLine {
+    /// The number of its file, as the draft knows it.
+    pub(super) file: usize,
+    pub(super) line: usize,
+}
+
 /// A statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Directive {
     pub(super) fate: Cell<Fate>,
-    pub(super) line: usize,
+    pub(super) place: SourceLine,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
     pub(super) inside: Vec<Self>,
@@ -76,6 +84,7 @@ struct Tokens<'a> {
     /// How many statements there may still be.
     left: usize,
     rest: std::iter::Peekable<std::str::Chars<'a>>,
+    file: usize,
     line: usize,
     /// The end of a line ends a statement.
     by_line: bool,
@@ -156,11 +165,12 @@ fn statements(tokens: &mut Tokens<'_>, depth: usize) -> Result<Vec<Directive>, S
     let mut all = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut begun = 0;
+    let file = tokens.file;
     let mut finish = |words: &mut Vec<String>, line, inside| {
         let mut words = std::mem::take(words).into_iter();
         let name = words.next().unwrap_or_default();
         all.push(Directive {
-            line,
+            place: SourceLine { file, line },
             name,
             arguments: words.collect(),
             inside,
@@ -216,19 +226,20 @@ fn too_many(line: usize) -> String {
 }
 
 /// nginx's way: `name words;` and `name words { … }`.
-pub(super) fn nginx(text: &str) -> Result<Vec<Directive>, String> {
-    braces(text, false)
+pub(super) fn nginx(text: &str, file: usize) -> Result<Vec<Directive>, String> {
+    braces(text, file, false)
 }
 
 /// Caddy's way: a line each, blocks in braces.
-pub(super) fn caddy(text: &str) -> Result<Vec<Directive>, String> {
-    braces(text, true)
+pub(super) fn caddy(text: &str, file: usize) -> Result<Vec<Directive>, String> {
+    braces(text, file, true)
 }
 
-fn braces(text: &str, by_line: bool) -> Result<Vec<Directive>, String> {
+fn braces(text: &str, file: usize, by_line: bool) -> Result<Vec<Directive>, String> {
     let mut tokens = Tokens {
         left: MOST,
         rest: text.chars().peekable(),
+        file,
         line: 1,
         by_line,
     };
@@ -236,7 +247,7 @@ fn braces(text: &str, by_line: bool) -> Result<Vec<Directive>, String> {
 }
 
 /// Apache's way: a line each, blocks as `<Name words>` to `</Name>`.
-pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
+pub(super) fn apache(text: &str, file: usize) -> Result<Vec<Directive>, String> {
     let mut open: Vec<Directive> = vec![Directive::default()];
     let mut lines = (1..).zip(text.lines());
     let mut left = MOST;
@@ -265,7 +276,7 @@ pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
             .map(|text| text.trim_end_matches('>').to_owned());
         let mut words = words(section.as_deref().unwrap_or(&text)).into_iter();
         let directive = Directive {
-            line,
+            place: SourceLine { file, line },
             name: words.next().unwrap_or_default(),
             arguments: words.collect(),
             ..Directive::default()
@@ -288,7 +299,7 @@ pub(super) fn apache(text: &str) -> Result<Vec<Directive>, String> {
         [whole] => Ok(whole.inside.clone()),
         [.., unended] => Err(format!(
             "line {}: `<{}>` has no end",
-            unended.line, unended.name
+            unended.place.line, unended.name
         )),
         [] => unreachable!("the outermost stays"),
     }
@@ -298,6 +309,7 @@ fn words(text: &str) -> Vec<String> {
     let mut tokens = Tokens {
         left: MOST,
         rest: text.chars().peekable(),
+        file: 0,
         line: 1,
         by_line: true,
     };
@@ -322,9 +334,9 @@ mod tests {
         let parts = directives.iter().map(|it| {
             let inside = shown(&it.inside);
             if inside.is_empty() {
-                format!("{}:{}", it.line, it.shown())
+                format!("{}:{}", it.place.line, it.shown())
             } else {
-                format!("{}:{} [{inside}]", it.line, it.shown())
+                format!("{}:{} [{inside}]", it.place.line, it.shown())
             }
         });
         parts.collect::<Vec<_>>().join("; ")
@@ -334,19 +346,20 @@ mod tests {
     fn nginx_is_taken_apart() {
         let text =
             "server {\n  root '/srv/a b'; # why\n  location ~ ^/x[0-9]{2}$ { deny all; }\n}\n";
-        let parsed = nginx(text).unwrap();
+        let parsed = nginx(text, 0).unwrap();
         assert_eq!(
             shown(&parsed),
             "1:server [2:root /srv/a b; 3:location ~ ^/x[0-9]{2}$ [3:deny all]]"
         );
-        assert!(nginx("a {").is_err() && nginx("}").is_err());
-        assert!(nginx(&"a {".repeat(100)).is_err());
+        assert!(nginx("a {", 0).is_err() && nginx("}", 0).is_err());
+        assert!(nginx(&"a {".repeat(100), 0).is_err());
     }
 
     #[test]
     fn a_caddyfile_is_taken_apart() {
         let parsed = caddy(
             "{\n\tfrankenphp\n}\nexample.com {\n\troot * /srv\n\tphp_server {\n\t\tenv A {$B}\n\t}\n}\n",
+            0,
         );
         assert_eq!(
             shown(&parsed.unwrap()),
@@ -357,12 +370,12 @@ mod tests {
     #[test]
     fn apache_is_taken_apart() {
         let text = "# why\nListen 80\n<VirtualHost *:80>\n  RewriteCond %{HTTP:Host} \\\n  \"a b\"\n</VirtualHost>\n";
-        let parsed = apache(text).unwrap();
+        let parsed = apache(text, 0).unwrap();
         assert_eq!(
             shown(&parsed),
             "2:Listen 80; 3:VirtualHost *:80 [4:RewriteCond %{HTTP:Host} a b]"
         );
-        assert!(apache("<A>").is_err() && apache("</A>").is_err());
+        assert!(apache("<A>", 0).is_err() && apache("</A>", 0).is_err());
     }
 
     #[test]
@@ -374,7 +387,7 @@ mod tests {
             let parts = (0..fastrand::usize(..12)).map(|_| parts[fastrand::usize(..parts.len())]);
             let text: String = parts.collect();
             for parse in [nginx, caddy, apache] {
-                _ = parse(&text);
+                _ = parse(&text, 0);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A configuration of ours on its way: what the readers of other configurations have in common.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use pronghorn_config::{Input, Severity, load};
 use pronghorn_http::files::is_php_source;
@@ -8,7 +9,7 @@ use pronghorn_http::routes::PathPattern;
 use pronghorn_server::Services;
 use pronghorn_server::settings::Settings;
 
-use super::directive::{Directive, Fate};
+use super::directive::{Directive, Fate, SourceLine};
 use super::limits::{
     advice, directories_of_scripts, endings, leads_away, limits, names_hidden,
     without_looking_around,
@@ -33,8 +34,9 @@ pub(super) const NOT_FOUND: &str = "404";
 /// What a configuration becomes.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    /// The name of the file that is read.
-    pub(super) file: String,
+    /// Names of the files that were read, and the number of the one that is.
+    files: Vec<String>,
+    pub(super) file: usize,
     pub(super) tree: Tree,
     middleware: Vec<&'static str>,
     /// Names of variables that a site gives to its scripts.
@@ -70,7 +72,7 @@ struct ToTls {
 /// A site: a root with the names that lead to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Site {
-    pub(super) line: usize,
+    pub(super) place: SourceLine,
     pub(super) names: Vec<String>,
     /// It is said to answer for hosts that nobody names.
     pub(super) is_default: bool,
@@ -642,13 +644,34 @@ impl Site {
 impl Draft {
     pub(super) fn of(file: &str) -> Self {
         Self {
-            file: file.to_owned(),
+            files: vec![file.to_owned()],
             ..Self::default()
         }
     }
 
-    pub(super) fn place(&self, line: usize) -> String {
-        format!("{}:{line}", self.file)
+    /// A file is read from now on.
+    pub(super) fn begin(&mut self, path: &Path) -> usize {
+        let name = path.file_name().unwrap_or_default();
+        self.files.push(name.to_string_lossy().into_owned());
+        self.files.len() - 1
+    }
+
+    /// The name of the file that is read.
+    pub(super) fn file(&self) -> &str {
+        self.files.get(self.file).map_or("", String::as_str)
+    }
+
+    /// A line of the file that is read.
+    pub(super) const fn line(&self, line: usize) -> SourceLine {
+        SourceLine {
+            file: self.file,
+            line,
+        }
+    }
+
+    pub(super) fn place(&self, place: SourceLine) -> String {
+        let file = self.files.get(place.file).map_or("", String::as_str);
+        format!("{file}:{}", place.line)
     }
 
     pub(super) fn leave_out(&mut self, directive: &Directive) {
@@ -663,12 +686,14 @@ impl Draft {
             }
             _ => directive.shown(),
         };
-        self.leave_out_text(directive.line, &text);
+        let place = self.place(directive.place);
+        self.left_out.push(format!("{place}: `{text}`"));
     }
 
+    /// As [`Self::leave_out`], for a line of the file that is read.
     pub(super) fn leave_out_text(&mut self, line: usize, text: &str) {
-        self.left_out
-            .push(format!("{}: `{text}`", self.place(line)));
+        let place = self.place(self.line(line));
+        self.left_out.push(format!("{place}: `{text}`"));
     }
 
     /// `outcome` is what holds now.
@@ -685,7 +710,7 @@ impl Draft {
         } else {
             format!(" with `{}`", innermost.shown())
         };
-        let (place, what) = (self.place(directive.line), directive.shown());
+        let (place, what) = (self.place(directive.place), directive.shown());
         let advice = advice(innermost);
         self.limits
             .push(format!("{place}: `{what}`{shown}: {outcome}; {advice}"));
@@ -733,7 +758,7 @@ impl Draft {
     pub(super) fn lead_to_tls(&mut self, redirect: &Directive, site: &Site, has_files: bool) {
         let plain = site.listens.first().filter(|(_, is_tls)| !is_tls);
         self.to_tls.push(ToTls {
-            shown: format!("{}: `{}`", self.place(redirect.line), redirect.shown()),
+            shown: format!("{}: `{}`", self.place(redirect.place), redirect.shown()),
             address: plain.map(|(address, _)| address.clone()),
             has_files,
         });
@@ -741,7 +766,7 @@ impl Draft {
 
     /// A redirect of a host to itself, at another address or without TLS.
     pub(super) fn leave_out_loop(&mut self, redirect: &Directive) {
-        let (place, shown) = (self.place(redirect.line), redirect.shown());
+        let (place, shown) = (self.place(redirect.place), redirect.shown());
         self.left_out.push(format!(
             "{place}: `{shown}`: all sites answer at all addresses here, so it would lead to itself"
         ));
@@ -920,7 +945,7 @@ impl Draft {
             let names = self.variables.join(", ");
             self.limits.push(format!(
                 "{}: {names} of one site: `server.env` is for the scripts of all sites",
-                self.file
+                self.file()
             ));
         }
     }
@@ -939,7 +964,7 @@ impl Draft {
     fn leave_out_rootless(&mut self, sites: &mut Vec<Site>) {
         let has_root = sites.iter().any(|site| site.root.is_some());
         for site in sites.iter().filter(|it| has_root && it.root.is_none()) {
-            let place = self.place(site.line);
+            let place = self.place(site.place);
             let text = format!("{place}: {}, which has no root", site.shown());
             if site.rules.iter().any(Rule::refuses) {
                 let text = format!("{text}: what it refuses is open; give it with its root");
@@ -966,7 +991,7 @@ impl Draft {
         sites.retain(|site| {
             let stays = !site.names.is_empty() || site.is_default || !site.meets(&default);
             if !stays {
-                let place = self.place(site.line);
+                let place = self.place(site.place);
                 self.left_out.push(format!(
                     "{place}: {}: {} is the default at its address",
                     site.shown(),
@@ -1100,7 +1125,7 @@ impl Draft {
                 continue;
             };
             if known.root != site.root {
-                let place = self.place(site.line);
+                let place = self.place(site.place);
                 self.left_out.push(format!(
                     "{place}: {}, which another site has: hosts lead to one site here, whatever \
                      the address",
@@ -1235,7 +1260,7 @@ impl Draft {
                 if own.is_empty() || own.contains(&address) {
                     let others: Vec<_> = own.into_iter().filter(|it| *it != address).collect();
                     if !others.is_empty() {
-                        let place = self.place(site.line);
+                        let place = self.place(site.place);
                         self.left_out.push(format!(
                             "{place}: the address `{}`: `http.listen` takes more addresses, for \
                              all sites",
@@ -1244,7 +1269,7 @@ impl Draft {
                     }
                     continue;
                 }
-                let place = self.place(site.line);
+                let place = self.place(site.place);
                 let shown = site.shown();
                 if site.is_inner() {
                     site.close("");

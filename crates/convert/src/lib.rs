@@ -10,6 +10,7 @@ mod caddy;
 mod directive;
 mod draft;
 mod htaccess;
+mod include;
 mod limits;
 mod nginx;
 mod octane;
@@ -18,6 +19,7 @@ mod proof;
 mod roadrunner;
 mod tree;
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -109,13 +111,17 @@ fn is_apaches(line: &str) -> bool {
         "SetEnv",
         "Alias",
         "ScriptAlias",
+        "ServerName",
+        "ServerRoot",
+        "LoadModule",
+        "Include",
+        "IncludeOptional",
     ];
-    line.starts_with("<VirtualHost")
-        || line.starts_with("<Directory")
-        || line.starts_with("<IfModule")
+    let begins_block = |rest: &str| rest.starts_with(|c: char| c.is_ascii_alphabetic());
+    line.strip_prefix('<').is_some_and(begins_block)
         || words.contains(&first)
         || first.starts_with("php_admin_")
-        || ["Expires", "Redirect", "ErrorDocument", "<FilesMatch"]
+        || ["Expires", "Redirect", "ErrorDocument"]
             .iter()
             .any(|it| first.starts_with(it))
 }
@@ -207,40 +213,18 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         });
     }
     let mut draft = Draft::default();
-    let mut of_apache = texts.iter().filter(|it| it.1 == Kind::Apache);
-    draft.has_tls = of_apache.any(|(_, _, text)| apache::has_tls(text));
-    for (path, kind, text) in &texts {
-        draft.file = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let has_root = draft.sites.iter().any(|site| site.root.is_some());
-        let read = match kind {
-            Kind::Apache if is_htaccess(path) && has_root => {
-                htaccess::read_file(path, text, &mut draft)
-            }
-            Kind::Nginx => nginx::read(text, &mut draft),
-            Kind::Apache => apache::read(text, &mut draft),
-            Kind::Caddy => caddy::read(text, &mut draft),
-            Kind::Fpm => {
-                nginx::read_fpm(text, &mut draft);
-                Ok(())
-            }
-            Kind::Octane => {
-                octane::read(text, &mut draft);
-                Ok(())
-            }
-            Kind::RoadRunner => Err("RoadRunner's file is a whole one: give it alone".to_owned()),
-        };
-        read.map_err(|why| format!("`{}`, {why}", path.display()))?;
-    }
+    read_all(&texts, &mut draft)?;
     htaccess::close_overridden(&mut draft);
     let has_root = draft.sites.iter().any(|site| site.root.is_some());
     let probes: Vec<_> = draft.sites.iter().filter_map(proof::Probe::of).collect();
     let mut draft = draft.finish()?;
     if !has_root {
         draft.note("no folder of scripts was found: write it as `http.pool.root`");
+    }
+    for told in [&mut draft.limits, &mut draft.left_out, &mut draft.notes] {
+        // One statement may hold in several sites.
+        let mut seen = HashSet::new();
+        told.retain(|it| seen.insert(it.clone()));
     }
     let yaml = format!("version: \"3\"\n{}", draft.tree.to_yaml());
     // Without a root, a pool is not whole yet.
@@ -258,6 +242,52 @@ pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
         left_out: draft.left_out,
         notes: draft.notes,
     })
+}
+
+fn read_all(texts: &[(&PathBuf, Kind, String)], draft: &mut Draft) -> Result<(), String> {
+    let mut included = Vec::new();
+    let mut parsed = Vec::new();
+    for (path, kind, text) in texts {
+        let file = draft.begin(path);
+        let all = match kind {
+            Kind::Nginx | Kind::Apache | Kind::Caddy => {
+                let mut includes = include::Includes::new(*kind, path, text);
+                let all = includes.statements(path, text, file, draft)?;
+                included.append(&mut includes.included);
+                all
+            }
+            Kind::Fpm | Kind::Octane => Vec::new(),
+            Kind::RoadRunner => {
+                let path = path.display();
+                return Err(format!(
+                    "`{path}`, RoadRunner's file is a whole one: give it alone"
+                ));
+            }
+        };
+        parsed.push((file, path, *kind, text, all));
+    }
+    // One that another includes stands there.
+    let is_included = |path: &Path| path.canonicalize().is_ok_and(|it| included.contains(&it));
+    parsed.retain(|(_, path, ..)| !is_included(path));
+    draft.has_tls = parsed
+        .iter()
+        .any(|(_, _, kind, _, all)| *kind == Kind::Apache && apache::has_tls(all));
+    for (file, path, kind, text, all) in parsed {
+        draft.file = file;
+        let has_root = draft.sites.iter().any(|site| site.root.is_some());
+        match kind {
+            Kind::Apache if is_htaccess(path) && has_root => {
+                htaccess::read_file(path, text, draft)
+                    .map_err(|why| format!("`{}`, {why}", path.display()))?;
+            }
+            Kind::Nginx => nginx::read(all, draft),
+            Kind::Apache => apache::read(all, draft),
+            Kind::Caddy => caddy::read(&all, draft),
+            Kind::Fpm => nginx::read_fpm(text, draft),
+            Kind::Octane | Kind::RoadRunner => octane::read(text, draft),
+        }
+    }
+    Ok(())
 }
 
 fn is_htaccess(file: &Path) -> bool {

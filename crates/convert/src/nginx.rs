@@ -73,6 +73,10 @@ const KNOWN_INCLUDES: [&str; 7] = [
     "snippets/snakeoil.conf",
 ];
 
+pub(super) fn is_known_include(file: &str) -> bool {
+    KNOWN_INCLUDES.iter().any(|known| file.ends_with(known))
+}
+
 /// Of `fastcgi_params`: what scripts get here anyway.
 const KNOWN_PARAMETERS: &[&str] = &[
     "QUERY_STRING",
@@ -113,8 +117,7 @@ struct Around {
     has_php: bool,
 }
 
-pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
-    let all = directive::nginx(text)?;
+pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
     let mut around = Around::default();
     let mut servers = Vec::new();
     let mut others = Vec::new();
@@ -161,7 +164,6 @@ pub(super) fn read(text: &str, draft: &mut Draft) -> Result<(), String> {
         site.pool = pool;
         draft.sites.push(site);
     }
-    Ok(())
 }
 
 /// Servers, whatever block they are in, and what stands beside them.
@@ -199,7 +201,7 @@ fn is_tls(server: &Directive) -> bool {
 /// None for a server that only leads elsewhere.
 fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site> {
     let mut site = Site {
-        line: server.line,
+        place: server.place,
         ..Site::default()
     };
     for directive in &server.inside {
@@ -707,12 +709,12 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
         "error_page" => return error_page(directive, site, draft),
         "access_log" if first == "off" || first.is_empty() => {}
         "access_log" if is_plain => draft.section("access_log").push("output", first),
-        "include" if KNOWN_INCLUDES.iter().any(|known| first.ends_with(known)) => {}
+        "include" if is_known_include(first) => {}
         "include" => {
-            let place = draft.place(directive.line);
+            let place = draft.place(directive.place);
             draft.limits.push(format!(
-                "{place}: `include {first}`: that file is not read, and limits in it do not hold; \
-                 paste what it says in its place"
+                "{place}: `include {first}`: no such file is here, and limits in it do not hold; \
+                 lay it there, or paste what it says in its place"
             ));
             directive.fate.set(directive::Fate::Told);
             return;
@@ -1967,7 +1969,7 @@ fn lead_to_script(
     php: &Php<'_>,
 ) -> bool {
     let rule = Directive {
-        line: location.line,
+        place: location.place,
         name: "rewrite".to_owned(),
         arguments: vec![format!("^{}", as_it_is(path)), script.to_owned()],
         ..Directive::default()
@@ -2426,7 +2428,7 @@ pub(super) fn read_fpm(text: &str, draft: &mut Draft) {
             };
         if !is_known {
             let text = if key.starts_with("env[") { key } else { text };
-            let place = draft.place(line);
+            let place = draft.place(draft.line(line));
             if ["chroot", "security.limit_extensions"].contains(&key) {
                 draft.limits.push(format!(
                     "{place}: `{text}`: it holds nowhere here; only names that end in `.php` are \
@@ -2571,7 +2573,7 @@ impl Pool {
             draft.limits.push(format!(
                 "{}: the pool at `{socket}`: no site has this socket as its `fastcgi_pass`, so \
                  that nothing of it holds; write its `php_admin_value` as `ini` of the right pool",
-                draft.file
+                draft.file()
             ));
             return;
         }
@@ -2611,7 +2613,7 @@ impl Pool {
         for (name, _) in self.env {
             draft.left_out.push(format!(
                 "{}: `env[{name}]`: `server.env` is for all sites, and this pool is of some",
-                draft.file
+                draft.file()
             ));
         }
         others.retain(|it| !it.is_empty());

@@ -208,7 +208,7 @@ impl<'a> Php<'a> {
     pub(super) fn is_before(&self, location: &Directive) -> bool {
         let nth = |block: &Directive| {
             let is_it =
-                |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+                |it: &Directive| it.place == location.place && it.arguments == location.arguments;
             locations(block).position(is_it)
         };
         match self.all {
@@ -310,7 +310,8 @@ impl<'a> Php<'a> {
     /// Whether an expression after a location runs scripts.
     pub(super) fn runs_after(&self, location: &Directive) -> bool {
         let mut all = locations(self.server).filter(|it| expression(it).is_some());
-        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+        let is_it =
+            |it: &Directive| it.place == location.place && it.arguments == location.arguments;
         all.any(is_it) && all.any(gives_php)
     }
 
@@ -331,7 +332,8 @@ impl<'a> Php<'a> {
     /// Whether an expression after a location refuses what is in it, other than all scripts.
     pub(super) fn refuses_after(&self, location: &Directive, is_in: impl Fn(&str) -> bool) -> bool {
         let mut all = locations(self.server);
-        let is_it = |it: &Directive| it.line == location.line && it.arguments == location.arguments;
+        let is_it =
+            |it: &Directive| it.place == location.place && it.arguments == location.arguments;
         all.any(is_it)
             && all.any(|it| {
                 let is = |it: &str| !takes_every_script(it) && is_in(it);
