@@ -229,6 +229,21 @@ fn a_worker_is_free_while_slow_clients_have_not_read_its_long_reply() {
     server.stop();
 }
 
+/// A moment of waiting at each of them would hold it for longer than others wait.
+#[test]
+fn a_worker_is_free_of_many_small_pieces_that_nobody_reads() {
+    let site = Site::with_worker("app.php");
+    site.change_config("num_workers: 2", "num_workers: 1, allocate_timeout: 8s");
+    let server = Server::start(site);
+    let mut slow = server.connect();
+    slow.request("GET", "/stream?pieces=12000&size=1000", "");
+    assert_eq!(server.get("/").text(), "Hello");
+    let body = slow.response().body;
+    assert_eq!(body.len(), 12_000_000);
+    assert!(body.ends_with(b" ") && body.starts_with(b"piece 1\n"));
+    server.stop();
+}
+
 #[test]
 fn a_file_is_sent_by_the_server() {
     let site = Site::with_worker("app.php").file("report.txt", &"line\n".repeat(100_000));
