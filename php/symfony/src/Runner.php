@@ -53,6 +53,7 @@ final class Runner implements RunnerInterface
 
     private readonly Connections $connections;
     private readonly Renewal $renewal;
+    private readonly SessionSettings $sessions;
     private ?Kept $kept = null;
     private int $calls = 0;
     private bool $isDoubtful = false;
@@ -77,6 +78,7 @@ final class Runner implements RunnerInterface
             );
         }
         $this->connections = new Connections();
+        $this->sessions = new SessionSettings();
         $this->renewal = new Renewal($this->renew(...), $this->look(...));
     }
 
@@ -154,11 +156,14 @@ final class Runner implements RunnerInterface
      */
     private function inside(\Closure $function): mixed
     {
-        $this->connections->revive($this->container());
+        $container = $this->container();
+        $this->connections->revive($container);
+        $this->sessions->apply();
         $this->isInside = true;
         try {
             return $function();
         } finally {
+            $this->sessions->keep($container);
             $this->isInside = false;
         }
     }
@@ -242,6 +247,7 @@ final class Runner implements RunnerInterface
             );
         }
         $this->calls = 0;
+        $this->sessions->forget();
         $this->shutDown();
         Dumps::forget();
         $this->kernel->reboot(null);
