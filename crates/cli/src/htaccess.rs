@@ -82,9 +82,16 @@ fn of_routes(
 
 /// Whether a route has no conditions.
 fn is_for_all(route: &serde_json::Value) -> bool {
-    ["host", "header", "method", "not_method"]
-        .iter()
-        .all(|name| route[*name].is_null())
+    [
+        "host",
+        "header",
+        "method",
+        "not_method",
+        "address",
+        "not_address",
+    ]
+    .iter()
+    .all(|name| route[*name].is_null())
 }
 
 /// Whether a route's pattern is the same as another one, or gets what is below that.

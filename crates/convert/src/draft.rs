@@ -267,7 +267,7 @@ impl Rule {
 
     /// Without conditions on anything but the path.
     fn is_for_all(&self) -> bool {
-        ["header", "method", "not_method"]
+        ["header", "method", "not_method", "address", "not_address"]
             .iter()
             .all(|it| self.keys.get(it).is_none())
     }
@@ -585,12 +585,20 @@ impl Site {
                 rank => rank,
             };
             let is_exact = matches!(rule.at, At::Path(_));
-            (rank, is_last, longest, !is_expression, !is_exact)
+            // Some clients are refused before the others are answered.
+            (
+                rank,
+                is_last,
+                longest,
+                !is_expression,
+                !is_exact,
+                rule.is_for_all(),
+            )
         });
         self.rules.retain(|rule| {
             let key = rule.at.key();
             if !rule.is_for_all() {
-                return true;
+                return !refused.contains(&key);
             }
             let is_taken = |path: &str| above.iter().any(|it| is_in(path, it));
             let is_covered = known.contains(&key)

@@ -1,5 +1,6 @@
 //! nginx, and the pool of php-fpm behind it.
 
+use super::access;
 use super::directive::{self, Directive};
 use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
@@ -145,10 +146,12 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         of_server(other, &mut outer, draft, &around);
     }
     let closes_all = draft.leave_out_unread(&others, "each site is answered 404");
-    for server in &servers {
+    for server in &mut servers {
+        let access = access::take(server, &around.index);
         let Some(mut site) = self::server(server, draft, &around) else {
             continue;
         };
+        access::restrict(&mut site, access, draft);
         if closes_all {
             site.close("");
         }

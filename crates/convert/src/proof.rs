@@ -4,7 +4,7 @@
 use pronghorn_cgi::Answering;
 use pronghorn_config::{Input, Severity, load};
 
-use pronghorn_http::routes::{Asked, HostPattern, Routes};
+use pronghorn_http::routes::{Asked, Conditions, HostPattern, Routes};
 use pronghorn_http::settings::{HttpSettings, RewriteRule, RouteSettings, TargetPiece};
 use pronghorn_wire::Fields;
 
@@ -82,7 +82,17 @@ impl Made {
         let resolved = loaded.resolve_with(Severity::Warning, |t| {
             t.optional_section::<HttpSettings>("http", "")
         });
-        let settings = resolved.into_settings().ok().flatten()?;
+        let mut settings = resolved.into_settings().ok().flatten()?;
+        // They are asked for what the clients get that may come.
+        let is_of_some = |it: &RouteSettings| {
+            let Conditions {
+                addresses,
+                not_addresses,
+                ..
+            } = &it.conditions;
+            it.refuse.is_some() && !(addresses.is_empty() && not_addresses.is_empty())
+        };
+        settings.routes.retain(|it| !is_of_some(it));
         let routes = settings.compile(&[], answer);
         Some(Self { settings, routes })
     }
@@ -94,6 +104,7 @@ impl Made {
                 authority: host,
                 path: path.as_bytes(),
                 fields: &Fields::default(),
+                address: None,
             });
             picked.copied().unwrap_or(Answer::Refused)
         };

@@ -43,6 +43,7 @@ fn pick(bencher: Bencher<'_, '_>, count: usize, path: &str) {
         authority: "www.example.org:8080",
         path: path.as_bytes(),
         fields: &fields,
+        address: None,
     };
     assert_eq!(routes.pick(&asked), Ok(&count));
     bencher.bench_local(|| routes.pick(black_box(&asked)).copied());

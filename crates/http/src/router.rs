@@ -19,6 +19,7 @@ impl Handler for Router {
             authority: head.authority(),
             path: head.path(),
             fields: head.fields(),
+            address: request.peer.address.ip(),
         });
         match picked {
             Ok(handler) => handler.handle(request, exchange),

@@ -468,6 +468,51 @@ fn a_rule_leaves_to_a_route_what_that_refuses() {
 }
 
 #[test]
+fn routes_tell_clients_apart_by_their_addresses() {
+    let site = site(
+        "  trusted_subnets: [127.0.0.1]
+  middleware: [static, rewrite]
+  static: {dir: public}
+  rewrite: [{path: '^/open/(.*)$', to: '/admin/{1}', unless_refused: true}]
+  routes:
+  - {path: /open/b, address: 10.0.0.0/8, refuse: 410}
+  - {path: ['/admin/*', '/files/*'], not_address: [10.0.0.0/8, 'fd00::/8'], refuse: 403}
+  - {address: 10.6.6.6, refuse: 451}
+",
+    );
+    let server = Server::start(site.file("public/files/a.txt", "a file"));
+    // The application answers 404.
+    for (client, path, status) in [
+        ("10.1.2.3", "/admin/x", 404),
+        ("10.1.2.3", "/files/a.txt", 200),
+        ("fd00::1", "/admin/x", 404),
+        ("::ffff:10.0.0.1", "/admin/x", 404),
+        ("192.0.2.1", "/admin/x", 403),
+        ("192.0.2.1", "/ADMIN//x", 403),
+        ("192.0.2.1", "/files/a.txt", 403),
+        ("192.0.2.1", "/files/%61.txt", 403),
+        ("192.0.2.1", "/open/x", 403),
+        ("192.0.2.1", "/open/b", 403),
+        ("10.1.2.3", "/open/x", 404),
+        ("10.1.2.3", "/open/b", 410),
+        ("192.0.2.1", "/x", 404),
+        ("10.6.6.6", "/x", 451),
+        // The proxy itself, and what a client invents in front of its own address.
+        ("", "/admin/x", 403),
+        ("10.0.0.1, 192.0.2.1", "/admin/x", 403),
+    ] {
+        let field = match client {
+            "" => String::new(),
+            client => format!("X-Forwarded-For: {client}\r\n"),
+        };
+        let mut connection = server.connect();
+        connection.request("GET", path, &field);
+        assert_eq!(connection.response().status, status, "{client} {path}");
+    }
+    server.stop();
+}
+
+#[test]
 fn routes_that_refuse_close_files_and_the_last_one_does_not() {
     const FILES: [&str; 6] = [
         "private/a.txt",

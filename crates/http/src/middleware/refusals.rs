@@ -1,5 +1,7 @@
 //! Requests that a route refuses, for middleware that stands before the routes.
 
+use std::net::IpAddr;
+
 use pronghorn_h1::RequestHead;
 
 use crate::routes::{Asked, Routes};
@@ -16,13 +18,15 @@ impl Refusals {
         Self(is_one.then(|| settings.compile(&[], refuses)))
     }
 
-    pub(super) fn take(&self, head: &RequestHead) -> bool {
+    /// `address`: the client's.
+    pub(super) fn take(&self, head: &RequestHead, address: Option<IpAddr>) -> bool {
         self.0.as_ref().is_some_and(|routes| {
             let picked = routes.pick(&Asked {
                 method: head.method(),
                 authority: head.authority(),
                 path: head.path(),
                 fields: head.fields(),
+                address,
             });
             // One of several readings may be refused: the router answers 400.
             picked.copied().unwrap_or(true)

@@ -8,6 +8,7 @@
 //! Routes see the target that a rule gave. A rule with `unless_refused` asks them before: it
 //! carries nothing away from a route that refuses, however the path is spelled.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use pronghorn_h1::RequestHead;
@@ -38,26 +39,35 @@ type RuleTarget = (usize, Vec<u8>);
 
 impl Rewrite {
     /// The rule that each way to read the path finds, if one does.
-    fn find(&self, head: &RequestHead) -> Result<Option<RuleTarget>, Ambiguous> {
+    fn find(
+        &self,
+        head: &RequestHead,
+        address: Option<IpAddr>,
+    ) -> Result<Option<RuleTarget>, Ambiguous> {
         let mut found: Option<RuleTarget> = None;
         for reading in other_readings(head.path()).ok_or(Ambiguous)? {
-            let this = self.find_in(head, &reading, Groups::Encoded);
+            let this = self.find_in((head, address), &reading, Groups::Encoded);
             match (&found, &this) {
                 (Some(found), Some(this)) if found.0 != this.0 => return Err(Ambiguous),
                 _ => found = found.or(this),
             }
         }
         // A rule may be about how a path is written, and a group keeps what was sent.
-        let sent = self.find_in(head, head.path(), Groups::AsSent);
+        let sent = self.find_in((head, address), head.path(), Groups::AsSent);
         let is_other = matches!((&sent, &found), (Some(sent), Some(found)) if sent.0 != found.0);
         Ok(if is_other { found } else { sent.or(found) })
     }
 
-    fn find_in(&self, head: &RequestHead, path: &[u8], groups: Groups) -> Option<RuleTarget> {
+    fn find_in(
+        &self,
+        (head, address): (&RequestHead, Option<IpAddr>),
+        path: &[u8],
+        groups: Groups,
+    ) -> Option<RuleTarget> {
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(at, rule)| {
             let target = target(rule, head, path, groups)?;
-            let is_left = rule.unless_refused && self.refusals.take(head);
+            let is_left = rule.unless_refused && self.refusals.take(head, address);
             (!is_left).then_some((at, target))
         })
     }
@@ -87,7 +97,7 @@ impl Groups {
 
 impl Handler for Rewrite {
     fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let Ok(found) = self.find(&request.head) else {
+        let Ok(found) = self.find(&request.head, request.peer.address.ip()) else {
             return Box::pin(std::future::ready(ambiguous(&request)));
         };
         let found = found.and_then(|(at, target)| Some((self.rules.get(at)?.status, target)));
@@ -172,7 +182,7 @@ mod tests {
 
     fn found(rewrite: &Rewrite, of: &str) -> String {
         let head = head(&format!("GET {of} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        match rewrite.find(&head) {
+        match rewrite.find(&head, None) {
             Ok(None) => "none".to_owned(),
             Ok(Some((_, target))) => String::from_utf8(target).expect("ASCII"),
             Err(Ambiguous) => "400".to_owned(),

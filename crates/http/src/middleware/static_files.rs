@@ -51,7 +51,9 @@ impl Handler for StaticFiles {
             fields.set(name.to_ascii_lowercase(), value);
         }
         match self.files.look(&request.head, request.accepted) {
-            Looked::Answer(_) | Looked::Later if self.closed.take(&request.head) => {
+            Looked::Answer(_) | Looked::Later
+                if self.closed.take(&request.head, request.peer.address.ip()) =>
+            {
                 self.next.handle(request, exchange)
             }
             Looked::Answer(response) => Box::pin(std::future::ready(response)),

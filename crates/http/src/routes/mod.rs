@@ -14,6 +14,9 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
+
+use pronghorn_config::Subnet;
 use pronghorn_h1::host_of;
 use pronghorn_wire::Fields;
 
@@ -59,6 +62,9 @@ pub struct Conditions {
     /// It is none of these.
     pub not_methods: Vec<Method>,
     pub headers: HeaderPatterns,
+    pub addresses: Vec<Subnet>,
+    /// It is in none of these.
+    pub not_addresses: Vec<Subnet>,
 }
 
 /// What routes look at.
@@ -70,6 +76,8 @@ pub struct Asked<'a> {
     /// As received, without the query.
     pub path: &'a [u8],
     pub fields: &'a Fields,
+    /// The client's; one of a unix socket has none.
+    pub address: Option<IpAddr>,
 }
 
 impl<T> Routes<T> {
@@ -128,6 +136,12 @@ impl<T> Routes<T> {
     }
 }
 
+impl Asked<'_> {
+    fn is_in(&self, net: &Subnet) -> bool {
+        self.address.is_some_and(|address| net.contains(address))
+    }
+}
+
 impl<T> Otherwise<T> {
     fn to(&self) -> &T {
         match self {
@@ -145,12 +159,16 @@ impl Conditions {
             methods,
             not_methods,
             headers,
+            addresses,
+            not_addresses,
         } = self;
         paths.is_empty()
             && hosts.is_empty()
             && methods.is_empty()
             && not_methods.is_empty()
             && headers.0.is_empty()
+            && addresses.is_empty()
+            && not_addresses.is_empty()
     }
 
     /// Whether each request that matches `other` matches these too. Says no where it would take
@@ -168,6 +186,11 @@ impl Conditions {
                 .0
                 .iter()
                 .all(|own| other.headers.0.contains(own))
+            && covers(&self.addresses, &other.addresses, Subnet::eq)
+            && self
+                .not_addresses
+                .iter()
+                .all(|own| other.not_addresses.contains(own))
     }
 
     fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Reading<'_>) -> bool {
@@ -177,6 +200,8 @@ impl Conditions {
                 .not_methods
                 .iter()
                 .any(|method| method.is_exactly(asked.method))
+            && is_met(&self.addresses, |net| asked.is_in(net))
+            && !self.not_addresses.iter().any(|net| asked.is_in(net))
             && is_met(&self.hosts, |pattern| pattern.matches(host))
             && is_met(&self.paths, |pattern| pattern.matches(path))
             && self.headers.match_all(asked.fields)

@@ -22,6 +22,8 @@ fn conditions(yaml: &str) -> Conditions {
                 methods: t.key("method", "").default(Vec::new()),
                 not_methods: t.key("not_method", "").default(Vec::new()),
                 headers: t.key("header", "").optional().unwrap_or_default(),
+                addresses: t.key("address", "").default(Vec::new()),
+                not_addresses: t.key("not_address", "").default(Vec::new()),
             })
         }
     }
@@ -36,6 +38,7 @@ fn asked<'a>(method: &'a str, authority: &'a str, path: &'a str, fields: &'a Fie
         authority,
         path: path.as_bytes(),
         fields,
+        address: None,
     }
 }
 
@@ -482,7 +485,46 @@ fn small_conditions() -> impl Strategy<Value = Conditions> {
         methods,
         not_methods,
         headers: HeaderPatterns(headers),
+        ..Conditions::default()
     })
+}
+
+#[test]
+fn addresses_are_of_the_client() {
+    let routes =
+        |yaml: &str| Routes::new(vec![(conditions(yaml), true)], Otherwise::Default(false));
+    let fields = Fields::new();
+    for (yaml, matched, others) in [
+        (
+            "{address: [10.0.0.0/8, '::1']}",
+            &["10.1.2.3", "::1", "::ffff:10.0.0.1"][..],
+            &["11.0.0.1", "::2", ""][..],
+        ),
+        (
+            "{not_address: 10.0.0.0/8}",
+            &["11.0.0.1", "::1", ""],
+            &["10.0.0.1", "::ffff:10.0.0.1"],
+        ),
+        (
+            "{address: 10.0.0.0/8, not_address: 10.0.0.1}",
+            &["10.0.0.2"],
+            &["10.0.0.1", "11.0.0.1", ""],
+        ),
+    ] {
+        let routes = routes(yaml);
+        for (addresses, matches) in [(matched, true), (others, false)] {
+            for address in addresses {
+                let asked = Asked {
+                    address: address.parse().ok(),
+                    ..asked("GET", "", "/", &fields)
+                };
+                assert_eq!(routes.pick(&asked), Ok(&matches), "{yaml} {address:?}");
+            }
+        }
+    }
+    let net = conditions("{address: 10.0.0.0/8}");
+    assert!(Conditions::default().cover(&net) && !net.cover(&Conditions::default()));
+    assert!(net.cover(&conditions("{address: 10.0.0.0/8, not_address: 10.0.0.1}")));
 }
 
 #[test]

@@ -204,7 +204,7 @@ pub(super) fn read_routes(
         "Which requests go to which pool, with which limits. The first route that matches wins; \
          requests without a route go to the pool `default`.",
         "A route. It matches requests that meet all of its conditions: `path`, `host`, `method`, \
-         `not_method` and `header`.",
+         `not_method`, `header`, `address` and `not_address`.",
         MOST_ROUTES,
         |t| {
             t.ours();
@@ -304,6 +304,22 @@ fn read_conditions(t: &mut Table<'_>) -> Conditions {
             )
             .optional()
             .unwrap_or_default(),
+        addresses: t
+            .key(
+                "address",
+                "Addresses of clients, and nets of them. Behind proxies, `http.trusted_subnets` \
+                 says whose word counts. A client of a unix socket has none.",
+            )
+            .optional()
+            .unwrap_or_default(),
+        not_addresses: t
+            .key(
+                "not_address",
+                "Addresses of clients that it is not for; the others include clients of a unix \
+                 socket.",
+            )
+            .optional()
+            .unwrap_or_default(),
     }
 }
 
@@ -317,6 +333,8 @@ fn refuse_empty(t: &mut Table<'_>, conditions: &Conditions) -> bool {
         ("method", conditions.methods.is_empty()),
         ("not_method", conditions.not_methods.is_empty()),
         ("header", conditions.headers.0.is_empty()),
+        ("address", conditions.addresses.is_empty()),
+        ("not_address", conditions.not_addresses.is_empty()),
     ] {
         broken |= none && t.is_written(name);
         if t.is_empty(name) {
