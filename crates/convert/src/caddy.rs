@@ -1,5 +1,6 @@
 //! A Caddyfile with `php_server` or `php_fastcgi`: `FrankenPHP`'s, or Caddy's with php-fpm.
 
+use super::access;
 use super::directive::{Directive, Fate};
 use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
@@ -396,7 +397,7 @@ struct Around {
 #[derive(Debug, Clone, Default)]
 struct Matched {
     paths: Vec<At>,
-    /// Conditions on fields and the method, by one key each.
+    /// Conditions on fields, the method and addresses, by one key each.
     keys: Vec<Tree>,
     /// It says more, so that fewer requests match.
     has_more: bool,
@@ -493,6 +494,15 @@ impl Matched {
                     keys.set("header", Value::Map(fields));
                     matched.keys.push(keys);
                 }
+                (kind, nets) if is_of_address(kind) => {
+                    matched.add_addresses("address", nets);
+                }
+                ("not", [kind, nets @ ..]) if is_of_address(kind) => {
+                    matched.add_addresses("not_address", nets);
+                }
+                ("not", []) if matches!(&it.inside[..], [one] if is_of_address(&one.name)) => {
+                    matched.add_addresses("not_address", &it.inside[0].arguments);
+                }
                 ("not", [kind, ..]) if kind == "file" => {
                     (matched.has_more, matched.without_file) = (true, true);
                 }
@@ -504,6 +514,37 @@ impl Matched {
         }
         matched
     }
+
+    fn add_addresses(&mut self, key: &str, nets: &[String]) {
+        let known = nets.iter().map(|net| match net.as_str() {
+            "private_ranges" => Some(PRIVATE.map(str::to_owned).to_vec()),
+            net => access::net(net).map(|it| vec![it]),
+        });
+        let Some(all) = known
+            .collect::<Option<Vec<_>>>()
+            .filter(|it| !it.is_empty())
+        else {
+            self.has_more = true;
+            return;
+        };
+        let mut keys = Tree::default();
+        keys.set(key, all.concat());
+        self.keys.push(keys);
+    }
+}
+
+/// Caddy's `private_ranges`.
+const PRIVATE: [&str; 6] = [
+    "192.168.0.0/16",
+    "172.16.0.0/12",
+    "10.0.0.0/8",
+    "127.0.0.0/8",
+    "fd00::/8",
+    "::1",
+];
+
+fn is_of_address(kind: &str) -> bool {
+    kind == "remote_ip" || kind == "client_ip"
 }
 
 /// A path as a matcher has it.

@@ -1061,7 +1061,7 @@ fn htaccess_files_of_a_root_are_read_where_apache_read_them() {
 #[test]
 fn a_site_that_is_closed_stays_so() {
     let apache = |more: &str| format!("DocumentRoot /srv/x\n{more}\n");
-    let guard = "@out not remote_ip 10.0.0.0/8\nrespond @out 403\n";
+    let guard = "@out not remote_ip 10.0.0.0/8 forwarded\nrespond @out 403\n";
     let caddy = |more: &str| format!("x.example {{\nroot * /srv/x\n{more}\n}}\n");
     let other = "php_server {\ntry_files /a{path} index.php\n}";
     for (name, text) in [
@@ -2609,6 +2609,33 @@ fn variables_have_their_defaults_or_are_left_out() {
 }
 
 #[test]
+fn addresses_of_caddys_matchers_are_conditions() {
+    for (matcher, condition) in [
+        (
+            "not remote_ip 10.0.0.1/8 ::1",
+            "not_address: [\"10.0.0.0/8\", \"::1\"]",
+        ),
+        (
+            "not client_ip private_ranges",
+            "not_address: [\"192.168.0.0/16\", ",
+        ),
+        ("remote_ip 192.0.2.7", "address: [\"192.0.2.7\"]"),
+    ] {
+        for path in ["", "path /admin/*\n"] {
+            let text = format!(
+                "x.example {{\nroot * /srv/x\n@out {{\n{path}{matcher}\n}}\nabort @out\n\
+                 php_fastcgi a:1\nfile_server\n}}\n"
+            );
+            let (yaml, limits) = made("Caddyfile", &text);
+            assert!(yaml.contains(condition), "{text}\n{yaml}");
+            let route = if path.is_empty() { "/*" } else { "/admin/*" };
+            assert!(yaml.contains(&format!("{{path: \"{route}\", ")), "{yaml}");
+            assert_eq!(limits, "", "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_file_of_supervisord_is_refused_by_its_name() {
     let text = "[program:worker]\ncommand=php artisan queue:work\n";
     let directory = Directory::with(&[("worker.conf", text)]);
@@ -2616,7 +2643,6 @@ fn a_file_of_supervisord_is_refused_by_its_name() {
     assert!(why.contains("is a file of supervisord"), "{why}");
 }
 
-/// Nothing of the corpus is lost but what is closed on purpose.
 #[test]
 fn sites_of_the_corpus_answer_as_they_did() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/fixtures/from");
@@ -2632,11 +2658,7 @@ fn sites_of_the_corpus_answer_as_they_did() {
             .replace(".caddy", ".Caddyfile")
             .replace(".apache", ".httpd");
         let lost = converted(&name, &text).lost;
-        assert_eq!(
-            lost.is_empty(),
-            name != "guarded.Caddyfile",
-            "{name}: {lost:?}"
-        );
+        assert!(lost.is_empty(), "{name}: {lost:?}");
     }
     for (text, expected) in [
         (nginx_site("auth_basic x;"), "nothing of it is answered"),
