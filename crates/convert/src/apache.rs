@@ -63,7 +63,10 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         }
     }
     outer.listens.clone_from(&listens);
-    draft.has_many = hosts.len() > 1 || !hosts.is_empty() && outer.root.is_some();
+    // Where a host is for all addresses, no request comes to what stands around hosts.
+    let is_for_all = |it: &Directive| it.arguments.iter().any(|it| it.starts_with(['*', '_']));
+    let is_reached = outer.root.is_some() && !hosts.iter().any(|it| is_for_all(it));
+    draft.has_many = hosts.len() > 1 || !hosts.is_empty() && is_reached;
     let mut sites = Vec::new();
     for one in &hosts {
         // What stands around hosts holds in each.
@@ -80,7 +83,7 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
             sites.push(site);
         }
     }
-    if hosts.is_empty() || outer.root.is_some() {
+    if hosts.is_empty() || is_reached {
         scopes(&all, &all, &mut outer, draft, &mut state);
     } else {
         of_hosts(&all, &sites, draft);
@@ -104,7 +107,7 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         }
     }
     // A root of its own, which is the default where no host has one.
-    if hosts.is_empty() || outer.root.is_some() {
+    if hosts.is_empty() || is_reached {
         draft.sites.push(outer);
     }
     draft.sites.extend(sites);
@@ -200,8 +203,11 @@ pub(super) fn read_directory(
         inside,
         ..Directive::default()
     };
-    if runs_none(&scope) && is_granted(&scope.inside) && !below.is_empty() {
-        no_scripts(&mut site.pool, below);
+    if runs_none(&scope) && is_granted(&scope.inside) {
+        match below {
+            "" => site.whole = scripts("none"),
+            below => no_scripts(&mut site.pool, below),
+        }
     }
     if is_granted(&scope.inside) {
         return Ok(());
@@ -799,13 +805,16 @@ fn runs_none(scope: &Directive) -> bool {
 /// Whether a statement ends that scripts run.
 fn is_none(it: &Directive) -> bool {
     let first = it.argument(0).to_ascii_lowercase();
-    let is_flag = it.is("php_admin_flag") || it.is("php_flag");
+    let is_flag = ["php_admin_flag", "php_flag", "php_admin_value", "php_value"]
+        .iter()
+        .any(|name| it.is(name));
     (is_flag
         && first == "engine"
         && !["on", "1"].contains(&it.argument(1).to_ascii_lowercase().as_str()))
         || it.is("RemoveHandler")
         || it.is("RemoveType")
-        || (it.is("SetHandler") && ["none", "default-handler"].contains(&first.as_str()))
+        || (it.is("SetHandler")
+            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
         || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
         || (it.is("AddHandler")
             && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
@@ -987,12 +996,8 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
         format!("/{}$", glob(named, "[^/]*"))
     };
     if is_free(scope) {
-        if runs_none(scope) && named.contains("php") {
-            if below.is_empty() {
-                site.whole = scripts("none");
-            } else {
-                no_scripts(&mut site.pool, below);
-            }
+        if runs_none(scope) {
+            keep_scripts(scope, &name, below, site, draft);
             mark_none(scope);
         }
         mark_granted(&scope.inside);
@@ -1009,6 +1014,45 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     };
     refuse_programs(scope, &expression, site);
     refuse_expression(scope, &expression, site, draft);
+}
+
+/// Keeps scripts whose names an expression finds from running.
+fn keep_scripts(scope: &Directive, name: &str, below: &str, site: &mut Site, draft: &mut Draft) {
+    let takes = |script: &str| is_found(name, &format!("/{script}"));
+    let takes_all = ["a.php", "zq-1.php", "x_y.z.php"]
+        .iter()
+        .all(|it| takes(it));
+    if !takes_all && !takes("index.php") {
+        let tail = name.strip_suffix('$').and_then(|it| it.chars().last());
+        let has_ending = tail.is_some_and(|it| it.is_ascii_alphanumeric() || it == ')');
+        if has_ending && !name.contains("ph") {
+            return; // of other files
+        }
+        // A path after a script's name leads to it, too.
+        let some = format!("{}(?:/|$)", name.strip_suffix('$').unwrap_or(name));
+        let expression = match below {
+            "" => some,
+            below => format!("^{}(?:/.*)?{some}", as_it_is(below)),
+        };
+        let is_named = has_ending && name.contains("ph");
+        if is_named
+            && site.rule(
+                At::Expression(expression),
+                Rank::Refusal,
+                refusal(NOT_FOUND),
+            )
+        {
+            return;
+        }
+    }
+    if below.is_empty() {
+        site.whole = scripts("none");
+    } else {
+        no_scripts(&mut site.pool, below);
+    }
+    if !takes_all {
+        draft.leave_out_limit(scope, "no script runs there");
+    }
 }
 
 /// Refuses programs by their names, whatever follows these in a path.
@@ -1269,7 +1313,9 @@ fn of_answers(name: &str, directive: &Directive, site: &Site, draft: &mut Draft)
 fn of_php(name: &str, directive: &Directive, site: &mut Site, draft: &mut Draft) -> bool {
     let first = directive.argument(0);
     match name {
-        "php_flag" | "php_admin_flag" if first.eq_ignore_ascii_case("engine") => {
+        "php_flag" | "php_admin_flag" | "php_value" | "php_admin_value"
+            if first.eq_ignore_ascii_case("engine") =>
+        {
             if is_none(directive) {
                 site.whole = scripts("none");
             }

@@ -137,15 +137,22 @@ impl Tokens<'_> {
         word
     }
 
+    /// Whether the brace that is next counts letters of an expression, as in `[0-9]{4}`.
+    fn counts(&self) -> bool {
+        let mut ahead = self.rest.clone();
+        ahead.next();
+        ahead.next().is_some_and(|it| it.is_ascii_digit())
+    }
+
     /// A brace inside is part of it: `${name}`, `[0-9]{4}`.
     fn word(&mut self, first: char) -> String {
         let mut word = String::from(first);
         let mut open = 0_usize;
         while let Some(&letter) = self.rest.peek() {
-            let ends = letter.is_whitespace()
-                || (!self.by_line && letter == ';')
-                || (!self.by_line && letter == '{' && !word.ends_with(['$', ']', ')']))
-                || (!self.by_line && letter == '}' && open == 0);
+            let counts = word.ends_with([']', ')']) && self.counts();
+            let begins_block = letter == '{' && !word.ends_with('$') && !counts;
+            let ends_word = letter == ';' || begins_block || letter == '}' && open == 0;
+            let ends = letter.is_whitespace() || !self.by_line && ends_word;
             if ends {
                 break;
             }
@@ -351,6 +358,8 @@ mod tests {
             shown(&parsed),
             "1:server [2:root /srv/a b; 3:location ~ ^/x[0-9]{2}$ [3:deny all]]"
         );
+        let parsed = nginx("if (-f /x/off){ return 503; }", 0).unwrap();
+        assert_eq!(shown(&parsed), "1:if (-f /x/off) [1:return 503]");
         assert!(nginx("a {", 0).is_err() && nginx("}", 0).is_err());
         assert!(nginx(&"a {".repeat(100), 0).is_err());
     }

@@ -1463,7 +1463,8 @@ fn site_routes(
         set_hosts(&mut route, hosts);
         route
     };
-    let front = if site.rules.iter().any(Rule::sends_none) {
+    let is_front = |keys: &Tree| keys.get("pool") == Some(&Value::from(FRONT));
+    let front = if site.rules.iter().any(Rule::sends_none) || is_front(&site.whole) {
         let mut alone = Tree::default();
         if let Some(root) = &site.root {
             alone.set("root", root.as_str());
@@ -1487,7 +1488,7 @@ fn site_routes(
             route.set("pool", pool);
         }
         route.merge(keys);
-        if route.get("pool") == Some(&Value::from(FRONT)) {
+        if is_front(&route) {
             route.set("pool", front.as_str());
         }
         route
@@ -1504,6 +1505,9 @@ fn site_routes(
                 .as_deref()
                 .map_or_else(|| site.whole.clone(), refusal),
         });
+        if is_front(&route) {
+            route.set("pool", front.as_str());
+        }
         route
     };
     if site.is_closed() {
@@ -1825,7 +1829,7 @@ mod tests {
 
     fn of_nginx(locations: &str) -> String {
         let text = format!(
-            "server {{ root /srv; location / {{ try_files $uri /index.php; }} {locations} }}"
+            "server {{ root /site; location / {{ try_files $uri /index.php; }} {locations} }}"
         );
         yaml("site.conf", &text)
     }
@@ -1849,10 +1853,10 @@ mod tests {
     #[test]
     fn scripts_that_an_expression_names_run_where_a_later_one_refuses_the_others() {
         let named = "location ~ ^/(index|a)\\.php$ { fastcgi_pass unix:/x; }";
-        let refused = "location ~* \\.(php|phtml)$ { deny all; }";
+        let refused = "location ~* \\.(php|cfg)$ { deny all; }";
         let place = |made: &str, text: &str| made.find(text);
         let made = of_nginx(&format!("{named} {refused}"));
-        let (run, closed) = (place(&made, "(?-i)^/(index|a)"), place(&made, "phtml"));
+        let (run, closed) = (place(&made, "(?-i)^/(index|a)"), place(&made, "cfg"));
         assert!(run.is_some() && run < closed, "{made}");
         // One before it holds first.
         let before = "location ~ ^/a { deny all; }";
@@ -1868,14 +1872,14 @@ mod tests {
     fn an_expression_takes_no_path_that_it_is_not_about() {
         let made = of_nginx(&format!("location ~* ^/(?:a|b)\\b {{ deny all; }} {EVERY}"));
         assert!(!made.contains("/.*/$"), "{made}");
-        let alias = "location /media/ { alias /srv/media/; }";
+        let alias = "location /media/ { alias /site/media/; }";
         let taken = "location ~* \\.(sql)$ { error_page 404 =200 /index.php; }";
         let made = of_nginx(&format!("{alias} {taken} {EVERY}"));
         assert!(made.contains("forbid: [.sql]"), "{made}");
         let sent = "location ~* \\.(css)$ { expires 30d; }";
         for (alias, is_sent) in [
             (alias, true),
-            ("location /m/ { alias /srv/media/; }", false),
+            ("location /m/ { alias /site/media/; }", false),
         ] {
             let made = of_nginx(&format!("{alias} {sent} {EVERY}"));
             assert_eq!(made.contains("forbid: [.css]"), !is_sent, "{made}");
@@ -1891,7 +1895,7 @@ mod tests {
     fn what_caddy_hides_below_a_path_is_refused_there() {
         let site = |files: &str| {
             let text = format!(
-                "http://a.test:80 {{\n\troot * /srv\n\tphp_fastcgi :9000\n\t{files}\n\tfile_server\n}}\n"
+                "http://a.test:80 {{\n\troot * /site\n\tphp_fastcgi :9000\n\t{files}\n\tfile_server\n}}\n"
             );
             yaml("Caddyfile", &text)
         };

@@ -7,7 +7,8 @@ use std::path::Path;
 use pronghorn_base::read_linked;
 
 use super::apache;
-use super::draft::{ALL_CLOSED, At, Draft, Site, front_alone, is_in, no_scripts};
+use super::draft::{ALL_CLOSED, At, Draft, Site, front_alone, is_in, no_scripts, scripts};
+use super::tree::Tree;
 
 /// A larger tree is a project with all its packages, of which the first directories count.
 const MOST_DIRECTORIES: usize = 10_000;
@@ -165,6 +166,14 @@ fn read(
         // Whatever it says may be a limit, and Apache answers nothing there.
         own.close("");
         draft.limits.push(format!("`{file}`: {why}: {ALL_CLOSED}"));
+    }
+    // There is no list of files that are sent where nothing runs.
+    if below.is_empty() && own.whole == scripts("none") {
+        own.whole = Tree::default();
+        own.close("");
+        draft
+            .limits
+            .push(format!("`{file}`: no script runs there: {ALL_CLOSED}"));
     }
     // A rule that closes all of a site closes the directory.
     if own.is_closed() && !below.is_empty() {

@@ -1,5 +1,7 @@
 //! nginx, and the pool of php-fpm behind it.
 
+use std::path::Path;
+
 use super::access;
 use super::directive::{self, Directive};
 use super::draft::{
@@ -371,8 +373,7 @@ fn files_beside_redirect(server: &Directive, site: &Site, draft: &mut Draft) -> 
             && !folder.argument(0).contains('$')
         {
             let folder = folder.argument(0).trim_end_matches('/');
-            files(it, path, Some(folder), Beside::default(), site, draft);
-            has_files = true;
+            has_files |= files(it, path, Some(folder), Beside::default(), site, draft);
         }
     }
     has_files
@@ -774,12 +775,21 @@ fn try_files(directive: &Directive, site: &mut Site) -> bool {
     true
 }
 
-/// Whether files of another directory are tried, and that of the path itself is not.
+/// Whether other files are tried, and that of the path itself is not.
 fn tries_others(directive: &Directive) -> bool {
-    const OWN: [&str; 3] = ["$uri", "$document_uri", "$request_filename"];
+    const OWN: [&str; 4] = ["$uri", "$document_uri", "$request_uri", "$request_filename"];
     let files = directive.arguments.split_last().map_or(&[][..], |it| it.1);
-    let is_other = |it: &String| it.contains("uri") && !it.starts_with('$');
-    files.iter().any(is_other) && !files.iter().any(|it| OWN.contains(&it.as_str()))
+    !files.is_empty() && !files.iter().any(|it| OWN.contains(&it.as_str()))
+}
+
+/// Whether a location of scripts looks for other files before it runs one.
+fn tries_no_script(directive: &Directive) -> bool {
+    const OWN: [&str; 4] = ["uri", "script_name", "request_filename", "path_info"];
+    directive.find("try_files").is_some_and(|it| {
+        let files = it.arguments.split_last().map_or(&[][..], |it| it.1);
+        let is_own = |it: &String| OWN.iter().any(|own| it.contains(own));
+        !files.is_empty() && !files.iter().any(is_own)
+    })
 }
 
 /// The script that answers for paths without a file.
@@ -1405,6 +1415,7 @@ fn pattern_of_php(
         .inside
         .iter()
         .any(|it| limits(it) && !is_known(it))
+        || tries_no_script(directive)
     {
         return close_pattern(directive, directive, expression, site, draft);
     }
@@ -1905,7 +1916,10 @@ fn below(
         } else {
             Beside::default()
         };
-        files(location, path, directory.as_deref(), beside, site, draft);
+        let is_there = files(location, path, directory.as_deref(), beside, site, draft);
+        if is_elsewhere && !is_there {
+            site.send_none(path); // those of the root are others
+        }
     }
     let mut keys = Tree::default();
     for inside in &location.inside {
@@ -2303,7 +2317,7 @@ impl Beside {
     }
 }
 
-/// Files below a path, without PHP.
+/// Files below a path, without PHP. False where their directory is not there.
 fn files(
     location: &Directive,
     path: &str,
@@ -2311,9 +2325,9 @@ fn files(
     beside: Beside,
     site: &Site,
     draft: &mut Draft,
-) {
+) -> bool {
     let Some(root) = folder.or(site.root.as_deref()) else {
-        return;
+        return true;
     };
     let path = path.trim_end_matches('/');
     let root = if location.has("alias") {
@@ -2321,6 +2335,9 @@ fn files(
     } else {
         format!("{root}{path}")
     };
+    let is_here = |directory: &str| Path::new(directory).is_dir();
+    let is_missing = site.root.as_deref().is_some_and(is_here) && !is_here(&root);
+    let missing = format!("there is no directory `{root}`, so no files are sent below `{path}`");
     let mut files = Tree::default();
     files.set("prefix", path).set("root", root);
     if !beside.index.is_empty() {
@@ -2355,7 +2372,14 @@ fn files(
             _ => {}
         }
     }
-    draft.serve_files(files);
+    if is_missing {
+        // The server would not start.
+        let place = draft.place(location.place);
+        draft.left_out.push(format!("{place}: {missing}"));
+    } else {
+        draft.serve_files(files);
+    }
+    !is_missing
 }
 
 /// Puts what a statement says into a route.

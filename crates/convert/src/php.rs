@@ -1,5 +1,7 @@
 //! Which scripts a server of nginx gives to php-fpm.
 
+use pronghorn_http::files::is_php_source;
+
 use super::directive::Directive;
 use super::draft::{as_it_is, is_found, is_script};
 use super::limits::{alternatives_of, endings, limits};
@@ -458,8 +460,40 @@ fn parts(expression: &str) -> Option<(&str, &str)> {
     Some((head, end.strip_prefix("\\.php")?))
 }
 
+/// An expression with `\.php` for endings that scripts alone have: `\.(php|phar)`, `\.php5?`.
+fn with_one_ending(expression: &str) -> String {
+    let mut text = expression.to_owned();
+    for number in [
+        "5?", "7?", "8?", "[57]?", "[0-9]?", "[0-9]*", "\\d?", "\\d*",
+    ] {
+        text = text.replace(&format!("\\.php{number}"), "\\.php");
+    }
+    for open in ["\\.(?:", "\\.("] {
+        let group = text
+            .rsplit_once(open)
+            .and_then(|(_, rest)| rest.split_once(')'));
+        let endings = group.map(|(group, _)| group.to_owned());
+        let is_script = |it: &str| {
+            let is_plain = it.bytes().all(|it| it.is_ascii_alphanumeric());
+            is_plain && is_php_source(&format!("/a.{it}"))
+        };
+        if let Some(endings) = endings
+            && endings.split('|').any(|it| it == "php")
+            && endings.split('|').all(is_script)
+        {
+            text = text.replace(&format!("{open}{endings})"), "\\.php");
+        }
+    }
+    text
+}
+
 /// Whether an expression is found in the path of every script, and in nothing else.
 pub(super) fn takes_every_script(expression: &str) -> bool {
+    // A point that is no letter is meant as one there.
+    if expression == ".php$" {
+        return true;
+    }
+    let expression = &with_one_ending(expression);
     let all = alternatives_of(expression);
     // `\.php$|^/update.php` takes no more than scripts, one of them by its beginning.
     if all.len() > 1 {
@@ -524,6 +558,7 @@ fn begins_as_script(expression: &str) -> bool {
 
 /// Whether an expression is only found in paths of scripts.
 pub(super) fn is_of_scripts(expression: &str) -> bool {
+    let expression = &with_one_ending(expression);
     let end = parts(expression).and_then(|(head, end)| after_groups(head, end));
     end.is_some_and(|end| ENDS.contains(&end) || WITH_PATH.contains(&end))
 }
@@ -588,6 +623,13 @@ mod tests {
             ("^(.+\\.php)(/.*)?$", true, true),
             ("\\.php(?:$|/)", true, true),
             ("\\.php|^/a", false, false),
+            ("\\.(php|phar)(/.*)?$", true, true),
+            ("\\.php5?$", true, true),
+            ("^.+\\.(php)$", true, true),
+            ("\\.(?:php|phtml)$", true, true),
+            ("\\.(hh|php)$", false, false),
+            ("\\.(php|inc|txt)$", false, false),
+            (".php$", true, false),
             ("\\.php$|^/update.php", true, false),
             ("\\.php$|^/a[|]b$", false, false),
             ("^/(a|b)\\.php$", false, true),

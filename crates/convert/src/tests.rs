@@ -2636,6 +2636,157 @@ fn addresses_of_caddys_matchers_are_conditions() {
 }
 
 #[test]
+fn scripts_run_nowhere_that_apache_keeps_them_from() {
+    let apache = |inside: &str| format!("DocumentRoot /srv/x\n{inside}\n");
+    for name in [
+        r"\.ph(?:ar|p|tml)$",
+        r"\.ph(p|tml)$",
+        r".+\.ph(ar|p|tml)$",
+        ".*",
+        r"\.php$",
+    ] {
+        let block = format!("<FilesMatch \"{name}\">\nSetHandler None\n</FilesMatch>");
+        let inside = format!("<Directory /srv/x/up>\n{block}\n</Directory>");
+        let (yaml, _) = made("site.conf", &apache(&inside));
+        assert!(yaml.contains("no_scripts: [up]"), "{name}\n{yaml}");
+        let directory = Directory::with(&[("up/.htaccess", &block)]);
+        assert_eq!(Closed::below(&directory).no_scripts, ["up"], "{name}");
+    }
+    for block in [
+        "<Files *>\nSetHandler None\n</Files>",
+        "<Files \"*.php\">\nSetHandler text/plain\n</Files>",
+        "php_admin_value engine Off",
+        "php_value engine off",
+    ] {
+        let inside = format!("<Directory /srv/x/up>\n{block}\n</Directory>");
+        let (yaml, _) = made("site.conf", &apache(&inside));
+        assert!(yaml.contains("no_scripts: [up]"), "{block}\n{yaml}");
+    }
+    // Some scripts, and others run.
+    for block in [
+        "<FilesMatch \"^(x|s)\\.php$\">\nSetHandler None\n</FilesMatch>",
+        "<Files adminer.php>\nSetHandler None\n</Files>",
+    ] {
+        let (yaml, _) = made("site.conf", &apache(block));
+        let is_some = yaml.contains("\\\\.php(?:/|$)\", refuse: 404}");
+        assert!(
+            is_some && !yaml.contains("scripts: none"),
+            "{block}\n{yaml}"
+        );
+        let closed = Closed::below(&Directory::with(&[(".htaccess", block)]));
+        assert!(
+            !closed.is_whole() && closed.routes.len() == 1,
+            "{block} {closed:?}"
+        );
+    }
+    let closed = Closed::below(&Directory::with(&[(".htaccess", "php_flag engine off\n")]));
+    assert!(closed.is_whole());
+    let (yaml, limits) = made(
+        "site.conf",
+        &apache("<FilesMatch \"\\.(txt|log)$\">\nSetHandler None\n</FilesMatch>"),
+    );
+    assert!(!yaml.contains("refuse") && limits.is_empty(), "{yaml}");
+}
+
+#[test]
+fn the_first_host_answers_for_all_addresses() {
+    let made_of = |address: &str| {
+        let text = format!(
+            "DocumentRoot /srv/a\n<VirtualHost {address}:80>\nServerName b.x\nDocumentRoot /srv/b\n\
+             </VirtualHost>\n"
+        );
+        made("httpd.conf", &text).0
+    };
+    let yaml = made_of("*");
+    assert!(
+        !yaml.contains("/srv/a") && yaml.contains("/srv/b"),
+        "{yaml}"
+    );
+    assert!(made_of("10.0.0.1").contains("/srv/a"));
+}
+
+#[test]
+fn no_file_is_sent_that_try_files_does_not_try() {
+    const PHP: &str = "location ~ \\.php$ { fastcgi_pass a; }";
+    for tried in [
+        "/maintenance.html /index.php?$args",
+        "/nothing /index.php",
+        "$uri.html /index.php",
+        "$uri/ /index.php",
+        "/nothing @php",
+    ] {
+        let server = format!("server {{ root /srv/x; {PHP} location / {{ try_files {tried}; }} }}");
+        let (yaml, limits) = made("nginx.conf", &server);
+        assert!(yaml.contains("forbid: [\"*\"]"), "{tried}\n{yaml}");
+        assert!(limits.contains("no files are sent"), "{tried}\n{limits}");
+        let data = format!(
+            "server {{ root /srv/x; {PHP} location / {{ try_files $uri /index.php; }}\n\
+             location /data {{ try_files {tried}; }} }}"
+        );
+        let (yaml, _) = made("nginx.conf", &data);
+        assert!(yaml.contains("/data"), "{tried}\n{yaml}");
+    }
+    for (tried, runs) in [
+        ("/nothing =404", false),
+        ("$uri =404", true),
+        ("$fastcgi_script_name =404", true),
+        ("$document_root$fastcgi_script_name =404", true),
+    ] {
+        let server = format!(
+            "server {{ root /srv/x; location / {{ try_files $uri /index.php; }}\n\
+             location ~ \\.php$ {{ try_files {tried}; fastcgi_pass a; }} }}"
+        );
+        let (yaml, _) = made("nginx.conf", &server);
+        assert_eq!(!yaml.contains("php"), runs, "{tried}\n{yaml}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_keeps_no_server_from_its_start() {
+    let directory = Directory::with(&[("root/index.php", ""), ("media/a.css", "")]);
+    let at = |name: &str| directory.join(name).display().to_string();
+    let of_root = |root: &str, media: &str| {
+        let text = format!(
+            "server {{ root {root}; location / {{ try_files $uri /index.php; }}\n\
+             location /media/ {{ alias {media}/; }}\n\
+             location ^~ /.well-known/acme-challenge/ {{ root {media}; }}\n\
+             location /css/ {{ expires 30d; }}\n\
+             location ~ \\.php$ {{ fastcgi_pass a; }} }}"
+        );
+        converted("nginx.conf", &text)
+    };
+    let there = of_root(&at("root"), &at("media"));
+    assert!(there.yaml.contains("prefix: /media"), "{}", there.yaml);
+    let away = of_root(&at("root"), &at("other"));
+    assert!(!away.yaml.contains("prefix"), "{}", away.yaml);
+    assert_eq!(away.left_out.len(), 3, "{:?}", away.left_out);
+    assert!(!away.is_unsure(), "{:?} {:?}", away.limits, away.lost);
+    // The files are another machine's.
+    let elsewhere = of_root("/not/there", "/nor/there");
+    assert!(
+        elsewhere.yaml.contains("prefix: /media"),
+        "{}",
+        elsewhere.yaml
+    );
+}
+
+/// As Nextcloud has it.
+#[test]
+fn a_root_that_htaccess_leads_to_its_front_controller_is_one_of_a_host_too() {
+    let rules = "RewriteEngine On\nRewriteCond $1 !^(index\\.php|images)\nRewriteRule ^(.*)$ \
+                 /index.php/$1 [L]\n";
+    let directory = Directory::with(&[("root/index.php", ""), ("root/.htaccess", rules)]);
+    let root = directory.join("root").display().to_string();
+    let text = format!(
+        "<VirtualHost *:80>\nServerName a.x\nDocumentRoot {root}\n<Directory {root}>\nAllowOverride \
+         All\nRequire all granted\n</Directory>\n</VirtualHost>\n"
+    );
+    let made = converted("site.conf", &text);
+    assert!(made.yaml.contains("forbid: [\"*\"]"), "{}", made.yaml);
+    assert!(made.lost.is_empty(), "{:?}", made.lost);
+}
+
+#[test]
 fn a_file_of_supervisord_is_refused_by_its_name() {
     let text = "[program:worker]\ncommand=php artisan queue:work\n";
     let directory = Directory::with(&[("worker.conf", text)]);

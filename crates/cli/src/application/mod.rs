@@ -300,6 +300,7 @@ impl Application {
             keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
             keys.push(format!("http.routes[{nth}].refuse={status}"));
         }
+        keys.extend(self.keys_of_front());
         let endings = self.closed.endings().join(",");
         if self.sends_public() && !endings.is_empty() {
             keys.push(format!("http.static.forbid={endings}"));
@@ -343,19 +344,6 @@ impl Application {
                     "http.pool.mode=classic".to_owned(),
                     format!("http.pool.root={}", root.display()),
                 ];
-                let first = self.closed.routes.len();
-                for (nth, path) in (first..).zip(&self.closed.front) {
-                    keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
-                    keys.push(format!("http.routes[{nth}].scripts=front"));
-                    if !self.closed.sends_nothing() {
-                        keys.push(format!("http.routes[{nth}].pool={FRONT}"));
-                    }
-                }
-                if self.has_front_pool() {
-                    keys.push(format!("http.pools.{FRONT}.mode=classic"));
-                    keys.push(format!("http.pools.{FRONT}.root={}", root.display()));
-                    keys.push(format!("http.pools.{FRONT}.forbid=*"));
-                }
                 let Rules { no_scripts, forbid } = rules;
                 let forbid = if self.closed.sends_nothing() {
                     &["*"]
@@ -374,6 +362,28 @@ impl Application {
                 keys
             }
         }
+    }
+
+    /// Routes of paths that the front controller alone answers, after those that refuse.
+    fn keys_of_front(&self) -> Vec<String> {
+        let Found::Scripts { root, .. } = &self.runs else {
+            return Vec::new();
+        };
+        let mut keys = Vec::new();
+        let first = self.closed.routes.len();
+        for (nth, path) in (first..).zip(&self.closed.front) {
+            keys.push(format!("http.routes[{nth}].path={}", as_override(path)));
+            keys.push(format!("http.routes[{nth}].scripts=front"));
+            if !self.closed.sends_nothing() {
+                keys.push(format!("http.routes[{nth}].pool={FRONT}"));
+            }
+        }
+        if self.has_front_pool() {
+            keys.push(format!("http.pools.{FRONT}.mode=classic"));
+            keys.push(format!("http.pools.{FRONT}.root={}", root.display()));
+            keys.push(format!("http.pools.{FRONT}.forbid=*"));
+        }
+        keys
     }
 
     /// What runs for a request, in words.

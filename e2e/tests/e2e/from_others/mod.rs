@@ -738,6 +738,8 @@ fn a_root_that_htaccess_leads_to_a_script_sends_no_file_without_a_configuration(
                 ".htaccess",
                 &format!("RewriteEngine On\nRewriteRule {rule}\n"),
             )
+            .file("closed/.htaccess", "Require all denied\n")
+            .file("closed/key.txt", "SECRET")
             .file("style.css", "FILE")
             .file("data/users.json", "FILE");
         let expected = [
@@ -746,6 +748,7 @@ fn a_root_that_htaccess_leads_to_a_script_sends_no_file_without_a_configuration(
             ("/style.css", style),
             ("/data/users.json", data),
             ("//data/users.json", data),
+            ("/closed/key.txt", "403"),
         ];
         let address = format!("127.0.0.1:{}", free_port());
         let server = Server::start_with(site, &["serve", "--listen", &address, "-o", MARK]);
