@@ -31,7 +31,7 @@ const MESSAGE: u32 = 2;
 /// Nsqd waits for so long to hear of a message before somebody else gets it; also when the
 /// connection is gone.
 const MESSAGE_TIMEOUT: Duration = if cfg!(test) {
-    Duration::from_secs(2)
+    Duration::from_secs(4)
 } else {
     Duration::from_secs(60)
 };
