@@ -1057,6 +1057,8 @@ fn php_option(inside: &Directive, site: &mut Site, draft: &mut Draft) {
     let first = inside.argument(0);
     match inside.name.as_str() {
         "root" => site.root = Some(first.trim_end_matches('/').to_owned()),
+        // It says how paths without a file are answered, which other statements say here.
+        "index" if first == "off" => return,
         "index" if first != "index.php" => _ = site.pool.set("index", inside.arguments.clone()),
         "index" | "split_path" => {}
         "env" => {

@@ -11,7 +11,7 @@ use super::draft::{
 use super::limits::{endings, expand, has_parts, limits, methods};
 use super::php::{
     Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
-    leads_all_to, literal, locations, takes_every_script,
+    leads_all_to, literal, locations, sends_files, takes_every_script,
 };
 use super::tree::{Tree, Value};
 
@@ -1578,6 +1578,15 @@ fn by_pattern(
     });
     if let Some(inside) = directive.find("alias").or(root) {
         return close_pattern(directive, inside, expression, site, draft);
+    }
+    // It is asked before later ones that refuse, and no script of such a name is one.
+    if sends_files(directive) && php.refuses_after(directive, |_| true) {
+        let sign = match directive.argument(0) {
+            "~" => "(?-i)",
+            _ => "",
+        };
+        let at = At::Expression(format!("{sign}{expression}"));
+        site.rule(at, Rank::Refusal, scripts("none"));
     }
     if php.leads_all() {
         // The root's files are not sent for `/`.

@@ -538,9 +538,10 @@ fn depth(text: &str) -> Option<usize> {
 }
 
 /// Whether a location sends the file that lies there, if there is one.
-fn sends_files(location: &Directive) -> bool {
+pub(super) fn sends_files(location: &Directive) -> bool {
     location.inside.iter().all(|it| match it.name.as_str() {
         "try_files" => it.argument(0) == "$uri" && it.argument(1) == "=404",
+        "allow" => it.argument(0) == "all",
         "expires" | "add_header" | "access_log" | "log_not_found" | "etag" | "gzip"
         | "gzip_static" | "default_type" => true,
         _ => false,

@@ -2609,6 +2609,19 @@ fn variables_have_their_defaults_or_are_left_out() {
 }
 
 #[test]
+fn an_index_that_is_off_is_no_file() {
+    let text = "x.example {\nroot * /srv/x\nphp_fastcgi a:1 {\nindex off\n}\n\
+                try_files {path} /index.php\nfile_server\n}\n";
+    let made = converted("Caddyfile", text);
+    assert!(!made.yaml.contains("index"), "{}", made.yaml);
+    assert!(
+        made.left_out.concat().contains("index off"),
+        "{:?}",
+        made.left_out
+    );
+}
+
+#[test]
 fn addresses_of_caddys_matchers_are_conditions() {
     for (matcher, condition) in [
         (
