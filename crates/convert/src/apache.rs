@@ -5,6 +5,7 @@ use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
     is_found, is_in, is_script, no_scripts, pattern, refusal, scripts, seconds, size, target,
 };
+use super::handlers;
 use super::limits::{
     expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, refusing_status,
 };
@@ -89,6 +90,10 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         of_hosts(&all, &sites, draft);
     }
     state.finish(&mut outer);
+    if hosts.is_empty() || is_reached {
+        let blocks: Vec<&Directive> = all.iter().collect();
+        handlers::keep_others(&blocks, named_by, state.has_front, &mut outer);
+    }
     for site in sites.iter_mut().chain([&mut outer]) {
         guard_aliases(&all, site, draft);
         let overridden = overriding(&all).into_iter();
@@ -196,6 +201,14 @@ pub(super) fn read_directory(
             }
         }
     }
+    let is_other = |it: &&Directive| {
+        let leads = it.argument(1).contains("://") || flags(it).any(|it| it.starts_with('R'));
+        it.is("ErrorDocument") || it.is("RewriteRule") && leads
+    };
+    let unread = inside.iter().filter(|it| it.fate.get() == Fate::Unread);
+    for it in unread.filter(is_other) {
+        draft.leave_out(it);
+    }
     let scope = Directive {
         place: draft.line(1),
         name: "Directory".to_owned(),
@@ -212,6 +225,8 @@ pub(super) fn read_directory(
     if is_granted(&scope.inside) {
         return Ok(());
     }
+    let is_files = |it: &&Directive| it.is("Files") || it.is("FilesMatch");
+    let inside_files: Vec<_> = scope.inside.iter().filter(is_files).cloned().collect();
     let limits = scope
         .inside
         .iter()
@@ -222,6 +237,9 @@ pub(super) fn read_directory(
         inside: limits,
         ..scope
     };
+    for it in inside_files.iter().filter(|it| is_open(it)) {
+        draft.leave_out_limit(it, "it stays closed, as the directory around it is");
+    }
     close(&scope, below, site, draft);
     Ok(())
 }
@@ -286,6 +304,9 @@ fn lead_in_root(
         }
         None => false,
     };
+    if is_said && !is_front {
+        draft.leave_out_limit(rule, "the front controller answers for these paths");
+    }
     if !is_said {
         site.send_nothing();
         if !conditions.is_empty() {
@@ -532,7 +553,9 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
             }
         }
     }
+    let blocks: Vec<&Directive> = all.iter().chain(&host.inside).collect();
     state.finish(site);
+    handlers::keep_others(&blocks, named_by, state.has_front, site);
     if draft.leave_out_unread(&host.inside, ALL_CLOSED) {
         site.close("");
     }
@@ -984,17 +1007,23 @@ fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft
     draft.leave_out_limit(scope, &outcome.unwrap_or(text));
 }
 
+/// An expression of the paths that `<Files>` and `<FilesMatch>` are about.
+fn named_by(scope: &Directive) -> String {
+    let named = scope.arguments.last().map_or("", String::as_str);
+    if scope.is("FilesMatch") || scope.arguments.len() > 1 {
+        on_name(named)
+    } else {
+        format!("/{}$", glob(named, "[^/]*"))
+    }
+}
+
 /// Files by their names, in a directory by its path below the root, and all below it.
 fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
     let Some(named) = scope.arguments.last() else {
         return;
     };
-    let name = if is_match {
-        on_name(named)
-    } else {
-        format!("/{}$", glob(named, "[^/]*"))
-    };
+    let name = named_by(scope);
     if is_free(scope) {
         if runs_none(scope) {
             keep_scripts(scope, &name, below, site, draft);

@@ -46,7 +46,8 @@ impl Closed {
         let mut closed = Self::default();
         for (directory, text) in files(root, &mut closed.told) {
             let text = text.as_deref();
-            let read = read((&directory, text), "", &mut site, &mut closed.told);
+            let told = (&mut closed.told, &mut Vec::new());
+            let read = read((&directory, text), "", &mut site, told);
             closed.files.extend(read);
         }
         closed.files.sort();
@@ -148,7 +149,7 @@ fn read(
     (directory, text): (&str, Option<&str>),
     prefix: &str,
     site: &mut Site,
-    told: &mut Vec<String>,
+    (told, left_out): (&mut Vec<String>, &mut Vec<String>),
 ) -> Option<String> {
     let file = shown(directory);
     let mut draft = Draft::of(&file);
@@ -185,6 +186,7 @@ fn read(
         }
     }
     told.append(&mut draft.limits);
+    left_out.append(&mut draft.left_out);
     let folders = own.without_scripts();
     let is_front = own.whole == front_alone();
     let closes = own.is_closed() || is_front || !own.rules.is_empty() || !folders.is_empty();
@@ -236,7 +238,8 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
         let here = format!("{root}{directory}");
         if directories.iter().any(|(_, it)| is_in(&here, it)) {
             let file = (directory.as_str(), text.as_deref());
-            closing.extend(read(file, prefix, site, &mut told));
+            let told = (&mut told, &mut draft.left_out);
+            closing.extend(read(file, prefix, site, told));
         }
     }
     for text in told {
@@ -377,6 +380,12 @@ mod tests {
                 &["~ ^/content/(.*)"],
                 &[],
                 0,
+            ),
+            (
+                lead("", "^api/(.*) /other.php?to=$1 [L]"),
+                &["~ ^/api/(.*)"],
+                &[],
+                1,
             ),
             (lead("", "^(.*)$ htdocs/$1 [L]"), &[], whole, 1),
             (lead("", "^old/(.*)$ /new/$1 [R=301,L]"), &[], &[], 0),

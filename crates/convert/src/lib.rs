@@ -10,6 +10,7 @@ mod apache;
 mod caddy;
 mod directive;
 mod draft;
+mod handlers;
 mod htaccess;
 mod include;
 mod limits;

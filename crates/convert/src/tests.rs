@@ -2702,6 +2702,21 @@ fn scripts_run_nowhere_that_apache_keeps_them_from() {
 }
 
 #[test]
+fn files_that_are_granted_in_a_closed_directory_are_told() {
+    let text =
+        "Require all denied\n<Files ~ \"(?i)^.*\\.(jpg|png)$\">\nRequire all granted\n</Files>\n";
+    let closed = Closed::below(&Directory::with(&[("img/.htaccess", text)]));
+    assert!(
+        closed.told.iter().any(|it| it.contains("stays closed")),
+        "{closed:?}"
+    );
+    assert!(
+        closed.routes.iter().any(|(path, _)| path == "/img/*"),
+        "{closed:?}"
+    );
+}
+
+#[test]
 fn the_first_host_answers_for_all_addresses() {
     let made_of = |address: &str| {
         let text = format!(
@@ -2781,6 +2796,23 @@ fn a_directory_that_is_not_there_keeps_no_server_from_its_start() {
         "{}",
         elsewhere.yaml
     );
+}
+
+#[test]
+fn what_else_a_htaccess_of_a_host_says_is_told() {
+    let rules = "RewriteEngine On\nRewriteCond %{HTTPS} off\nRewriteRule ^ \
+                 https://%{HTTP_HOST}%{REQUEST_URI} [R=301,L]\nErrorDocument 404 /404.php\n";
+    let directory = Directory::with(&[("root/index.php", ""), ("root/.htaccess", rules)]);
+    let root = directory.join("root").display().to_string();
+    let text = format!(
+        "<VirtualHost *:80>\nServerName a.x\nDocumentRoot {root}\n<Directory {root}>\nAllowOverride \
+         All\nRequire all granted\n</Directory>\n</VirtualHost>\n"
+    );
+    let made = converted("site.conf", &text);
+    let told = made.left_out.join("\n");
+    assert!(told.contains(".htaccess:3: `RewriteRule ^"), "{told}");
+    assert!(told.contains(".htaccess:4: `ErrorDocument 404"), "{told}");
+    assert!(Closed::below(Path::new(&root)).is_empty());
 }
 
 /// As Nextcloud has it.
