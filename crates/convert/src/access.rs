@@ -368,6 +368,25 @@ mod tests {
     }
 
     #[test]
+    fn a_sign_needs_no_blank() {
+        for location in ["=/admin", "^~/admin", "~^/admin", "~*^/admin"] {
+            let made = made(&format!(
+                "location {location} {{ allow 10.0.0.0/8; deny all; }}"
+            ));
+            let is_limited = made.yaml.contains("/admin")
+                && made
+                    .yaml
+                    .contains("not_address: [\"10.0.0.0/8\"], refuse: 403}");
+            assert!(
+                is_limited && !made.yaml.contains("\\\\="),
+                "{location} {}",
+                made.yaml
+            );
+            assert!(made.left_out.is_empty(), "{:?}", made.left_out);
+        }
+    }
+
+    #[test]
     fn a_location_is_free_of_the_servers_clients_by_its_own_alone() {
         let server = "allow 10.0.0.0/8; deny all;";
         let challenge = "location ^~ /.well-known/acme-challenge/ { allow all; root /var/www; }";

@@ -120,7 +120,23 @@ struct Around {
     has_php: bool,
 }
 
-pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
+/// nginx needs no blank behind the sign of a location: `location =/a`, `location ~\.php$`.
+fn split_signs(all: &mut [Directive]) {
+    for it in all {
+        if let ("location", [path]) = (it.name.as_str(), &it.arguments[..])
+            && let Some(sign) = ["=", "^~", "~*", "~"]
+                .iter()
+                .find(|it| path.starts_with(**it))
+        {
+            let rest = path.get(sign.len()..).unwrap_or_default().to_owned();
+            it.arguments = vec![(*sign).to_owned(), rest];
+        }
+        split_signs(&mut it.inside);
+    }
+}
+
+pub(super) fn read(mut all: Vec<Directive>, draft: &mut Draft) {
+    split_signs(&mut all);
     let mut around = Around::default();
     let mut servers = Vec::new();
     let mut others = Vec::new();
