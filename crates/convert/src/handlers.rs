@@ -22,7 +22,7 @@ pub(super) fn keep_others(
         add(block, "", named_by, site, &mut found);
     }
     let is_all = |at: &At| *at == At::Below(String::new());
-    if found.is_empty() || found.iter().any(is_all) {
+    if !blocks.iter().any(|it| names_fpm(it)) || found.is_empty() || found.iter().any(is_all) {
         return;
     }
     let front = match site.pool.get("fallback") {
@@ -31,6 +31,10 @@ pub(super) fn keep_others(
     };
     let runs_front = has_front && found.iter().any(|at| takes(at, &front));
     let whole = if runs_front { "front" } else { "none" };
+    // The root's own path is none of the script that stands for it.
+    if found.iter().any(|at| takes(at, "/index.php")) {
+        site.rule(At::Path("/".to_owned()), Rank::Plain, scripts("named"));
+    }
     for at in found {
         let rank = match at {
             At::Expression(_) => Rank::Expression,
@@ -130,6 +134,10 @@ fn is_handler(it: &Directive) -> bool {
     is_one && (is_php(it.argument(0)) || it.argument(0).starts_with("application/x-httpd-"))
 }
 
+fn names_fpm(it: &Directive) -> bool {
+    it.arguments.iter().any(|it| is_php(it)) || it.inside.iter().any(names_fpm)
+}
+
 fn is_php(target: &str) -> bool {
     target.contains("fcgi:")
 }
@@ -159,7 +167,11 @@ mod tests {
         let proxied =
             "ProxyPassMatch ^/(.*\\.php(/.*)?)$ fcgi://127.0.0.1:9000/srv/x/$1".to_owned();
         let added = "AddHandler \"proxy:fcgi://127.0.0.1:9000\" .php".to_owned();
-        for all in ["", &every, &debian, &root, &above, &proxied, &added] {
+        let sources = "<FilesMatch \"\\.phps$\">\nSetHandler application/x-httpd-php-source\n\
+                       </FilesMatch>";
+        for all in [
+            sources, "", &every, &debian, &root, &above, &proxied, &added,
+        ] {
             let yaml = made(all);
             assert!(!yaml.contains("scripts:"), "{all}\n{yaml}");
         }
@@ -177,23 +189,28 @@ mod tests {
             ),
             (
                 "ProxyPassMatch ^/(index|info)\\.php$ fcgi://127.0.0.1:9000/srv/x/".to_owned(),
-                "{path: \"~ ^/(index|info)\\\\.php$\", scripts: named}",
+                "~ ^/(index|info)\\\\.php$\"",
                 "none",
             ),
             (
                 format!("<FilesMatch \"^(index|info)\\.php$\">\n{FPM}\n</FilesMatch>"),
-                "info)\\\\.php(?:/|$)\", scripts: named}",
+                "info)\\\\.php(?:/|$)\"",
                 "none",
             ),
             (
                 front.replace("index.php", "app.php"),
-                "app\\\\.php(?:/|$)\", scripts: named}",
+                "app\\\\.php(?:/|$)\"",
                 "front",
             ),
-            (front, "index\\\\.php(?:/|$)\", scripts: named}", "front"),
+            (front, "index\\\\.php(?:/|$)\"", "front"),
         ] {
             let yaml = made(&some);
             assert!(yaml.contains(open), "{some}\n{yaml}");
+            let is_index = !some.contains("/api") && rest == "none";
+            assert!(
+                !is_index || yaml.contains("/], scripts: named}"),
+                "{some}\n{yaml}"
+            );
             assert!(
                 yaml.contains(&format!("scripts: {rest}}}")),
                 "{some}\n{yaml}"
