@@ -405,7 +405,7 @@ mod tests {
             "{}",
             made.yaml
         );
-        // What leads to another location needs its leave.
+        // A location that leads to another one needs that one's leave, too.
         let open = made_of("location /api/ { allow all; try_files $uri /index.php; }");
         assert!(
             open.limits.iter().any(|it| it.contains("location /api/")),

@@ -3,7 +3,8 @@
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
-    is_found, is_in, is_script, no_scripts, pattern, refusal, scripts, seconds, size, target,
+    is_found, is_in, is_script, names_in, no_scripts, pattern, refusal, scripts, seconds, size,
+    target,
 };
 use super::handlers;
 use super::limits::{
@@ -64,7 +65,7 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         }
     }
     outer.listens.clone_from(&listens);
-    // Where a host is for all addresses, no request comes to what stands around hosts.
+    // A host for all addresses gets each request: none is left for the server around it.
     let is_for_all = |it: &Directive| it.arguments.iter().any(|it| it.starts_with(['*', '_']));
     let is_reached = outer.root.is_some() && !hosts.iter().any(|it| is_for_all(it));
     draft.has_many = hosts.len() > 1 || !hosts.is_empty() && is_reached;
@@ -1036,11 +1037,7 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
         // Hidden names are never sent.
         return scope.done_whole();
     }
-    let expression = if below.is_empty() {
-        name
-    } else {
-        format!("^{}(?:/.*)?{name}", as_it_is(below))
-    };
+    let expression = names_in(below, &name);
     refuse_programs(scope, &expression, site);
     refuse_expression(scope, &expression, site, draft);
 }
@@ -1059,10 +1056,7 @@ fn keep_scripts(scope: &Directive, name: &str, below: &str, site: &mut Site, dra
         }
         // A path after a script's name leads to it, too.
         let some = format!("{}(?:/|$)", name.strip_suffix('$').unwrap_or(name));
-        let expression = match below {
-            "" => some,
-            below => format!("^{}(?:/.*)?{some}", as_it_is(below)),
-        };
+        let expression = names_in(below, &some);
         let is_named = has_ending && name.contains("ph");
         if is_named
             && site.rule(

@@ -14,7 +14,7 @@ pub(super) enum Fate {
     Told,
 }
 
-/// Where a statement stands.
+/// The file and the line of a statement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SourceLine {
     /// The number of its file, as the draft knows it.

@@ -273,6 +273,15 @@ impl Rule {
     }
 }
 
+/// An expression for names of files, in a directory by its path and all below it; the empty path is
+/// the root.
+pub(super) fn names_in(below: &str, name: &str) -> String {
+    match below {
+        "" => name.to_owned(),
+        below => format!("^{}(?:/.*)?{name}", as_it_is(below)),
+    }
+}
+
 /// The keys of a route that refuses.
 pub(super) fn refusal(status: &str) -> Tree {
     let mut keys = Tree::default();

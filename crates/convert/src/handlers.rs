@@ -1,7 +1,7 @@
 //! Which scripts Apache gives to PHP, where handlers of php-fpm are for some alone.
 
 use super::directive::Directive;
-use super::draft::{At, Rank, Site, as_it_is, is_found, scripts};
+use super::draft::{At, Rank, Site, is_found, names_in, scripts};
 use super::tree::Value;
 
 /// Names of scripts that nobody has on purpose.
@@ -95,10 +95,7 @@ fn add(
             }
             // A path after a script's name leads to it, too.
             let name = format!("{}(?:/|$)", name.strip_suffix('$').unwrap_or(&name));
-            found.push(At::Expression(match below {
-                "" => name,
-                below => format!("^{}(?:/.*)?{name}", as_it_is(below)),
-            }));
+            found.push(At::Expression(names_in(below, &name)));
         }
         "location" if has_handler => {
             found.push(At::Below(

@@ -1288,7 +1288,7 @@ fn close_index_of_pattern(expression: &str, site: &mut Site, php: &Php<'_>) {
         close_index(&format!("{directory}/"), site, php);
     }
     let deeper = format!("{directory}/a-1/index.php");
-    // What is found in the directory's own path holds for that as it is.
+    // An expression that finds the directory's own path has its own rule for that.
     let is_of_script = finds("a-1/index.php") && !finds("a-1/");
     if gives_php(php.server()) && is_of_script && !php.runs_front(&deeper) {
         let at = At::Expression(format!("^{}/.*/$", as_it_is(directory)));
@@ -2310,7 +2310,7 @@ fn leads_to_own(location: &Directive, path: &str) -> bool {
     })
 }
 
-/// How files of another directory answer.
+/// Settings for files of another directory.
 #[derive(Default)]
 struct Beside {
     /// Names that answer for directories.

@@ -61,7 +61,7 @@ impl Probe {
     }
 }
 
-/// Who answers a request.
+/// The one that answers a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Refused,

@@ -2875,7 +2875,7 @@ fn sites_of_the_corpus_answer_as_they_did() {
     }
 }
 
-/// Where nginx refuses all that no other location takes, nothing of ours opens more.
+/// A server of nginx that refuses the rest of its paths has them refused here, too.
 #[test]
 fn a_refused_rest_stays_refused() {
     let rest = "location / { return 404; }";

@@ -7,8 +7,8 @@ namespace Pronghorn\Symfony;
 use Symfony\Component\DependencyInjection\ContainerInterface;
 
 /**
- * What the handler of sessions in files sets PHP up with, which it does once, when it is made:
- * PHP's own state goes back to the boot after each call, and the handler is kept.
+ * Settings of PHP that the handler of sessions in files changes when it is made. It is made once
+ * and kept, and PHP's own state goes back to the boot after each call.
  *
  * @see \Symfony\Component\HttpFoundation\Session\Storage\Handler\NativeFileSessionHandler
  */
