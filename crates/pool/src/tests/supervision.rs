@@ -639,7 +639,8 @@ async fn a_worker_that_ends_before_its_first_call_is_tried_less_and_less_often()
     let (_pool, _supervised) = started(&fakes, 1, 100).await;
     sleep(seconds(60)).await;
     let booted = *fakes.booted.lock().unwrap();
-    assert!((8..=16).contains(&booted), "{booted}");
+    // In 60 s: two at once, seven before the wait is at its longest, then one in 5 to 10 s.
+    assert!((12..=20).contains(&booted), "{booted}");
 }
 
 #[tokio::test(start_paused = true)]
