@@ -37,6 +37,7 @@ use crate::local_redirects::LocalRedirects;
 use crate::pool_metrics::PoolMetrics;
 use crate::record::{self, request_id};
 use crate::route_names::{LONGEST_NAME, RouteNames};
+use crate::router::OwnRouter;
 use crate::scripts::{Answerer, ScriptCall, Scripts};
 use crate::slow_log::SlowLog;
 use crate::split::{Known, server_timing};
@@ -80,6 +81,8 @@ pub struct PoolHandler {
     pub scripts: Option<Arc<Scripts>>,
     /// For answers that lead to another path of this server.
     pub local_redirects: Arc<LocalRedirects>,
+    /// For scripts that stand for directories.
+    pub own_router: Arc<OwnRouter>,
 }
 
 /// A [`PoolHandler`] at work, which each of its calls keeps.
@@ -120,6 +123,11 @@ impl PoolHandler {
         match scripts.find(&request).await {
             Answerer::Server(response) => response,
             Answerer::Script(script) => {
+                if let Some(path) = scripts.index_path(&request, &script)
+                    && let Some(closing) = self.own_router.closing(&request, &path)
+                {
+                    return closing.handle(request, exchange).await;
+                }
                 let scripts = scripts.clone();
                 let script = Some(ScriptCall { scripts, script });
                 self.answer(request, exchange, script).await

@@ -45,7 +45,7 @@ pub use local_redirects::LocalRedirects;
 pub use plugin::{Around, FileService, HttpService};
 pub use pool_metrics::PoolMetrics;
 pub use route_names::RouteNames;
-pub use router::Router;
+pub use router::{OwnRouter, Router};
 pub use scripts::Scripts;
 pub use slow_log::SlowLog;
 pub use warmup::{warmup, warmup_of_scripts};

@@ -1,7 +1,7 @@
 //! The handler that gives each request to the handler of its route.
 
 use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use pronghorn_base::LogThrottle;
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
@@ -13,18 +13,47 @@ pub struct Router(pub Routes<Arc<dyn Handler>>);
 
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        let head = &request.head;
-        let picked = self.0.pick(&Asked {
-            method: head.method(),
-            authority: head.authority(),
-            path: head.path(),
-            fields: head.fields(),
-            address: request.peer.address.ip(),
-        });
-        match picked {
+        match self.0.pick(&asked(&request, request.head.path())) {
             Ok(handler) => handler.handle(request, exchange),
             Err(Ambiguous) => Box::pin(ready(ambiguous(&request))),
         }
+    }
+}
+
+fn asked<'a>(request: &'a Request, path: &'a [u8]) -> Asked<'a> {
+    let head = &request.head;
+    Asked {
+        method: head.method(),
+        authority: head.authority(),
+        path,
+        fields: head.fields(),
+        address: request.peer.address.ip(),
+    }
+}
+
+/// The router, for handlers of its own routes. It is known only when all of them are there.
+#[derive(Default)]
+pub struct OwnRouter(OnceLock<Weak<Router>>);
+
+impl OwnRouter {
+    pub(crate) fn set(&self, router: &Arc<Router>) {
+        _ = self.0.set(Arc::downgrade(router)); // it is set once
+    }
+
+    /// Who answers instead of a script that stands for the directory of a request; `path` is the
+    /// script's.
+    pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Arc<dyn Handler>> {
+        let router = self.0.get().and_then(Weak::upgrade)?;
+        match router.0.closing(&asked(request, path)) {
+            Ok(handler) => handler.cloned(),
+            Err(Ambiguous) => Some(Arc::new(Refusing(403))),
+        }
+    }
+}
+
+impl std::fmt::Debug for OwnRouter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OwnRouter").finish_non_exhaustive()
     }
 }
 

@@ -398,6 +398,67 @@ fn a_host_is_one_however_it_is_written() {
     server.stop();
 }
 
+/// A closed expression of scripts closes directories that have such a script, in each kind of pool
+/// with a root, and no page of the front controller.
+#[test]
+fn a_directory_is_closed_with_the_script_that_stands_for_it() {
+    const SCRIPT: &str = "<?php echo $_SERVER['SCRIPT_NAME'], $_SERVER['PATH_INFO'] ?? '';";
+    for mode in ["classic", "fastcgi"] {
+        let mut site = Site::new();
+        for script in [
+            "index.php",
+            "blog/index.php",
+            "named/index.php",
+            "100%/index.php",
+        ] {
+            site = site.file(&format!("public/{script}"), SCRIPT);
+        }
+        let config = format!(
+            "version: '3'
+http:
+  address: 127.0.0.1:0
+  pool: {{mode: {mode}, root: public, fallback: index.php, num_workers: 1}}
+  routes:
+  - {{host: front, path: '~ \\.php$', scripts: front}}
+  - {{host: none, path: ['~ ^/[^/]+/.*\\.php$', '~ \\.git'], scripts: none}}
+  - {{host: refused, path: '~ ^/.+/.*\\.php($|/)', refuse: 403}}
+  - {{host: refused, path: /named/index.php, refuse: 410}}
+"
+        );
+        let server = Server::start(site.config(&config));
+        let index = ["/blog/", "/blog//", "/x/../blog/", "/100%25/"];
+        for host in ["open", "front", "none", "refused"] {
+            let closed = match host {
+                "front" => "200 /index.php",
+                "none" => "404 ",
+                "refused" => "403 ",
+                _ => "200 /",
+            };
+            for path in ["/", "/page/", "/page/more/"].iter().chain(&index) {
+                let mut connection = server.connect();
+                connection.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                let got = connection.response();
+                let got = format!("{} {}", got.status, String::from_utf8_lossy(&got.body));
+                let expected = match path {
+                    _ if !index.contains(path) => "200 /index.php",
+                    // Names that climb are refused before anything is looked for.
+                    _ if path.contains("..") => "403 ",
+                    _ => closed,
+                };
+                assert!(got.starts_with(expected), "{mode} {host} {path}: {got}");
+                assert!(
+                    closed == "200 /" || !got.contains("blog/index.php"),
+                    "{got}"
+                );
+            }
+        }
+        let mut connection = server.connect();
+        connection.send("GET /named/ HTTP/1.1\r\nHost: refused\r\n\r\n".to_owned());
+        assert_eq!(connection.response().status, 410, "{mode}");
+        server.stop();
+    }
+}
+
 /// What closes a host closes it for PHP, too: scripts see the host that routes have seen.
 #[test]
 fn every_kind_of_pool_sees_the_host_that_routes_see() {

@@ -162,6 +162,11 @@ impl Site {
         &self.index
     }
 
+    /// Whether a script is the one for paths at which there is nothing.
+    pub fn is_fallback(&self, script: &Script) -> bool {
+        self.fallback.as_deref() == Some(script.name())
+    }
+
     /// Whether a path asks for a script by its name: no file in its place is ever sent.
     pub fn names_script(path: &Path<'_>) -> bool {
         segments(path.bytes()).any(is_script)

@@ -43,7 +43,7 @@ use crate::local_redirects::{LocalRedirects, Redirecting};
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
 use crate::route_names::RouteNames;
-use crate::router::{Refusing, Router};
+use crate::router::{OwnRouter, Refusing, Router};
 use crate::scripts::{Mount, Scripts};
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::slow_log::SlowLog;
@@ -221,6 +221,7 @@ struct RouteContext {
     bodies: BodySettings,
     sites: Sites,
     local_redirects: Arc<LocalRedirects>,
+    own_router: Arc<OwnRouter>,
     /// By the names of pools; none where nobody reads metrics.
     metrics: HashMap<String, Arc<PoolMetrics>>,
 }
@@ -493,6 +494,7 @@ impl HttpResources {
             bodies,
             sites: self.sites(settings)?,
             local_redirects: Arc::default(),
+            own_router: Arc::default(),
         };
         let of_scripts = |(name, pool): (&str, &HttpPoolSettings)| {
             let is_script = pool.workers.site().is_none();
@@ -506,7 +508,11 @@ impl HttpResources {
         });
         let innermost = match routes.only() {
             Some(only) => only.clone(),
-            None => Arc::new(Router(routes)) as Arc<dyn Handler>,
+            None => {
+                let router = Arc::new(Router(routes));
+                behind.own_router.set(&router);
+                router
+            }
         };
         let folder = &self.folder;
         let addresses = &self.addresses;
@@ -600,6 +606,7 @@ impl HttpResources {
             bodies,
             sites,
             local_redirects,
+            own_router,
             metrics,
         } = behind;
         if let Some(status) = route.refuse {
@@ -661,6 +668,7 @@ impl HttpResources {
             worker_user,
             scripts,
             local_redirects: local_redirects.clone(),
+            own_router: own_router.clone(),
         };
         let next = middleware::limited(handler.into_handler(), route.rate_limit.as_ref());
         if in_development {

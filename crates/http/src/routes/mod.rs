@@ -65,6 +65,8 @@ pub struct Conditions {
     pub addresses: Vec<Subnet>,
     /// It is in none of these.
     pub not_addresses: Vec<Subnet>,
+    /// The route keeps scripts from running; see [`Routes::closing`].
+    pub closes: bool,
 }
 
 /// What routes look at.
@@ -113,6 +115,24 @@ impl<T> Routes<T> {
     ///
     /// When that depends on who reads its path.
     pub fn pick(&self, asked: &Asked<'_>) -> Result<&T, Ambiguous> {
+        let route = self.find(asked)?;
+        Ok(route.map_or_else(|| self.otherwise.to(), |(_, to)| to))
+    }
+
+    /// The route that keeps a directory's script from running; `asked` has the path of that script.
+    /// Only who has found the script can ask: an expression such as `\.php$` is not found in
+    /// `/blog/`, which may be a page of the front controller.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`pick`](Self::pick).
+    pub fn closing(&self, asked: &Asked<'_>) -> Result<Option<&T>, Ambiguous> {
+        let route = self.find(asked)?.filter(|(it, _)| it.closes);
+        Ok(route.map(|(_, to)| to))
+    }
+
+    /// `None`: none of the list.
+    fn find(&self, asked: &Asked<'_>) -> Result<Option<&(Conditions, T)>, Ambiguous> {
         let readings = if self.have_paths {
             Readings::of(asked.path, &self.fronts).ok_or(Ambiguous)?
         } else {
@@ -131,8 +151,7 @@ impl<T> Routes<T> {
             }
             found = found.or(at);
         }
-        let route = found.and_then(|at| self.routes.get(at));
-        Ok(route.map_or_else(|| self.otherwise.to(), |(_, to)| to))
+        Ok(found.and_then(|at| self.routes.get(at)))
     }
 }
 
@@ -161,6 +180,7 @@ impl Conditions {
             headers,
             addresses,
             not_addresses,
+            closes: _,
         } = self;
         paths.is_empty()
             && hosts.is_empty()
@@ -203,7 +223,7 @@ impl Conditions {
             && is_met(&self.addresses, |net| asked.is_in(net))
             && !self.not_addresses.iter().any(|net| asked.is_in(net))
             && is_met(&self.hosts, |pattern| pattern.matches(host))
-            && is_met(&self.paths, |pattern| pattern.matches(path))
+            && is_met(&self.paths, |pattern| pattern.matches(path, self.closes))
             && self.headers.match_all(asked.fields)
     }
 }

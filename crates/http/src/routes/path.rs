@@ -63,24 +63,23 @@ impl Fronts {
         self.0.iter().any(|front| is_in(front))
     }
 
-    /// The path as it would be written without the name of such a script, or with it: the
-    /// application takes both for one.
-    fn other_forms(&self, path: &[u8]) -> Vec<Vec<u8>> {
-        let mut forms = Vec::new();
-        for front in &self.0 {
-            if let Some(at) = find_segments(path, front) {
-                let (above, rest) = path.split_at(at);
-                let below = rest.get(front.len()..).unwrap_or_default();
-                let whole = [above, below].concat();
-                forms.push(if whole.is_empty() { b"/".into() } else { whole });
-            }
-            if let Some(directory) = path.strip_suffix(b"/")
-                && !directory.is_empty()
-            {
-                forms.push([directory, front].concat());
-            }
-        }
-        forms
+    /// The path without the name of such a script: the application takes both for one.
+    fn without_names(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let fronts = self.0.iter();
+        let forms = fronts.filter_map(|front| {
+            let (above, rest) = path.split_at(find_segments(path, front)?);
+            let below = rest.get(front.len()..).unwrap_or_default();
+            let whole = [above, below].concat();
+            Some(if whole.is_empty() { b"/".into() } else { whole })
+        });
+        forms.collect()
+    }
+
+    /// The scripts that may stand for a directory.
+    fn indexes(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let directory = path.strip_suffix(b"/").filter(|it| !it.is_empty());
+        let of = |directory: &[u8]| self.0.iter().map(|it| [directory, it].concat()).collect();
+        directory.map(of).unwrap_or_default()
     }
 }
 
@@ -99,13 +98,19 @@ pub(super) struct Reading<'a> {
     /// Decoded, but for `%` and an encoded slash, which stay `%25` and `%2F`; without empty
     /// segments.
     text: Cow<'a, [u8]>,
-    /// The same by the names of front controllers.
+    /// The same without the names of front controllers.
     others: Vec<Vec<u8>>,
+    /// The scripts of the directory.
+    indexes: Vec<Vec<u8>>,
 }
 
 impl Reading<'_> {
     fn forms(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&*self.text).chain(self.others.iter().map(Vec::as_slice))
+    }
+
+    fn indexes(&self) -> impl Iterator<Item = &[u8]> {
+        self.indexes.iter().map(Vec::as_slice)
     }
 }
 
@@ -125,7 +130,8 @@ impl<'a> Readings<'a> {
             return Some(Self::plain(received));
         }
         let reading = |text: Vec<u8>| Reading {
-            others: fronts.other_forms(&text),
+            others: fronts.without_names(&text),
+            indexes: fronts.indexes(&text),
             text: text.into(),
         };
         let mut all = texts(received, &STEPS)?.into_iter().map(reading);
@@ -142,6 +148,7 @@ impl<'a> Readings<'a> {
             first: Reading {
                 text: received.into(),
                 others: Vec::new(),
+                indexes: Vec::new(),
             },
             others: Vec::new(),
         }
@@ -463,17 +470,21 @@ impl PathPattern {
     /// Whether a route with this pattern alone gets a path.
     pub fn gets(&self, path: &str) -> bool {
         let readings = Readings::of(path.as_bytes(), &Fronts::default());
-        readings.is_none_or(|readings| readings.iter().any(|reading| self.matches(reading)))
+        readings.is_none_or(|readings| readings.iter().any(|reading| self.matches(reading, false)))
     }
 
-    pub(super) fn matches(&self, reading: &Reading<'_>) -> bool {
+    /// `closes`: for a route that keeps scripts from running. By an expression it gets a directory
+    /// for its own path alone: whether a script of that name is there is known later.
+    pub(super) fn matches(&self, reading: &Reading<'_>, closes: bool) -> bool {
         match &self.says {
-            Says::Path { texts, below } => reading.forms().any(|form| {
-                let form = without_slash(form);
-                texts.iter().any(|text| is_at(form, text, *below))
-            }),
+            Says::Path { texts, below } => {
+                let mut forms = reading.forms().chain(reading.indexes()).map(without_slash);
+                forms.any(|form| texts.iter().any(|text| is_at(form, text, *below)))
+            }
             Says::Expression(expression) => {
-                reading.text.starts_with(b"/") && reading.forms().any(|it| is_in(expression, it))
+                let is_in = |form: &[u8]| is_in(expression, form);
+                reading.text.starts_with(b"/")
+                    && (reading.forms().any(is_in) || !closes && reading.indexes().any(is_in))
             }
             // No other way to write a path makes it one of those that are left out.
             Says::Without(expression) => {

@@ -24,6 +24,7 @@ fn conditions(yaml: &str) -> Conditions {
                 headers: t.key("header", "").optional().unwrap_or_default(),
                 addresses: t.key("address", "").default(Vec::new()),
                 not_addresses: t.key("not_address", "").default(Vec::new()),
+                closes: t.key("closes", "").default(false),
             })
         }
     }
@@ -245,6 +246,33 @@ fn the_table_of_spellings_in_the_guide_is_true() {
         }
     }
     assert!(compared > 30, "{compared}");
+}
+
+/// A page of the front controller ends in a slash as a directory with a script of its own does.
+#[test]
+fn a_route_that_closes_scripts_gets_a_directory_once_its_script_is_found() {
+    let closes = conditions("{path: '~ \\.php$', closes: true}");
+    let limits = conditions("{path: '~ \\.php$'}");
+    let named = conditions("{path: /blog/index.php, closes: true}");
+    let fields = Fields::new();
+    let asked = |path| asked("GET", "", path, &fields);
+    for (route, page, script) in [
+        (&closes, false, true),
+        (&limits, true, false),
+        (&named, true, true),
+    ] {
+        let routes = Routes::new(vec![(route.clone(), true)], Otherwise::Default(false));
+        let routes = routes.with_fronts(["index.php"]);
+        assert_eq!(routes.pick(&asked("/blog/")), Ok(&page), "{route:?}");
+        let closing = routes.closing(&asked("/blog/index.php"));
+        assert_eq!(closing, Ok(script.then_some(&true)), "{route:?}");
+        assert_eq!(
+            routes
+                .closing(&asked("/blog/"))
+                .is_ok_and(|it| it.is_some()),
+            page && script
+        );
+    }
 }
 
 #[test]

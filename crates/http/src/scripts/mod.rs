@@ -203,6 +203,19 @@ impl Scripts {
         Answerer::Server(Response::status_only(status))
     }
 
+    /// The path of a script that stands for the directory of a request, as routes read it.
+    pub(crate) fn index_path(&self, request: &Request, script: &Script) -> Option<Vec<u8>> {
+        let received = request.head.path();
+        let is_named = || Path::of(received).is_ok_and(|path| Site::names_script(&path));
+        if self.programs || self.site.is_fallback(script) || is_named() {
+            return None;
+        }
+        let path = [self.site.prefix(), script.name()].concat();
+        // `/` is always open to the script that stands for it.
+        let is_below = memchr::memrchr(b'/', &path) > Some(0);
+        is_below.then(|| encoded(&path))
+    }
+
     /// What answers for a path, for who may wait for the disk.
     pub(crate) fn look_up(&self, path: &[u8]) -> io::Result<Target> {
         self.target(path, Instant::now(), Patience::Waits)
@@ -264,6 +277,13 @@ fn by_all_paths(root: &std::path::Path, folders: &[String]) -> Vec<String> {
     all.sort();
     all.dedup();
     all
+}
+
+/// A path that is decoded as this one.
+fn encoded(path: &[u8]) -> Vec<u8> {
+    path.split(|&byte| byte == b'%')
+        .collect::<Vec<_>>()
+        .join(&b"%25"[..])
 }
 
 /// By its name, a program that writes non-parsed headers.

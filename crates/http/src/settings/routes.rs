@@ -78,6 +78,11 @@ impl RouteSettings {
         self.refuse.is_some() && !conditions.is_empty()
     }
 
+    /// Whether no script runs for its requests but the front controller.
+    fn closes(&self) -> bool {
+        self.refuse.is_some() || matches!(self.scripts, Answering::Front | Answering::Nothing)
+    }
+
     /// Whether its requests go to this pool.
     pub fn leads_to(&self, pool: &str) -> bool {
         self.refuse.is_none() && self.pool == pool
@@ -116,9 +121,13 @@ impl HttpSettings {
             [takes_all, ..] => Otherwise::Route(to(takes_all)),
             [] => Otherwise::Default(to(&RouteSettings::otherwise())),
         };
-        let routes = routes
-            .iter()
-            .map(|route| (route.conditions.clone(), to(route)));
+        let routes = routes.iter().map(|route| {
+            let conditions = Conditions {
+                closes: route.closes(),
+                ..route.conditions.clone()
+            };
+            (conditions, to(route))
+        });
         let sites = self.running_pools();
         let sites = sites.filter_map(|(_, pool)| pool.workers.site());
         let fronts = sites.flat_map(|site| {
@@ -268,6 +277,7 @@ fn read_route(
 
 fn read_conditions(t: &mut Table<'_>) -> Conditions {
     Conditions {
+        closes: false, // the route says so, when it is compiled
         paths: t
             .key(
                 "path",
