@@ -118,6 +118,13 @@ impl Trusted {
         Self { users, rule }
     }
 
+    /// This user: the same, and no step is a group's to write to.
+    pub fn alone(user: u32) -> Self {
+        let rule = Rule::StepsAndGroups;
+        let users = vec![user];
+        Self { users, rule }
+    }
+
     /// The server's user, for what decides which code runs and which jobs there are. As root each
     /// step is judged, groups too; any other user is free to use what that user may.
     pub fn steps_of_server() -> Self {

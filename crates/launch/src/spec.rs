@@ -35,6 +35,8 @@ pub struct LaunchSpec {
     pub homes: Vec<Home>,
     /// Who answers the methods that workers call beside RPC.
     pub methods: Option<Arc<dyn MethodCaller>>,
+    /// Where what PHP says of itself is kept from one start of the server to the next.
+    pub answers: Option<PathBuf>,
     /// Storages that the processes map, with their names. At most 16.
     pub storages: Vec<Storage>,
 }

@@ -165,6 +165,7 @@ async fn look_at_pools(
         development: false,
         incidents: Incidents::default(),
         methods: None,
+        answers: None,
         storages: Vec::new(),
     };
     let mut shares = Vec::new();

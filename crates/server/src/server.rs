@@ -456,6 +456,7 @@ impl Server {
             metrics: context.metrics.clone(),
             relay: server.relay.clone(),
             listener: relay.clone(),
+            answers: state::answers(&context.state, &environment),
             versions: Versions {
                 roadrunner: compat.version(),
                 pronghorn: VERSION,

@@ -36,6 +36,19 @@ pub(crate) fn named(
     }
 }
 
+/// Where what PHP says of itself is kept: in the state directory if there is one already, else with
+/// what the user's programs keep for themselves.
+pub(crate) fn answers(state: &Path, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
+    if state.is_dir() {
+        return Some(state.to_owned());
+    }
+    let directory = |name| variable(name, environment).map(Path::new);
+    let absolute = |directory: &&Path| directory.is_absolute();
+    let caches = directory("XDG_CACHE_HOME").filter(absolute);
+    let home = || Some(directory("HOME").filter(absolute)?.join(".cache"));
+    Some(caches.map(Path::to_owned).or_else(home)?.join("pronghorn"))
+}
+
 fn variable<'a>(name: &str, environment: &'a [(OsString, OsString)]) -> Option<&'a OsStr> {
     let mut all = environment.iter().rev();
     let found = all.find(|(known, _)| known == OsStr::new(name));
@@ -45,4 +58,29 @@ fn variable<'a>(name: &str, environment: &'a [(OsString, OsString)]) -> Option<&
 /// The store in the state directory. It is made when a service first needs it.
 pub(crate) fn store(state: PathBuf) -> LazyStore {
     LazyStore::new(state, LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_in_a_state_directory_that_is_there_else_in_the_users_cache() {
+        let environment = |pairs: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect()
+        };
+        let both = [("XDG_CACHE_HOME", "/c"), ("HOME", "/h")];
+        for (state, pairs, expected) in [
+            ("/proc", &both[..], Some("/proc")),
+            ("/none", &both[..], Some("/c/pronghorn")),
+            ("/none", &both[1..], Some("/h/.cache/pronghorn")),
+            ("/none", &[("XDG_CACHE_HOME", ""), ("HOME", "h")], None),
+        ] {
+            let found = answers(Path::new(state), &environment(pairs));
+            assert_eq!(found, expected.map(PathBuf::from));
+        }
+    }
 }

@@ -775,6 +775,8 @@ fn on_site(mut command: Command, site: &Site, mark: &str) -> Command {
         .env("XDG_RUNTIME_DIR", site.folder())
         // As root it would be that of the machine.
         .env("STATE_DIRECTORY", site.path("state"))
+        // Nothing is kept for the next server, or taken from the one before.
+        .env("XDG_CACHE_HOME", "/dev/null")
         .env(php::SCAN, php::php_configuration())
         .env_remove("RUNTIME_DIRECTORY")
         .env_remove("RUST_BACKTRACE")

@@ -178,6 +178,7 @@ impl Start<'_> {
                 .methods
                 .as_ref()
                 .map(|methods| methods.of_pool(self.borders())),
+            answers: self.resources.answers.clone(),
             storages: self.storages(),
         }
     }

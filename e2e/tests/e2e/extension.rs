@@ -3,7 +3,10 @@
 //!
 //! Needs what `scripts/build-extension` builds; without it these tests say so and pass.
 
-use pronghorn_testkit::{Load, Server, Site, php_configuration, wait_for};
+use std::process::Command;
+use std::time::Duration;
+
+use pronghorn_testkit::{Load, Server, Site, binary, php_configuration, wait_for};
 
 use crate::ring::extension;
 
@@ -119,7 +122,7 @@ fn where_the_php_cannot_be_told_a_record_says_so() {
 /// A `php8.2` in the site's folder `bin`: a script that does this before it becomes the real one.
 fn stand_in(site: Site, first: &str, last: &str) -> Site {
     use std::os::unix::fs::PermissionsExt as _;
-    let php = std::process::Command::new("sh")
+    let php = Command::new("sh")
         .args(["-c", "command -v php"])
         .output()
         .expect("there is a shell");
@@ -226,6 +229,60 @@ fn settings_are_in_no_file_and_reach_every_way_to_start_a_worker() {
         let said = server.get("/").text();
         assert_eq!(said, r#"["5","32759","it's; a=b","77M",[]]"#, "{command}");
         server.stop();
+    }
+}
+
+/// As `crates/launch/src/php/kept.rs` has it: a change that is younger may not be the last one.
+const SETTLED: Duration = Duration::from_millis(4_000);
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "files get older by time alone, and nothing else is waited for"
+)]
+fn what_php_says_of_itself_is_known_from_earlier_starts() {
+    let mut site = site("");
+    site.change_config("version: '3'", "version: '3'\nlogs: {level: debug}");
+    for file in std::fs::read_dir(php_configuration()).unwrap().flatten() {
+        let name = format!("conf.d/{}", file.file_name().display());
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        site.write(&name, &text);
+    }
+    site.write("conf.d/99-own.ini", "memory_limit = -1");
+    std::thread::sleep(SETTLED);
+    let start = |site: Site| {
+        let mut command = Command::new(binary());
+        command
+            .env("XDG_CACHE_HOME", site.path("cache"))
+            .env("PHP_INI_SCAN_DIR", site.path("conf.d"));
+        let server = Server::start_by(command, site, &["serve"]);
+        let said = server.get("/").text();
+        let is_known = server.log().contains("PHP is known from earlier starts");
+        assert_ne!(server.log().contains("PHP is asked what it is"), is_known);
+        (server.into_site(), is_known, said)
+    };
+    // The second one confirms the first.
+    for number in 0..4 {
+        let (again, is_known, said) = start(site);
+        assert_eq!(is_known, number >= 2, "start {number}");
+        assert!(said.contains(r#""extension":true"#), "{said}");
+        assert!(!said.contains(r#""limit":"-1""#), "the preset's: {said}");
+        site = again;
+    }
+    site.write("conf.d/99-own.ini", "memory_limit = 77M");
+    let (again, is_known, said) = start(site);
+    assert!(!is_known);
+    assert!(said.contains(r#""limit":"77M""#), "{said}");
+    again.write("conf.d/a-new-one.ini", "precision = 5");
+    let (mut site, is_known, _) = start(again);
+    assert!(!is_known);
+    // It may be there at the next start.
+    site.write("conf.d/a-new-one.ini", "zend_extension = /none.so");
+    std::thread::sleep(SETTLED);
+    for number in 0..3 {
+        let (again, is_known, _) = start(site);
+        assert!(!is_known, "start {number} without a library");
+        site = again;
     }
 }
 

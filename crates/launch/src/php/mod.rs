@@ -21,6 +21,7 @@ use crate::spec::LaunchSpec;
 mod classic;
 mod error;
 mod ini;
+mod kept;
 mod program;
 mod question;
 mod settings;
@@ -31,14 +32,11 @@ pub use classic::{classic_command, classic_variables};
 pub use error::{PhpError, SHORTER};
 pub use ini::option as php_option;
 use ini::{MemoryLimit, Settings};
+use kept::{RC, SCAN};
 pub use program::installed as installed_phps;
 pub use question::{About, ask_one as ask_php};
 pub use settings::{Ini, IniSetting, Preset};
 
-/// The directories in which PHP looks for settings beside `php.ini`.
-const SCAN: &str = "PHP_INI_SCAN_DIR";
-/// Where it looks for `php.ini` first.
-const RC: &str = "PHPRC";
 /// Tells the extension by which descriptor it was loaded, for it to close that.
 const LOADED_BY: &str = "pronghorn.extension";
 
@@ -187,7 +185,8 @@ impl Php {
     ///
     /// When the pool needs something that its workers can't be given.
     pub(crate) async fn found(&self, of: &LaunchSpec) -> Result<&Found, PhpError> {
-        self.found.get_or_try_init(|| self.find(of)).await
+        // It is large, and in the future of each start of a worker.
+        self.found.get_or_try_init(|| Box::pin(self.find(of))).await
     }
 
     async fn find(&self, of: &LaunchSpec) -> Result<Found, PhpError> {

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pronghorn_base::lock;
-use pronghorn_process::{Command, Credentials, SpawnError, Spawner, Stream};
+use pronghorn_base::{lock, now_ms};
+use pronghorn_process::{Command, Credentials, Exit, SpawnError, Spawner, Stream};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
+use super::kept::AskedPhp;
 use super::{PhpError, Program};
 use crate::spec::LaunchSpec;
 
@@ -24,11 +25,14 @@ const LONGEST: Duration = Duration::from_secs(5);
 const LONGEST_ANSWER: u64 = 64 << 10;
 /// An option that it is asked with, to see whether the command takes any.
 const TRIAL: &str = "pronghorn.settings=asked";
+/// It prints what it complains of: an answer beside a complaint holds for one start.
+const COMPLAINING: [&str; 4] = ["-d", "display_errors=1", "-d", "display_startup_errors=1"];
 /// Answers that are kept; a server has a few PHPs. Another one is asked again.
 const KEPT: usize = 64;
 
 /// Says it in one line that nothing else looks like, whatever is printed around it. `phpinfo` alone
 /// knows the number of the API; where a php.ini forbids it, the folder of extensions is called so.
+/// A second line names the files that the answer stands on.
 const QUESTION: &str = r#"
 ob_start(); if (function_exists('phpinfo')) { phpinfo(INFO_GENERAL); } $info = ob_get_clean();
 preg_match('/PHP Extension => (\d+)/', $info, $api) || preg_match('/(\d{8})/', basename(PHP_EXTENSION_DIR), $api);
@@ -43,6 +47,14 @@ echo "\n", implode("\t", [
     (int) (!function_exists('get_cfg_var') || get_cfg_var('pronghorn.settings') === 'asked'),
     function_exists('ini_get_all') ? implode(' ', array_keys(ini_get_all(null, false))) : '*',
 ]), "\n";
+$of = [php_ini_loaded_file(), ini_get('extension_dir'), ini_get('extension_dir') . '/opcache.so'];
+array_push($of, PHP_CONFIG_FILE_PATH . '/php.ini', PHP_CONFIG_FILE_PATH . '/php-cli.ini');
+$of = array_merge($of, explode(PATH_SEPARATOR, PHP_CONFIG_FILE_SCAN_DIR));
+$maps = function_exists('file_get_contents') ? (string) @file_get_contents('/proc/self/maps') : '';
+preg_match_all('~^\S+ \S{3}p \S+ \S+ \S+ +(/.+)$~m', $maps, $mapped);
+$of = array_filter(array_unique(array_merge($of, $mapped[1])), 'strlen');
+sort($of);
+echo implode("\0", array_merge(['pronghorn-stands-on'], $of)), "\n";
 "#;
 
 /// What a PHP says of itself.
@@ -186,7 +198,19 @@ pub(super) async fn ask(
     });
     let asking = answer_there.get_or_try_init(|| async {
         let question = question(&asked, environment, of.cwd.clone(), credentials);
-        let about = answer(&of.spawner, question).await;
+        let directory = of.answers.as_deref();
+        let kept = directory.and_then(|directory| AskedPhp::new(directory, &question));
+        let known = kept
+            .as_ref()
+            .and_then(AskedPhp::answer)
+            .and_then(About::parse);
+        let pool = of.pool.as_str();
+        if let Some(known) = known {
+            tracing::debug!(target: "server", pool, "PHP is known from earlier starts");
+            return Ok(Arc::new(known));
+        }
+        tracing::debug!(target: "server", pool, "PHP is asked what it is");
+        let about = answer(&of.spawner, question, kept).await;
         about.map(Arc::new).map_err(|silence| match silence {
             Silence::NotStarted(error) => PhpError::not_started(&error),
             Silence::Said(said) => PhpError::NoAnswer { php: php(), said },
@@ -207,7 +231,7 @@ pub async fn ask_one(spawner: &Spawner, php: &Path) -> Option<About> {
     };
     let environment: Vec<_> = std::env::vars_os().collect();
     let question = question(&program, &environment, PathBuf::from("/"), None);
-    let answered = timeout(LONGEST, answer(spawner, question)).await;
+    let answered = timeout(LONGEST, answer(spawner, question, None)).await;
     answered.ok()?.ok()
 }
 
@@ -219,6 +243,7 @@ fn question(
 ) -> Command {
     let mut args: Vec<OsString> = ["-d", TRIAL].map(OsString::from).into();
     args.extend_from_slice(&program.options);
+    args.extend(COMPLAINING.map(OsString::from));
     args.extend(["-r", QUESTION].map(OsString::from));
     // What a worker of ours finds there, this one does not get.
     let is_ours = |(name, _): &&(OsString, OsString)| {
@@ -251,14 +276,23 @@ enum Silence {
     Said(String),
 }
 
-async fn answer(spawner: &Spawner, question: Command) -> Result<About, Silence> {
+async fn answer(
+    spawner: &Spawner,
+    question: Command,
+    kept: Option<AskedPhp<'_>>,
+) -> Result<About, Silence> {
     let spawned = spawner.spawn(question).await;
     let mut child = spawned.map_err(Silence::NotStarted)?;
     let ended = child.process.wait().await;
     let exit = ended.map_err(|error| Silence::Said(error.to_string()))?;
     let said = read(child.stdout.take());
+    // A library that PHP does not find at a whole path is a complaint of the loader's, there alone.
+    let complaint = read(child.stderr.take());
+    if let Some(kept) = kept.filter(|_| exit == Exit::Code(0) && complaint.is_empty()) {
+        kept.note(&said, (now_ms() / 1000).cast_signed());
+    }
     About::parse(&said).ok_or_else(|| {
-        let said = [said, read(child.stderr.take())].concat();
+        let said = [said, complaint].concat();
         Silence::Said(match said.trim() {
             "" => format!("nothing, and ended ({exit})"),
             said => said.to_owned(),
