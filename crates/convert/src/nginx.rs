@@ -5,13 +5,13 @@ use std::path::Path;
 use super::access;
 use super::directive::{self, Directive};
 use super::draft::{
-    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, is_found, is_in,
-    is_script, pattern, refusal, scripts, seconds, size, target,
+    ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone, is_found,
+    is_in, is_script, pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::{endings, expand, has_parts, limits, methods};
 use super::php::{
     Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
-    leads_all_to, literal, locations, sends_files, takes_every_script,
+    leads_all_to, literal, locations, sends_files, takes_every_script, tries_own,
 };
 use super::tree::{Tree, Value};
 
@@ -672,9 +672,12 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
             if tries_others(directive) {
                 // The file of a path itself was not sent.
                 site.send_none("");
-                draft.leave_out_limit(directive, "no files are sent");
-                _ = try_files(directive, site); // where its last one leads
-                return;
+                let is_led = try_files(directive, site);
+                let last = directive.arguments.last().map_or("", String::as_str);
+                if is_led && !last.starts_with('=') {
+                    return tell_tries(directive, site.root.as_deref(), draft);
+                }
+                return draft.leave_out_limit(directive, "no files are sent");
             }
             if !try_files(directive, site) {
                 return;
@@ -791,21 +794,46 @@ fn try_files(directive: &Directive, site: &mut Site) -> bool {
     true
 }
 
-/// Whether other files are tried, and that of the path itself is not.
+/// Whether the file of a path itself is not tried, whatever else is.
 fn tries_others(directive: &Directive) -> bool {
-    const OWN: [&str; 4] = ["$uri", "$document_uri", "$request_uri", "$request_filename"];
-    let files = directive.arguments.split_last().map_or(&[][..], |it| it.1);
-    !files.is_empty() && !files.iter().any(|it| OWN.contains(&it.as_str()))
+    !tries_own(directive)
 }
 
-/// Whether a location of scripts looks for other files before it runs one.
-fn tries_no_script(directive: &Directive) -> bool {
-    const OWN: [&str; 4] = ["uri", "script_name", "request_filename", "path_info"];
-    directive.find("try_files").is_some_and(|it| {
-        let files = it.arguments.split_last().map_or(&[][..], |it| it.1);
-        let is_own = |it: &String| OWN.iter().any(|own| it.contains(own));
-        !files.is_empty() && !files.iter().any(is_own)
-    })
+/// A `try_files` that sends no file of a path and leads all of them to the front controller.
+fn tries_front<'a>(location: &'a Directive, php: &Php<'_>) -> Option<&'a Directive> {
+    let tries = location.find("try_files").filter(|it| tries_others(it))?;
+    (php.led_to(tries)? == php.front && php.runs_front(&php.front)).then_some(tries)
+}
+
+/// Lets scripts below a prefix run by their names, where no file of it is sent: an expression is
+/// asked for them. None of them answers for its directory, for which the prefix is asked.
+fn named_below(path: &str, rank: Rank, site: &mut Site) {
+    let start = as_it_is(path);
+    let mut named = front_alone();
+    named.set("scripts", "named");
+    site.rule_within(format!("^{start}(?:.*/)?$"), rank, front_alone(), path);
+    site.rule_within(format!("^{start}.*\\.php(?:/.*)?$"), rank, named, path);
+}
+
+/// Says what else is tried than the file of a path: nothing here looks for it.
+fn tell_tries(tries: &Directive, root: Option<&str>, draft: &mut Draft) {
+    let files = tries.arguments.split_last().map_or(&[][..], |it| it.1);
+    // A page of maintenance that is there would be all that nginx sends.
+    let is_there = |file: &str| {
+        let file = file.trim_start_matches("$document_root");
+        file.contains('$')
+            || root.is_some_and(|it| Path::new(it).join(file.trim_start_matches('/')).exists())
+    };
+    if files.iter().any(|it| is_there(it)) {
+        return draft.leave_out_limit(tries, "no files are sent, and the front controller answers");
+    }
+    tries.done();
+    for file in files.iter().filter(|it| it.starts_with('/')) {
+        draft.note(&format!(
+            "`{file}` is not looked for: the front controller answers, also when such a file \
+             comes to be there"
+        ));
+    }
 }
 
 /// The script that answers for paths without a file.
@@ -1431,7 +1459,6 @@ fn pattern_of_php(
         .inside
         .iter()
         .any(|it| limits(it) && !is_known(it))
-        || tries_no_script(directive)
     {
         return close_pattern(directive, directive, expression, site, draft);
     }
@@ -1584,6 +1611,28 @@ fn by_pattern(
     {
         return directive.done();
     }
+    if let Some(tries) = tries_front(directive, php).filter(|_| is_front_alone(directive)) {
+        tell_tries(tries, site.root.as_deref(), draft);
+        let rank = if is_inner {
+            Rank::Inner
+        } else {
+            Rank::Expression
+        };
+        if !php.is_before(directive) {
+            match literal(expression) {
+                Some(path) => named_below(&path, rank, site),
+                None => draft.leave_out_limit(
+                    tries,
+                    "the front controller alone answers, and no other script there runs",
+                ),
+            }
+        }
+        site.rule(At::Expression(expression.to_owned()), rank, front_alone());
+        for inside in &directive.inside {
+            of_files(inside);
+        }
+        return directive.done();
+    }
     if let Some(inside) = answers_otherwise(directive) {
         return close_pattern(directive, inside, expression, site, draft);
     }
@@ -1690,6 +1739,24 @@ fn answers_otherwise(location: &Directive) -> Option<&Directive> {
 /// Whether a statement is about all paths of its location.
 fn is_for_all(directive: &Directive) -> bool {
     directive.name != "rewrite" || is_of_all_paths(directive.argument(0))
+}
+
+/// Whether nothing but `try_files` says who answers in a location.
+fn is_front_alone(location: &Directive) -> bool {
+    const OTHERS: [&str; 8] = [
+        "alias",
+        "root",
+        "return",
+        "rewrite",
+        "if",
+        "error_page",
+        "index",
+        "set",
+    ];
+    location.inside.iter().all(|it| {
+        let name = it.name.as_str();
+        !OTHERS.contains(&name) && !name.ends_with("_pass") && !name.contains("_by_lua")
+    })
 }
 
 /// Statements that say nothing of who answers where only files are sent.
@@ -1889,18 +1956,18 @@ fn below(
     let Some(runs_inside) = inside_below(location, how, path, site, draft, around, server) else {
         return close_below(location, how, path, site, draft);
     };
-    if let Some(to) = location.find("return") {
-        let is_led = if how == How::Exact {
-            lead_on(&format!("^{}$", as_it_is(path)), to, site, draft)
-        } else {
-            lead_prefix_on(path, to, site, draft, server)
-        };
-        if is_led {
-            return location.done();
-        }
+    let led = location.find("return").map(|to| match how {
+        How::Exact => lead_on(&format!("^{}$", as_it_is(path)), to, site, draft),
+        _ => lead_prefix_on(path, to, site, draft, server),
+    });
+    if led == Some(true) {
+        return location.done();
     }
     for inside in location.inside.iter().filter(|it| it.name == "rewrite") {
         rewrite_inside(inside, path, site, draft, server);
+    }
+    if directory.is_none() && front_below(location, how, path, site, draft, around, server) {
+        return;
     }
     if let Some(inside) = answers_otherwise(location) {
         // Nothing inside is open then.
@@ -1985,6 +2052,35 @@ fn below(
         };
         site.rule(at, rank, keys);
     }
+}
+
+/// Leads all below a prefix to the front controller where its `try_files` does, and sends no file
+/// of it. False where it says something else.
+fn front_below(
+    location: &Directive,
+    how: How,
+    path: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    around: &Around,
+    server: &Php<'_>,
+) -> bool {
+    let tries = tries_front(location, server).filter(|_| is_front_alone(location));
+    let Some(tries) = tries.filter(|_| locations(location).next().is_none()) else {
+        return false;
+    };
+    tell_tries(tries, site.root.as_deref(), draft);
+    location.done();
+    let mut keys = front_alone();
+    for inside in &location.inside {
+        of_route(inside, &mut keys, &around.zones);
+        of_files(inside);
+    }
+    site.rule(how.all(path), how.rank(), keys);
+    if how == How::Plain && server.runs_below() {
+        named_below(path, how.rank(), site);
+    }
+    true
 }
 
 /// Whether a location is of what follows a script's name, and that script answers:

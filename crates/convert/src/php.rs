@@ -7,9 +7,9 @@ use super::draft::{as_it_is, is_found, is_script};
 use super::limits::{alternatives_of, endings, limits};
 
 /// Texts before `\.php` in an expression that is found in the path of every script.
-const STARTS: [&str; 18] = [
-    "", ".", ".+", ".*", "^.+", "^.*", "^/.+", "^/.*", "[^/]", "(.+", "(.*", "^(.+", "^(.+?",
-    "^(.*", "^(.*?", "^(/.+", "^(/.*", "^/(.+",
+const STARTS: [&str; 23] = [
+    "", "(", "/.*", "/.+", "/[^/]+", "/[^/]*", ".", ".+", ".*", "^.+", "^.*", "^/.+", "^/.*",
+    "[^/]", "(.+", "(.*", "^(.+", "^(.+?", "^(.*", "^(.*?", "^(/.+", "^(/.*", "^/(.+",
 ];
 /// Texts after it where an expression is about scripts, perhaps with a path after their name.
 const ENDS: [&str; 11] = [
@@ -115,16 +115,23 @@ impl<'a> Php<'a> {
         {
             return Some(script);
         }
-        slash.into_iter().chain([self.server]).find_map(|it| {
-            let last = it.find("try_files")?.arguments.last()?;
-            if last.starts_with('@') {
-                let mut all = locations(self.server);
-                let named = all.find(|it| it.arguments == [last.as_str()])?;
-                return named.inside.iter().find_map(leads_all_to);
+        let mut all = slash.into_iter().chain([self.server]);
+        all.find_map(|it| self.led_to(it.find("try_files")?))
+    }
+
+    /// The script to which the last word of a `try_files` leads, with its slash.
+    pub(super) fn led_to(&self, tries: &Directive) -> Option<String> {
+        let last = tries.arguments.last()?;
+        if last.starts_with('@') {
+            let mut all = locations(self.server);
+            let named = all.find(|it| it.arguments == [last.as_str()])?;
+            if let Runs::Always(script) = self.runs(named, &[]) {
+                return Some(script);
             }
-            let script = last.split(['?', '$']).next().unwrap_or_default();
-            (script.starts_with('/') && is_script(script)).then(|| script.to_owned())
-        })
+            return named.inside.iter().find_map(leads_all_to);
+        }
+        let script = last.split(['?', '$']).next().unwrap_or_default();
+        (script.starts_with('/') && is_script(script)).then(|| script.to_owned())
     }
 
     fn all(&self) -> Option<All> {
@@ -163,6 +170,9 @@ impl<'a> Php<'a> {
             })
         };
         if chain().any(|it| it.has("alias") || is_limited(it)) || root.is_some_and(is_other) {
+            return Runs::Elsewhere;
+        }
+        if runs_no_name(location) {
             return Runs::Elsewhere;
         }
         // The server's root counts, where it is not the site's.
@@ -364,14 +374,54 @@ impl<'a> Php<'a> {
 
     /// Whether `location /` leads all of its paths to a script, so that it sends no file.
     pub(super) fn leads_all(&self) -> bool {
-        let mut all = self.slash().into_iter().flat_map(|it| &it.inside);
-        all.any(|it| leads_all_to(it).is_some())
+        let tries = |it: &Directive| it.name == "try_files" && !tries_own(it);
+        let leads = |it: &Directive| tries(it) && self.led_to(it).is_some();
+        match self.slash() {
+            Some(slash) => {
+                let mut all = slash.inside.iter();
+                all.any(|it| leads_all_to(it).is_some() || leads(it))
+            }
+            // The server's own holds where no location takes a path.
+            None => self.server.inside.iter().any(leads),
+        }
     }
 
     /// Whether the server has plain prefixes beside `/`.
     pub(super) fn has_prefixes(&self) -> bool {
         locations(self.server).any(|it| matches!(prefix(it), Some((false, path)) if path != "/"))
     }
+}
+
+/// Whether `try_files` looks for the file of a path itself.
+pub(super) fn tries_own(tries: &Directive) -> bool {
+    const OWN: [&str; 5] = [
+        "$uri",
+        "$document_uri",
+        "$request_uri",
+        "$request_filename",
+        "$fastcgi_script_name",
+    ];
+    let files = tries.arguments.split_last().map_or(&[][..], |it| it.1);
+    let plain = |it: &str| {
+        let path = it.trim_start_matches("$document_root");
+        path.trim_start_matches('/').replace(['{', '}'], "")
+    };
+    files.iter().any(|it| OWN.contains(&plain(it).as_str()))
+}
+
+/// Whether a location of scripts looks for other files than those that its paths name, so that none
+/// of these runs. What its expression has found may be the name.
+fn runs_no_name(location: &Directive) -> bool {
+    let Some(tries) = location.find("try_files").filter(|it| !tries_own(it)) else {
+        return false;
+    };
+    let files = tries.arguments.split_last().map_or(&[][..], |it| it.1);
+    let is_itself = |it: &String| location.arguments == ["=", it.as_str()];
+    let is_variable = |it: &String| {
+        let digits = it.strip_prefix('$').unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit())
+    };
+    !files.iter().any(|it| is_itself(it) || is_variable(it))
 }
 
 /// The script to which a `rewrite` leads all paths, with its slash.

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use pronghorn_config::{Input, load};
+use pronghorn_config::{Input, Severity, load};
+use pronghorn_http::routes::Asked;
+use pronghorn_http::settings::HttpSettings;
 use pronghorn_testkit::Directory;
+use pronghorn_wire::Fields;
 use serde_json::Value;
 
 use super::*;
@@ -152,6 +155,27 @@ fn nginx_site(more: &str) -> String {
 fn made(name: &str, text: &str) -> (String, String) {
     let converted = converted(name, text);
     (converted.yaml, converted.limits.join("\n"))
+}
+
+/// Who answers a path for a client of an address: the status of a refusal, or the scripts that may.
+pub(crate) fn answer(yaml: &str, path: &str, address: &str) -> String {
+    let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
+    let resolved = loaded.resolve_with(Severity::Warning, |t| {
+        t.optional_section::<HttpSettings>("http", "")
+    });
+    let settings = resolved.into_settings().unwrap().unwrap();
+    let routes = settings.compile(&[], |route| match route.refuse {
+        Some(status) => status.to_string(),
+        None => format!("{:?}", route.scripts),
+    });
+    let picked = routes.pick(&Asked {
+        method: "GET",
+        authority: "site.example",
+        path: path.as_bytes(),
+        fields: &Fields::default(),
+        address: address.parse().ok(),
+    });
+    picked.map_or_else(|_| "400".to_owned(), Clone::clone)
 }
 
 const CLOSED: &str = "refuse: 404";
@@ -1214,6 +1238,89 @@ fn what_certbot_writes_for_apache_leads_to_tls() {
         "{:?}",
         alone.left_out
     );
+}
+
+#[test]
+fn files_that_nothing_tries_are_not_sent() {
+    let php = "location ~ \\.php$ { fastcgi_pass unix:/a; }";
+    let front = "location / { try_files $uri $uri/ /index.php?$args; }";
+    for (locations, parts, is_told) in [
+        (
+            "location / { try_files /off.html /index.php?$args; }",
+            &["forbid: [\"*\"]"][..],
+            false,
+        ),
+        (
+            "location / { try_files /none @f; } location @f { rewrite ^ /index.php last; }",
+            &["forbid: [\"*\"]"],
+            false,
+        ),
+        (
+            "try_files $uri.html /index.php;",
+            &["forbid: [\"*\"]"],
+            true,
+        ),
+        (
+            &format!("{front} location /data {{ try_files /none /index.php; }}"),
+            &[
+                "{path: \"~ ^/data(?:.*/)?$\", scripts: front, pool: front}",
+                "{path: \"~ ^/data.*\\\\.php(?:/.*)?$\", scripts: named, pool: front}",
+                "{path: \"~ ^/data\", scripts: front, pool: front}",
+            ],
+            false,
+        ),
+        (
+            &format!("{front} location ^~ /data/ {{ try_files /none /index.php; }}"),
+            &["{path: \"/data/*\", scripts: front, pool: front}"],
+            false,
+        ),
+        (
+            &format!("{front} location ~ ^/d[a-z]ta {{ try_files /none /index.php; }}"),
+            &["{path: \"~ ^/d[a-z]ta\", scripts: front, pool: front}"],
+            true,
+        ),
+        (
+            &format!("{front} location /data {{ try_files /none =404; }}"),
+            &["{path: \"~ ^/data\", refuse: 404}"],
+            true,
+        ),
+    ] {
+        let made = converted("nginx.conf", &nginx_site(&format!("{php} {locations}")));
+        for part in parts {
+            assert!(made.yaml.contains(part), "{part}\n{}", made.yaml);
+        }
+        assert_eq!(!made.limits.is_empty(), is_told, "{}", made.yaml);
+    }
+    let server = format!(
+        "{php} {front} location /data {{ try_files /none /index.php; }}\n\
+         location ^~ /uploads/ {{ try_files /none /index.php; }}"
+    );
+    let yaml = converted("nginx.conf", &nginx_site(&server)).yaml;
+    for (path, expected) in [
+        ("/data/users.json", "Front"),
+        ("/data/a.php", "Named"),
+        ("/data/a.php/x", "Named"),
+        ("/data/", "Front"),
+        ("/data", "Front"),
+        ("/uploads/a.php", "Front"),
+        ("/a.php", "All"),
+    ] {
+        assert_eq!(answer(&yaml, path, ""), expected, "{path}\n{yaml}");
+    }
+    // A page of maintenance that is there is all that nginx sends.
+    let directory = Directory::with(&[("off.html", "")]);
+    let server = format!(
+        "server {{ root {}; {php} location / {{ try_files /off.html /index.php; }} }}",
+        directory.display()
+    );
+    let made = converted("nginx.conf", &server);
+    assert_eq!(made.limits.len(), 1, "{}", made.yaml);
+    for tries in ["/none =404", "/none /index.php", "/index.php =404"] {
+        let php = format!("location ~ \\.php$ {{ try_files {tries}; fastcgi_pass unix:/a; }}");
+        let made = converted("nginx.conf", &nginx_site(&format!("{front} {php}")));
+        let is_closed = made.yaml.contains("{path: \"~ \\\\.php$\", refuse: 404}");
+        assert!(is_closed && !made.limits.is_empty(), "{}", made.yaml);
+    }
 }
 
 #[test]
@@ -2746,7 +2853,12 @@ fn no_file_is_sent_that_try_files_does_not_try() {
         let server = format!("server {{ root /srv/x; {PHP} location / {{ try_files {tried}; }} }}");
         let (yaml, limits) = made("nginx.conf", &server);
         assert!(yaml.contains("forbid: [\"*\"]"), "{tried}\n{yaml}");
-        assert!(limits.contains("no files are sent"), "{tried}\n{limits}");
+        // A fixed name that is not looked for is a note.
+        assert_eq!(
+            limits.contains("no files are sent"),
+            tried.contains("$uri"),
+            "{tried}\n{limits}"
+        );
         let data = format!(
             "server {{ root /srv/x; {PHP} location / {{ try_files $uri /index.php; }}\n\
              location /data {{ try_files {tried}; }} }}"
