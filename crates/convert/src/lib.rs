@@ -19,6 +19,7 @@ mod octane;
 mod php;
 mod proof;
 mod roadrunner;
+mod spelling;
 mod tree;
 
 use std::collections::HashSet;

@@ -13,6 +13,7 @@ use super::php::{
     Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
     leads_all_to, literal, locations, sends_files, takes_every_script, tries_own,
 };
+use super::spelling::plainly;
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections are held, how much memory is used, what is logged.
@@ -165,6 +166,7 @@ pub(super) fn read(mut all: Vec<Directive>, draft: &mut Draft) {
     }
     let closes_all = draft.leave_out_unread(&others, "each site is answered 404");
     for server in &mut servers {
+        *server = plainly(server);
         let access = access::take(server, &around.index);
         let Some(mut site) = self::server(server, draft, &around) else {
             continue;

@@ -1241,6 +1241,41 @@ fn what_certbot_writes_for_apache_leads_to_tls() {
 }
 
 #[test]
+fn what_nginx_writes_in_several_ways_is_understood() {
+    let front = "location / { try_files $uri $uri/ /index.php?$args; }";
+    for expression in ["\\.(php|phar)(/.*)?$", "\\.php5?$", ".php$", "^.+\\.(php)$"] {
+        let php = format!("location ~ {expression} {{ fastcgi_pass unix:/a; }}");
+        let made = converted("nginx.conf", &nginx_site(&format!("{front} {php}")));
+        assert_eq!(
+            made.limits,
+            Vec::<String>::new(),
+            "{expression}\n{}",
+            made.yaml
+        );
+        let is_plain = !made.yaml.contains("scripts:") && !made.yaml.contains("refuse:");
+        assert!(is_plain, "{expression}\n{}", made.yaml);
+    }
+    let php = "location ~ \\.(hh|php)$ { fastcgi_pass unix:/a; }";
+    let made = converted("nginx.conf", &nginx_site(&format!("{front} {php}")));
+    assert!(
+        made.yaml.contains("{path: \"~ \\\\.hh$\", refuse: 404}"),
+        "{}",
+        made.yaml
+    );
+    let made = converted(
+        "nginx.conf",
+        "server { set $R /srv/x; root $R/pub; location ~\\.(sql)$ { deny all; }\n\
+         location =/a { deny all; } location ~ \\.php$ { fastcgi_pass unix:/a; } }",
+    );
+    for part in [
+        "root: /srv/x/pub",
+        "{path: [/a, \"~ \\\\.(sql)$\"], refuse: 403}",
+    ] {
+        assert!(made.yaml.contains(part), "{part}\n{}", made.yaml);
+    }
+}
+
+#[test]
 fn files_that_nothing_tries_are_not_sent() {
     let php = "location ~ \\.php$ { fastcgi_pass unix:/a; }";
     let front = "location / { try_files $uri $uri/ /index.php?$args; }";
