@@ -427,6 +427,14 @@ fn on_condition(
     let is_of_no_file = condition.contains("$request_filename") && condition.contains("!-");
     let is_of_host = ["$host", "$http_host", "$server_name", "$scheme", "$https"]
         .contains(&words.first().copied().unwrap_or_default());
+    if is_of_no_file && directive.inside.iter().any(leads_to_others) {
+        draft.leave_out_limit(
+            directive,
+            "rules do not ask whether a file is there, and these paths lead nowhere: the sites of \
+             a network below paths have no files and scripts",
+        );
+        return None;
+    }
     if (is_of_no_file || is_of_host) && directive.inside.iter().any(|it| it.name == "rewrite") {
         // No file at its own path is kept from this host by it.
         draft.leave_out(directive);
@@ -537,6 +545,12 @@ fn lead_host(host: &str, place: &str, status: &Value, draft: &mut Draft) {
         .set("to", format!("{place}/{{1}}"));
     rule.set("status", status.clone());
     draft.rewrite(rule);
+}
+
+/// Whether a `rewrite` leads a path to a file or script whose name is a part of it.
+fn leads_to_others(rewrite: &Directive) -> bool {
+    let is_inner = !["permanent", "redirect"].contains(&rewrite.argument(2));
+    rewrite.name == "rewrite" && is_inner && rewrite.argument(1).starts_with('$')
 }
 
 /// Keeps from running here what did not run there.

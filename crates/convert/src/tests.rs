@@ -1241,6 +1241,21 @@ fn what_certbot_writes_for_apache_leads_to_tls() {
 }
 
 #[test]
+fn sites_of_a_network_below_paths_are_told() {
+    let rules = "rewrite /wp-admin$ $scheme://$host$request_uri/ permanent;\n\
+                 rewrite ^(/[^/]+)?(/wp-.*) $2 last; rewrite ^(/[^/]+)?(/.*\\.php) $2 last;";
+    let text = format!("if (!-e $request_filename) {{ {rules} }}");
+    let made = converted("nginx.conf", &nginx_site(&text));
+    assert_eq!(made.limits.len(), 1, "{}", made.yaml);
+    assert!(!made.yaml.contains(CLOSED), "{}", made.yaml);
+    let text = "if (!-e $request_filename) { rewrite ^ /index.php last; }";
+    assert_eq!(
+        converted("nginx.conf", &nginx_site(text)).limits,
+        Vec::<String>::new()
+    );
+}
+
+#[test]
 fn what_nginx_writes_in_several_ways_is_understood() {
     let front = "location / { try_files $uri $uri/ /index.php?$args; }";
     for expression in ["\\.(php|phar)(/.*)?$", "\\.php5?$", ".php$", "^.+\\.(php)$"] {
