@@ -45,6 +45,7 @@ const NEEDLESS: &[&str] = &[
 
 pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
     let all = flat(all);
+    handlers::tell_conditions(&all, draft);
     let mut outer = Site::default();
     let mut state = SiteState::default();
     let mut listens = Vec::new();
@@ -134,6 +135,7 @@ pub(super) fn has_tls(all: &[Directive]) -> bool {
 /// A `.htaccess` of the root of a site, whose statements hold in that site.
 pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Result<(), String> {
     let all = flat(directive::apache(text, draft.file)?);
+    handlers::tell_conditions(&all, draft);
     let mut state = SiteState::default();
     for directive in all.iter().filter(|it| !is_scope(it)) {
         of_server(directive, site, draft, &mut state);
@@ -181,6 +183,7 @@ pub(super) fn read_directory(
     draft: &mut Draft,
 ) -> Result<(), String> {
     let inside = flat(directive::apache(text, draft.file)?);
+    handlers::tell_conditions(&inside, draft);
     let mut state = SiteState::default();
     for it in &inside {
         if it.is("RewriteCond") {
@@ -339,7 +342,7 @@ fn is_access(it: &Directive) -> bool {
 }
 
 /// Whether a block holds for some requests.
-fn is_condition(it: &Directive) -> bool {
+pub(super) fn is_condition(it: &Directive) -> bool {
     ["If", "ElseIf", "Else"].iter().any(|name| it.is(name))
 }
 
@@ -440,6 +443,7 @@ fn flat(all: Vec<Directive>) -> Vec<Directive> {
             out.extend(flat(directive.inside));
         } else {
             directive.inside = flat(directive.inside);
+            out.extend(handlers::beside_condition(&mut directive));
             out.push(directive);
         }
     }
@@ -827,7 +831,7 @@ fn runs_none(scope: &Directive) -> bool {
 }
 
 /// Whether a statement ends that scripts run.
-fn is_none(it: &Directive) -> bool {
+pub(super) fn is_none(it: &Directive) -> bool {
     let first = it.argument(0).to_ascii_lowercase();
     let is_flag = ["php_admin_flag", "php_flag", "php_admin_value", "php_value"]
         .iter()
