@@ -16,6 +16,18 @@ pub(super) struct Access {
     limited: Vec<String>,
 }
 
+impl Access {
+    /// Keeps clients from paths, whoever answers for others of these.
+    pub(super) fn new(at: At, refused: Vec<Tree>) -> Self {
+        Self {
+            at,
+            rank: Rank::Exact,
+            refused,
+            limited: Vec::new(),
+        }
+    }
+}
+
 /// A location of a server.
 struct Location {
     at: At,
@@ -110,7 +122,7 @@ pub(super) fn restrict(site: &mut Site, all: Vec<Access>, draft: &mut Draft) {
             if !site.rule(access.at.clone(), access.rank, keys) {
                 site.close("");
                 draft.limits.push(format!(
-                    "{}: an expression beside `allow` or `deny` is not understood: {ALL_CLOSED}",
+                    "{}: an expression of paths that some clients may have is not understood: {ALL_CLOSED}",
                     site.shown()
                 ));
             }

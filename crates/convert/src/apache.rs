@@ -1,5 +1,6 @@
 //! Apache: a server, virtual hosts, or a `.htaccess`.
 
+use super::clients;
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
@@ -44,7 +45,8 @@ const NEEDLESS: &[&str] = &[
 ];
 
 pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
-    let all = flat(all);
+    let mut all = flat(all);
+    clients::take(&mut all);
     handlers::tell_conditions(&all, draft);
     let mut outer = Site::default();
     let mut state = SiteState::default();
@@ -93,6 +95,7 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
     }
     state.finish(&mut outer);
     if hosts.is_empty() || is_reached {
+        clients::keep_out(&all, &[], &mut outer, draft);
         let blocks: Vec<&Directive> = all.iter().collect();
         handlers::keep_others(&blocks, named_by, state.has_front, &mut outer);
     }
@@ -134,7 +137,16 @@ pub(super) fn has_tls(all: &[Directive]) -> bool {
 
 /// A `.htaccess` of the root of a site, whose statements hold in that site.
 pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Result<(), String> {
-    let all = flat(directive::apache(text, draft.file)?);
+    let mut scope = Directive {
+        place: draft.line(1),
+        name: ".htaccess".to_owned(),
+        inside: flat(directive::apache(text, draft.file)?),
+        ..Directive::default()
+    };
+    clients::take(&mut scope.inside);
+    clients::take_of(&mut scope);
+    clients::keep_out_of(&scope, "", site, draft);
+    let all = scope.inside;
     handlers::tell_conditions(&all, draft);
     let mut state = SiteState::default();
     for directive in all.iter().filter(|it| !is_scope(it)) {
@@ -182,7 +194,18 @@ pub(super) fn read_directory(
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<(), String> {
-    let inside = flat(directive::apache(text, draft.file)?);
+    let mut scope = Directive {
+        place: draft.line(1),
+        name: ".htaccess".to_owned(),
+        inside: flat(directive::apache(text, draft.file)?),
+        ..Directive::default()
+    };
+    if !draft.closes_for_all {
+        clients::take(&mut scope.inside);
+        clients::take_of(&mut scope);
+        clients::keep_out_of(&scope, below, site, draft);
+    }
+    let inside = scope.inside;
     handlers::tell_conditions(&inside, draft);
     let mut state = SiteState::default();
     for it in &inside {
@@ -322,7 +345,7 @@ fn lead_in_root(
 }
 
 /// Whether a statement says who may come.
-fn is_access(it: &Directive) -> bool {
+pub(super) fn is_access(it: &Directive) -> bool {
     let names = [
         "Require",
         "RequireAll",
@@ -560,6 +583,7 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
     }
     let blocks: Vec<&Directive> = all.iter().chain(&host.inside).collect();
     state.finish(site);
+    clients::keep_out(all, &host.inside, site, draft);
     handlers::keep_others(&blocks, named_by, state.has_front, site);
     if draft.leave_out_unread(&host.inside, ALL_CLOSED) {
         site.close("");
@@ -626,7 +650,7 @@ fn below_root(scope: &Directive, site: &Site) -> Option<String> {
     (scope.is("Directory") && below.starts_with('/')).then(|| below.to_owned())
 }
 
-fn directory_of(scope: &Directive) -> &str {
+pub(super) fn directory_of(scope: &Directive) -> &str {
     match scope.argument(0) {
         "/" => "/",
         path => path.trim_end_matches('/'),
@@ -678,7 +702,7 @@ fn is_free(scope: &Directive) -> bool {
 }
 
 /// Whether nobody is kept out.
-fn is_granted(inside: &[Directive]) -> bool {
+pub(super) fn is_granted(inside: &[Directive]) -> bool {
     let is = |it: &Directive, words: &str| it.arguments.join(" ").eq_ignore_ascii_case(words);
     let allows = inside.iter().any(|it| it.is("Allow") && is(it, "from all"));
     inside
@@ -704,6 +728,7 @@ fn is_whole(scope: &Directive) -> bool {
         .iter()
         .any(|it| it.is("RewriteCond") && it.argument(1) == "!-f");
     is_granted(&scope.inside)
+        && !clients::is_taken(scope)
         && scope.inside.iter().all(|it| {
             let leads = forbids(it) && it.is("RewriteRule") || leads_away(it) && !asks_for_file;
             !leads && (!is_scope(it) || is_whole(it))
@@ -953,7 +978,7 @@ fn close(scope: &Directive, path: &str, site: &mut Site, draft: &mut Draft) {
 }
 
 /// The status of a block that says nothing else than that nobody may come.
-fn refuses(scope: &Directive) -> Option<&str> {
+pub(super) fn refuses(scope: &Directive) -> Option<&str> {
     let redirect = scope.inside.iter().find(|it| it.is("Redirect"));
     let status = redirect.and_then(refusing_status);
     let is_only = scope.inside.iter().all(|it| {
@@ -1013,7 +1038,7 @@ fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft
 }
 
 /// An expression of the paths that `<Files>` and `<FilesMatch>` are about.
-fn named_by(scope: &Directive) -> String {
+pub(super) fn named_by(scope: &Directive) -> String {
     let named = scope.arguments.last().map_or("", String::as_str);
     if scope.is("FilesMatch") || scope.arguments.len() > 1 {
         on_name(named)

@@ -41,6 +41,8 @@ pub(super) struct Draft {
     middleware: Vec<&'static str>,
     /// Names of variables that a site gives to its scripts.
     variables: Vec<String>,
+    /// Its routes can refuse all clients alone, and not some by their addresses.
+    pub(super) closes_for_all: bool,
     /// There is more than one site.
     pub(super) has_many: bool,
     /// A site of the file has TLS.

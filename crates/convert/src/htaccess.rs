@@ -47,7 +47,7 @@ impl Closed {
         for (directory, text) in files(root, &mut closed.told) {
             let text = text.as_deref();
             let told = (&mut closed.told, &mut Vec::new());
-            let read = read((&directory, text), "", &mut site, told);
+            let read = read((&directory, text), "", &mut site, told, true);
             closed.files.extend(read);
         }
         closed.files.sort();
@@ -150,9 +150,11 @@ fn read(
     prefix: &str,
     site: &mut Site,
     (told, left_out): (&mut Vec<String>, &mut Vec<String>),
+    closes_for_all: bool,
 ) -> Option<String> {
     let file = shown(directory);
     let mut draft = Draft::of(&file);
+    draft.closes_for_all = closes_for_all;
     let below = format!("{prefix}{directory}");
     let mut own = Site {
         root: site.root.clone(),
@@ -239,7 +241,7 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
         if directories.iter().any(|(_, it)| is_in(&here, it)) {
             let file = (directory.as_str(), text.as_deref());
             let told = (&mut told, &mut draft.left_out);
-            closing.extend(read(file, prefix, site, told));
+            closing.extend(read(file, prefix, site, told, false));
         }
     }
     for text in told {

@@ -8,6 +8,7 @@
 mod access;
 mod apache;
 mod caddy;
+mod clients;
 mod directive;
 mod draft;
 mod handlers;

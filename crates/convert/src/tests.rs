@@ -524,9 +524,9 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         ),
         (
             "site.conf",
-            apache("<Directory /srv/x/a>\nRequire ip 10.0.0.0/8\n</Directory>"),
+            apache("<Directory /srv/x/a>\nRequire host example.com\n</Directory>"),
             "\"/a/*\"",
-            "Require ip",
+            "Require host",
         ),
         (
             "site.conf",
@@ -537,7 +537,7 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         (
             "site.conf",
             apache(
-                "<Directory /srv/x>\nOrder deny,allow\nDeny from all\nAllow from 10.1\n</Directory>",
+                "<Directory /srv/x>\nOrder deny,allow\nDeny from all\nAllow from a.x\n</Directory>",
             ),
             CLOSED,
             "Order",
@@ -550,9 +550,9 @@ fn what_limits_who_gets_what_is_translated_or_told() {
         ),
         (
             "site.conf",
-            apache("<Location /admin>\nRequire ip 10.0.0.0/8\n</Location>"),
+            apache("<Location /admin>\nRequire host a.x\n</Location>"),
             "\"/admin/*\"",
-            "Require ip",
+            "Require host",
         ),
         (
             "site.conf",
