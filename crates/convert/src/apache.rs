@@ -264,11 +264,49 @@ pub(super) fn read_directory(
         inside: limits,
         ..scope
     };
-    for it in inside_files.iter().filter(|it| is_open(it)) {
+    let open: Vec<_> = inside_files.iter().filter(|it| is_open(it)).collect();
+    if refuse_but(&scope, &open, below, site) {
+        return Ok(());
+    }
+    for it in open {
         draft.leave_out_limit(it, "it stays closed, as the directory around it is");
     }
     close(&scope, below, site, draft);
     Ok(())
+}
+
+/// Refuses all that lies in a directory but files that blocks in it open. False where there are
+/// none, or the directory is not closed to everybody.
+fn refuse_but(scope: &Directive, open: &[&Directive], below: &str, site: &mut Site) -> bool {
+    let (Some(status), Some(mut free)) = (refuses(scope), outside(below)) else {
+        return false;
+    };
+    free.extend(open.iter().map(|it| {
+        let name = names_in(below, &named_by(it));
+        format!("(?:{name})")
+    }));
+    let others = At::Without(free.join("|"));
+    !open.is_empty() && site.rule(others, Rank::Refusal, refusal(status))
+}
+
+/// Expressions of all paths that do not lie below a directory, in whatever letters that is written;
+/// none for the root, below which all lie. Nothing where its letters may have other forms.
+fn outside(directory: &str) -> Option<Vec<String>> {
+    let letters = directory.strip_prefix('/').unwrap_or_default();
+    if !letters.is_ascii() {
+        return None;
+    }
+    let (mut before, mut all) = ("^/".to_owned(), Vec::new());
+    for letter in letters.chars() {
+        let forms = [letter.to_ascii_lowercase(), letter.to_ascii_uppercase()];
+        let forms = forms.map(|it| as_it_is(&it.to_string())).concat();
+        all.push(format!("{before}(?:$|[^{forms}])"));
+        before = format!("{before}[{forms}]");
+    }
+    if !letters.is_empty() {
+        all.push(format!("{before}[^/]"));
+    }
+    Some(all)
 }
 
 /// A rule of a directory's file: what it refuses, or leads away from, is closed.

@@ -621,6 +621,22 @@ mod tests {
     }
 
     #[test]
+    fn they_are_refused_before_anything_answers() {
+        let blocks = "<Location /a>\nSetHandler None\n</Location>\n\
+                      <Files index.php>\nSetHandler \"proxy:fcgi://127.0.0.1:9000\"\n</Files>\n\
+                      <LocationMatch \"^/(a|index)\">\nRequire ip 10\n</LocationMatch>";
+        let made = made(blocks);
+        for path in ["/a/b", "/index.php", "/index.php/a"] {
+            assert_eq!(
+                answer(&made.yaml, path, "192.0.2.7"),
+                "403",
+                "{}",
+                made.yaml
+            );
+        }
+    }
+
+    #[test]
     fn clients_of_a_htaccess_are_told_apart() {
         let text = "Order deny,allow\nDeny from all\nAllow from 10\n";
         let file = "<Files b.php>\nRequire ip 10\n</Files>\n";
