@@ -3,9 +3,9 @@
 use super::clients;
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
-    ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone,
-    is_found, is_in, is_script, names_in, no_scripts, pattern, refusal, scripts, seconds, size,
-    target,
+    ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Rewriting, Site, accepts_rule, as_it_is,
+    front_alone, is_found, is_in, is_script, names_in, no_scripts, pattern, refusal, scripts,
+    seconds, size, target,
 };
 use super::handlers;
 use super::limits::{
@@ -208,6 +208,7 @@ pub(super) fn read_directory(
     let inside = scope.inside;
     handlers::tell_conditions(&inside, draft);
     let mut state = SiteState::default();
+    let base = rewrite_base(&inside);
     for it in &inside {
         if it.is("RewriteCond") {
             of_server(it, &mut Site::default(), &mut Draft::default(), &mut state);
@@ -215,7 +216,13 @@ pub(super) fn read_directory(
             let conditions = std::mem::take(&mut state.conditions);
             state.passes_files |= passes_files(it, &conditions);
             let is_root = below.is_empty() && !state.passes_files;
-            if !is_root || !lead_in_root(it, &conditions, site, draft) {
+            let base = base.filter(|_| is_root && conditions.is_empty());
+            if let Some(base) = base
+                && !draft.closes_for_all
+                && rewrite_in_root(it, base, site, draft)
+            {
+                it.done();
+            } else if !is_root || !lead_in_root(it, &conditions, site, draft) {
                 in_directory(it, below, &conditions, site, draft);
             }
         } else if it.is("Files") || it.is("FilesMatch") {
@@ -275,6 +282,85 @@ pub(super) fn read_directory(
     Ok(())
 }
 
+/// The text before the targets of a root's rules that stands for the root. None where they lead
+/// elsewhere.
+fn rewrite_base(inside: &[Directive]) -> Option<&'static str> {
+    if inside
+        .iter()
+        .any(|it| it.is("RewriteBase") && it.argument(0) != "/")
+    {
+        return None;
+    }
+    let sets = |it: &Directive| it.is("RewriteRule") && it.argument(2).contains("E=REWRITEBASE:");
+    let mut all = inside.iter().filter(|it| sets(it));
+    // PrestaShop's rules set it, for the root as well as for a directory.
+    let is_root = all.all(|it| it.argument(2).trim_matches(['[', ']']) == "E=REWRITEBASE:/");
+    is_root.then_some("%{ENV:REWRITEBASE}")
+}
+
+/// A rule of a root's file that leads paths to another script or file, whatever files there are.
+/// False where it is none, or `http.rewrite` can't say the same.
+fn rewrite_in_root(rule: &Directive, base: &str, site: &mut Site, draft: &Draft) -> bool {
+    let (from, to) = (rule.argument(0), rule.argument(1));
+    let to = to.strip_prefix(base).unwrap_or(to);
+    let mut is_last = false;
+    let are_known = flags(rule).all(|flag| {
+        let ends = ["L", "END", "LAST"].contains(&flag.as_str());
+        is_last |= ends;
+        ends || ["PT", "QSA", "NC", "NOCASE"].contains(&flag.as_str())
+    });
+    let name = to.split('?').next().unwrap_or_default();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    // A directory may be led on by another rule of the file.
+    let is_file = name.contains('.') && !to.contains(['%', '\\']) && !to.contains("://");
+    // The front controller answers before the rules behind the one that leads to it.
+    let is_behind_front =
+        site.whole == front_alone() || site.rules.iter().any(|it| it.keys == front_alone());
+    let is_some = !is_any(from) && !from.starts_with('!') && !is_front(to) && !is_behind_front;
+    if !(are_known && is_last && is_file && is_some) {
+        return false;
+    }
+    let expression = from_root(from, "");
+    let path = pattern(&expression);
+    let is_loose = flags(rule).any(|flag| flag == "NC" || flag == "NOCASE");
+    let path = if is_loose {
+        format!("(?i){path}")
+    } else {
+        path
+    };
+    let mut tree = Tree::default();
+    let to = format!("/{}", target(to.trim_start_matches('/')));
+    tree.set("path", path).set("to", to);
+    if !accepts_rule(&tree) {
+        return false;
+    }
+    site.rewrites.push(Rewriting {
+        rule: tree,
+        at: At::Expression(expression),
+        shown: format!("{}: `{}`", draft.place(rule.place), rule.shown()),
+    });
+    true
+}
+
+/// Whether a rule leads to the front controller of a root.
+fn is_front(to: &str) -> bool {
+    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}", "%{ENV:REWRITEBASE}"]
+        .iter()
+        .find_map(|start| to.strip_prefix(start))
+        .unwrap_or(to);
+    !to.contains("://") && to.trim_start_matches('/').starts_with("index.php")
+}
+
+/// Whether a rule leads to another address.
+fn is_redirect(rule: &Directive) -> bool {
+    let leaves = |flag: String| flag == "P" || flag == "R" || flag.starts_with("R=");
+    rule.argument(1).contains("://") || flags(rule).any(leaves)
+}
+
+/// The outcome for paths that rules lead to another script where there is no file.
+const NOT_LED: &str = "rules do not ask whether a file is there: such paths are answered as others \
+                       are, by the front controller or by nobody";
+
 /// Refuses all that lies in a directory but files that blocks in it open. False where there are
 /// none, or the directory is not closed to everybody.
 fn refuse_but(scope: &Directive, open: &[&Directive], below: &str, site: &mut Site) -> bool {
@@ -317,7 +403,14 @@ fn in_directory(
     site: &mut Site,
     draft: &mut Draft,
 ) {
+    let to = rule.argument(1);
+    let is_lost =
+        below.is_empty() && to != "-" && !is_redirect(rule) && !is_front(to) && !forbids(rule);
     if keeps_files(rule, conditions) {
+        let is_of_none = groups(conditions).iter().any(|it| asks_for_none(it));
+        if is_lost && is_of_none {
+            return draft.leave_out_limit(rule, NOT_LED);
+        }
         return draft.leave_out(rule);
     }
     if forbids(rule) {
@@ -330,6 +423,8 @@ fn in_directory(
     };
     if leads_away(rule) && (!below.is_empty() || is_part()) {
         shut_rule(rule, below, conditions, site, draft);
+    } else if is_lost {
+        draft.leave_out_limit(rule, NOT_LED);
     }
 }
 
@@ -345,13 +440,8 @@ fn lead_in_root(
     if to == "-" || !leads_away(rule) || forbids(rule) || keeps_files(rule, conditions) {
         return false;
     }
-    let leaves = |flag: String| flag == "P" || flag == "R" || flag.starts_with("R=");
-    let leaves = to.contains("://") || flags(rule).any(leaves);
-    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}"]
-        .iter()
-        .find_map(|start| to.strip_prefix(start))
-        .unwrap_or(to);
-    let is_front = !leaves && to.trim_start_matches('/').starts_with("index.php");
+    let leaves = is_redirect(rule);
+    let is_front = !leaves && is_front(to);
     let is_all = is_any(from) || from.starts_with('!');
     let all = covered(rule, "", conditions);
     let is_part = |all: &Vec<At>| all.iter().all(|at| matches!(at, At::Expression(_)));

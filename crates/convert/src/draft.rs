@@ -101,10 +101,22 @@ pub(super) struct Site {
     /// Directories in which `.htaccess` files count, and in those below them, after the places
     /// that say so.
     pub(super) overridden: Vec<(String, String)>,
+    /// Rules of the `.htaccess` of its root.
+    pub(super) rewrites: Vec<Rewriting>,
     /// Scripts ran for it.
     pub(super) gives_php: bool,
     /// Paths that a script answered.
     pub(super) answered: Vec<String>,
+}
+
+/// A rule that leads paths to another script or file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rewriting {
+    pub(super) rule: Tree,
+    /// Its paths.
+    pub(super) at: At,
+    /// Its place and its text.
+    pub(super) shown: String,
 }
 
 /// A directory whose files are sent below a path.

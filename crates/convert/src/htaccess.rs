@@ -7,7 +7,9 @@ use std::path::Path;
 use pronghorn_base::read_linked;
 
 use super::apache;
-use super::draft::{ALL_CLOSED, At, Draft, Site, front_alone, is_in, no_scripts, scripts};
+use super::draft::{
+    ALL_CLOSED, At, Draft, Rank, Rewriting, Site, front_alone, is_in, no_scripts, scripts,
+};
 use super::tree::Tree;
 
 /// A larger tree is a project with all its packages, of which the first directories count.
@@ -192,6 +194,7 @@ fn read(
     let folders = own.without_scripts();
     let is_front = own.whole == front_alone();
     let closes = own.is_closed() || is_front || !own.rules.is_empty() || !folders.is_empty();
+    site.rewrites.append(&mut own.rewrites);
     for folder in &folders {
         no_scripts(&mut site.pool, folder);
     }
@@ -244,6 +247,14 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
             closing.extend(read(file, prefix, site, told, false));
         }
     }
+    for mut it in std::mem::take(&mut site.rewrites) {
+        if draft.has_many && site.names.is_empty() {
+            told.push(lead_to_front(it, site));
+        } else {
+            draft.for_hosts(&mut it.rule, site);
+            draft.rewrite_unless_refused(it.rule);
+        }
+    }
     for text in told {
         draft.limits.push(format!("{place}: `{root}`: {text}"));
     }
@@ -254,6 +265,14 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
             closing.join("`, `")
         ));
     }
+}
+
+/// Gives the paths of a rule to the front controller, as a rule can't be for a site without a name.
+fn lead_to_front(it: Rewriting, site: &mut Site) -> String {
+    if !site.rule(it.at, Rank::Expression, front_alone()) {
+        site.send_nothing();
+    }
+    format!("{}: the front controller answers for these paths", it.shown)
 }
 
 /// Reads a `.htaccess` that is given by its path beside sites with roots: what it says holds for
@@ -481,5 +500,83 @@ mod tests {
                 "{told}"
             );
         }
+    }
+
+    /// The configuration of a host whose root has this file.
+    fn of_host(text: &str) -> crate::Converted {
+        let directory = Directory::with(&[("root/index.php", ""), ("root/.htaccess", text)]);
+        let root = directory.join("root").display().to_string();
+        let host = format!(
+            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n\
+             <Directory {root}>\nAllowOverride All\nRequire all granted\n</Directory>\n\
+             </VirtualHost>\n"
+        );
+        std::fs::write(directory.join("site.conf"), host).unwrap();
+        crate::convert(&[directory.join("site.conf")]).unwrap()
+    }
+
+    const FRONT: &str = "RewriteCond %{REQUEST_FILENAME} !-f\n\
+                         RewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule ^ index.php [L]\n";
+
+    #[test]
+    fn rules_of_a_root_that_lead_to_other_files_are_made_or_told() {
+        let rules = format!(
+            "RewriteEngine on\nRewriteRule . - [E=REWRITEBASE:/]\n\
+             RewriteRule ^api/(.*)$ %{{ENV:REWRITEBASE}}webservice/dispatcher.php?url=$1 [QSA,L]\n\
+             RewriteRule ^([0-9])(-[_a-z]*)?/.+\\.jpg$ img/p/$1/$1$2.jpg [L]\n{FRONT}"
+        );
+        let led = [
+            "/webservice/dispatcher.php?url={1}",
+            "/img/p/{1}/{1}{2}.jpg",
+        ];
+        let made = of_host(&rules);
+        for to in led {
+            assert!(made.yaml.contains(to), "{to}\n{}", made.yaml);
+        }
+        let is_clean = !made.yaml.contains("front") && !made.is_unsure();
+        assert!(is_clean, "{}\n{:?}", made.yaml, made.limits);
+        // `serve` has no rules, and says so.
+        let (closed, _) = of_root(&rules);
+        assert_eq!(
+            (closed.told.len(), closed.front.len()),
+            (2, 2),
+            "{closed:?}"
+        );
+        for (from, to) in [
+            ("RewriteEngine on", "RewriteEngine on\nRewriteBase /shop"),
+            ("E=REWRITEBASE:/]", "E=REWRITEBASE:/shop/]"),
+            ("[QSA,L]", "[QSA]"),
+            (
+                "RewriteRule ^api",
+                "RewriteCond %{HTTP:A} b\nRewriteRule ^api",
+            ),
+            (
+                "RewriteRule ^api",
+                "RewriteRule ^a index.php [L]\nRewriteRule ^api",
+            ),
+        ] {
+            let made = of_host(&rules.replacen(from, to, 1));
+            assert!(!made.yaml.contains("dispatcher"), "{to}\n{}", made.yaml);
+            // A rule for some requests alone is a note.
+            let is_noted = made.left_out.iter().any(|it| it.contains("^api"));
+            let is_told = made.is_unsure() || is_noted || made.yaml.contains("front");
+            assert!(is_told, "{to}\n{}", made.yaml);
+        }
+    }
+
+    #[test]
+    fn rules_for_paths_without_a_file_are_told_where_they_lead_to_another_script() {
+        let made = of_host(
+            "RewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\n\
+             RewriteCond %{REQUEST_FILENAME} -f [OR]\nRewriteCond %{REQUEST_FILENAME} -d\n\
+             RewriteRule ^ - [L]\n\
+             RewriteRule ^([_0-9a-zA-Z-]+/)?(.*\\.php)$ $2 [L]\nRewriteRule . index.php [L]\n",
+        );
+        let is_told = made.limits.iter().any(|it| it.contains("(.*\\.php)$ $2"));
+        assert!(is_told && made.limits.len() == 1, "{:?}", made.limits);
+        assert!(!made.yaml.contains("to:"), "{}", made.yaml);
+        let script = FRONT.replace("^ index.php", "^(.*)$ /app.php?q=$1");
+        assert!(of_host(&format!("RewriteEngine On\n{script}")).is_unsure());
+        assert!(!of_host(&format!("RewriteEngine On\n{FRONT}")).is_unsure());
     }
 }
