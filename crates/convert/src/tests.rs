@@ -3080,3 +3080,38 @@ fn a_refused_rest_stays_refused() {
         assert!(yaml.contains("{refuse: 404}"), "{text}\n{yaml}");
     }
 }
+
+/// Servers beside which the same pages are asked for, by their routes alone.
+#[test]
+fn routes_of_fixtures_answer_as_their_pages_say() {
+    for (name, file) in [
+        ("fpm_named.apache", "site.conf"),
+        ("fpm_part.apache", "site.conf"),
+        ("pages.apache", "site.conf"),
+        ("endings.nginx", "nginx.conf"),
+        ("tried_alone.nginx", "nginx.conf"),
+        ("tried_fixed.nginx", "nginx.conf"),
+    ] {
+        let path = format!(
+            "{}/../../e2e/fixtures/from/{name}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let text = std::fs::read_to_string(path).unwrap();
+        let text = text.replace("{root}", "/srv/x").replace("{php}", "9000");
+        let made = converted(file, &text.replace("{port}", "8080"));
+        for line in text.lines().filter_map(|it| it.strip_prefix("# crawl ")) {
+            let (path, says) = line.split_once(' ').unwrap();
+            let says = says.rsplit_once(" here ").map_or(says, |(_, here)| here);
+            let answer = answer(&made.yaml, path, "");
+            let is_right = match says {
+                "front" => ["All", "Named", "Front"].contains(&answer.as_str()),
+                "script" => ["All", "Named"].contains(&answer.as_str()),
+                "403" => answer == "403",
+                // A pool that sends no files answers 404 itself.
+                "404" if path.contains(".php") => !["All", "Named"].contains(&answer.as_str()),
+                _ => answer != "403",
+            };
+            assert!(is_right, "{name}: {line}: {answer}\n{}", made.yaml);
+        }
+    }
+}
