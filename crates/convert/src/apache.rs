@@ -235,14 +235,7 @@ pub(super) fn read_directory(
             }
         }
     }
-    let is_other = |it: &&Directive| {
-        let leads = it.argument(1).contains("://") || flags(it).any(|it| it.starts_with('R'));
-        it.is("ErrorDocument") || it.is("RewriteRule") && leads
-    };
-    let unread = inside.iter().filter(|it| it.fate.get() == Fate::Unread);
-    for it in unread.filter(is_other) {
-        draft.leave_out(it);
-    }
+    tell_rest(&inside, draft);
     let scope = Directive {
         place: draft.line(1),
         name: "Directory".to_owned(),
@@ -280,6 +273,28 @@ pub(super) fn read_directory(
     }
     close(&scope, below, site, draft);
     Ok(())
+}
+
+/// Says what else stands in a directory's file: nothing of it holds here.
+fn tell_rest(inside: &[Directive], draft: &mut Draft) {
+    for it in inside {
+        let name = it.name.to_ascii_lowercase();
+        let is_silent = NEEDLESS.contains(&&*name)
+            || ["rewriteengine", "rewritecond", "options"].contains(&&*name)
+            || name == "rewriterule" && !is_redirect(it)
+            || name == "directoryindex" && it.arguments == ["index.php"]
+            || name.starts_with("allowoverride")
+            || name.starts_with("auth")
+            || makes_others(it) && it.shown().contains("php");
+        if is_scope(it) && it.fate.get() != Fate::Told {
+            tell_rest(&it.inside, draft);
+        } else if it.fate.get() == Fate::Unread
+            && !(is_silent || is_access(it) || is_condition(it) || is_none(it))
+            && (name == "rewriterule" || !limits(it))
+        {
+            draft.leave_out(it);
+        }
+    }
 }
 
 /// The text before the targets of a root's rules that stands for the root. None where they lead

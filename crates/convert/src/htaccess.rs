@@ -579,4 +579,19 @@ mod tests {
         assert!(of_host(&format!("RewriteEngine On\n{script}")).is_unsure());
         assert!(!of_host(&format!("RewriteEngine On\n{FRONT}")).is_unsure());
     }
+
+    #[test]
+    fn statements_of_such_files_that_close_nothing_are_told() {
+        let made = of_host(
+            "Options -Indexes\nDirectoryIndex index.php\nExpiresActive On\nphp_value a b\n\
+             ErrorDocument 404 /a.html\n<FilesMatch \"\\.css$\">\nHeader set X-A b\n\
+             </FilesMatch>\nRequire all granted\n",
+        );
+        let told = made.left_out.join("\n");
+        for name in ["php_value a b", "ErrorDocument 404", "Header set X-A"] {
+            assert!(told.contains(name), "{name}: {told}");
+        }
+        assert_eq!(made.left_out.len(), 3, "{told}");
+        assert!(!made.is_unsure(), "{:?}", made.limits);
+    }
 }
