@@ -300,10 +300,14 @@ fn tell_rest(inside: &[Directive], draft: &mut Draft) {
 /// The text before the targets of a root's rules that stands for the root. None where they lead
 /// elsewhere.
 fn rewrite_base(inside: &[Directive]) -> Option<&'static str> {
-    if inside
-        .iter()
-        .any(|it| it.is("RewriteBase") && it.argument(0) != "/")
-    {
+    // Rules that skip others, or are one with the next, say when those hold.
+    let leads_on = |flag: String| flag.starts_with("S=") || flag.starts_with("SKIP") || flag == "C";
+    let is_other = |it: &Directive| match it.name.to_ascii_lowercase().as_str() {
+        "rewritebase" => it.argument(0) != "/",
+        "rewriterule" => flags(it).any(leads_on) || flags(it).any(|flag| flag == "CHAIN"),
+        _ => false,
+    };
+    if inside.iter().any(is_other) {
         return None;
     }
     let sets = |it: &Directive| it.is("RewriteRule") && it.argument(2).contains("E=REWRITEBASE:");

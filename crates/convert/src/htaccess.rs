@@ -554,6 +554,14 @@ mod tests {
                 "RewriteRule ^api",
                 "RewriteRule ^a index.php [L]\nRewriteRule ^api",
             ),
+            (
+                "RewriteRule ^api",
+                "RewriteRule ^ index.php [L]\nRewriteRule ^api",
+            ),
+            (
+                "RewriteRule ^api",
+                "RewriteRule ^b - [S=1]\nRewriteRule ^api",
+            ),
         ] {
             let made = of_host(&rules.replacen(from, to, 1));
             assert!(!made.yaml.contains("dispatcher"), "{to}\n{}", made.yaml);
