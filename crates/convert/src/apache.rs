@@ -11,6 +11,9 @@ use super::handlers;
 use super::limits::{
     expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, refusing_status,
 };
+use super::statements::{
+    directory_of, glob, is_access, is_condition, is_granted, is_none, named_by,
+};
 use super::tree::{Tree, Value};
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
@@ -491,31 +494,6 @@ fn lead_in_root(
     true
 }
 
-/// Whether a statement says who may come.
-pub(super) fn is_access(it: &Directive) -> bool {
-    let names = [
-        "Require",
-        "RequireAll",
-        "RequireAny",
-        "RequireNone",
-        "Order",
-        "Deny",
-        "Allow",
-        "Satisfy",
-        "Limit",
-        "LimitExcept",
-        "SSLRequire",
-        "SSLRequireSSL",
-        "SSLVerifyClient",
-    ];
-    names.iter().any(|name| it.is(name))
-}
-
-/// Whether a block holds for some requests.
-pub(super) fn is_condition(it: &Directive) -> bool {
-    ["If", "ElseIf", "Else"].iter().any(|name| it.is(name))
-}
-
 /// Blocks outside of hosts, which each host has looked at already.
 fn of_hosts(all: &[Directive], sites: &[Site], draft: &mut Draft) {
     for scope in all.iter().filter(|it| is_scope(it)) {
@@ -797,13 +775,6 @@ fn below_root(scope: &Directive, site: &Site) -> Option<String> {
     (scope.is("Directory") && below.starts_with('/')).then(|| below.to_owned())
 }
 
-pub(super) fn directory_of(scope: &Directive) -> &str {
-    match scope.argument(0) {
-        "/" => "/",
-        path => path.trim_end_matches('/'),
-    }
-}
-
 /// A block outside of hosts, for one of them: fates are of the block as a whole. `own`: what stands
 /// in the host. `blocks`: those, and all outside of hosts.
 fn settle_copy(
@@ -846,26 +817,6 @@ fn is_free(scope: &Directive) -> bool {
             || it.is("ProxyPass") && leads_to_proxy(it)
     };
     is_granted(&scope.inside) && !scope.inside.iter().any(leads_away)
-}
-
-/// Whether nobody is kept out.
-pub(super) fn is_granted(inside: &[Directive]) -> bool {
-    let is = |it: &Directive, words: &str| it.arguments.join(" ").eq_ignore_ascii_case(words);
-    let allows = inside.iter().any(|it| it.is("Allow") && is(it, "from all"));
-    inside
-        .iter()
-        .all(|it| match it.name.to_ascii_lowercase().as_str() {
-            "require" => is(it, "all granted"),
-            "allow" => is(it, "from all"),
-            "order" => allows || is(it, "deny,allow") || is(it, "mutual-failure"),
-            // One line for all is what all of both need.
-            "requireall" | "requireany" if !it.inside.is_empty() => is_granted(&it.inside),
-            // A condition may hold for anybody.
-            "if" | "elseif" | "else" => is_granted(&it.inside),
-            "deny" | "limit" | "limitexcept" | "requireall" | "requireany" | "requirenone"
-            | "sslrequire" | "sslrequiressl" | "sslverifyclient" => false,
-            _ => true,
-        })
 }
 
 /// Whether nobody is kept out of any of its files, nor led away from one.
@@ -971,7 +922,7 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
 fn handlers(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) {
     let is_files = scope.is("Files") || scope.is("FilesMatch");
     let below = below_root(scope, site).unwrap_or_default();
-    let other = handled(scope, named).filter(|_| is_files);
+    let other = handled(scope).filter(|_| is_files);
     for it in &scope.inside {
         if it.is("Options") {
             it.done();
@@ -1000,26 +951,6 @@ fn handlers(scope: &Directive, named: &str, site: &mut Site, draft: &mut Draft) 
 
 fn runs_none(scope: &Directive) -> bool {
     scope.inside.iter().any(is_none)
-}
-
-/// Whether a statement ends that scripts run.
-pub(super) fn is_none(it: &Directive) -> bool {
-    let first = it.argument(0).to_ascii_lowercase();
-    let is_flag = ["php_admin_flag", "php_flag", "php_admin_value", "php_value"]
-        .iter()
-        .any(|name| it.is(name));
-    (is_flag
-        && first == "engine"
-        && !["on", "1"].contains(&it.argument(1).to_ascii_lowercase().as_str()))
-        || it.is("RemoveHandler")
-        || it.is("RemoveType")
-        || (it.is("SetHandler")
-            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
-        || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
-        || (it.is("AddHandler")
-            && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
-            && it.shown().contains("php"))
-        || it.is("ForceType")
 }
 
 fn mark_none(scope: &Directive) {
@@ -1080,16 +1011,11 @@ fn handler(it: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
 }
 
 /// The files of a block with a handler that are no scripts here, as an expression.
-fn handled(scope: &Directive, named: &str) -> Option<String> {
+fn handled(scope: &Directive) -> Option<String> {
     if !scope.inside.iter().any(makes_others) {
         return None;
     }
-    let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
-    let name = if is_match {
-        on_name(named)
-    } else {
-        format!("/{}$", glob(named, "[^/]*"))
-    };
+    let name = named_by(scope);
     let rest = ["[^/]+", "[^/]*", "/[^/]+", "/[^/]*"];
     let bare = rest.iter().find_map(|it| name.strip_prefix(it));
     let bare = bare.unwrap_or(&name);
@@ -1184,16 +1110,6 @@ fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft
     draft.leave_out_limit(scope, &outcome.unwrap_or(text));
 }
 
-/// An expression of the paths that `<Files>` and `<FilesMatch>` are about.
-pub(super) fn named_by(scope: &Directive) -> String {
-    let named = scope.arguments.last().map_or("", String::as_str);
-    if scope.is("FilesMatch") || scope.arguments.len() > 1 {
-        on_name(named)
-    } else {
-        format!("/{}$", glob(named, "[^/]*"))
-    }
-}
-
 /// Files by their names, in a directory by its path below the root, and all below it.
 fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
@@ -1275,77 +1191,6 @@ fn is_hidden(named: &str, is_match: bool) -> bool {
     }
     let rest = named.strip_prefix("^\\.");
     rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']) && !rest.contains('|'))
-}
-
-/// An expression of a file's name as one of paths that end in such a name.
-fn on_name(expression: &str) -> String {
-    let mut out = String::new();
-    let mut letters = expression.chars().peekable();
-    let (mut is_class, mut depth, mut has_parts) = (false, 0_usize, false);
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => {
-                out.push(letter);
-                out.extend(letters.next());
-                continue;
-            }
-            '[' if !is_class => {
-                is_class = true;
-                out.push(letter);
-                if let Some(not) = letters.next_if_eq(&'^') {
-                    out.extend([not, '/']);
-                }
-                continue;
-            }
-            ']' if is_class => is_class = false,
-            _ if is_class => {}
-            '^' => {
-                out.push('/');
-                continue;
-            }
-            '.' => {
-                out.push_str("[^/]");
-                continue;
-            }
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            '|' => has_parts |= depth == 0,
-            _ => {}
-        }
-        out.push(letter);
-    }
-    if out.ends_with('$') && !has_parts {
-        out
-    } else {
-        format!("(?:{out})[^/]*$")
-    }
-}
-
-/// A name with `*`, `?` and classes as an expression; `any` is what a star stands for.
-fn glob(named: &str, any: &str) -> String {
-    let mut out = String::new();
-    let mut is_class = false;
-    let mut letters = named.chars().peekable();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '[' if !is_class => {
-                is_class = true;
-                out.push('[');
-                if letters.next_if(|it| ['!', '^'].contains(it)).is_some() {
-                    out.push_str("^/");
-                }
-            }
-            ']' => {
-                is_class = false;
-                out.push(']');
-            }
-            '-' if is_class => out.push('-'),
-            '*' if !is_class => out.push_str(any),
-            '?' if !is_class => out.push_str("[^/]"),
-            letter => out.push_str(&as_it_is(&letter.to_string())),
-        }
-    }
-    out
 }
 
 fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {

@@ -1,9 +1,9 @@
 //! Apache's `Require ip`, `Allow` and `Deny`, as conditions of routes that refuse.
 
 use super::access::{Access, net, restrict};
-use super::apache::{directory_of, is_access, is_condition, is_granted, named_by};
 use super::directive::{Directive, Fate};
 use super::draft::{At, Draft, Site, is_found, is_in, names_in};
+use super::statements::{directory_of, is_access, is_condition, is_granted, named_by};
 use super::tree::{Tree, Value};
 
 /// Stands for statements that were taken out of a block: its words are nets that are refused, and,

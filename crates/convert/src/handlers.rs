@@ -1,8 +1,8 @@
 //! Which scripts Apache gives to PHP, where handlers of php-fpm are for some alone.
 
-use super::apache::{is_condition, is_none};
 use super::directive::Directive;
 use super::draft::{At, Draft, Rank, Site, as_it_is, is_found, names_in, scripts};
+use super::statements::{is_condition, is_none};
 use super::tree::Value;
 
 /// Names of scripts that nobody has on purpose.
@@ -10,7 +10,7 @@ const SCRIPTS: [&str; 4] = ["/a.php", "/zq-1.php", "/x_y.z.php", "/d-1/e/b.php"]
 
 /// The paths of scripts that have a handler.
 #[derive(Default)]
-struct Found {
+struct GivenScripts {
     all: Vec<At>,
     /// Others have one where a condition holds.
     is_conditional: bool,
@@ -26,11 +26,11 @@ pub(super) fn keep_others(
     has_front: bool,
     site: &mut Site,
 ) {
-    let mut found = Found::default();
+    let mut found = GivenScripts::default();
     for block in blocks {
         add(block, "", named_by, site, &mut found);
     }
-    let Found {
+    let GivenScripts {
         all,
         is_conditional,
     } = found;
@@ -138,7 +138,7 @@ fn add(
     below: &str,
     named_by: fn(&Directive) -> String,
     site: &Site,
-    found: &mut Found,
+    found: &mut GivenScripts,
 ) {
     let has_handler = block.inside.iter().any(is_handler);
     match block.name.to_ascii_lowercase().as_str() {

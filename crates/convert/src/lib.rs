@@ -21,6 +21,7 @@ mod php;
 mod proof;
 mod roadrunner;
 mod spelling;
+mod statements;
 mod tree;
 
 use std::collections::HashSet;

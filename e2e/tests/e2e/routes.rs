@@ -453,7 +453,7 @@ http:
             }
         }
         let mut connection = server.connect();
-        connection.send("GET /named/ HTTP/1.1\r\nHost: refused\r\n\r\n".to_owned());
+        connection.send("GET /named/ HTTP/1.1\r\nHost: refused\r\n\r\n");
         assert_eq!(connection.response().status, 410, "{mode}");
         server.stop();
     }

@@ -1,0 +1,157 @@
+//! What statements of Apache say by themselves.
+
+use super::directive::Directive;
+use super::draft::as_it_is;
+
+/// Whether a statement says who may come.
+pub(super) fn is_access(it: &Directive) -> bool {
+    let names = [
+        "Require",
+        "RequireAll",
+        "RequireAny",
+        "RequireNone",
+        "Order",
+        "Deny",
+        "Allow",
+        "Satisfy",
+        "Limit",
+        "LimitExcept",
+        "SSLRequire",
+        "SSLRequireSSL",
+        "SSLVerifyClient",
+    ];
+    names.iter().any(|name| it.is(name))
+}
+
+/// Whether a block holds for some requests.
+pub(super) fn is_condition(it: &Directive) -> bool {
+    ["If", "ElseIf", "Else"].iter().any(|name| it.is(name))
+}
+
+pub(super) fn directory_of(scope: &Directive) -> &str {
+    match scope.argument(0) {
+        "/" => "/",
+        path => path.trim_end_matches('/'),
+    }
+}
+
+/// Whether nobody is kept out.
+pub(super) fn is_granted(inside: &[Directive]) -> bool {
+    let is = |it: &Directive, words: &str| it.arguments.join(" ").eq_ignore_ascii_case(words);
+    let allows = inside.iter().any(|it| it.is("Allow") && is(it, "from all"));
+    inside
+        .iter()
+        .all(|it| match it.name.to_ascii_lowercase().as_str() {
+            "require" => is(it, "all granted"),
+            "allow" => is(it, "from all"),
+            "order" => allows || is(it, "deny,allow") || is(it, "mutual-failure"),
+            // One line for all is what all of both need.
+            "requireall" | "requireany" if !it.inside.is_empty() => is_granted(&it.inside),
+            // A condition may hold for anybody.
+            "if" | "elseif" | "else" => is_granted(&it.inside),
+            "deny" | "limit" | "limitexcept" | "requireall" | "requireany" | "requirenone"
+            | "sslrequire" | "sslrequiressl" | "sslverifyclient" => false,
+            _ => true,
+        })
+}
+
+/// Whether a statement ends that scripts run.
+pub(super) fn is_none(it: &Directive) -> bool {
+    let first = it.argument(0).to_ascii_lowercase();
+    let is_flag = ["php_admin_flag", "php_flag", "php_admin_value", "php_value"]
+        .iter()
+        .any(|name| it.is(name));
+    (is_flag
+        && first == "engine"
+        && !["on", "1"].contains(&it.argument(1).to_ascii_lowercase().as_str()))
+        || it.is("RemoveHandler")
+        || it.is("RemoveType")
+        || (it.is("SetHandler")
+            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
+        || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
+        || (it.is("AddHandler")
+            && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
+            && it.shown().contains("php"))
+        || it.is("ForceType")
+}
+
+/// An expression of the paths that `<Files>` and `<FilesMatch>` are about.
+pub(super) fn named_by(scope: &Directive) -> String {
+    let named = scope.arguments.last().map_or("", String::as_str);
+    if scope.is("FilesMatch") || scope.arguments.len() > 1 {
+        on_name(named)
+    } else {
+        format!("/{}$", glob(named, "[^/]*"))
+    }
+}
+
+/// An expression of a file's name as one of paths that end in such a name.
+fn on_name(expression: &str) -> String {
+    let mut out = String::new();
+    let mut letters = expression.chars().peekable();
+    let (mut is_class, mut depth, mut has_parts) = (false, 0_usize, false);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                out.push(letter);
+                out.extend(letters.next());
+                continue;
+            }
+            '[' if !is_class => {
+                is_class = true;
+                out.push(letter);
+                if let Some(not) = letters.next_if_eq(&'^') {
+                    out.extend([not, '/']);
+                }
+                continue;
+            }
+            ']' if is_class => is_class = false,
+            _ if is_class => {}
+            '^' => {
+                out.push('/');
+                continue;
+            }
+            '.' => {
+                out.push_str("[^/]");
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '|' => has_parts |= depth == 0,
+            _ => {}
+        }
+        out.push(letter);
+    }
+    if out.ends_with('$') && !has_parts {
+        out
+    } else {
+        format!("(?:{out})[^/]*$")
+    }
+}
+
+/// A name with `*`, `?` and classes as an expression; `any` is what a star stands for.
+pub(super) fn glob(named: &str, any: &str) -> String {
+    let mut out = String::new();
+    let mut is_class = false;
+    let mut letters = named.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '[' if !is_class => {
+                is_class = true;
+                out.push('[');
+                if letters.next_if(|it| ['!', '^'].contains(it)).is_some() {
+                    out.push_str("^/");
+                }
+            }
+            ']' => {
+                is_class = false;
+                out.push(']');
+            }
+            '-' if is_class => out.push('-'),
+            '*' if !is_class => out.push_str(any),
+            '?' if !is_class => out.push_str("[^/]"),
+            letter => out.push_str(&as_it_is(&letter.to_string())),
+        }
+    }
+    out
+}
