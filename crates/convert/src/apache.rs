@@ -858,6 +858,9 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     let root = site.root.clone().unwrap_or_default();
     let has_none = runs_none(scope);
     if is_free(scope) && !has_none {
+        if scope.is("Files") || scope.is("FilesMatch") {
+            note_named(scope, "", site, draft);
+        }
         mark_granted(&scope.inside);
         scope.done();
         return handlers(scope, named, site, draft);
@@ -1110,6 +1113,21 @@ fn refuse_expression(scope: &Directive, expression: &str, site: &mut Site, draft
     draft.leave_out_limit(scope, &outcome.unwrap_or(text));
 }
 
+/// Notes who may have files by their names: it counts for the front controller.
+fn note_named(scope: &Directive, below: &str, site: &mut Site, draft: &Draft) {
+    // Limits to addresses have routes of their own.
+    if clients::is_taken(scope) {
+        return;
+    }
+    let is_open = is_free(scope);
+    if !is_open || scope.inside.iter().any(is_access) {
+        let statement = format!("{}: `{}`", draft.place(scope.place), scope.shown());
+        let expression = names_in(below, &named_by(scope));
+        let shuts = (!is_open).then_some(statement);
+        site.named.push((scope.place, expression, shuts));
+    }
+}
+
 /// Files by their names, in a directory by its path below the root, and all below it.
 fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     let is_match = scope.is("FilesMatch") || scope.arguments.len() > 1;
@@ -1117,6 +1135,7 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
         return;
     };
     let name = named_by(scope);
+    note_named(scope, below, site, draft);
     if is_free(scope) {
         if runs_none(scope) {
             keep_scripts(scope, &name, below, site, draft);

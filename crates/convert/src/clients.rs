@@ -4,7 +4,7 @@ use super::access::{Access, net, restrict};
 use super::directive::{Directive, Fate};
 use super::draft::{At, Draft, Site, is_found, is_in, names_in};
 use super::statements::{directory_of, is_access, is_condition, is_granted, named_by};
-use super::tree::{Tree, Value};
+use super::tree::Tree;
 
 /// Stands for statements that were taken out of a block: its words are nets that are refused, and,
 /// after a sign, nets that are not.
@@ -378,10 +378,7 @@ impl Limit<'_> {
 
 /// Whether some paths are those of the script that answers for others.
 fn is_of_front(at: &At, site: &Site) -> bool {
-    let front = match site.pool.get("fallback") {
-        Some(Value::Text(script)) => format!("/{script}"),
-        _ => "/index.php".to_owned(),
-    };
+    let front = site.front();
     match at {
         At::Below(below) => !below.is_empty() && is_in(&front, below),
         At::Expression(expression) => is_found(expression, &front),
@@ -451,11 +448,13 @@ pub(super) fn keep_out_of(scope: &Directive, below: &str, site: &mut Site, draft
         restrict(site, vec![Access::new(at, refused(scope))], draft);
     }
     for it in all.into_iter().filter(|it| is_taken(it)) {
-        restrict(
-            site,
-            vec![Access::new(of_files(it, below), refused(it))],
-            draft,
-        );
+        let at = of_files(it, below);
+        if let At::Expression(expression) = &at {
+            let statement = format!("{}: `{}`", draft.place(it.place), it.shown());
+            site.named
+                .push((it.place, expression.clone(), Some(statement)));
+        }
+        restrict(site, vec![Access::new(at, refused(it))], draft);
     }
 }
 

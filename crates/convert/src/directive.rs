@@ -15,7 +15,7 @@ pub(super) enum Fate {
 }
 
 /// The file and the line of a statement.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SourceLine {
     /// The number of its file, as the draft knows it.
     pub(super) file: usize,

@@ -107,6 +107,9 @@ pub(super) struct Site {
     pub(super) gives_php: bool,
     /// Paths that a script answered.
     pub(super) answered: Vec<String>,
+    /// What Apache says of files by their names, the last one of which holds: its line, an
+    /// expression, and the statement where it keeps clients from them.
+    pub(super) named: Vec<(SourceLine, String, Option<String>)>,
 }
 
 /// A rule that leads paths to another script or file.
@@ -321,6 +324,28 @@ pub(super) fn scripts(which: &str) -> Tree {
 }
 
 impl Site {
+    /// The script that answers for paths without a file.
+    pub(super) fn front(&self) -> String {
+        match self.pool.get("fallback") {
+            Some(Value::Text(script)) => format!("/{script}"),
+            _ => "/index.php".to_owned(),
+        }
+    }
+
+    /// Closes all of a site that keeps clients from its front controller: Apache asks for leave when
+    /// it leads a path there. What is said to a person.
+    pub(super) fn close_with_front(&mut self) -> Option<String> {
+        let front = self.front();
+        let named = self.named.iter();
+        let of_front = named.filter(|(_, expression, _)| is_found(expression, &front));
+        let (_, _, statement) = of_front.max_by_key(|it| it.0)?;
+        let statement = statement.clone().filter(|_| !self.is_closed())?;
+        self.close("");
+        Some(format!(
+            "{statement}: {ALL_CLOSED}, as clients are kept from its front controller"
+        ))
+    }
+
     /// Answers 404 for a path and all below it; the empty path is the whole site.
     pub(super) fn close(&mut self, path: &str) {
         self.refuse(At::Below(path.to_owned()), NOT_FOUND);
@@ -945,6 +970,8 @@ impl Draft {
                 "there are more than {MOST_SITES} sites: give them in parts"
             ));
         }
+        let closed = self.sites.iter_mut().filter_map(Site::close_with_front);
+        self.limits.extend(closed);
         self.merge_sites();
         self.place_files();
         self.redirect_to_tls();

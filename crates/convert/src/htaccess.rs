@@ -199,7 +199,15 @@ fn read(
         no_scripts(&mut site.pool, folder);
     }
     site.rules.append(&mut own.rules);
+    // It holds after all that the configuration says.
+    for (place, ..) in &mut own.named {
+        place.file = usize::MAX;
+    }
+    site.named.append(&mut own.named);
     site.closed = site.closed.take().or(own.closed);
+    let shut = site.close_with_front();
+    let closes = closes || shut.is_some();
+    told.extend(shut);
     if below.is_empty() && !own.whole.is_empty() {
         site.whole = own.whole;
     }

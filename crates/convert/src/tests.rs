@@ -3115,3 +3115,66 @@ fn routes_of_fixtures_answer_as_their_pages_say() {
         }
     }
 }
+
+/// Apache asks for leave when it leads a path to the front controller.
+#[test]
+fn a_site_is_closed_with_the_file_of_its_front_controller() {
+    let denied = "Require all denied";
+    let htaccess = "<Files app.php>\nRequire ip 10.0.0.0/8\n</Files>\n";
+    for (front, inside, file, is_shut) in [
+        (
+            "app.php",
+            format!("<Files app.php>\n{denied}\n</Files>"),
+            "",
+            true,
+        ),
+        (
+            "app.php",
+            format!("<FilesMatch \"^app\\.\">\n{denied}\n</FilesMatch>"),
+            "",
+            true,
+        ),
+        (
+            "index.php",
+            format!("<Files index.php>\n{denied}\n</Files>"),
+            "",
+            true,
+        ),
+        ("app.php", String::new(), htaccess, true),
+        ("index.php", String::new(), htaccess, false),
+        (
+            "app.php",
+            format!("<Files index.php>\n{denied}\n</Files>"),
+            "",
+            false,
+        ),
+        (
+            "app.php",
+            format!(
+                "<FilesMatch \"\\.php$\">\n{denied}\n</FilesMatch>\n<Files app.php>\nRequire all \
+                 granted\n</Files>"
+            ),
+            "",
+            false,
+        ),
+    ] {
+        let directory = Directory::with(&[("app.php", ""), ("index.php", ""), (".htaccess", file)]);
+        let root = directory.display();
+        let text = format!(
+            "<VirtualHost *:80>\nServerName a.x\nDocumentRoot {root}\nFallbackResource \
+             /{front}\n<Directory {root}>\nAllowOverride All\nRequire all \
+             granted\n{inside}\n</Directory>\n</VirtualHost>\n"
+        );
+        directory.write("a-httpd.conf", &text);
+        let made = convert(&[directory.join("a-httpd.conf")]).expect(&text);
+        let is_said = made
+            .limits
+            .iter()
+            .any(|it| it.contains("its front controller"));
+        assert_eq!(is_said, is_shut, "{text}\n{file}\n{}", made.yaml);
+        for path in ["/", "/page", "/page/"] {
+            let refused = is_closed(&made.yaml, path);
+            assert_eq!(refused, is_shut, "{path}\n{text}\n{file}\n{}", made.yaml);
+        }
+    }
+}
