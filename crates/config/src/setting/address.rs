@@ -231,6 +231,16 @@ pub struct Subnet {
 }
 
 impl Subnet {
+    /// A net of IPv4 that is written as IPv6 is that net.
+    fn canonical(self) -> Self {
+        match (self.address.to_canonical(), self.prefix.checked_sub(96)) {
+            (address @ IpAddr::V4(_), Some(prefix)) if self.address.is_ipv6() => {
+                Self { address, prefix }
+            }
+            _ => self,
+        }
+    }
+
     /// True for an address of this net. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) counts
     /// as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -268,7 +278,7 @@ impl Setting for Subnet {
         let address: IpAddr = address.parse().map_err(|_| Wrong::value(node))?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         match prefix.map_or(Ok(bits), str::parse) {
-            Ok(prefix) if prefix <= bits => Ok(Self { address, prefix }),
+            Ok(prefix) if prefix <= bits => Ok(Self { address, prefix }.canonical()),
             _ => Err(Wrong::hinted(
                 node,
                 format!("a prefix is a number from 0 to {bits}"),
@@ -376,6 +386,8 @@ mod tests {
             ("127.0.0.1", "127.0.0.1", "127.0.0.2"),
             ("fd00::/9", "fd7f::1", "fd80::1"),
             ("::/0", "::1", "1.2.3.4"),
+            ("::ffff:10.0.0.0/104", "10.255.0.1", "11.0.0.1"),
+            ("::ffff:127.0.0.1", "::ffff:127.0.0.1", "127.0.0.2"),
         ] {
             let net = read::<Subnet>(&format!("\"{net}\"")).expect(net);
             let address = |text: &str| text.parse::<IpAddr>().expect(text);
