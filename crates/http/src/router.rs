@@ -13,19 +13,19 @@ pub struct Router(pub Routes<Arc<dyn Handler>>);
 
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
-        match self.0.pick(&asked(&request, request.head.path())) {
+        match self.0.pick(&asked(&request)) {
             Ok(handler) => handler.handle(request, exchange),
             Err(Ambiguous) => Box::pin(ready(ambiguous(&request))),
         }
     }
 }
 
-fn asked<'a>(request: &'a Request, path: &'a [u8]) -> Asked<'a> {
+fn asked(request: &Request) -> Asked<'_> {
     let head = &request.head;
     Asked {
         method: head.method(),
         authority: head.authority(),
-        path,
+        path: head.path(),
         fields: head.fields(),
         address: request.peer.address.ip(),
     }
@@ -44,10 +44,7 @@ impl OwnRouter {
     /// script's.
     pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Arc<dyn Handler>> {
         let router = self.0.get().and_then(Weak::upgrade)?;
-        match router.0.closing(&asked(request, path)) {
-            Ok(handler) => handler.cloned(),
-            Err(Ambiguous) => Some(Arc::new(Refusing(403))),
-        }
+        router.0.closing(&asked(request), path).cloned()
     }
 }
 

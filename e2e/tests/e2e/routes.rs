@@ -409,6 +409,7 @@ fn a_directory_is_closed_with_the_script_that_stands_for_it() {
             "index.php",
             "blog/index.php",
             "named/index.php",
+            "a.php/index.php",
             "100%/index.php",
         ] {
             site = site.file(&format!("public/{script}"), SCRIPT);
@@ -418,7 +419,10 @@ fn a_directory_is_closed_with_the_script_that_stands_for_it() {
 http:
   address: 127.0.0.1:0
   pool: {{mode: {mode}, root: public, fallback: index.php, num_workers: 1}}
+  pools: {{bare: {{mode: {mode}, root: public, fallback: none, num_workers: 1}}}}
   routes:
+  - {{host: bare, path: /index.php, refuse: 403}}
+  - {{host: bare, pool: bare}}
   - {{host: front, path: '~ \\.php$', scripts: front}}
   - {{host: none, path: ['~ ^/[^/]+/.*\\.php$', '~ \\.git'], scripts: none}}
   - {{host: refused, path: '~ ^/.+/.*\\.php($|/)', refuse: 403}}
@@ -426,7 +430,7 @@ http:
 "
         );
         let server = Server::start(site.config(&config));
-        let index = ["/blog/", "/blog//", "/x/../blog/", "/100%25/"];
+        let index = ["/blog/", "/blog//", "/x/../blog/", "/100%25/", "/a.php/"];
         for host in ["open", "front", "none", "refused"] {
             let closed = match host {
                 "front" => "200 /index.php",
@@ -443,6 +447,8 @@ http:
                     _ if !index.contains(path) => "200 /index.php",
                     // Names that climb are refused before anything is looked for.
                     _ if path.contains("..") => "403 ",
+                    // Its directory is called like a script.
+                    _ if host == "front" && path.contains(".php") => "404 ",
                     _ => closed,
                 };
                 assert!(got.starts_with(expected), "{mode} {host} {path}: {got}");
@@ -455,6 +461,10 @@ http:
         let mut connection = server.connect();
         connection.send("GET /named/ HTTP/1.1\r\nHost: refused\r\n\r\n");
         assert_eq!(connection.response().status, 410, "{mode}");
+        // The root's own script is closed where it is no front controller.
+        let mut connection = server.connect();
+        connection.send("GET / HTTP/1.1\r\nHost: bare\r\n\r\n");
+        assert_eq!(connection.response().status, 403, "{mode}");
         server.stop();
     }
 }

@@ -115,24 +115,24 @@ impl<T> Routes<T> {
     ///
     /// When that depends on who reads its path.
     pub fn pick(&self, asked: &Asked<'_>) -> Result<&T, Ambiguous> {
-        let route = self.find(asked)?;
+        let route = self.find(asked)?.and_then(|at| self.routes.get(at));
         Ok(route.map_or_else(|| self.otherwise.to(), |(_, to)| to))
     }
 
-    /// The route that keeps a directory's script from running; `asked` has the path of that script.
-    /// Only who has found the script can ask: an expression such as `\.php$` is not found in
-    /// `/blog/`, which may be a page of the front controller.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`pick`](Self::pick).
-    pub fn closing(&self, asked: &Asked<'_>) -> Result<Option<&T>, Ambiguous> {
-        let route = self.find(asked)?.filter(|(it, _)| it.closes);
-        Ok(route.map(|(_, to)| to))
+    /// The route before that of a request that keeps the script of its directory from running. Only
+    /// who has found the script can ask: an expression such as `\.php$` is not found in `/blog/`,
+    /// which may be a page of the front controller.
+    pub fn closing(&self, asked: &Asked<'_>, script: &[u8]) -> Option<&T> {
+        let at = self.find(asked).ok()?.unwrap_or(self.routes.len());
+        let readings = Readings::of(script, &self.fronts)?;
+        let host = host_of(asked.authority);
+        let mut before = self.routes.get(..at)?.iter();
+        let (conditions, to) = before.find(|(it, _)| it.match_script(asked, &host, &readings))?;
+        conditions.closes.then_some(to)
     }
 
-    /// `None`: none of the list.
-    fn find(&self, asked: &Asked<'_>) -> Result<Option<&(Conditions, T)>, Ambiguous> {
+    /// The number of the route in the list; `None`: none of it.
+    fn find(&self, asked: &Asked<'_>) -> Result<Option<usize>, Ambiguous> {
         let readings = if self.have_paths {
             Readings::of(asked.path, &self.fronts).ok_or(Ambiguous)?
         } else {
@@ -151,7 +151,7 @@ impl<T> Routes<T> {
             }
             found = found.or(at);
         }
-        Ok(found.and_then(|at| self.routes.get(at)))
+        Ok(found)
     }
 }
 
@@ -214,6 +214,20 @@ impl Conditions {
     }
 
     fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Reading<'_>) -> bool {
+        self.match_client(asked, host)
+            && is_met(&self.paths, |pattern| pattern.matches(path, self.closes))
+            && self.headers.match_all(asked.fields)
+    }
+
+    /// Whether the route names the path of a script.
+    fn match_script(&self, asked: &Asked<'_>, host: &str, script: &Readings<'_>) -> bool {
+        let mut paths = self.paths.iter();
+        self.match_client(asked, host)
+            && paths.any(|it| script.iter().any(|path| it.finds(path)))
+            && self.headers.match_all(asked.fields)
+    }
+
+    fn match_client(&self, asked: &Asked<'_>, host: &str) -> bool {
         // The cheap ones first.
         is_met(&self.methods, |method| method.matches(asked.method))
             && !self
@@ -223,8 +237,6 @@ impl Conditions {
             && is_met(&self.addresses, |net| asked.is_in(net))
             && !self.not_addresses.iter().any(|net| asked.is_in(net))
             && is_met(&self.hosts, |pattern| pattern.matches(host))
-            && is_met(&self.paths, |pattern| pattern.matches(path, self.closes))
-            && self.headers.match_all(asked.fields)
     }
 }
 

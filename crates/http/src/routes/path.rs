@@ -495,6 +495,11 @@ impl PathPattern {
         }
     }
 
+    /// Whether a path is one that it names, rather than one that it leaves out.
+    pub(super) fn finds(&self, reading: &Reading<'_>) -> bool {
+        !matches!(self.says, Says::Without(_)) && self.matches(reading, true)
+    }
+
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (&self.says, &other.says) {
             (

@@ -259,18 +259,81 @@ fn a_route_that_closes_scripts_gets_a_directory_once_its_script_is_found() {
     for (route, page, script) in [
         (&closes, false, true),
         (&limits, true, false),
-        (&named, true, true),
+        (&named, true, false),
     ] {
         let routes = Routes::new(vec![(route.clone(), true)], Otherwise::Default(false));
         let routes = routes.with_fronts(["index.php"]);
         assert_eq!(routes.pick(&asked("/blog/")), Ok(&page), "{route:?}");
-        let closing = routes.closing(&asked("/blog/index.php"));
-        assert_eq!(closing, Ok(script.then_some(&true)), "{route:?}");
+        let closing = routes.closing(&asked("/blog/"), b"/blog/index.php");
+        assert_eq!(closing.is_some(), script, "{route:?}");
+        // The root's own script is known to be there no sooner.
+        assert_eq!(routes.pick(&asked("/")), Ok(&false), "{route:?}");
+        let closing = routes.closing(&asked("/"), b"/index.php");
+        let is_expression = script && !page;
+        assert_eq!(closing.is_some(), is_expression, "{route:?}");
+    }
+    let kept = [
+        r"{path: '~ ^/index\.php$'}",
+        r"{path: '~ \.php$', closes: true}",
+    ];
+    let kept = kept.map(conditions).into_iter().zip([0, 1]).collect();
+    let kept = Routes::new(kept, Otherwise::Default(2));
+    assert_eq!(kept.closing(&asked("/"), b"/index.php"), None);
+}
+
+/// The first route in the list wins, and what an expression leaves out stays left out.
+#[test]
+fn a_route_closes_no_directory_that_an_earlier_one_has() {
+    let routes = |all: [&str; 2]| {
+        let all = all.into_iter().map(conditions).zip([0, 1]).collect();
+        Routes::new(all, Otherwise::Default(2)).with_fronts(["index.php"])
+    };
+    let fields = Fields::new();
+    let asked = asked("GET", "", "/blog/", &fields);
+    for (all, to, closing) in [
+        (
+            ["{path: '~ ^/blog/$'}", r"{path: '~ \.php$', closes: true}"],
+            0,
+            None,
+        ),
+        (
+            [r"{path: '~ \.php$', closes: true}", "{path: '~ ^/blog/$'}"],
+            1,
+            Some(0),
+        ),
+        (
+            ["{path: '!~ ^/(blog/)?$', closes: true}", "{path: /x}"],
+            2,
+            None,
+        ),
+        (
+            [
+                r"{path: '~ \.php$', closes: true, method: POST}",
+                "{path: /x}",
+            ],
+            2,
+            None,
+        ),
+        (
+            ["{path: /x}", r"{path: '~ \.php$', closes: true}"],
+            2,
+            Some(1),
+        ),
+        (
+            [
+                r"{path: '~ ^/blog/index\.php$'}",
+                r"{path: '~ \.php$', closes: true}",
+            ],
+            0,
+            None,
+        ),
+    ] {
+        let routes = routes(all);
+        assert_eq!(routes.pick(&asked), Ok(&to), "{all:?}");
         assert_eq!(
-            routes
-                .closing(&asked("/blog/"))
-                .is_ok_and(|it| it.is_some()),
-            page && script
+            routes.closing(&asked, b"/blog/index.php").copied(),
+            closing,
+            "{all:?}"
         );
     }
 }

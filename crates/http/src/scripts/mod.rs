@@ -205,15 +205,13 @@ impl Scripts {
 
     /// The path of a script that stands for the directory of a request, as routes read it.
     pub(crate) fn index_path(&self, request: &Request, script: &Script) -> Option<Vec<u8>> {
-        let received = request.head.path();
-        let is_named = || Path::of(received).is_ok_and(|path| Site::names_script(&path));
-        if self.programs || self.site.is_fallback(script) || is_named() {
+        if self.programs || self.site.is_fallback(script) {
             return None;
         }
+        let received = Path::of(request.head.path()).ok()?;
         let path = [self.site.prefix(), script.name()].concat();
-        // `/` is always open to the script that stands for it.
-        let is_below = memchr::memrchr(b'/', &path) > Some(0);
-        is_below.then(|| encoded(&path))
+        let is_named = received.bytes().starts_with(&path);
+        (!is_named).then(|| encoded(&path))
     }
 
     /// What answers for a path, for who may wait for the disk.
