@@ -5,6 +5,7 @@
 //! name, so they are known after it has read them. One answer is therefore not enough: it counts
 //! once a second question has got the same one, with the files alike before and after.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, read_dir};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, BufReader, Read as _, Write as _};
@@ -173,13 +174,15 @@ fn hash_of(question: &Command) -> Option<u64> {
 /// Where PHP may find settings beside the places that it names, and what leads to it. None where an
 /// option is not known here.
 fn places(question: &Command) -> Option<Vec<PathBuf>> {
-    let mut lists = Vec::new();
+    let (mut lists, mut loaded) = (Vec::new(), Vec::new());
     let mut options = question.args.iter();
     while let Some(option) = options.next() {
         match option.as_bytes() {
-            b"-d" | b"-r" => _ = options.next(),
+            b"-d" => loaded.extend(options.next().and_then(library)),
+            b"-r" => _ = options.next(),
             b"-c" => lists.push(options.next()?),
-            b"-n" | [b'-', b'd', ..] => {}
+            [b'-', b'd', ..] => loaded.extend(library(option)),
+            b"-n" => {}
             _ => return None,
         }
     }
@@ -198,7 +201,18 @@ fn places(question: &Command) -> Option<Vec<PathBuf>> {
     found.extend(scanned.filter(|it| !it.as_os_str().is_empty()));
     found.extend(["/etc/ld.so.cache", "/etc/ld.so.preload"].map(PathBuf::from));
     found.push(program);
+    found.append(&mut loaded);
     Some(found.iter().map(|path| question.cwd.join(path)).collect())
+}
+
+/// The path after `extension=` or `zend_extension=`, which may lead through links.
+fn library(option: &OsString) -> Option<PathBuf> {
+    let mut parts = option.as_bytes().splitn(2, |&byte| byte == b'=');
+    let name = parts.next()?;
+    let path = OsStr::from_bytes(parts.next()?.trim_ascii());
+    name.trim_ascii_end()
+        .ends_with(b"extension")
+        .then(|| path.into())
 }
 
 /// All that can be seen of files without reading them.
@@ -345,7 +359,7 @@ mod tests {
     fn an_answer_counts_no_more_after_a_change() {
         type Change = fn(&Directory, &mut Command);
         const FILE: &str = "kept/php-answers";
-        let changes: [(&str, bool, Change); 17] = [
+        let changes: [(&str, bool, Change); 18] = [
             ("none", true, |_, _| ()),
             ("a variable of this start", true, |_, question| {
                 question.env[1].1 = "2".into();
@@ -364,6 +378,17 @@ mod tests {
             }),
             ("a php.ini", false, |at, _| at.write("php-cli.ini", "")),
             ("an extension", false, |at, _| at.write("lib.so", "another")),
+            ("a link to an extension", false, |at, question| {
+                at.write("v1/x.so", "");
+                at.write("v2/x.so", "");
+                symlink("v1", at.join("now")).unwrap();
+                let option = format!("extension={}", at.join("now/x.so").display());
+                question.args[1] = option.into();
+                learn_at(at, question, &printed(at), LATER);
+                assert!(knows(at, question), "a link");
+                symlink("v2", at.join("next")).unwrap();
+                rename(at.join("next"), at.join("now")).unwrap();
+            }),
             ("a program", false, |at, _| {
                 at.write("new", "a program");
                 rename(at.join("new"), at.join("php")).unwrap();

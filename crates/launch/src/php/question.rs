@@ -13,7 +13,7 @@ use std::time::Duration;
 use pronghorn_base::{lock, now_ms};
 use pronghorn_process::{Command, Credentials, Exit, SpawnError, Spawner, Stream};
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::kept::AskedPhp;
 use super::{PhpError, Program};
@@ -52,7 +52,15 @@ array_push($of, PHP_CONFIG_FILE_PATH . '/php.ini', PHP_CONFIG_FILE_PATH . '/php-
 $of = array_merge($of, explode(PATH_SEPARATOR, PHP_CONFIG_FILE_SCAN_DIR));
 $maps = function_exists('file_get_contents') ? (string) @file_get_contents('/proc/self/maps') : '';
 preg_match_all('~^\S+ \S{3}p \S+ \S+ \S+ +(/.+)$~m', $maps, $mapped);
-$of = array_filter(array_unique(array_merge($of, $mapped[1])), 'strlen');
+$of = array_merge($of, $mapped[1]);
+// Paths of mapped files have no links.
+$scanned = function_exists('php_ini_scanned_files') ? (string) php_ini_scanned_files() : '';
+foreach (array_merge([php_ini_loaded_file()], array_map('trim', explode(',', $scanned))) as $ini) {
+    $text = $ini && function_exists('file_get_contents') ? (string) @file_get_contents($ini) : '';
+    preg_match_all('~^\s*(?:zend_)?extension\s*=\s*["\']?([^"\';\s]*/[^"\';\s]*)~mi', $text, $named);
+    $of = array_merge($of, $named[1]);
+}
+$of = array_filter(array_unique($of), 'strlen');
 sort($of);
 echo implode("\0", array_merge(['pronghorn-stands-on'], $of)), "\n";
 "#;
@@ -151,21 +159,29 @@ struct Asked {
     user: Option<u32>,
 }
 
-/// An answer, or the question that is under way: pools that start at the same moment ask once.
+/// An answer, or the question that is under way, and since when: pools that start at the same
+/// moment ask once.
 type Answer = Arc<OnceCell<Arc<About>>>;
 
-static ANSWERS: Mutex<Option<HashMap<Asked, Answer>>> = Mutex::new(None);
+static ANSWERS: Mutex<Option<HashMap<Asked, (Instant, Answer)>>> = Mutex::new(None);
+/// After this time the files that it depends on may be others: somebody changes one and reloads.
+const SAME_MOMENT: Duration = Duration::from_millis(500);
 
 fn answer_to(asked: Asked) -> Answer {
     let mut answers = lock(&ANSWERS);
     let answers = answers.get_or_insert_default();
-    if answers.len() >= KEPT {
-        answers.retain(|_, answer| answer.initialized());
-    }
+    let now = Instant::now();
+    // A question that is under way is asked now.
+    answers.retain(|_, (since, answer)| !answer.initialized() || now - *since < SAME_MOMENT);
     match answers.get(&asked) {
-        Some(answer) => answer.clone(),
+        Some((_, answer)) => answer.clone(),
         None if answers.len() >= KEPT => Answer::default(),
-        None => answers.entry(asked).or_default().clone(),
+        None => {
+            let (_, answer) = answers
+                .entry(asked)
+                .or_insert_with(|| (now, Answer::default()));
+            answer.clone()
+        }
     }
 }
 
@@ -341,6 +357,33 @@ mod tests {
         ] {
             assert_eq!(about.knows(name), is_known, "{name}");
         }
+    }
+
+    /// Somebody may change a `php.ini` and reload.
+    #[tokio::test(start_paused = true)]
+    async fn pools_share_an_answer_at_one_moment() {
+        let asked = || Asked {
+            program: Program {
+                path: "/usr/bin/php".into(),
+                options: Vec::new(),
+                script: None,
+            },
+            file: (1, 2, 3),
+            variables: Vec::new(),
+            cwd: "/".into(),
+            user: None,
+        };
+        let under_way = answer_to(asked());
+        tokio::time::advance(LONGEST).await;
+        assert!(Arc::ptr_eq(&under_way, &answer_to(asked())));
+        let line = "pronghorn-asks\t8\tx\t0\t1\t1\t\t-1\t\t\t\t/b\t1\t*\n";
+        under_way.set(About::parse(line).unwrap().into()).unwrap();
+        let next = answer_to(asked());
+        assert!(!Arc::ptr_eq(&under_way, &next));
+        next.set(under_way.get().unwrap().clone()).unwrap();
+        assert!(Arc::ptr_eq(&next, &answer_to(asked())));
+        tokio::time::advance(SAME_MOMENT).await;
+        assert!(!Arc::ptr_eq(&next, &answer_to(asked())));
     }
 
     #[test]
