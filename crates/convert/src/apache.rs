@@ -3,9 +3,9 @@
 use super::clients;
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
-    ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Rewriting, Site, accepts_rule, as_it_is,
-    front_alone, is_found, is_in, is_script, names_in, no_scripts, pattern, refusal, scripts,
-    seconds, size, target,
+    ALL_CLOSED, At, Draft, Files, NOT_FOUND, NamedFiles, Rank, Rewriting, Site, accepts_rule,
+    as_it_is, front_alone, is_found, is_in, is_script, names_in, no_scripts, pattern, refusal,
+    scripts, seconds, size, target,
 };
 use super::handlers;
 use super::limits::{
@@ -169,6 +169,23 @@ pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Resul
     Ok(())
 }
 
+/// The front controller of the `.htaccess` of a root.
+fn front_of(inside: &[Directive]) -> Option<String> {
+    let (mut site, mut draft) = (Site::default(), Draft::default());
+    let mut state = SiteState::default();
+    for it in inside.iter().filter(|it| !is_scope(it)) {
+        // Most statements are read for good elsewhere.
+        let copy = it.clone();
+        of_server(&copy, &mut site, &mut draft, &mut state);
+        let leads = it.is("RewriteRule") || it.is("FallbackResource");
+        if leads && state.has_front && copy.fate.get() == Fate::Done {
+            it.done();
+        }
+    }
+    let front = state.front.unwrap_or_else(|| "index.php".to_owned());
+    state.has_front.then_some(front)
+}
+
 /// Directories in which `.htaccess` files count, and in those below them, with their lines.
 fn overriding(all: &[Directive]) -> Vec<(SourceLine, String)> {
     let mut directories = Vec::new();
@@ -210,6 +227,9 @@ pub(super) fn read_directory(
     }
     let inside = scope.inside;
     handlers::tell_conditions(&inside, draft);
+    if below.is_empty() {
+        site.leads_to = front_of(&inside);
+    }
     let mut state = SiteState::default();
     let base = rewrite_base(&inside);
     for it in &inside {
@@ -857,6 +877,10 @@ fn settle(scope: &Directive, all: &[Directive], site: &mut Site, draft: &mut Dra
     };
     let root = site.root.clone().unwrap_or_default();
     let has_none = runs_none(scope);
+    if named.contains("${") && (has_none || !is_free(scope)) {
+        site.close("");
+        return draft.leave_out_limit(scope, ALL_CLOSED);
+    }
     if is_free(scope) && !has_none {
         if scope.is("Files") || scope.is("FilesMatch") {
             note_named(scope, "", site, draft);
@@ -1119,12 +1143,37 @@ fn note_named(scope: &Directive, below: &str, site: &mut Site, draft: &Draft) {
     if clients::is_taken(scope) {
         return;
     }
-    let is_open = is_free(scope);
-    if !is_open || scope.inside.iter().any(is_access) {
-        let statement = format!("{}: `{}`", draft.place(scope.place), scope.shown());
-        let expression = names_in(below, &named_by(scope));
-        let shuts = (!is_open).then_some(statement);
-        site.named.push((scope.place, expression, shuts));
+    let shuts = !is_free(scope);
+    if shuts || scope.inside.iter().any(is_access) {
+        site.named.push(NamedFiles {
+            place: scope.place,
+            expression: names_in(below, &named_by(scope)),
+            shuts,
+            statement: format!("{}: `{}`", draft.place(scope.place), scope.shown()),
+        });
+    }
+}
+
+/// The same of a rule that refuses, whatever else it asks of a request.
+fn note_forbidden(
+    rule: &Directive,
+    below: &str,
+    conditions: &[Directive],
+    site: &mut Site,
+    draft: &Draft,
+) {
+    if !conditions.is_empty() {
+        return; // it may be about what the client has asked for
+    }
+    for at in covered(rule, below, conditions).unwrap_or_default() {
+        if let At::Expression(expression) = at {
+            site.named.push(NamedFiles {
+                place: rule.place,
+                expression,
+                shuts: true,
+                statement: format!("{}: `{}`", draft.place(rule.place), rule.shown()),
+            });
+        }
     }
 }
 
@@ -2194,6 +2243,7 @@ fn refuse(
     site: &mut Site,
     draft: &mut Draft,
 ) {
+    note_forbidden(rule, below, conditions, site, draft);
     let (is_others, from) = match rule.argument(0).strip_prefix('!') {
         Some(from) => (true, from),
         None => (false, rule.argument(0)),

@@ -2,7 +2,7 @@
 
 use super::access::{Access, net, restrict};
 use super::directive::{Directive, Fate};
-use super::draft::{At, Draft, Site, is_found, is_in, names_in};
+use super::draft::{At, Draft, NamedFiles, Site, is_found, is_in, names_in};
 use super::statements::{directory_of, is_access, is_condition, is_granted, named_by};
 use super::tree::Tree;
 
@@ -425,6 +425,17 @@ pub(super) fn keep_out(
                 draft.place(limit.block.place),
                 limit.block.shown()
             ));
+        } else if let At::Expression(expression) = &at {
+            site.named.push(NamedFiles {
+                place: limit.block.place,
+                expression: expression.clone(),
+                shuts: true,
+                statement: format!(
+                    "{}: `{}`",
+                    draft.place(limit.block.place),
+                    limit.block.shown()
+                ),
+            });
         }
         for other in all.iter().filter(|it| it.replaces(limit)) {
             if other.at(&root, &all).is_some() {
@@ -450,9 +461,12 @@ pub(super) fn keep_out_of(scope: &Directive, below: &str, site: &mut Site, draft
     for it in all.into_iter().filter(|it| is_taken(it)) {
         let at = of_files(it, below);
         if let At::Expression(expression) = &at {
-            let statement = format!("{}: `{}`", draft.place(it.place), it.shown());
-            site.named
-                .push((it.place, expression.clone(), Some(statement)));
+            site.named.push(NamedFiles {
+                place: it.place,
+                expression: expression.clone(),
+                shuts: true,
+                statement: format!("{}: `{}`", draft.place(it.place), it.shown()),
+            });
         }
         restrict(site, vec![Access::new(at, refused(it))], draft);
     }

@@ -107,9 +107,21 @@ pub(super) struct Site {
     pub(super) gives_php: bool,
     /// Paths that a script answered.
     pub(super) answered: Vec<String>,
-    /// What Apache says of files by their names, the last one of which holds: its line, an
-    /// expression, and the statement where it keeps clients from them.
-    pub(super) named: Vec<(SourceLine, String, Option<String>)>,
+    /// The script to which the `.htaccess` of its root leads, by its path below the root.
+    pub(super) leads_to: Option<String>,
+    /// Statements of Apache about files by their names. The last one holds.
+    pub(super) named: Vec<NamedFiles>,
+}
+
+/// A statement that keeps clients from files by their names, or lets them in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NamedFiles {
+    pub(super) place: SourceLine,
+    /// It is found in their paths.
+    pub(super) expression: String,
+    pub(super) shuts: bool,
+    /// Its place and its text.
+    pub(super) statement: String,
 }
 
 /// A rule that leads paths to another script or file.
@@ -278,7 +290,7 @@ impl Rule {
     }
 
     /// Whether it leads to a pool that sends no files.
-    fn sends_none(&self) -> bool {
+    pub(super) fn sends_none(&self) -> bool {
         self.keys.get("pool") == Some(&Value::from(FRONT))
     }
 
@@ -332,18 +344,50 @@ impl Site {
         }
     }
 
-    /// Closes all of a site that keeps clients from its front controller: Apache asks for leave when
-    /// it leads a path there. What is said to a person.
-    pub(super) fn close_with_front(&mut self) -> Option<String> {
-        let front = self.front();
-        let named = self.named.iter();
-        let of_front = named.filter(|(_, expression, _)| is_found(expression, &front));
-        let (_, _, statement) = of_front.max_by_key(|it| it.0)?;
-        let statement = statement.clone().filter(|_| !self.is_closed())?;
-        self.close("");
-        Some(format!(
-            "{statement}: {ALL_CLOSED}, as clients are kept from its front controller"
-        ))
+    /// Lets no script answer for others that clients are kept from: Apache asks for leave when it
+    /// leads a path there. What is said to a person.
+    pub(super) fn close_with_front(&mut self) -> Vec<String> {
+        let (front, mut said) = (self.front(), Vec::new());
+        let mut scripts = vec![front.clone()];
+        match self.pool.get("index") {
+            Some(Value::List(index)) => scripts.extend(index.iter().filter_map(|it| match it {
+                Value::Text(name) if is_script(name) => Some(format!("/{name}")),
+                _ => None,
+            })),
+            _ => scripts.push("/index.php".to_owned()),
+        }
+        scripts.dedup();
+        let has_front = self.pool.get("fallback") != Some(&Value::from("none"));
+        let mut which = if has_front { "front" } else { "none" };
+        for script in scripts {
+            let named = self.named.iter();
+            let of_script = named.filter(|it| is_found(&it.expression, &script));
+            let Some(last) = of_script.max_by_key(|it| it.place).filter(|it| it.shuts) else {
+                continue;
+            };
+            said.push(format!(
+                "{}: nor does `{script}` answer for other paths",
+                last.statement
+            ));
+            if script == front {
+                self.pool.set("fallback", "none");
+                which = "none";
+            }
+            let keys = self.without(which);
+            self.rule(At::Path("/".to_owned()), Rank::Refusal, keys);
+        }
+        let mut named = std::mem::take(&mut self.named);
+        named.sort_by_key(|it| it.place);
+        for (at, open) in named.iter().enumerate().filter(|(_, it)| !it.shuts) {
+            let mut before = named.iter().take(at).filter(|it| it.shuts);
+            if let Some(shut) = before.next_back() {
+                said.push(format!(
+                    "{}: files that `{}` keeps clients from are not open again",
+                    open.statement, shut.expression
+                ));
+            }
+        }
+        said
     }
 
     /// Answers 404 for a path and all below it; the empty path is the whole site.
@@ -970,7 +1014,7 @@ impl Draft {
                 "there are more than {MOST_SITES} sites: give them in parts"
             ));
         }
-        let closed = self.sites.iter_mut().filter_map(Site::close_with_front);
+        let closed = self.sites.iter_mut().flat_map(Site::close_with_front);
         self.limits.extend(closed);
         self.merge_sites();
         self.place_files();

@@ -8,10 +8,11 @@ use pronghorn_base::read_linked;
 
 use super::apache;
 use super::draft::{
-    ALL_CLOSED, At, Draft, Rank, Rewriting, Site, front_alone, is_in, no_scripts, scripts,
+    ALL_CLOSED, At, Draft, Rank, Rewriting, Rule, Site, front_alone, is_in, no_scripts, scripts,
 };
-use super::tree::Tree;
+use super::tree::{Tree, Value};
 
+const NAME: &str = ".htaccess";
 /// A larger tree is a project with all its packages, of which the first directories count.
 const MOST_DIRECTORIES: usize = 10_000;
 /// Deeper ones are no part of a site.
@@ -124,7 +125,7 @@ fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
                 directories.push((format!("{directory}/{name}"), depth + 1));
             }
         }
-        match read_linked(&here.join(".htaccess"), LONGEST) {
+        match read_linked(&here.join(NAME), LONGEST) {
             Ok(bytes) if bytes.is_empty() => {}
             // Bytes that are no text stand in comments.
             Ok(bytes) => {
@@ -140,7 +141,7 @@ fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
 
 /// The file of a directory, for a person.
 fn shown(directory: &str) -> String {
-    format!("{}/.htaccess", directory.trim_start_matches('/'))
+    format!("{}/{NAME}", directory.trim_start_matches('/'))
         .trim_start_matches('/')
         .to_owned()
 }
@@ -198,16 +199,26 @@ fn read(
     for folder in &folders {
         no_scripts(&mut site.pool, folder);
     }
+    let leads = own.whole == front_alone() || own.rules.iter().any(Rule::sends_none);
     site.rules.append(&mut own.rules);
     // It holds after all that the configuration says.
-    for (place, ..) in &mut own.named {
-        place.file = usize::MAX;
+    for named in &mut own.named {
+        named.place.file = usize::MAX;
     }
     site.named.append(&mut own.named);
     site.closed = site.closed.take().or(own.closed);
-    let shut = site.close_with_front();
-    let closes = closes || shut.is_some();
-    told.extend(shut);
+    if closes_for_all && below.is_empty() {
+        told.extend(site.close_with_front());
+    }
+    let front = own
+        .leads_to
+        .or_else(|| leads.then(|| "index.php".to_owned()));
+    if let Some(front) = front
+        && site.pool.get("fallback") == Some(&Value::from("none"))
+    {
+        // The configuration alone said of no front controller.
+        site.pool.set("fallback", front);
+    }
     if below.is_empty() && !own.whole.is_empty() {
         site.whole = own.whole;
     }
@@ -247,6 +258,36 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
     }
     let mut told = Vec::new();
     let mut closing = Vec::new();
+    for above in Path::new(root).ancestors().skip(1) {
+        let here = above.to_string_lossy();
+        if !directories.iter().any(|(_, it)| is_in(&here, it)) {
+            break;
+        }
+        let text = match read_linked(&above.join(NAME), LONGEST) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                site.close("");
+                told.push(format!("`{here}/{NAME}`: {error}: {ALL_CLOSED}"));
+                continue;
+            }
+        };
+        // Its rules are about paths of its own directory.
+        let is_rule = |line: &&str| line.trim().to_ascii_lowercase().starts_with("rewrite");
+        let (rules, others): (Vec<_>, Vec<_>) = text.lines().partition(is_rule);
+        let refuses = |line: &&str| line.contains("[F") || line.contains(",F");
+        if rules.iter().any(refuses) {
+            site.close("");
+            told.push(format!(
+                "`{here}/{NAME}`: {ALL_CLOSED}, as its rules refuse some paths"
+            ));
+        }
+        let mut said = Vec::new();
+        let others = others.join("\n");
+        let sinks = (&mut said, &mut draft.left_out);
+        closing.extend(read(("", Some(&others)), prefix, site, sinks, false));
+        told.extend(said.into_iter().map(|it| format!("in `{here}`: {it}")));
+    }
     for (directory, text) in files(Path::new(root), &mut told) {
         let here = format!("{root}{directory}");
         if directories.iter().any(|(_, it)| is_in(&here, it)) {

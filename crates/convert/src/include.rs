@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::directive::{self, Directive};
 use super::draft::Draft;
+use super::statements::with_clean_paths;
 use super::{Kind, apache, caddy, nginx, read};
 
 /// Deeper ones include each other.
@@ -56,7 +57,8 @@ impl Includes {
             ));
         }
         let parsed = match self.kind {
-            Kind::Apache => directive::apache(&self.with_variables(text), file),
+            Kind::Apache => directive::apache(&self.with_variables(text), file)
+                .map(|all| all.into_iter().map(with_clean_paths).collect()),
             Kind::Caddy => directive::caddy(&caddy::with_defaults(text), file),
             _ => directive::nginx(text, file),
         };
@@ -108,7 +110,9 @@ impl Includes {
         }
         // Caddy looks beside the file that imports.
         let beside = path.parent().map(Path::to_owned);
+        let anywhere = [PathBuf::from("/")];
         let places = match self.kind {
+            _ if name.starts_with('/') => &anywhere,
             Kind::Caddy => beside.as_slice(),
             _ => &self.places,
         };
@@ -125,13 +129,27 @@ impl Includes {
         Some(found)
     }
 
-    /// A text with the values of Apache's variables, as far as they are known.
-    fn with_variables(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for (name, value) in &self.variables {
-            text = text.replace(&format!("${{{name}}}"), value);
+    /// A text with the values of Apache's variables, as far as they are known: those of `Define`
+    /// hold from there on, for files that are included, too.
+    fn with_variables(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for line in text.split_inclusive('\n') {
+            let mut line = line.to_owned();
+            for (name, value) in self.variables.iter().rev() {
+                line = line.replace(&format!("${{{name}}}"), value);
+            }
+            let mut words = line.split_whitespace();
+            if words
+                .next()
+                .is_some_and(|it| it.eq_ignore_ascii_case("Define"))
+                && let (Some(name), Some(value)) = (words.next(), words.next())
+            {
+                let value = value.trim_matches(['"', '\'']);
+                self.variables.push((name.to_owned(), value.to_owned()));
+            }
+            out.push_str(&line);
         }
-        text
+        out
     }
 }
 

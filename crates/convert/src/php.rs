@@ -61,6 +61,20 @@ pub(super) struct Php<'a> {
     all: Option<All>,
 }
 
+/// Whether a condition is about the script, and not about who asks for it.
+fn asks_for_path(condition: &Directive) -> bool {
+    let of_path = [
+        "$uri",
+        "$document_uri",
+        "$request_uri",
+        "$request_filename",
+        "$fastcgi_script_name",
+        "$fastcgi_path_info",
+    ];
+    let text = condition.arguments.concat();
+    of_path.iter().any(|it| text.contains(it))
+}
+
 impl<'a> Php<'a> {
     pub(super) fn of(server: &'a Directive) -> Self {
         let mut php = Self {
@@ -165,8 +179,10 @@ impl<'a> Php<'a> {
         // `internal` keeps no front controller from running.
         let is_limited = |it: &Directive| {
             let mut all = it.inside.iter();
-            all.any(|it| {
-                !["internal", "location", "return", "if"].contains(&&*it.name) && limits(it)
+            all.any(|it| match &*it.name {
+                "internal" | "location" | "return" => false,
+                "if" => limits(it) && !asks_for_path(it),
+                _ => limits(it),
             })
         };
         if chain().any(|it| it.has("alias") || is_limited(it)) || root.is_some_and(is_other) {

@@ -155,3 +155,38 @@ pub(super) fn glob(named: &str, any: &str) -> String {
     }
     out
 }
+
+/// A statement whose paths of directories have no doubled slashes and dot segments: Apache compares
+/// them so.
+pub(super) fn with_clean_paths(mut it: Directive) -> Directive {
+    let at = match it.name.to_ascii_lowercase().as_str() {
+        "directory" if it.arguments.len() == 1 => Some(0),
+        "documentroot" | "serverroot" => Some(0),
+        "alias" => Some(1),
+        _ => None,
+    };
+    let path = at.and_then(|at| it.arguments.get_mut(at));
+    if let Some(path) = path.filter(|it| it.starts_with('/')) {
+        *path = clean_path(path);
+    }
+    it.inside = it.inside.into_iter().map(with_clean_paths).collect();
+    it
+}
+
+/// As a slash at the end says more in `Alias`, it stays.
+fn clean_path(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => _ = segments.pop(),
+            segment => segments.push(segment),
+        }
+    }
+    let end = if path.ends_with('/') && !segments.is_empty() {
+        "/"
+    } else {
+        ""
+    };
+    format!("/{}{end}", segments.join("/"))
+}

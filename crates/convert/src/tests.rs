@@ -3116,53 +3116,45 @@ fn routes_of_fixtures_answer_as_their_pages_say() {
     }
 }
 
-/// Apache asks for leave when it leads a path to the front controller.
+/// Apache asks for leave when it leads a path to a script.
 #[test]
-fn a_site_is_closed_with_the_file_of_its_front_controller() {
+fn no_script_answers_for_others_that_is_closed() {
     let denied = "Require all denied";
-    let htaccess = "<Files app.php>\nRequire ip 10.0.0.0/8\n</Files>\n";
-    for (front, inside, file, is_shut) in [
+    let limited = "<Files app.php>\nRequire ip 10.0.0.0/8\n</Files>\n";
+    let rule = "RewriteEngine on\nRewriteRule \\.php$ - [F]\n";
+    let asked = "RewriteEngine on\nRewriteCond %{THE_REQUEST} index\\.php\nRewriteRule \
+                 ^index\\.php - [F]\n";
+    let files = |names: &str| format!("<Files {names}>\n{denied}\n</Files>");
+    let granted = "<FilesMatch \"\\.php$\">\nRequire all denied\n</FilesMatch>\n<Files \
+                   app.php>\nRequire all granted\n</Files>";
+    let front = "FallbackResource";
+    let index = "DirectoryIndex";
+    for (inside, file, is_shut) in [
+        (format!("{front} /app.php\n{}", files("app.php")), "", true),
+        (format!("{index} app.php\n{}", files("app.php")), "", true),
         (
-            "app.php",
-            format!("<Files app.php>\n{denied}\n</Files>"),
+            format!("{front} /index.php\n{}", files("\"index.*\"")),
             "",
             true,
         ),
+        (format!("{front} /app.php"), limited, true),
+        (format!("{front} /index.php"), limited, false),
         (
-            "app.php",
-            format!("<FilesMatch \"^app\\.\">\n{denied}\n</FilesMatch>"),
+            format!("{front} /app.php\n{}", files("index.php")),
             "",
             true,
         ),
-        (
-            "index.php",
-            format!("<Files index.php>\n{denied}\n</Files>"),
-            "",
-            true,
-        ),
-        ("app.php", String::new(), htaccess, true),
-        ("index.php", String::new(), htaccess, false),
-        (
-            "app.php",
-            format!("<Files index.php>\n{denied}\n</Files>"),
-            "",
-            false,
-        ),
-        (
-            "app.php",
-            format!(
-                "<FilesMatch \"\\.php$\">\n{denied}\n</FilesMatch>\n<Files app.php>\nRequire all \
-                 granted\n</Files>"
-            ),
-            "",
-            false,
-        ),
+        (format!("{index} app.php\n{}", files("x.php")), "", false),
+        // Its `index.php` is closed.
+        (format!("{front} /app.php\n{granted}"), "", true),
+        (String::new(), rule, true),
+        (format!("{front} /index.php"), asked, false),
     ] {
         let directory = Directory::with(&[("app.php", ""), ("index.php", ""), (".htaccess", file)]);
         let root = directory.display();
         let text = format!(
-            "<VirtualHost *:80>\nServerName a.x\nDocumentRoot {root}\nFallbackResource \
-             /{front}\n<Directory {root}>\nAllowOverride All\nRequire all \
+            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n<Directory \
+             {root}>\nAllowOverride All\nRequire all \
              granted\n{inside}\n</Directory>\n</VirtualHost>\n"
         );
         directory.write("a-httpd.conf", &text);
@@ -3170,11 +3162,88 @@ fn a_site_is_closed_with_the_file_of_its_front_controller() {
         let is_said = made
             .limits
             .iter()
-            .any(|it| it.contains("its front controller"));
+            .any(|it| it.contains("answer for other paths"));
         assert_eq!(is_said, is_shut, "{text}\n{file}\n{}", made.yaml);
-        for path in ["/", "/page", "/page/"] {
-            let refused = is_closed(&made.yaml, path);
-            assert_eq!(refused, is_shut, "{path}\n{text}\n{file}\n{}", made.yaml);
+        let root = answer(&made.yaml, "/", "192.0.2.1");
+        let has_front = made.yaml.contains("fallback: app.php");
+        let shut = if has_front { "Front" } else { "Nothing" };
+        assert_eq!(
+            root == shut,
+            is_shut,
+            "{root}\n{text}\n{file}\n{}",
+            made.yaml
+        );
+    }
+}
+
+#[test]
+fn a_grant_after_a_refusal_of_files_is_told() {
+    let text = "DocumentRoot /srv/x\n<FilesMatch \"\\.php$\">\nRequire all denied\n</FilesMatch>\n\
+                <FilesMatch \"^(index|a)\\.php$\">\nRequire all granted\n</FilesMatch>\n";
+    let (yaml, told) = made("a-httpd.conf", text);
+    assert!(told.contains("are not open again"), "{told}\n{yaml}");
+}
+
+/// Directories of Apache are closed however their paths are written.
+#[test]
+fn paths_of_apache_are_read_as_apache_does() {
+    let closed = |path: &str| format!("<Directory {path}>\nRequire all denied\n</Directory>\n");
+    for text in [
+        format!("Define S adm\n{}", closed("/srv/x/${S}")),
+        format!("Define R /srv/x\nDefine S ${{R}}/adm\n{}", closed("${S}")),
+        closed("/srv/x//adm"),
+        closed("/srv/x/./adm/."),
+        closed("/srv/x/y/../adm"),
+        format!("Alias /x \"/srv/x//adm\"\n{}", closed("/srv/x/adm")),
+        closed("${UNKNOWN}/adm"),
+        "AccessFileName .acl\n".to_owned(),
+        "Include {directory}/closed.inc\n".to_owned(),
+    ] {
+        let directory = Directory::with(&[("closed.inc", closed("/srv/x/adm").as_str())]);
+        let text = text.replace("{directory}", &directory.display().to_string());
+        let host = format!(
+            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot /srv/x\n{text}</VirtualHost>\n"
+        );
+        directory.write("a-httpd.conf", &host);
+        let made = convert(&[directory.join("a-httpd.conf")]).expect(&host);
+        let paths = if text.contains("Alias") {
+            vec!["/x/a", "/adm/a"]
+        } else {
+            vec!["/adm/a"]
+        };
+        for path in paths {
+            assert!(is_closed(&made.yaml, path), "{path}\n{host}\n{}", made.yaml);
+        }
+    }
+}
+
+/// nginx asks for leave at the script, too, when it leads a path to the front controller.
+#[test]
+fn a_condition_of_scripts_closes_what_the_front_controller_answers() {
+    let pass = "fastcgi_pass unix:/run/php.sock;";
+    for (condition, is_shut) in [
+        ("if ($blocked) { return 403; }", true),
+        ("if ($http_x_secret != \"a\") { return 403; }", true),
+        ("if ($request_method = POST) { return 405; }", true),
+        (
+            "if (!-f $document_root$fastcgi_script_name) { return 404; }",
+            false,
+        ),
+        ("", false),
+    ] {
+        for location in ["~ \\.php$", "= /index.php"] {
+            let text = format!(
+                "server {{ listen 80; server_name site.example; root /srv/x; index index.php;\nlocation / {{ \
+                 try_files $uri $uri/ /index.php?$args; }}\nlocation {location} {{ {condition} {pass} \
+                 }}\n}}\n"
+            );
+            let directory = Directory::with(&[("a.conf", text.as_str())]);
+            let made = convert(&[directory.join("a.conf")]).expect(&text);
+            for path in ["/", "/page"] {
+                let answer = answer(&made.yaml, path, "192.0.2.1");
+                let runs = ["All", "Front", "Named"].contains(&answer.as_str());
+                assert_eq!(!runs, is_shut, "{path}\n{text}\n{}", made.yaml);
+            }
         }
     }
 }
