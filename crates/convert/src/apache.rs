@@ -4,8 +4,8 @@ use super::clients;
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, NamedFiles, Rank, Rewriting, Site, accepts_rule,
-    as_it_is, front_alone, is_found, is_in, is_script, names_in, no_scripts, pattern, refusal,
-    scripts, seconds, size, target,
+    as_it_is, front_alone, is_found, is_in, is_script, led_to, names_in, no_scripts, pattern,
+    refusal, scripts, seconds, size, target,
 };
 use super::handlers;
 use super::limits::{
@@ -453,6 +453,10 @@ fn in_directory(
         if is_lost && is_of_none {
             return draft.leave_out_limit(rule, NOT_LED);
         }
+        if is_of_none && let Some(script) = front_of_directory(rule, below, draft) {
+            site.rule(At::Below(below.to_owned()), Rank::Plain, led_to(&script));
+            return rule.done();
+        }
         return draft.leave_out(rule);
     }
     if forbids(rule) {
@@ -468,6 +472,21 @@ fn in_directory(
     } else if is_lost {
         draft.leave_out_limit(rule, NOT_LED);
     }
+}
+
+/// The script below the root to which a rule leads all paths of a directory that have no file.
+fn front_of_directory(rule: &Directive, below: &str, draft: &Draft) -> Option<String> {
+    let (from, to) = (rule.argument(0), rule.argument(1));
+    let is_all = is_any(from) || from == ".";
+    if below.is_empty() || !is_all || draft.closes_for_all || to.contains(['%', '$', ':']) {
+        return None;
+    }
+    let script = to.split('?').next().unwrap_or_default();
+    let script = match script.strip_prefix('/') {
+        Some(_) => script.to_owned(),
+        None => format!("{below}/{script}"),
+    };
+    (is_script(&script) && is_in(&script, below)).then_some(script)
 }
 
 /// A rule of a root's file that leads paths away whatever files there are: none of them is sent.

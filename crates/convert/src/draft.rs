@@ -1,5 +1,6 @@
 //! A configuration of ours on its way: what the readers of other configurations have in common.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -320,6 +321,19 @@ pub(super) fn refusal(status: &str) -> Tree {
 
 /// In the keys of a rule, the pool of a site's front controller that sends no files.
 const FRONT: &str = "front, without files";
+
+/// Begins, in the keys of a rule, the pool of the same root with another front controller.
+const LED_TO: &str = "front controller ";
+
+/// The keys of a route on which paths without a file are led to another script of the same root.
+pub(super) fn led_to(script: &str) -> Tree {
+    let mut keys = Tree::default();
+    keys.set(
+        "pool",
+        format!("{LED_TO}{}", script.trim_start_matches('/')),
+    );
+    keys
+}
 
 /// The keys of a route on which the front controller alone answers, and no file is sent.
 pub(super) fn front_alone() -> Tree {
@@ -1569,6 +1583,24 @@ fn site_routes(
     } else {
         String::new()
     };
+    let mut led: BTreeMap<&str, String> = BTreeMap::new();
+    for rule in &site.rules {
+        let Some(Value::Text(pool)) = rule.keys.get("pool") else {
+            continue;
+        };
+        if let Some(script) = pool.strip_prefix(LED_TO)
+            && !led.contains_key(pool.as_str())
+        {
+            let mut own = Tree::default();
+            if let Some(root) = &site.root {
+                own.set("root", root.as_str());
+            }
+            own.merge(site.pool.clone());
+            own.set("fallback", script);
+            let directory = script.rsplit_once('/').map_or(script, |(it, _)| it);
+            led.insert(pool, application(directory, own));
+        }
+    }
     // An open path among hidden names is no more open than the rest.
     let open_hidden = |rule: &Rule| rule.rank == Rank::Hidden && rule.keys.is_empty();
     let of_rules = |(paths, keys): (Vec<String>, Tree)| {
@@ -1584,6 +1616,12 @@ fn site_routes(
         route.merge(keys);
         if is_front(&route) {
             route.set("pool", front.as_str());
+        }
+        if let Some(Value::Text(pool)) = route.get("pool")
+            && let Some(name) = led.get(pool.as_str())
+        {
+            let name = name.clone();
+            route.set("pool", name);
         }
         route
     };

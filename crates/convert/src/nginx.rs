@@ -6,7 +6,7 @@ use super::access;
 use super::directive::{self, Directive};
 use super::draft::{
     ALL_CLOSED, At, Draft, NOT_FOUND, Rank, Site, accepts_rule, as_it_is, front_alone, is_found,
-    is_in, is_script, pattern, refusal, scripts, seconds, size, target,
+    is_in, is_script, led_to, pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::{endings, expand, has_parts, limits, methods};
 use super::php::{
@@ -2060,6 +2060,12 @@ fn below(
         return site.rest_of_files(at, how.rank());
     }
     keys.merge(which.map(scripts).unwrap_or_default());
+    if how != How::Exact
+        && which.is_none()
+        && let Some(script) = other_front(location, server)
+    {
+        keys.merge(led_to(&script));
+    }
     if !keys.is_empty() || site.rest.is_some() {
         // Refusals inside are asked before any expression of the server.
         let rank = match how {
@@ -2068,6 +2074,17 @@ fn below(
         };
         site.rule(at, rank, keys);
     }
+}
+
+/// The script to which a location leads paths without a file, where `location /` leads to another
+/// one, or to none.
+fn other_front(location: &Directive, php: &Php<'_>) -> Option<String> {
+    let script = |it: &Directive| {
+        let tries = it.find("try_files").filter(|it| tries_own(it))?;
+        php.led_to(tries)
+    };
+    let own = script(location).filter(|it| php.runs_front(it))?;
+    (php.slash().map(script)? != Some(own.clone())).then_some(own)
 }
 
 /// Leads all below a prefix to the front controller where its `try_files` does, and sends no file

@@ -92,7 +92,7 @@ impl<'a> Php<'a> {
     }
 
     /// `location /`.
-    fn slash(&self) -> Option<&'a Directive> {
+    pub(super) fn slash(&self) -> Option<&'a Directive> {
         let mut locations = locations(self.server);
         locations.find(|it| matches!(prefix(it), Some((false, "/"))))
     }

@@ -3247,3 +3247,56 @@ fn a_condition_of_scripts_closes_what_the_front_controller_answers() {
         }
     }
 }
+
+/// WordPress in a directory of another site.
+#[test]
+fn a_front_controller_below_a_path_has_a_pool() {
+    let pass = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+    let blog = "location /blog/ { try_files $uri $uri/ /blog/index.php?$args; }";
+    let rules = "RewriteEngine On\nRewriteBase /blog/\nRewriteRule ^index\\.php$ - [L]\nRewriteCond \
+                 %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\nRewriteRule . \
+                 /blog/index.php [L]\n";
+    let relative = rules.replace("/blog/index.php", "index.php");
+    let nginx = |rest: &str| {
+        format!(
+            "server {{ server_name site.example; root {{root}}; index index.php;\n{rest}\n{pass}\n}}\n"
+        )
+    };
+    let apache = "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n<Directory \
+                  {root}>\nAllowOverride All\nRequire all granted\n</Directory>\n</VirtualHost>\n";
+    let front = "location / { try_files $uri $uri/ /index.php?$args; }";
+    let none = "location / { try_files $uri $uri/ =404; }";
+    for (name, text, file, is_led) in [
+        ("a.conf", nginx(&format!("{none} {blog}")), "", true),
+        ("a.conf", nginx(&format!("{blog} {front}")), "", true),
+        (
+            "a.conf",
+            nginx(&format!(
+                "{front} {}",
+                blog.replace("/blog/index", "/index")
+            )),
+            "",
+            false,
+        ),
+        ("a-httpd.conf", apache.to_owned(), rules, true),
+        ("a-httpd.conf", apache.to_owned(), relative.as_str(), true),
+        ("a-httpd.conf", apache.to_owned(), "", false),
+    ] {
+        let directory = Directory::with(&[("blog/.htaccess", file), ("blog/index.php", "")]);
+        let text = text.replace("{root}", &directory.display().to_string());
+        directory.write(name, &text);
+        let made = convert(&[directory.join(name)]).expect(&text);
+        assert!(!made.is_unsure(), "{text}\n{:?}", made.limits);
+        let is_there =
+            made.yaml.contains("fallback: blog/index.php") && made.yaml.contains("pool: blog");
+        assert_eq!(is_there, is_led, "{text}\n{}", made.yaml);
+        for (path, answers) in [("/blog/x", "All"), ("/blog/a.php", "All"), ("/x", "All")] {
+            assert_eq!(
+                answer(&made.yaml, path, "192.0.2.1"),
+                answers,
+                "{path}\n{}",
+                made.yaml
+            );
+        }
+    }
+}
