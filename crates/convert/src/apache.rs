@@ -230,6 +230,7 @@ pub(super) fn read_directory(
     if below.is_empty() {
         site.leads_to = front_of(&inside);
     }
+    draft.note_parameters(&inside);
     let mut state = SiteState::default();
     let base = rewrite_base(&inside);
     for it in &inside {

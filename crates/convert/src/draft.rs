@@ -904,6 +904,37 @@ impl Draft {
         }
     }
 
+    /// Notes statements that give the front controller its path as a parameter: here it gets none.
+    pub(super) fn note_parameters(&mut self, all: &[Directive]) {
+        const ALL: [&str; 11] = [
+            ".", "^", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$", "^(.+)$", "^/(.*)$", "^/(.*)",
+        ];
+        for it in all {
+            self.note_parameters(&it.inside);
+            let to = match it.name.to_ascii_lowercase().as_str() {
+                "try_files" => it.arguments.last().map_or("", String::as_str),
+                "rewrite" | "rewriterule" if ALL.contains(&it.argument(0)) => it.argument(1),
+                _ => continue,
+            };
+            let Some((script, query)) = to.split_once(".php?") else {
+                continue;
+            };
+            let is_path = |value: &str| {
+                ["$1", "$0", "$uri", "$request_uri", "/$1"].contains(&value)
+                    && !script.contains('$')
+            };
+            for (name, value) in query.split('&').filter_map(|it| it.split_once('=')) {
+                if is_path(value) {
+                    let place = self.place(it.place);
+                    let shown = it.shown();
+                    self.note(&format!(
+                        "{place}: `{shown}`: the script finds the path in `REQUEST_URI`; `{name}` is not set"
+                    ));
+                }
+            }
+        }
+    }
+
     pub(super) fn http(&mut self) -> &mut Tree {
         self.tree.map(&["http"])
     }

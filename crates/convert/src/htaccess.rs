@@ -192,6 +192,7 @@ fn read(
     }
     told.append(&mut draft.limits);
     left_out.append(&mut draft.left_out);
+    left_out.append(&mut draft.notes);
     let folders = own.without_scripts();
     let is_front = own.whole == front_alone();
     let closes = own.is_closed() || is_front || !own.rules.is_empty() || !folders.is_empty();

@@ -280,6 +280,7 @@ fn read_all(texts: &[(&PathBuf, Kind, String)], draft: &mut Draft) -> Result<(),
     for (file, path, kind, text, all) in parsed {
         draft.file = file;
         let has_root = draft.sites.iter().any(|site| site.root.is_some());
+        draft.note_parameters(&all);
         match kind {
             Kind::Apache if is_htaccess(path) && has_root => {
                 htaccess::read_file(path, text, draft)

@@ -3300,3 +3300,41 @@ fn a_front_controller_below_a_path_has_a_pool() {
         }
     }
 }
+
+#[test]
+fn a_path_that_a_script_got_as_a_parameter_is_told() {
+    let pass = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+    let nginx = |inside: &str| format!("server {{ root /srv/x; {inside} {pass} }}\n");
+    let rule = |to: &str| {
+        format!(
+            "DocumentRoot /srv/x\nRewriteEngine On\nRewriteCond /srv/x%{{REQUEST_URI}} \
+             !-f\nRewriteRule ^(.*)$ {to} [L,QSA]\n"
+        )
+    };
+    for (name, text, is_told) in [
+        (
+            "a.conf",
+            nginx("location / { try_files $uri /index.php?q=$uri&$args; }"),
+            true,
+        ),
+        (
+            "a.conf",
+            nginx("location / { try_files $uri /index.php?$args; }"),
+            false,
+        ),
+        (
+            "a.conf",
+            nginx(
+                "location / { try_files $uri @x; } location @x { rewrite ^/(.*)$ /index.php?p=$1 last; }",
+            ),
+            true,
+        ),
+        ("a-httpd.conf", rule("/index.php?q=$1"), true),
+        ("a-httpd.conf", rule("/index.php"), false),
+    ] {
+        let directory = Directory::with(&[(name, text.as_str())]);
+        let made = convert(&[directory.join(name)]).expect(&text);
+        let told = made.notes.iter().any(|it| it.contains("is not set"));
+        assert_eq!(told, is_told, "{text}\n{:?}", made.notes);
+    }
+}
