@@ -826,6 +826,10 @@ impl Draft {
         };
         let (place, what) = (self.place(directive.place), directive.shown());
         let advice = advice(innermost);
+        let outcome = match outcome {
+            "" => "nothing is in its place",
+            outcome => outcome,
+        };
         self.limits
             .push(format!("{place}: `{what}`{shown}: {outcome}; {advice}"));
     }

@@ -559,6 +559,13 @@ fn limit(php: &Php<'_>, server: &Directive, site: &mut Site, around: &Around) {
     if site.root.is_none() || !runs_some && !around.has_php {
         return;
     }
+    if site.pool.get("fallback") == Some(&Value::from("none"))
+        && let Some((page, script)) = php.server().inside.iter().find_map(answers_missing)
+        && php.runs_front(script)
+    {
+        site.pool.set("fallback", script.trim_start_matches('/'));
+        page.done();
+    }
     let front = match site.pool.get("fallback") {
         Some(Value::Text(script)) => format!("/{script}"),
         _ => php.front.clone(),
@@ -1136,6 +1143,14 @@ fn error_page(directive: &Directive, site: &Site, draft: &mut Draft) {
             directive.done();
         }
     }
+}
+
+/// `error_page 404 = /index.php;`: with the sign, the script's own status counts.
+fn answers_missing(page: &Directive) -> Option<(&Directive, &str)> {
+    let (script, statuses) = page.arguments.split_last()?;
+    let has = |word: &str| statuses.iter().any(|it| it == word);
+    let leads = page.name == "error_page" && has("404") && has("=");
+    (leads && script.starts_with('/') && is_script(script)).then_some((page, script.as_str()))
 }
 
 /// `is_inner`: it stands inside `location /`.

@@ -3338,3 +3338,22 @@ fn a_path_that_a_script_got_as_a_parameter_is_told() {
         assert_eq!(told, is_told, "{text}\n{:?}", made.notes);
     }
 }
+
+#[test]
+fn a_script_for_missing_pages_is_the_front_controller() {
+    let pass = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+    for (page, fallback) in [
+        ("error_page 404 = /index.php;", "fallback: index.php"),
+        ("error_page 404 = /app.php;", "fallback: app.php"),
+        ("error_page 404 /index.php;", "fallback: none"),
+        ("error_page 500 = /index.php;", "fallback: none"),
+        ("", "fallback: none"),
+    ] {
+        let text = format!(
+            "server {{ root /srv/x; {page} location / {{ try_files $uri $uri/ =404; }} {pass} }}\n"
+        );
+        let directory = Directory::with(&[("a.conf", text.as_str())]);
+        let made = convert(&[directory.join("a.conf")]).expect(&text);
+        assert!(made.yaml.contains(fallback), "{text}\n{}", made.yaml);
+    }
+}
