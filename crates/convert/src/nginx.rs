@@ -1934,6 +1934,14 @@ fn below(
             how.rank()
         };
         site.rule(how.all(path), rank, refusal(status));
+        if how == How::Plain && path.ends_with('/') && server.runs_below() {
+            draft.note(&format!(
+                "{}: `{}`: scripts below it ran, as their own location is asked first; here they are \
+                 refused, too",
+                draft.place(location.place),
+                location.shown()
+            ));
+        }
         return location.done_whole();
     }
     if location.has("internal") {

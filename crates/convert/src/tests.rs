@@ -3357,3 +3357,22 @@ fn a_script_for_missing_pages_is_the_front_controller() {
         assert!(made.yaml.contains(fallback), "{text}\n{}", made.yaml);
     }
 }
+
+#[test]
+fn scripts_that_ran_in_a_refused_prefix_are_told() {
+    let php = "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }";
+    for (location, is_told) in [
+        ("location /adm/ { deny all; }", true),
+        ("location ^~ /adm/ { deny all; }", false),
+        ("location /adm/ { }", false),
+    ] {
+        let text = format!("server {{ root /srv/x; {location} {php} }}\n");
+        let directory = Directory::with(&[("a.conf", text.as_str())]);
+        let made = convert(&[directory.join("a.conf")]).expect(&text);
+        let told = made
+            .notes
+            .iter()
+            .any(|it| it.contains("scripts below it ran"));
+        assert_eq!(told, is_told, "{text}\n{:?}", made.notes);
+    }
+}
