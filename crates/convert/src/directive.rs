@@ -255,6 +255,8 @@ fn braces(text: &str, file: usize, by_line: bool) -> Result<Vec<Directive>, Stri
 
 /// Apache's way: a line each, blocks as `<Name words>` to `</Name>`.
 pub(super) fn apache(text: &str, file: usize) -> Result<Vec<Directive>, String> {
+    // Apache takes a byte order mark for a wrong statement and answers nothing.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut open: Vec<Directive> = vec![Directive::default()];
     let mut lines = (1..).zip(text.lines());
     let mut left = MOST;

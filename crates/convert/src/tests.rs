@@ -3198,15 +3198,21 @@ fn paths_of_apache_are_read_as_apache_does() {
         closed("${UNKNOWN}/adm"),
         "AccessFileName .acl\n".to_owned(),
         "Include {directory}/closed.inc\n".to_owned(),
+        "Alias /adm {directory}\n<Directory {directory}>\nAllowOverride All\nRequire all \
+         granted\n</Directory>\n"
+            .to_owned(),
     ] {
-        let directory = Directory::with(&[("closed.inc", closed("/srv/x/adm").as_str())]);
+        let directory = Directory::with(&[
+            ("closed.inc", closed("/srv/x/adm").as_str()),
+            (".htaccess", "\u{feff}Require all denied\n"),
+        ]);
         let text = text.replace("{directory}", &directory.display().to_string());
         let host = format!(
             "<VirtualHost *:80>\nServerName site.example\nDocumentRoot /srv/x\n{text}</VirtualHost>\n"
         );
         directory.write("a-httpd.conf", &host);
         let made = convert(&[directory.join("a-httpd.conf")]).expect(&host);
-        let paths = if text.contains("Alias") {
+        let paths = if text.contains("Alias /x") {
             vec!["/x/a", "/adm/a"]
         } else {
             vec!["/adm/a"]
@@ -3374,5 +3380,39 @@ fn scripts_that_ran_in_a_refused_prefix_are_told() {
             .iter()
             .any(|it| it.contains("scripts below it ran"));
         assert_eq!(told, is_told, "{text}\n{:?}", made.notes);
+    }
+}
+
+#[test]
+fn files_above_the_root_of_apache_close_it() {
+    for (file, closed) in [
+        ("Require all denied\n", vec!["/", "/a.php", "/x"]),
+        (
+            "<Files a.php>\nRequire all denied\n</Files>\n",
+            vec!["/a.php", "/b/a.php"],
+        ),
+        (
+            "RewriteEngine On\nRewriteRule secret - [F]\n",
+            vec!["/", "/x"],
+        ),
+        ("Options -Indexes\n", vec![]),
+    ] {
+        let directory = Directory::with(&[(".htaccess", file), ("www/a.php", "")]);
+        let above = directory.display();
+        let host = format!(
+            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {above}/www\n<Directory \
+             {above}>\nAllowOverride All\nRequire all granted\n</Directory>\n</VirtualHost>\n"
+        );
+        directory.write("a-httpd.conf", &host);
+        let made = convert(&[directory.join("a-httpd.conf")]).expect(&host);
+        for path in ["/", "/a.php", "/b/a.php", "/x"] {
+            let is_shut = closed.contains(&path) || closed.contains(&"/");
+            assert_eq!(
+                is_closed(&made.yaml, path),
+                is_shut,
+                "{path}\n{file}\n{}",
+                made.yaml
+            );
+        }
     }
 }
