@@ -1928,20 +1928,7 @@ fn below(
     // The site's own is none.
     let directory = directory.filter(|it| location.has("alias") || Some(it) != site.root.as_ref());
     if let Some(status) = refuses(location) {
-        let rank = if how == How::Plain {
-            Rank::Refusal
-        } else {
-            how.rank()
-        };
-        site.rule(how.all(path), rank, refusal(status));
-        if how == How::Plain && path.ends_with('/') && server.runs_below() {
-            draft.note(&format!(
-                "{}: `{}`: scripts below it ran, as their own location is asked first; here they are \
-                 refused, too",
-                draft.place(location.place),
-                location.shown()
-            ));
-        }
+        refuse_below(location, (how, path), status, site, draft, server);
         return location.done_whole();
     }
     if location.has("internal") {
@@ -2187,6 +2174,31 @@ fn lead_to_script(
     site.send_none(path);
     site.rule(how.all(path), how.rank(), scripts("none"));
     true
+}
+
+/// Refuses what a location takes, as it does itself.
+fn refuse_below(
+    location: &Directive,
+    (how, path): (How, &str),
+    status: &str,
+    site: &mut Site,
+    draft: &mut Draft,
+    server: &Php<'_>,
+) {
+    let rank = if how == How::Plain {
+        Rank::Refusal
+    } else {
+        how.rank()
+    };
+    site.rule(how.all(path), rank, refusal(status));
+    if how == How::Plain && path.ends_with('/') && server.runs_below() {
+        draft.note(&format!(
+            "{}: `{}`: scripts below it ran, as their own location is asked first; here they are \
+             refused, too",
+            draft.place(location.place),
+            location.shown()
+        ));
+    }
 }
 
 /// Answers 404 for what a location takes, and says so.
