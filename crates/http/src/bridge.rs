@@ -123,7 +123,8 @@ impl PoolHandler {
         match scripts.find(&request).await {
             Answerer::Server(response) => response,
             Answerer::Script(script) => {
-                if let Some(path) = scripts.index_path(&request, &script)
+                if self.own_router.is_there()
+                    && let Some(path) = scripts.index_path(&request, &script)
                     && let Some(closing) = self.own_router.closing(&request, &path)
                 {
                     return closing.handle(request, exchange).await;

@@ -40,6 +40,11 @@ impl OwnRouter {
         _ = self.0.set(Arc::downgrade(router)); // it is set once
     }
 
+    /// False where there are no routes to ask.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.get().is_some()
+    }
+
     /// Who answers instead of a script that stands for the directory of a request; `path` is the
     /// script's.
     pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Arc<dyn Handler>> {
