@@ -3,16 +3,16 @@
 use super::clients;
 use super::directive::{self, Directive, Fate, SourceLine};
 use super::draft::{
-    ALL_CLOSED, At, Draft, Files, NOT_FOUND, NamedFiles, Rank, Rewriting, Site, accepts_rule,
-    as_it_is, front_alone, is_found, is_in, is_script, led_to, names_in, no_scripts, pattern,
-    refusal, scripts, seconds, size, target,
+    ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Rewriting, Site, accepts_rule, as_it_is,
+    front_alone, is_found, is_in, is_script, led_to, names_in, no_scripts, pattern, refusal,
+    scripts, seconds, size, target,
 };
 use super::handlers;
 use super::limits::{
     expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, refusing_status,
 };
 use super::statements::{
-    directory_of, glob, is_access, is_condition, is_granted, is_none, named_by,
+    directory_of, glob, is_access, is_condition, is_granted, is_none, is_scope, named_by,
 };
 use super::tree::{Tree, Value};
 
@@ -140,17 +140,7 @@ pub(super) fn has_tls(all: &[Directive]) -> bool {
 
 /// A `.htaccess` of the root of a site, whose statements hold in that site.
 pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Result<(), String> {
-    let mut scope = Directive {
-        place: draft.line(1),
-        name: ".htaccess".to_owned(),
-        inside: flat(directive::apache(text, draft.file)?),
-        ..Directive::default()
-    };
-    clients::take(&mut scope.inside);
-    clients::take_of(&mut scope);
-    clients::keep_out_of(&scope, "", site, draft);
-    let all = scope.inside;
-    handlers::tell_conditions(&all, draft);
+    let all = statements_of_file(text, "", true, site, draft)?;
     let mut state = SiteState::default();
     for directive in all.iter().filter(|it| !is_scope(it)) {
         of_server(directive, site, draft, &mut state);
@@ -167,6 +157,30 @@ pub(super) fn read_root(text: &str, site: &mut Site, draft: &mut Draft) -> Resul
         site.close("");
     }
     Ok(())
+}
+
+/// The statements of a `.htaccess`, after its limits to addresses became routes of their own where
+/// `tells_clients` says so.
+fn statements_of_file(
+    text: &str,
+    below: &str,
+    tells_clients: bool,
+    site: &mut Site,
+    draft: &mut Draft,
+) -> Result<Vec<Directive>, String> {
+    let mut scope = Directive {
+        place: draft.line(1),
+        name: ".htaccess".to_owned(),
+        inside: flat(directive::apache(text, draft.file)?),
+        ..Directive::default()
+    };
+    if tells_clients {
+        clients::take(&mut scope.inside);
+        clients::take_of(&mut scope);
+        clients::keep_out_of(&scope, below, site, draft);
+    }
+    handlers::tell_conditions(&scope.inside, draft);
+    Ok(scope.inside)
 }
 
 /// The front controller of the `.htaccess` of a root.
@@ -214,19 +228,8 @@ pub(super) fn read_directory(
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<(), String> {
-    let mut scope = Directive {
-        place: draft.line(1),
-        name: ".htaccess".to_owned(),
-        inside: flat(directive::apache(text, draft.file)?),
-        ..Directive::default()
-    };
-    if !draft.closes_for_all {
-        clients::take(&mut scope.inside);
-        clients::take_of(&mut scope);
-        clients::keep_out_of(&scope, below, site, draft);
-    }
-    let inside = scope.inside;
-    handlers::tell_conditions(&inside, draft);
+    let tells_clients = !draft.closes_for_all;
+    let inside = statements_of_file(text, below, tells_clients, site, draft)?;
     if below.is_empty() {
         site.leads_to = front_of(&inside);
     }
@@ -636,18 +639,6 @@ fn flat(all: Vec<Directive>) -> Vec<Directive> {
         }
     }
     out
-}
-
-/// Whether a block limits what it says to some files or paths.
-fn is_scope(directive: &Directive) -> bool {
-    let names = [
-        "Directory",
-        "Files",
-        "FilesMatch",
-        "Location",
-        "LocationMatch",
-    ];
-    names.iter().any(|name| directive.is(name))
 }
 
 /// A site as far as it is read: several lines say something together.
@@ -1165,12 +1156,8 @@ fn note_named(scope: &Directive, below: &str, site: &mut Site, draft: &Draft) {
     }
     let shuts = !is_free(scope);
     if shuts || scope.inside.iter().any(is_access) {
-        site.named.push(NamedFiles {
-            place: scope.place,
-            expression: names_in(below, &named_by(scope)),
-            shuts,
-            statement: format!("{}: `{}`", draft.place(scope.place), scope.shown()),
-        });
+        let expression = names_in(below, &named_by(scope));
+        site.named.push(draft.named_files(scope, expression, shuts));
     }
 }
 
@@ -1187,12 +1174,7 @@ fn note_forbidden(
     }
     for at in covered(rule, below, conditions).unwrap_or_default() {
         if let At::Expression(expression) = at {
-            site.named.push(NamedFiles {
-                place: rule.place,
-                expression,
-                shuts: true,
-                statement: format!("{}: `{}`", draft.place(rule.place), rule.shown()),
-            });
+            site.named.push(draft.named_files(rule, expression, true));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::access::{Access, net, restrict};
 use super::directive::{Directive, Fate};
-use super::draft::{At, Draft, NamedFiles, Site, is_found, is_in, names_in};
-use super::statements::{directory_of, is_access, is_condition, is_granted, named_by};
+use super::draft::{At, Draft, Site, is_found, is_in, names_in};
+use super::statements::{directory_of, is_access, is_condition, is_granted, is_scope, named_by};
 use super::tree::Tree;
 
 /// Stands for statements that were taken out of a block: its words are nets that are refused, and,
@@ -293,14 +293,7 @@ fn limits_in<'a>(
     is_own: bool,
     out: &mut Vec<Limit<'a>>,
 ) {
-    let names = [
-        "Directory",
-        "Files",
-        "FilesMatch",
-        "Location",
-        "LocationMatch",
-    ];
-    for block in all.iter().filter(|it| names.iter().any(|name| it.is(name))) {
+    for block in all.iter().filter(|it| is_scope(it)) {
         // One that closes its paths opens none of another's.
         if block.inside.iter().any(is_access) && is_granted(&block.inside) {
             out.push(Limit {
@@ -426,16 +419,8 @@ pub(super) fn keep_out(
                 limit.block.shown()
             ));
         } else if let At::Expression(expression) = &at {
-            site.named.push(NamedFiles {
-                place: limit.block.place,
-                expression: expression.clone(),
-                shuts: true,
-                statement: format!(
-                    "{}: `{}`",
-                    draft.place(limit.block.place),
-                    limit.block.shown()
-                ),
-            });
+            let named = draft.named_files(limit.block, expression.clone(), true);
+            site.named.push(named);
         }
         for other in all.iter().filter(|it| it.replaces(limit)) {
             if other.at(&root, &all).is_some() {
@@ -461,12 +446,8 @@ pub(super) fn keep_out_of(scope: &Directive, below: &str, site: &mut Site, draft
     for it in all.into_iter().filter(|it| is_taken(it)) {
         let at = of_files(it, below);
         if let At::Expression(expression) = &at {
-            site.named.push(NamedFiles {
-                place: it.place,
-                expression: expression.clone(),
-                shuts: true,
-                statement: format!("{}: `{}`", draft.place(it.place), it.shown()),
-            });
+            site.named
+                .push(draft.named_files(it, expression.clone(), true));
         }
         restrict(site, vec![Access::new(at, refused(it))], draft);
     }
@@ -485,7 +466,7 @@ fn tell(block: &Directive, around: &Directive, draft: &mut Draft) {
 mod tests {
     use pronghorn_testkit::Directory;
 
-    use crate::tests::answer;
+    use crate::tests::{answer, host_at};
     use crate::{Converted, convert};
 
     fn made(inside: &str) -> Converted {
@@ -658,13 +639,8 @@ mod tests {
             ("root/a/.htaccess", text),
             ("root/.htaccess", file),
         ]);
-        let root = directory.join("root").display().to_string();
-        let host = format!(
-            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n\
-             <Directory {root}>\nAllowOverride All\nRequire all granted\n</Directory>\n\
-             </VirtualHost>\n"
-        );
-        std::fs::write(directory.join("site.conf"), host).unwrap();
+        let host = host_at(&directory.join("root"));
+        directory.write("site.conf", &host);
         let made = convert(&[directory.join("site.conf")]).unwrap();
         assert!(!made.is_unsure(), "{:?}", made.limits);
         for path in ["/a/c", "/c/b.php"] {

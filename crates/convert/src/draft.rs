@@ -908,6 +908,21 @@ impl Draft {
         }
     }
 
+    /// A statement about the files that an expression names; see [`Site::named`].
+    pub(super) fn named_files(
+        &self,
+        statement: &Directive,
+        expression: String,
+        shuts: bool,
+    ) -> NamedFiles {
+        NamedFiles {
+            place: statement.place,
+            expression,
+            shuts,
+            statement: format!("{}: `{}`", self.place(statement.place), statement.shown()),
+        }
+    }
+
     /// Notes statements that give the front controller its path as a parameter: here it gets none.
     pub(super) fn note_parameters(&mut self, all: &[Directive]) {
         const ALL: [&str; 11] = [

@@ -3,7 +3,6 @@
 use super::directive::Directive;
 use super::draft::{At, Draft, Rank, Site, as_it_is, is_found, names_in, scripts};
 use super::statements::{is_condition, is_none};
-use super::tree::Value;
 
 /// Names of scripts that nobody has on purpose.
 const SCRIPTS: [&str; 4] = ["/a.php", "/zq-1.php", "/x_y.z.php", "/d-1/e/b.php"];
@@ -43,10 +42,7 @@ pub(super) fn keep_others(
     if !is_of_some || !blocks.iter().any(|it| names_fpm(it)) {
         return;
     }
-    let front = match site.pool.get("fallback") {
-        Some(Value::Text(script)) => format!("/{script}"),
-        _ => "/index.php".to_owned(),
-    };
+    let front = site.front();
     let runs_front = has_front && all.iter().any(|at| takes(at, &front));
     let whole = if runs_front { "front" } else { "none" };
     // The root's own path is none of the script that stands for it.

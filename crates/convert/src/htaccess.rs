@@ -555,13 +555,8 @@ mod tests {
     /// The configuration of a host whose root has this file.
     fn of_host(text: &str) -> crate::Converted {
         let directory = Directory::with(&[("root/index.php", ""), ("root/.htaccess", text)]);
-        let root = directory.join("root").display().to_string();
-        let host = format!(
-            "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n\
-             <Directory {root}>\nAllowOverride All\nRequire all granted\n</Directory>\n\
-             </VirtualHost>\n"
-        );
-        std::fs::write(directory.join("site.conf"), host).unwrap();
+        let host = crate::tests::host_at(&directory.join("root"));
+        directory.write("site.conf", &host);
         crate::convert(&[directory.join("site.conf")]).unwrap()
     }
 

@@ -692,7 +692,7 @@ fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, around: 
         "root" if is_plain => site.root = Some(first.trim_end_matches('/').to_owned()),
         "index" => index(directive, site),
         "try_files" => {
-            if tries_others(directive) {
+            if !tries_own(directive) {
                 // The file of a path itself was not sent.
                 site.send_none("");
                 let is_led = try_files(directive, site);
@@ -817,14 +817,9 @@ fn try_files(directive: &Directive, site: &mut Site) -> bool {
     true
 }
 
-/// Whether the file of a path itself is not tried, whatever else is.
-fn tries_others(directive: &Directive) -> bool {
-    !tries_own(directive)
-}
-
 /// A `try_files` that sends no file of a path and leads all of them to the front controller.
 fn tries_front<'a>(location: &'a Directive, php: &Php<'_>) -> Option<&'a Directive> {
-    let tries = location.find("try_files").filter(|it| tries_others(it))?;
+    let tries = location.find("try_files").filter(|it| !tries_own(it))?;
     (php.led_to(tries)? == php.front && php.runs_front(&php.front)).then_some(tries)
 }
 
@@ -1762,7 +1757,7 @@ fn answers_otherwise(location: &Directive) -> Option<&Directive> {
         it.fate.get() == directive::Fate::Unread
             && (name.ends_with("_pass") && name != "fastcgi_pass"
                 || name.contains("_by_lua")
-                || name == "try_files" && tries_others(it)
+                || name == "try_files" && !tries_own(it)
                 || NAMES.contains(&name))
     })
 }
@@ -1908,7 +1903,7 @@ fn beside_redirect(location: &Directive, site: &mut Site, draft: &mut Draft) -> 
 /// Whether a statement of a location leaves its files to be sent, and nothing else.
 fn is_of_files_alone(it: &Directive) -> bool {
     match it.name.as_str() {
-        "try_files" => it.arguments.last().is_some_and(|last| last == "=404") && !tries_others(it),
+        "try_files" => it.arguments.last().is_some_and(|last| last == "=404") && tries_own(it),
         "allow" => it.argument(0) == "all",
         name => ["access_log", "log_not_found", "default_type", "etag"].contains(&name),
     }

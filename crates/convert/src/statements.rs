@@ -1,4 +1,4 @@
-//! What statements of Apache say by themselves.
+//! Helpers that read one statement of Apache, whatever stands around it.
 
 use super::directive::Directive;
 use super::draft::as_it_is;
@@ -21,6 +21,18 @@ pub(super) fn is_access(it: &Directive) -> bool {
         "SSLVerifyClient",
     ];
     names.iter().any(|name| it.is(name))
+}
+
+/// Whether a block limits what it says to some files or paths.
+pub(super) fn is_scope(directive: &Directive) -> bool {
+    let names = [
+        "Directory",
+        "Files",
+        "FilesMatch",
+        "Location",
+        "LocationMatch",
+    ];
+    names.iter().any(|name| directive.is(name))
 }
 
 /// Whether a block holds for some requests.

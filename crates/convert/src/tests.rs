@@ -157,7 +157,16 @@ fn made(name: &str, text: &str) -> (String, String) {
     (converted.yaml, converted.limits.join("\n"))
 }
 
-/// Who answers a path for a client of an address: the status of a refusal, or the scripts that may.
+/// A host whose `.htaccess` files count.
+pub(crate) fn host_at(root: &Path) -> String {
+    let root = root.display();
+    format!(
+        "<VirtualHost *:80>\nServerName site.example\nDocumentRoot {root}\n<Directory \
+         {root}>\nAllowOverride All\nRequire all granted\n</Directory>\n</VirtualHost>\n"
+    )
+}
+
+/// The answer to a client of an address: the status of a refusal, or the scripts that may run.
 pub(crate) fn answer(yaml: &str, path: &str, address: &str) -> String {
     let loaded = load(&Input::from_text("pronghorn.yaml", yaml.to_owned()));
     let resolved = loaded.resolve_with(Severity::Warning, |t| {
