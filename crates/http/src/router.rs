@@ -45,8 +45,8 @@ impl OwnRouter {
         self.0.get().is_some()
     }
 
-    /// Who answers instead of a script that stands for the directory of a request; `path` is the
-    /// script's.
+    /// The handler that answers instead of a script that stands for the directory of a request;
+    /// `path` is the script's.
     pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Arc<dyn Handler>> {
         let router = self.0.get().and_then(Weak::upgrade)?;
         router.0.closing(&asked(request), path).cloned()

@@ -35,7 +35,7 @@ pub struct LaunchSpec {
     pub homes: Vec<Home>,
     /// Who answers the methods that workers call beside RPC.
     pub methods: Option<Arc<dyn MethodCaller>>,
-    /// Where what PHP says of itself is kept from one start of the server to the next.
+    /// The directory that keeps PHP's answers about itself from one start to the next.
     pub answers: Option<PathBuf>,
     /// Storages that the processes map, with their names. At most 16.
     pub storages: Vec<Storage>,

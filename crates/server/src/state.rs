@@ -36,8 +36,8 @@ pub(crate) fn named(
     }
 }
 
-/// Where what PHP says of itself is kept: in the state directory if there is one already, else with
-/// what the user's programs keep for themselves.
+/// The directory for PHP's answers about itself: the state directory if there is one already, else
+/// that in which the user's programs keep things for themselves.
 pub(crate) fn answers(state: &Path, environment: &[(OsString, OsString)]) -> Option<PathBuf> {
     if state.is_dir() {
         return Some(state.to_owned());

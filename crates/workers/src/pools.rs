@@ -60,7 +60,7 @@ pub struct PoolResources {
     pub incidents: Incidents,
     /// Who answers the methods that workers call over their own connection.
     pub methods: Option<Arc<dyn MethodCallers>>,
-    /// Where what PHP says of itself is kept from one start of the server to the next.
+    /// The directory that keeps PHP's answers about itself from one start to the next.
     pub answers: Option<PathBuf>,
     /// Storages in shared memory.
     pub storages: Vec<Storage>,

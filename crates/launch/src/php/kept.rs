@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// The directories in which PHP looks for settings beside `php.ini`.
 pub(super) const SCAN: &str = "PHP_INI_SCAN_DIR";
-/// Where it looks for `php.ini` first.
+/// The directory in which PHP looks for `php.ini` first.
 pub(super) const RC: &str = "PHPRC";
 /// In the directory for answers.
 const FILE: &str = "php-answers";
