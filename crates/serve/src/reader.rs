@@ -273,11 +273,20 @@ pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes
     read(file, at, wanted, Patience::None).ok()
 }
 
-/// Whether this stretch of a file is in memory, as far as its first and last bytes tell: sending it
-/// would not wait for a disk.
-pub(crate) fn is_in_memory(file: &File, at: u64, len: u64) -> bool {
+/// How many of the first `len` bytes from `at` of a file are in memory, as far as the ends of its
+/// pieces tell: sending them would not wait for a disk.
+pub(crate) fn in_memory(file: &File, at: u64, len: u64) -> u64 {
     let there = |at| read_at(file, &mut [0], at, Patience::None).is_ok();
-    there(at + len.saturating_sub(1)) && (len <= PAGE || there(at))
+    if len == 0 || !there(at) {
+        return 0;
+    }
+    let mut found = 0;
+    while found < len {
+        let end = len.min(found + FILE_PIECE as u64);
+        if !there(at + end - 1) {
+            break;
+        }
+        found = end;
+    }
+    found
 }
-
-const PAGE: u64 = 4096;

@@ -8,15 +8,11 @@ use std::task::Poll;
 use pronghorn_h1 as h1;
 use pronghorn_process::file::{send_before_more, send_file};
 
-use super::{Gone, Http1, JOINED_BODY};
+use super::{Gone, Http1, JOINED_BODY, TURN, Turn};
 use crate::message::Body;
 use crate::open_file::OpenFile;
-use crate::reader::{Reader, is_in_memory, read_now};
+use crate::reader::{FILE_PIECE, Reader, in_memory, read_now};
 use crate::source::Read;
-
-/// How much the kernel sends before others get their turn, and before the next stretch is looked
-/// for on the disk.
-const STRETCH: u64 = 256 << 10;
 
 /// The outcome of one attempt to have the kernel send.
 enum Sent {
@@ -47,12 +43,12 @@ impl Http1 {
                 .await;
         }
         self.flush_before_more().await?;
+        let mut turn = Turn(self.body_sent);
         while file.len > 0 {
-            tokio::task::consume_budget().await;
-            let stretch = file.len.min(STRETCH);
+            turn.pass(self.body_sent).await;
             let mut first = file.clone();
-            first.len = stretch;
-            if is_in_memory(&file.file, file.start, stretch) {
+            first.len = in_memory(&file.file, file.start, file.len.min(TURN));
+            if first.len > 0 {
                 match self.send_by_kernel(&first).await? {
                     Sent::Bytes(sent) => {
                         _ = framing.piece(usize::try_from(sent).unwrap_or(usize::MAX)); // its length is known: nothing surrounds it
@@ -65,6 +61,8 @@ impl Http1 {
                     Sent::Unable => {}
                 }
             }
+            let stretch = file.len.min(FILE_PIECE as u64);
+            first.len = stretch;
             let mut reader = Reader::new(Body::File(first));
             loop {
                 match poll_fn(|cx| reader.poll_next(cx)).await {

@@ -39,6 +39,10 @@ use batch::Batch;
 
 /// A body up to this size is sent from the same buffer as its head.
 const JOINED_BODY: usize = 8 << 10;
+/// Bytes of a body after which others get their turn: a client that takes them as fast as they come
+/// would keep the thread. One call of sendfile(2) has them all: a file of 10 MB takes 1.2 times the
+/// processor with a quarter of a megabyte each.
+const TURN: u64 = 2 << 20;
 /// When so much of a body is announced, it is read in larger pieces: fewer system calls, and that
 /// much memory for each upload.
 const LONG_BODY: u64 = 256 << 10;
@@ -147,6 +151,19 @@ pub(crate) struct Begun {
 
 /// The client can't be reached any more.
 struct Gone;
+
+/// What was sent of a body when it was last the turn of others.
+struct Turn(u64);
+
+impl Turn {
+    /// Lets others go on after each [`TURN`].
+    async fn pass(&mut self, sent: u64) {
+        if sent - self.0 >= TURN {
+            self.0 = sent;
+            tokio::task::yield_now().await;
+        }
+    }
+}
 
 impl Http1 {
     pub(crate) fn new(stream: Stream, peer: Arc<Peer>, entered: Entered) -> Self {
@@ -653,7 +670,9 @@ impl Http1 {
     ) -> Result<(), Gone> {
         let _made = self.entered.charged(&self.peer, reader.cost());
         let mut seen = None;
+        let mut turn = Turn(self.body_sent);
         loop {
+            turn.pass(self.body_sent).await;
             let next = match seen.take() {
                 Some(next) => next,
                 None => self.next_of(&mut reader).await?,
