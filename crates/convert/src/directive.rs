@@ -1,6 +1,8 @@
 //! Configurations of other servers, taken apart: words, with more of the like inside.
 
 use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// What has become of a statement. A reader has to say it of each; what it says nothing of is told
 /// to the person.
@@ -27,6 +29,8 @@ pub(super) struct SourceLine {
 pub(super) struct Directive {
     pub(super) fate: Cell<Fate>,
     pub(super) place: SourceLine,
+    /// No module that comes with its server has it.
+    pub(super) is_foreign: bool,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
     pub(super) inside: Vec<Self>,
@@ -234,7 +238,9 @@ fn too_many(line: usize) -> String {
 
 /// nginx's way: `name words;` and `name words { … }`.
 pub(super) fn nginx(text: &str, file: usize) -> Result<Vec<Directive>, String> {
-    braces(text, file, false)
+    let mut all = braces(text, file, false)?;
+    NGINX.mark(&mut all);
+    Ok(all)
 }
 
 /// Caddy's way: a line each, blocks in braces.
@@ -252,6 +258,72 @@ fn braces(text: &str, file: usize, by_line: bool) -> Result<Vec<Directive>, Stri
     };
     statements(&mut tokens, 0)
 }
+
+/// Names of the statements that a server and the modules that come with it have.
+struct Known {
+    names: HashSet<String>,
+    /// Blocks whose lines begin with something else than a name of a statement.
+    of_values: &'static [&'static str],
+}
+
+impl Known {
+    fn new(lists: &[&str], of_values: &'static [&'static str]) -> Self {
+        let names = lists.iter().flat_map(|it| it.split_whitespace());
+        Self {
+            names: names.map(str::to_ascii_lowercase).collect(),
+            of_values,
+        }
+    }
+
+    /// What stands in `<IfModule>` of somebody's module is nothing where that is not loaded.
+    fn mark(&self, all: &mut [Directive]) {
+        for it in all {
+            let name = it.name.to_ascii_lowercase();
+            it.is_foreign = !self.names.contains(&name);
+            let is_others = name == "ifmodule" && is_of_others(it.argument(0));
+            if !it.is_foreign && !is_others && !self.of_values.contains(&name.as_str()) {
+                self.mark(&mut it.inside);
+            }
+        }
+    }
+}
+
+/// Modules that come with Apache, and PHP's.
+const MODULES: &str = "\
+    access_compat actions alias allowmethods asis auth_basic auth_digest auth_form \
+    authn_anon authn_core authn_dbd authn_dbm authn_file authn_socache authnz_fcgi \
+    authnz_ldap authz_core authz_dbd authz_dbm authz_groupfile authz_host authz_owner \
+    authz_user autoindex brotli buffer cache cache_disk cgi cgid charset_lite dav dav_fs \
+    dav_lock dbd deflate dir env expires ext_filter file_cache filter headers http2 \
+    imagemap include info ldap lua macro md mime mime_magic negotiation php php5 php7 \
+    php8 proxy proxy_ajp proxy_balancer proxy_connect proxy_fcgi proxy_html proxy_http \
+    proxy_http2 proxy_scgi proxy_uwsgi proxy_wstunnel ratelimit remoteip reqtimeout \
+    request rewrite sed session session_cookie session_crypto session_dbd setenvif \
+    speling ssl status substitute suexec unique_id userdir usertrack vhost_alias xml2enc";
+
+/// Whether a block asks whether a module is loaded that does not come with Apache.
+fn is_of_others(module: &str) -> bool {
+    let name = module.trim_start_matches("mod_");
+    let name = name.trim_end_matches(".c").trim_end_matches("_module");
+    !module.starts_with('!') && !MODULES.split_whitespace().any(|it| it == name)
+}
+
+/// From `nginx.org/en/docs/dirindex.html`, and those of other modules that only shape replies.
+static NGINX: LazyLock<Known> = LazyLock::new(|| {
+    Known::new(
+        &[
+            include_str!("known/nginx.txt"),
+            "brotli brotli_buffers brotli_comp_level brotli_min_length brotli_static brotli_types \
+             brotli_window zstd zstd_buffers zstd_comp_level zstd_min_length zstd_static zstd_types \
+             more_clear_headers more_set_headers vhost_traffic_status_zone",
+        ],
+        &["charset_map", "geo", "map", "split_clients", "types"],
+    )
+});
+
+/// From `httpd.apache.org/docs/2.4/mod/directives.html`, with those of 2.2 and of PHP's module.
+static APACHE: LazyLock<Known> =
+    LazyLock::new(|| Known::new(&[include_str!("known/apache.txt")], &[]));
 
 /// Apache's way: a line each, blocks as `<Name words>` to `</Name>`.
 pub(super) fn apache(text: &str, file: usize) -> Result<Vec<Directive>, String> {
@@ -305,7 +377,11 @@ pub(super) fn apache(text: &str, file: usize) -> Result<Vec<Directive>, String> 
         }
     }
     match &open[..] {
-        [whole] => Ok(whole.inside.clone()),
+        [whole] => {
+            let mut all = whole.inside.clone();
+            APACHE.mark(&mut all);
+            Ok(all)
+        }
         [.., unended] => Err(format!(
             "line {}: `<{}>` has no end",
             unended.place.line, unended.name

@@ -251,7 +251,7 @@ mod tests {
     fn sites_stand_in_the_place_of_their_include() {
         let site = format!(
             "server {{\n server_name a.test; root /srv/a; index index.php;\n include \
-             snippets/closed.conf;\n unknown here;\n {PHP} }}\n"
+             snippets/closed.conf;\n random_index on;\n {PHP} }}\n"
         );
         let directory = nginx(&site);
         // By the main file, by the site alone, and by both, in any order.
@@ -270,7 +270,7 @@ mod tests {
                 made.yaml
             );
             assert!(!made.is_unsure(), "{:?} {:?}", made.limits, made.lost);
-            assert_eq!(made.left_out, ["a:4: `unknown here`"], "{names:?}");
+            assert_eq!(made.left_out, ["a:4: `random_index on`"], "{names:?}");
         }
     }
 

@@ -83,7 +83,8 @@ pub(super) fn limits(directive: &Directive) -> bool {
         "php_admin_flag" | "php_flag" => directive.argument(0) == "engine",
         name => name.starts_with('@') || NAMES.contains(&name),
     };
-    says_so || directive.inside.iter().any(limits)
+    // It may do anything.
+    directive.is_foreign || says_so || directive.inside.iter().any(limits)
 }
 
 /// Statements that give requests to something else than the file that lies there: a reader that
@@ -225,6 +226,10 @@ pub(super) fn methods(how: &str, expression: &str) -> Option<Tree> {
 pub(super) fn advice(directive: &Directive) -> &'static str {
     let name = directive.name.to_ascii_lowercase();
     match name.as_str() {
+        _ if directive.is_foreign => {
+            "no module that comes with the server has it, so it may say who gets what: where it is \
+             misspelled, put it right; where it refuses nobody, take it out of a copy of the file"
+        }
         name if name.contains("auth") => {
             "passwords are not checked here: let the application do it, or a proxy in front"
         }

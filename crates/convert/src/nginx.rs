@@ -1549,7 +1549,15 @@ fn others_to_front(rewrite: &Directive, scripts_of: &str, site: &mut Site, draft
     let others = others
         .and_then(|it| it.strip_suffix(')'))
         .filter(|it| is_whole_group(it));
-    let others = others.map(|it| format!("^/(?:{})", pattern(it)));
+    // The script of a directory is one of those below it: a route is asked for the directory.
+    let with_directories = |it: &str| match it.strip_suffix("/.+") {
+        Some(directory) => format!("{directory}/.*"),
+        None => it.to_owned(),
+    };
+    let others = others.map(|it| {
+        let all: Vec<_> = pattern(it).split('|').map(with_directories).collect();
+        format!("^/(?:{})", all.join("|"))
+    });
     let all = At::Expression(scripts_of.to_owned());
     // A route for these scripts alone would be asked before one for all other paths, and the latter
     // would open what the site refuses.

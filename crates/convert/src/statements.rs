@@ -3,7 +3,7 @@
 use super::directive::Directive;
 use super::draft::as_it_is;
 
-/// Whether a statement says who may come.
+/// Whether a statement says who may come, or may say so.
 pub(super) fn is_access(it: &Directive) -> bool {
     let names = [
         "Require",
@@ -20,7 +20,7 @@ pub(super) fn is_access(it: &Directive) -> bool {
         "SSLRequireSSL",
         "SSLVerifyClient",
     ];
-    names.iter().any(|name| it.is(name))
+    it.is_foreign || names.iter().any(|name| it.is(name))
 }
 
 /// Whether a block limits what it says to some files or paths.
@@ -54,6 +54,7 @@ pub(super) fn is_granted(inside: &[Directive]) -> bool {
     inside
         .iter()
         .all(|it| match it.name.to_ascii_lowercase().as_str() {
+            _ if it.is_foreign => false,
             "require" => is(it, "all granted"),
             "allow" => is(it, "from all"),
             "order" => allows || is(it, "deny,allow") || is(it, "mutual-failure"),

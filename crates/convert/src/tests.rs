@@ -3425,3 +3425,81 @@ fn files_above_the_root_of_apache_close_it() {
         }
     }
 }
+
+/// As plugins for caches write them, and hosts of many sites.
+#[test]
+fn settings_of_a_module_that_may_not_be_there_close_nothing() {
+    for block in [
+        "<IfModule LiteSpeed>\nCacheLookup on\n</IfModule>\n",
+        "<IfModule mod_suphp.c>\nsuPHP_ConfigPath /srv\n</IfModule>\n",
+        "<IfModule pagespeed_module>\nModPagespeed on\n</IfModule>\n",
+    ] {
+        let site = Directory::with(&[("index.php", ""), (".htaccess", block)]);
+        site.write("httpd.conf", &host_at(&site));
+        let made = convert(&[site.join("httpd.conf")]).unwrap();
+        assert!(!is_closed(&made.yaml, "/"), "{block}\n{}", made.yaml);
+        assert!(made.limits.is_empty(), "{block}\n{:?}", made.limits);
+        site.write(".htaccess", &block.replace("IfModule ", "IfModule !"));
+        let made = convert(&[site.join("httpd.conf")]).unwrap();
+        assert!(is_closed(&made.yaml, "/"), "{block}\n{}", made.yaml);
+    }
+}
+
+/// Whoever misspells `Require` keeps nobody out, and a module of others may keep anybody out.
+#[test]
+fn what_a_statement_that_nobody_knows_holds_for_is_closed() {
+    const PATHS: [&str; 3] = ["/", "/adm/x", "/adm/a.php"];
+    let wrong = |what: &str, made: &Converted, closed: &[&str]| {
+        let is_told = made.limits.iter().any(|it| it.contains("misspelled"));
+        let is_wrong = |path: &&&str| is_closed(&made.yaml, path) != closed.contains(*path);
+        let wrong: Vec<_> = PATHS.iter().filter(is_wrong).collect();
+        (!is_told || !wrong.is_empty())
+            .then(|| format!("{what}: {wrong:?} {:?}\n{}", made.limits, made.yaml))
+    };
+    let mut all = Vec::new();
+    let adm = &PATHS[1..];
+    for statement in [
+        "auth_pam on;",
+        "denny all;",
+        "rewrite_by_lua_block { ngx.exit(403) }",
+    ] {
+        for (text, closed) in [
+            (
+                format!("http {{ {statement}\n{} }}", nginx_site("")),
+                &PATHS[..],
+            ),
+            (nginx_site(statement), &PATHS[..]),
+            (
+                nginx_site(&format!("location ^~ /adm/ {{ {statement} }}")),
+                adm,
+            ),
+        ] {
+            all.extend(wrong(&text, &converted("site.conf", &text), closed));
+        }
+    }
+    for statement in [
+        "Requre all denied",
+        "SecRuleEngine On",
+        "Use Closed",
+        "RequireIp 10.0.0.1",
+    ] {
+        for (at, closed) in [("/srv/x", &PATHS[..]), ("/srv/x/adm", adm)] {
+            let text = format!(
+                "DocumentRoot /srv/x\nFallbackResource /index.php\n<Directory \
+                 {at}>\n{statement}\n</Directory>\n"
+            );
+            all.extend(wrong(&text, &converted("httpd.conf", &text), closed));
+        }
+        let text = format!("DocumentRoot /srv/x\n<Location /adm>\n{statement}\n</Location>\n");
+        all.extend(wrong(&text, &converted("httpd.conf", &text), adm));
+        let text = format!("DocumentRoot /srv/x\n{statement}\n");
+        all.extend(wrong(&text, &converted("httpd.conf", &text), &PATHS));
+        for (file, closed) in [(".htaccess", &PATHS[..]), ("adm/.htaccess", adm)] {
+            let site = Directory::with(&[("adm/a.php", ""), ("index.php", ""), (file, statement)]);
+            site.write("httpd.conf", &host_at(&site));
+            let made = convert(&[site.join("httpd.conf")]).unwrap();
+            all.extend(wrong(&format!("{file}: {statement}"), &made, closed));
+        }
+    }
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
