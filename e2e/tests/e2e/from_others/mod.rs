@@ -82,6 +82,7 @@ fn site() -> Site {
     }
     // They count where Apache reads them.
     let site = site
+        .file("root/.htaccess", "# FILE\n")
         .file("root/private/.htaccess", "Require all denied\n")
         .file("root/data/.htaccess", "php_flag engine off\n");
     // A root of a site of its own.
