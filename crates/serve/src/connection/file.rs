@@ -57,7 +57,8 @@ impl Http1 {
                         file.len -= sent;
                         continue;
                     }
-                    Sent::Ended => break,
+                    // It is shorter than it was, and no other part may follow.
+                    Sent::Ended => return Err(Gone),
                     Sent::Unable => {}
                 }
             }

@@ -152,7 +152,7 @@ pub(crate) struct Begun {
 /// The client can't be reached any more.
 struct Gone;
 
-/// What was sent of a body when it was last the turn of others.
+/// The bytes of a body that were sent when others last had their turn.
 struct Turn(u64);
 
 impl Turn {

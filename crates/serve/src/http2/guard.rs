@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use pronghorn_process::socket::untaken;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
@@ -25,6 +25,8 @@ pub(super) const HEADS: usize = 2;
 /// Bytes of all replies of a connection that may wait for room in the socket: as many as of one
 /// reply of HTTP/1.1.
 const QUEUE: usize = 256 << 10;
+/// Bytes that a stream may add to them, however many others wait: a frame of HTTP/2.
+const LEAST: usize = 16 << 10;
 /// Bytes of all replies of a connection that may wait in memory until the client gives room for
 /// them. The rest waits in files.
 const HELD: usize = 1 << 20;
@@ -70,6 +72,25 @@ pub(super) struct Signs {
     /// Bytes of replies that wait in files.
     spilled: AtomicU64,
     drained: Notify,
+    /// Streams that wait for room, and whose turn it is: they come in their order.
+    waiting: AtomicUsize,
+    turn: Mutex<()>,
+}
+
+/// A stream that waits for room.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A reply in a file that waits for the client.
@@ -133,11 +154,19 @@ impl Signs {
         })
     }
 
-    /// Waits until the replies of this connection that nobody takes are less than it may hold.
-    pub(super) async fn room(&self) {
+    /// Waits until the replies of this connection that nobody takes are less than it may hold, one
+    /// stream after the other, and gives the share of the next: else one that sends a long file
+    /// would take all the room again before another one has looked.
+    pub(super) async fn room(&self) -> usize {
+        if self.waiting.load(Ordering::Relaxed) == 0 && self.has_room() {
+            return QUEUE;
+        }
+        let _counted = Waiting::new(&self.waiting);
+        let _turn = self.turn.lock().await;
         while !self.has_room() {
             self.drained.notified().await;
         }
+        (QUEUE / self.waiting.load(Ordering::Relaxed).max(1)).max(LEAST)
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -407,7 +436,45 @@ impl AsyncWrite for Guard {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+
     use super::*;
+
+    /// A long file comes again at once, and a small reply waits for one share of it.
+    #[test]
+    fn streams_get_room_in_their_order_and_share_it() {
+        let signs = Signs::default();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert_eq!(
+            Box::pin(signs.room()).as_mut().poll(&mut cx),
+            Poll::Ready(QUEUE)
+        );
+        signs.queue(QUEUE);
+        let mut long = Box::pin(signs.room());
+        assert!(long.as_mut().poll(&mut cx).is_pending());
+        let mut small = Box::pin(signs.room());
+        assert!(small.as_mut().poll(&mut cx).is_pending());
+        signs.flushed();
+        assert!(
+            small.as_mut().poll(&mut cx).is_pending(),
+            "the other one came before"
+        );
+        assert_eq!(long.as_mut().poll(&mut cx), Poll::Ready(QUEUE / 2));
+        drop(long);
+        signs.queue(QUEUE);
+        let mut again = Box::pin(signs.room());
+        assert!(again.as_mut().poll(&mut cx).is_pending());
+        signs.flushed();
+        assert!(
+            again.as_mut().poll(&mut cx).is_pending(),
+            "the small one waited before"
+        );
+        assert_eq!(small.as_mut().poll(&mut cx), Poll::Ready(QUEUE / 2));
+        drop(small);
+        let many: Vec<_> = (0..100).map(|_| Waiting::new(&signs.waiting)).collect();
+        assert_eq!(again.as_mut().poll(&mut cx), Poll::Ready(LEAST));
+        drop(many);
+    }
 
     #[test]
     fn the_fuller_the_disk_the_less_of_it_has_one_connection() {

@@ -401,15 +401,15 @@ impl Stream {
         let shared = &self.running.0;
         let mut drained = pin!(shared.signs.room());
         let mut unread = None;
-        poll_fn(|cx| match drained.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
+        let share = poll_fn(|cx| match drained.as_mut().poll(cx) {
+            Poll::Ready(share) => Poll::Ready(Ok(share)),
             Poll::Pending => {
                 unread.get_or_insert_with(|| shared.unread());
                 out.poll_reset(cx).map(|_| Err(Cut))
             }
         })
         .await?;
-        Ok(out.capacity())
+        Ok(out.capacity().min(share))
     }
 }
 
