@@ -7,7 +7,8 @@ use regex::bytes::Regex;
 use super::method::is_token;
 use crate::expression;
 
-/// A field that a request must have, with a value in which the expression is found.
+/// A field with a value in which the expression is found. A request without it has an empty one: a
+/// route for `^$` gets both.
 #[derive(Debug, Clone)]
 pub struct HeaderPattern {
     /// In lower case.
@@ -29,9 +30,11 @@ impl PartialEq for HeaderPattern {
 impl HeaderPatterns {
     pub(super) fn match_all(&self, fields: &Fields) -> bool {
         self.0.iter().all(|pattern| {
-            fields
-                .all(&pattern.name)
-                .any(|value| pattern.value.is_match(value))
+            let mut values = fields.all(&pattern.name).peekable();
+            match values.peek() {
+                Some(_) => values.any(|value| pattern.value.is_match(value)),
+                None => pattern.value.is_match(b""),
+            }
         })
     }
 }

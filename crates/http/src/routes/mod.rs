@@ -142,10 +142,18 @@ impl<T> Routes<T> {
         let last = matches!(self.otherwise, Otherwise::Route(_)).then_some(self.routes.len());
         let mut found = None;
         for reading in readings.iter() {
-            let mut routes = self.routes.iter();
-            let at = routes
-                .position(|(conditions, _)| conditions.match_all(asked, &host, reading))
-                .or(last);
+            let position = |reading: &Reading<'_>| {
+                let mut routes = self.routes.iter();
+                routes.position(|(it, _)| it.match_all(asked, &host, reading))
+            };
+            let closes = |at: &usize| self.routes.get(*at).is_some_and(|(it, _)| it.closes);
+            let mut at = position(reading);
+            // A route that is open for what follows the name of a front controller opens nothing
+            // that the path itself keeps closed.
+            if reading.has_others() && !at.as_ref().is_some_and(closes) {
+                at = position(&reading.without_others()).filter(closes).or(at);
+            }
+            let at = at.or(last);
             if at.is_some() && found.is_some() && at != found {
                 return Err(Ambiguous);
             }

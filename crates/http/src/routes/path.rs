@@ -105,6 +105,20 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Whether a front controller is named in it.
+    pub(super) fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// The same as it was written.
+    pub(super) fn without_others(&self) -> Reading<'_> {
+        Reading {
+            text: Cow::Borrowed(&self.text),
+            others: Vec::new(),
+            indexes: self.indexes.clone(),
+        }
+    }
+
     fn forms(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&*self.text).chain(self.others.iter().map(Vec::as_slice))
     }

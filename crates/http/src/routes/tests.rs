@@ -713,3 +713,45 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_route_below_the_name_of_a_front_controller_opens_nothing() {
+    let fields = Fields::new();
+    let all = ["{path: /a.php}", r"{path: '~ \.php$', closes: true}"];
+    let all = all.map(conditions).into_iter().zip([0, 1]).collect();
+    let routes = Routes::new(all, Otherwise::Default(2)).with_fronts(["index.php"]);
+    for (path, to) in [
+        ("/a.php", 0),
+        ("/b.php", 1),
+        ("/index.php/a.php", 1),
+        ("/index.php/b.php", 1),
+        ("/index.php/b", 1), // its script is refused
+    ] {
+        assert_eq!(
+            routes.pick(&asked("GET", "", path, &fields)),
+            Ok(&to),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_field_that_is_not_there_is_empty() {
+    for (expression, none, empty, some) in [
+        ("^$", true, true, false),
+        ("^(|-)$", true, true, false),
+        (".", false, false, true),
+        ("^x", false, false, true),
+    ] {
+        let route = conditions(&format!("{{header: {{A: '{expression}'}}}}"));
+        let routes = Routes::new(vec![(route, true)], Otherwise::Default(false));
+        for (value, matches) in [(None, none), (Some(""), empty), (Some("x"), some)] {
+            let mut fields = Fields::new();
+            if let Some(value) = value {
+                fields.push("a", value);
+            }
+            let asked = asked("GET", "", "/", &fields);
+            assert_eq!(routes.pick(&asked), Ok(&matches), "{expression} {value:?}");
+        }
+    }
+}

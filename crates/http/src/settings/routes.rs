@@ -309,8 +309,8 @@ fn read_conditions(t: &mut Table<'_>) -> Conditions {
         headers: t
             .key(
                 "header",
-                "Fields that must all be present, each with a regular expression that is searched \
-                 for in its value.",
+                "Fields that must all match, each by a regular expression that is searched for in \
+                 its value; a request without the field has an empty one.",
             )
             .optional()
             .unwrap_or_default(),
