@@ -55,14 +55,22 @@ preg_match_all('~^\S+ \S{3}p \S+ \S+ \S+ +(/.+)$~m', $maps, $mapped);
 $of = array_merge($of, $mapped[1]);
 // Paths of mapped files have no links.
 $scanned = function_exists('php_ini_scanned_files') ? (string) php_ini_scanned_files() : '';
+$variable = false;
 foreach (array_merge([php_ini_loaded_file()], array_map('trim', explode(',', $scanned))) as $ini) {
     $text = $ini && function_exists('file_get_contents') ? (string) @file_get_contents($ini) : '';
-    preg_match_all('~^\s*(?:zend_)?extension\s*=\s*["\']?([^"\';\s]*/[^"\';\s]*)~mi', $text, $named);
-    $of = array_merge($of, $named[1]);
+    preg_match_all('~^\s*(?:zend_)?extension\s*=\s*(?|"([^"\r\n]*)|\'([^\'\r\n]*)|([^"\';\s]+))~mi', $text, $named);
+    foreach ($named[1] as $name) {
+        $variable = $variable || strpos($name, '$') !== false;
+        $of[] = strpos($name, '/') !== false ? $name : ini_get('extension_dir') . "/$name";
+    }
+}
+foreach (get_loaded_extensions() as $name) {
+    $of[] = ini_get('extension_dir') . '/' . strtolower($name) . '.so';
 }
 $of = array_filter(array_unique($of), 'strlen');
 sort($of);
-echo implode("\0", array_merge(['pronghorn-stands-on'], $of)), "\n";
+// A variable may have another value at the next start.
+echo $variable ? '' : implode("\0", array_merge(['pronghorn-stands-on'], $of)), "\n";
 "#;
 
 /// What a PHP says of itself.
