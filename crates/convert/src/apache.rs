@@ -1,7 +1,7 @@
 //! Apache: a server, virtual hosts, or a `.htaccess`.
 
 use super::clients;
-use super::directive::{self, Directive, Fate, SourceLine};
+use super::directive::{Directive, Fate, SourceLine};
 use super::draft::{
     ALL_CLOSED, At, Draft, Files, NOT_FOUND, Rank, Rewriting, Site, accepts_rule, as_it_is,
     front_alone, is_found, is_in, is_script, led_to, names_in, no_scripts, pattern, refusal,
@@ -9,12 +9,15 @@ use super::draft::{
 };
 use super::handlers;
 use super::limits::{
-    expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, refusing_status,
+    expand, flags, forbids, has_parts, leads_away, leads_to_proxy, limits, methods, names_hidden,
+    refusing_status,
 };
 use super::statements::{
-    directory_of, glob, is_access, is_condition, is_granted, is_none, is_scope, named_by,
+    directory_of, first_of, glob, is_access, is_condition, is_granted, is_hidden, is_none,
+    is_scope, makes_others, named_by,
 };
 use super::tree::{Tree, Value};
+use super::units;
 
 /// What nothing here depends on: how connections and processes are held, what is logged. Nothing
 /// that says who gets what.
@@ -45,6 +48,25 @@ const NEEDLESS: &[&str] = &[
     "sslhonorcipherorder",
     "expiresactive",
     "hostnamelookups",
+];
+
+/// Statements that may not stand in a `.htaccess`.
+const OF_SERVERS: [&str; 15] = [
+    "alias",
+    "aliasmatch",
+    "allowoverride",
+    "directory",
+    "directorymatch",
+    "documentroot",
+    "include",
+    "includeoptional",
+    "listen",
+    "location",
+    "locationmatch",
+    "proxypass",
+    "scriptalias",
+    "scriptaliasmatch",
+    "virtualhost",
 ];
 
 pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
@@ -85,6 +107,8 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
             ..Site::default()
         };
         if host(one, &all, &mut site, draft) {
+            narrow(&mut site.listens, &listens);
+            inherit(&all, &mut site, draft);
             for files in &outer.files {
                 add_files(files.clone(), &mut site);
             }
@@ -124,6 +148,62 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         draft.sites.push(outer);
     }
     draft.sites.extend(sites);
+}
+
+/// A host for all addresses of a port gets requests of those alone at which the server listens.
+fn narrow(of_host: &mut Vec<(String, bool)>, listens: &[(String, bool)]) {
+    let port = |address: &str| address.rsplit(':').next().map(str::to_owned);
+    let narrowed = of_host.iter().flat_map(|(address, is_tls)| {
+        let is_of_port = |it: &&(String, bool)| port(&it.0) == port(address);
+        let at_port = listens.iter().filter(is_of_port).map(|it| it.0.clone());
+        let all: Vec<String> = match address.strip_prefix(':') {
+            Some(_) => at_port.collect(),
+            None => Vec::new(),
+        };
+        let all = if all.is_empty() {
+            vec![address.clone()]
+        } else {
+            all
+        };
+        all.into_iter().map(|it| (it, *is_tls))
+    });
+    *of_host = narrowed.collect();
+}
+
+/// Statements outside of blocks that keep paths or scripts from clients hold in each host; rules do
+/// not.
+fn inherit(all: &[Directive], site: &mut Site, draft: &mut Draft) {
+    let holds = |it: &&Directive| {
+        let names = [
+            "AliasMatch",
+            "ProxyPass",
+            "ProxyPassMatch",
+            "ScriptAlias",
+            "ScriptAliasMatch",
+        ];
+        let is_redirect = it.is("Redirect") || it.is("RedirectMatch");
+        is_redirect && refusing_status(it).is_some()
+            || names.iter().any(|name| it.is(name))
+            || is_engine_off(it)
+    };
+    let copies: Vec<_> = all.iter().filter(holds).cloned().collect();
+    for copy in &copies {
+        if is_engine_off(copy) {
+            site.whole = scripts("none");
+            copy.done();
+        } else {
+            of_server(copy, site, draft, &mut SiteState::default());
+        }
+    }
+    if draft.leave_out_unread(&copies, ALL_CLOSED) {
+        site.close("");
+    }
+}
+
+/// Whether it keeps all scripts from running, wherever it stands.
+fn is_engine_off(it: &Directive) -> bool {
+    let names = ["php_admin_flag", "php_flag", "php_admin_value", "php_value"];
+    names.iter().any(|name| it.is(name)) && is_none(it)
 }
 
 /// Whether a host speaks TLS. `SSLEngine on` may stand in an included file, as certbot's does.
@@ -168,10 +248,15 @@ fn statements_of_file(
     site: &mut Site,
     draft: &mut Draft,
 ) -> Result<Vec<Directive>, String> {
+    let mut inside = flat(units::statements(text, draft.file, draft.file())?);
+    for it in &mut inside {
+        // Apache answers 500 to all below a file with one of these.
+        it.is_foreign |= OF_SERVERS.contains(&&*it.name.to_ascii_lowercase());
+    }
     let mut scope = Directive {
         place: draft.line(1),
         name: ".htaccess".to_owned(),
-        inside: flat(directive::apache(text, draft.file)?),
+        inside,
         ..Directive::default()
     };
     if tells_clients {
@@ -276,7 +361,8 @@ pub(super) fn read_directory(
             below => no_scripts(&mut site.pool, below),
         }
     }
-    if is_granted(&scope.inside) {
+    let is_limiting = |it: &Directive| is_condition(it) && limits(it);
+    if is_granted(&scope.inside) && !scope.inside.iter().any(is_limiting) {
         return Ok(());
     }
     let is_files = |it: &&Directive| it.is("Files") || it.is("FilesMatch");
@@ -284,7 +370,7 @@ pub(super) fn read_directory(
     let limits = scope
         .inside
         .iter()
-        .filter(|it| is_access(it) || is_condition(it) && !is_granted(&it.inside))
+        .filter(|it| is_access(it) || is_condition(it) && (limits(it) || !is_granted(&it.inside)))
         .cloned()
         .collect();
     let scope = Directive {
@@ -388,9 +474,17 @@ fn rewrite_in_root(rule: &Directive, base: &str, site: &mut Site, draft: &Draft)
     true
 }
 
+/// Names of the root in targets of rules, as frameworks write it.
+const BASES: [&str; 4] = [
+    "%{DOCUMENT_ROOT}",
+    "%{ENV:BASE}",
+    "%{ENV:REWRITEBASE}",
+    "%{ENV:CWD}",
+];
+
 /// Whether a rule leads to the front controller of a root.
 fn is_front(to: &str) -> bool {
-    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}", "%{ENV:REWRITEBASE}"]
+    let to = BASES
         .iter()
         .find_map(|start| to.strip_prefix(start))
         .unwrap_or(to);
@@ -505,6 +599,9 @@ fn lead_in_root(
     if to == "-" || !leads_away(rule) || forbids(rule) || keeps_files(rule, conditions) {
         return false;
     }
+    if names_hidden(from) {
+        return true; // no such file is sent
+    }
     let leaves = is_redirect(rule);
     let is_front = !leaves && is_front(to);
     let is_all = is_any(from) || from.starts_with('!');
@@ -540,8 +637,9 @@ fn lead_in_root(
 /// Blocks outside of hosts, which each host has looked at already.
 fn of_hosts(all: &[Directive], sites: &[Site], draft: &mut Draft) {
     for scope in all.iter().filter(|it| is_scope(it)) {
-        let is_open = is_granted(&scope.inside) && !runs_none(scope);
-        if !scope.is("Directory") && (limits(scope) || leads_away(scope)) {
+        let is_open = is_granted(&scope.inside) && !says_handler(scope) && !limits(scope);
+        let is_said = limits(scope) || leads_away(scope) || says_handler(scope);
+        if (!scope.is("Directory") || has_pattern(scope)) && is_said {
             scope.done_whole();
             continue;
         }
@@ -707,6 +805,15 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
         }
         return false;
     }
+    let asks_early = |it: &&Directive| it.is("RewriteCond") && asks_for_none(&[*it]);
+    let mut asking = host.inside.iter().filter(asks_early);
+    if let Some(it) = asking.find(|it| !it.argument(0).starts_with("%{DOCUMENT_ROOT}")) {
+        let (place, shown) = (draft.place(it.place), it.shown());
+        draft.limits.push(format!(
+            "{place}: `{shown}`: outside of a `<Directory>`, Apache asks for it before the path has \
+             become a file, and sends none; files that are there are sent here"
+        ));
+    }
     let mut state = SiteState::default();
     // Redirects are for these names alone.
     for name in ["ServerName", "ServerAlias"] {
@@ -729,7 +836,7 @@ fn host(host: &Directive, all: &[Directive], site: &mut Site, draft: &mut Draft)
     for scope in all.iter().filter(|it| is_scope(it)) {
         if scope.is("Directory") {
             settle_copy(scope, &host.inside, &folders, site, draft);
-        } else if limits(scope) || leads_away(scope) {
+        } else if limits(scope) || leads_away(scope) || says_handler(scope) {
             let copy = [scope.clone()];
             scopes(&copy, &folders, site, draft, &mut state);
             if draft.leave_out_unread(&copy, ALL_CLOSED) {
@@ -816,9 +923,10 @@ fn settle_copy(
     draft: &mut Draft,
 ) {
     let root = site.root.clone().unwrap_or_default();
-    let is_below = is_in(directory_of(scope), &root);
+    let is_below = is_in(directory_of(scope), &root) || has_pattern(scope);
     let meets = is_below || is_in(&root, directory_of(scope));
-    if root.is_empty() || !meets || is_granted(&scope.inside) && !runs_none(scope) {
+    let says_nothing = is_granted(&scope.inside) && !says_handler(scope) && !limits(scope);
+    if root.is_empty() || !meets || says_nothing {
         return;
     }
     // The nearer one holds, and of the same directory the host's.
@@ -828,8 +936,25 @@ fn settle_copy(
     };
     let is_overruled = own.iter().any(|it| opens(it, 0)) || blocks.iter().any(|it| opens(it, 1));
     if is_below || !is_overruled {
-        settle(&scope.clone(), blocks, site, draft);
+        let copy = [scope.clone()];
+        scopes(&copy, blocks, site, draft, &mut SiteState::default());
+        if draft.leave_out_unread(&copy, ALL_CLOSED) {
+            site.close("");
+        }
     }
+}
+
+/// Whether a block says what is made of files, or one in it does.
+fn says_handler(scope: &Directive) -> bool {
+    let says = |it: &Directive| is_none(it) || makes_others(it) || is_scope(it) && says_handler(it);
+    scope.inside.iter().any(says)
+}
+
+/// Whether the directories of a block are more than one path says.
+fn has_pattern(scope: &Directive) -> bool {
+    scope.is("DirectoryMatch")
+        || scope.arguments.len() > 1
+        || scope.argument(0).contains(['*', '?', '['])
 }
 
 /// Whether it says that all may come.
@@ -846,6 +971,8 @@ fn is_free(scope: &Directive) -> bool {
     let leads_away = |it: &Directive| {
         it.is("Redirect") && (it.arguments.len() == 1 || !scope.is("Directory"))
             || it.is("ProxyPass") && leads_to_proxy(it)
+            || it.is("RedirectMatch") && refusing_status(it).is_some()
+            || it.is("RewriteRule") && forbids(it) && !scope.is("Directory")
     };
     is_granted(&scope.inside) && !scope.inside.iter().any(leads_away)
 }
@@ -999,27 +1126,10 @@ fn mark_none(scope: &Directive) {
     }
 }
 
-fn first_of(it: &Directive) -> String {
-    it.argument(0).to_ascii_lowercase()
-}
-
 /// Endings of scripts: their sources are never sent.
 fn is_scripts(ending: &str) -> bool {
     let ending = ending.trim_start_matches('.').to_ascii_lowercase();
     ending.starts_with("php") || ["phtml", "phar", "pht"].contains(&ending.as_str())
-}
-
-/// Whether a handler makes files into something else than they are.
-fn makes_others(it: &Directive) -> bool {
-    let plain = [
-        "none",
-        "default-handler",
-        "type-map",
-        "send-as-is",
-        "text/plain",
-    ];
-    let is_type = it.is("AddType") && first_of(it).starts_with("application/x-httpd-php");
-    (it.is("SetHandler") || it.is("AddHandler") || is_type) && !plain.contains(&&*first_of(it))
 }
 
 /// A handler by the endings of files, or for a whole directory: those of PHP alone are ours.
@@ -1252,15 +1362,6 @@ fn refuse_programs(scope: &Directive, expression: &str, site: &mut Site) {
     for expression in all {
         site.rule(At::Expression(expression), Rank::Refusal, refusal(status));
     }
-}
-
-/// Whether files of such names are hidden ones, which are not sent whatever a route says.
-fn is_hidden(named: &str, is_match: bool) -> bool {
-    if !is_match {
-        return named.starts_with('.');
-    }
-    let rest = named.strip_prefix("^\\.");
-    rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']) && !rest.contains('|'))
 }
 
 fn of_server(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mut SiteState) {
@@ -1759,7 +1860,7 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
     {
         return rewrite_others(directive, others, site, draft, state);
     }
-    let to = ["%{DOCUMENT_ROOT}", "%{ENV:BASE}"]
+    let to = BASES
         .iter()
         .find_map(|start| to.strip_prefix(start))
         .unwrap_or(to);
@@ -1780,7 +1881,10 @@ fn rewrite(directive: &Directive, site: &mut Site, draft: &mut Draft, state: &mu
         let is_read = if is_front {
             fallback("index.php", state)
         } else {
-            is_any(from) && fallback(to, state)
+            let is_of_some = |it: &Directive| {
+                it.argument(0) == "%{REQUEST_URI}" && !it.argument(1).starts_with(['!', '-'])
+            };
+            is_any(from) && !conditions.iter().any(is_of_some) && fallback(to, state)
         };
         if is_read && conditions.iter().all(asks_for_nothing) {
             return directive.done();
@@ -1952,6 +2056,19 @@ fn begins_with_name(expression: &str) -> bool {
         expression.strip_prefix(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c))
     });
     rest.is_some_and(|rest| !is_many(rest))
+}
+
+/// Whether a list of rules refuses something, or leads it away whatever files there are.
+pub(super) fn takes_files(rules: &[Directive]) -> bool {
+    let mut conditions: Vec<Directive> = Vec::new();
+    rules.iter().any(|it| {
+        if it.is("RewriteCond") {
+            conditions.push(it.clone());
+            return false;
+        }
+        let conditions = std::mem::take(&mut conditions);
+        forbids(it) && it.is("RewriteRule") || leads_away(it) && !keeps_files(it, &conditions)
+    })
 }
 
 /// Conditions of a rule: all of these groups have to hold, and one of each does.
@@ -2251,11 +2368,12 @@ fn refuse(
         None => (false, rule.argument(0)),
     };
     let is_any = !is_others && is_any(from) && below.is_empty();
-    let status = if rule.argument(2).to_ascii_uppercase().contains(['G']) {
-        "410"
-    } else {
-        "403"
-    };
+    let status = flags(rule).find_map(|flag| match flag.as_str() {
+        "G" | "GONE" => Some("410".to_owned()),
+        flag => flag.split_once('=').map(|(_, status)| status.to_owned()),
+    });
+    let status = status.filter(|it| is_refusal(it));
+    let status = status.as_deref().unwrap_or("403");
     if is_others {
         return refuse_others(rule, from, status, (below, conditions), site, draft);
     }

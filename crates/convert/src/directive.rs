@@ -279,7 +279,13 @@ impl Known {
     fn mark(&self, all: &mut [Directive]) {
         for it in all {
             let name = it.name.to_ascii_lowercase();
-            it.is_foreign = !self.names.contains(&name);
+            // Apache takes none of these either.
+            let is_wrong = match name.as_str() {
+                "files" | "filesmatch" => it.arguments.is_empty(),
+                "rewriteengine" => !["on", "off"].contains(&&*it.argument(0).to_ascii_lowercase()),
+                _ => false,
+            };
+            it.is_foreign = is_wrong || !self.names.contains(&name);
             let is_others = name == "ifmodule" && is_of_others(it.argument(0));
             if !it.is_foreign && !is_others && !self.of_values.contains(&name.as_str()) {
                 self.mark(&mut it.inside);
@@ -329,6 +335,11 @@ static APACHE: LazyLock<Known> =
 pub(super) fn apache(text: &str, file: usize) -> Result<Vec<Directive>, String> {
     // Apache takes a byte order mark for a wrong statement and answers nothing.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.replace("\r\n", "\n").contains('\r') {
+        return Err(
+            "its lines end with a carriage return alone, which ends none for Apache".into(),
+        );
+    }
     let mut open: Vec<Directive> = vec![Directive::default()];
     let mut lines = (1..).zip(text.lines());
     let mut left = MOST;

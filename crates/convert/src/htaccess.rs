@@ -11,12 +11,14 @@ use super::draft::{
     ALL_CLOSED, At, Draft, Rank, Rewriting, Rule, Site, front_alone, is_in, no_scripts, scripts,
 };
 use super::tree::{Tree, Value};
+use super::trial::{self, Listed};
+use super::units;
 
 const NAME: &str = ".htaccess";
 /// A larger tree is a project with all its packages, of which the first directories count.
 const MOST_DIRECTORIES: usize = 10_000;
 /// Deeper ones are no part of a site.
-const DEEPEST: usize = 12;
+const DEEPEST: usize = 24;
 /// A longer file is none that a person wrote.
 const LONGEST: u64 = 256 << 10;
 /// More routes make each request slower.
@@ -42,6 +44,13 @@ pub struct Closed {
 impl Closed {
     /// By the files below a root.
     pub fn below(root: &Path) -> Self {
+        let (closed, overlooked) = trial::with_overlooked(|| Some(Self::read(root)), |it| it);
+        let mut closed = closed.unwrap_or_default();
+        closed.told.extend(overlooked);
+        closed
+    }
+
+    fn read(root: &Path) -> Self {
         let mut site = Site {
             root: Some("/".to_owned()),
             ..Site::default()
@@ -99,9 +108,14 @@ impl Closed {
     }
 }
 
-/// The `.htaccess` files below a root: the path below it of the directory that each is in, and its
-/// text; none of one that can't be read. `told` has what was not looked at.
 fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
+    let mut listed = trial::listed(|| list(root), |it| it.root == root);
+    told.append(&mut listed.told);
+    listed.files
+}
+
+fn list(root: &Path) -> Listed {
+    let mut told = Vec::new();
     let mut files = Vec::new();
     let mut directories = vec![(String::new(), 0)];
     let mut seen = 0;
@@ -121,8 +135,13 @@ fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
             };
             // Other hidden ones are never sent.
             let is_sent = !name.starts_with('.') || name == ".well-known";
-            if is_directory && depth < DEEPEST && is_sent && name != "node_modules" {
+            let is_one = is_directory && is_sent;
+            if is_one && depth < DEEPEST {
                 directories.push((format!("{directory}/{name}"), depth + 1));
+            } else if is_one && told.is_empty() {
+                told.push(format!(
+                    "`{directory}/{name}`, more than {DEEPEST} directories deep, was not looked at"
+                ));
             }
         }
         match read_linked(&here.join(NAME), LONGEST) {
@@ -136,7 +155,11 @@ fn files(root: &Path, told: &mut Vec<String>) -> Vec<(String, Option<String>)> {
             Err(_) => files.push((directory, None)),
         }
     }
-    files
+    Listed {
+        root: root.to_owned(),
+        files,
+        told,
+    }
 }
 
 /// The file of a directory, for a person.
@@ -276,11 +299,11 @@ fn close_below(root: &str, prefix: &str, site: &mut Site, draft: &mut Draft) {
         // Its rules are about paths of its own directory.
         let is_rule = |line: &&str| line.trim().to_ascii_lowercase().starts_with("rewrite");
         let (rules, others): (Vec<_>, Vec<_>) = text.lines().partition(is_rule);
-        let refuses = |line: &&str| line.contains("[F") || line.contains(",F");
-        if rules.iter().any(refuses) {
+        let rules = units::statements(&rules.join("\n"), 0, NAME).unwrap_or_default();
+        if apache::takes_files(&rules) {
             site.close("");
             told.push(format!(
-                "`{here}/{NAME}`: {ALL_CLOSED}, as its rules refuse some paths"
+                "`{here}/{NAME}`: {ALL_CLOSED}, as its rules refuse some paths or lead them elsewhere"
             ));
         }
         let mut said = Vec::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::directive::{self, Directive};
 use super::draft::Draft;
 use super::statements::with_clean_paths;
-use super::{Kind, apache, caddy, nginx, read};
+use super::{Kind, apache, caddy, nginx, read, units};
 
 /// Deeper ones include each other.
 const DEEPEST: usize = 16;
@@ -57,7 +57,7 @@ impl Includes {
             ));
         }
         let parsed = match self.kind {
-            Kind::Apache => directive::apache(&self.with_variables(text), file)
+            Kind::Apache => units::statements(&self.with_variables(text), file, &shown(path))
                 .map(|all| all.into_iter().map(with_clean_paths).collect()),
             Kind::Caddy => directive::caddy(&caddy::with_defaults(text), file),
             _ => directive::nginx(text, file),
@@ -220,6 +220,13 @@ fn files(name: &Path) -> Vec<PathBuf> {
     }
     out.retain(|it| it.is_file());
     out
+}
+
+fn shown(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]

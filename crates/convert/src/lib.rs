@@ -23,7 +23,10 @@ mod roadrunner;
 mod spelling;
 mod statements;
 mod tree;
+mod trial;
+mod units;
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -187,6 +190,26 @@ impl Converted {
 ///
 /// For a person: which file can't be read, or is none of these.
 pub fn convert(files: &[PathBuf]) -> Result<Converted, String> {
+    let wrong = RefCell::new(String::new());
+    let (made, overlooked) = trial::with_overlooked(
+        || make(files).map_err(|why| wrong.replace(why)).ok(),
+        |made| (made.yaml, made.limits),
+    );
+    let mut made = made.ok_or_else(|| wrong.take())?;
+    // One that was not translated for another reason is there already.
+    let is_told = |it: &String, limits: &[String]| {
+        let place = it.split(": `").next().unwrap_or(it);
+        limits
+            .iter()
+            .any(|told| told.contains(&format!("{place}: ")))
+    };
+    let overlooked = overlooked.into_iter();
+    let mut overlooked: Vec<_> = overlooked.filter(|it| !is_told(it, &made.limits)).collect();
+    made.limits.append(&mut overlooked);
+    Ok(made)
+}
+
+fn make(files: &[PathBuf]) -> Result<Converted, String> {
     let mut texts = Vec::new();
     for file in files {
         let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;

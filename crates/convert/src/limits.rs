@@ -76,6 +76,7 @@ pub(super) fn limits(directive: &Directive) -> bool {
             "all" | "from all"
         ),
         "rewriterule" => forbids(directive),
+        "rewriteoptions" => directive.shown().to_ascii_lowercase().contains("inherit"),
         // Files of another name say who may come.
         "accessfilename" => directive.arguments != [".htaccess"],
         "redirect" | "redirectmatch" => refusing_status(directive).is_some(),
@@ -125,9 +126,67 @@ pub(super) fn leads_away(directive: &Directive) -> bool {
 
 /// A `RewriteRule` that refuses.
 pub(super) fn forbids(rule: &Directive) -> bool {
-    flags(rule).any(|flag| {
-        ["F", "G", "FORBIDDEN", "GONE"].contains(&flag.as_str()) || flag.starts_with("R=4")
-    })
+    flags(rule).any(|flag| is_refusing_flag(&flag))
+}
+
+/// Apache knows no other flags, and answers 500 to all below a file with another one.
+const FLAGS: [&str; 42] = [
+    "",
+    "B",
+    "BACKREFESCAPING",
+    "BNP",
+    "BACKREFNOPLUS",
+    "BNE",
+    "BCTLS",
+    "C",
+    "CHAIN",
+    "CO",
+    "COOKIE",
+    "DPI",
+    "DISCARDPATH",
+    "E",
+    "ENV",
+    "END",
+    "H",
+    "HANDLER",
+    "L",
+    "LAST",
+    "N",
+    "NEXT",
+    "NC",
+    "NOCASE",
+    "NE",
+    "NOESCAPE",
+    "NS",
+    "NOSUBREQ",
+    "P",
+    "PROXY",
+    "PT",
+    "PASSTHROUGH",
+    "QSA",
+    "QSAPPEND",
+    "QSD",
+    "QSDISCARD",
+    "QSL",
+    "QSLAST",
+    "S",
+    "SKIP",
+    "T",
+    "TYPE",
+];
+
+/// Whether a flag, in capital letters, ends a request with an error.
+fn is_refusing_flag(flag: &str) -> bool {
+    let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+    match name {
+        "R" | "REDIRECT" => {
+            let is_named = ["", "PERMANENT", "TEMP", "SEEOTHER"].contains(&value);
+            !is_named && !value.starts_with('3')
+        }
+        // Sources are sent to nobody.
+        "H" | "HANDLER" | "T" | "TYPE" => !value.contains("PHP") && !value.contains("FCGI"),
+        name => !FLAGS.contains(&name) && !name.starts_with("UNSAFE"),
+    }
 }
 
 /// The flags of a `RewriteRule` or `RewriteCond`, in capital letters.

@@ -233,7 +233,7 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
             "server_name" => {
                 let names = directive.arguments.iter().filter(|name| *name != "_");
                 if names.clone().all(|name| is_host(name)) {
-                    site.names.extend(names.cloned());
+                    site.names.extend(names.flat_map(|name| hosts_of(name)));
                     directive.done();
                 }
             }
@@ -298,7 +298,15 @@ fn server(server: &Directive, draft: &mut Draft, around: &Around) -> Option<Site
         .iter()
         .filter(|it| it.name == "rewrite" && is_first)
     {
-        if let Some(rule) = rewrite(directive, &site, draft) {
+        if is_led_on(directive, server) {
+            let expression = directive.argument(0);
+            let outcome = site.refuse_expression(expression, NOT_FOUND);
+            let text = format!(
+                "all paths with `{expression}` in them are answered 404: a later `rewrite` may take \
+                 where it leads, and one rule holds here"
+            );
+            draft.leave_out_limit(directive, &outcome.unwrap_or(text));
+        } else if let Some(rule) = rewrite(directive, &site, draft) {
             draft.rewrite(rule);
         }
     }
@@ -599,6 +607,41 @@ fn answered(php: &Php<'_>, around: &Around, site: &Site) -> Vec<String> {
     }
     paths.retain(|path| path == "/" || php.runs_front(&php.front));
     paths
+}
+
+/// `.example.com` is the host and all below it.
+fn hosts_of(name: &str) -> Vec<String> {
+    match name.strip_prefix('.') {
+        Some(host) => vec![host.to_owned(), format!("*.{host}")],
+        None => vec![name.to_owned()],
+    }
+}
+
+/// Whether a path that a rule of a server gives may be taken by a later one: without a flag nginx
+/// goes on with those.
+fn is_led_on(rewrite: &Directive, server: &Directive) -> bool {
+    let goes_on = rewrite.argument(2).is_empty() && !rewrite.argument(1).contains("://");
+    let groups: Vec<String> = (1..=9).map(|it| format!("${it}")).collect();
+    let target = |with: &str| {
+        let to = rewrite
+            .argument(1)
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        groups.iter().fold(to, |to, group| to.replace(group, with))
+    };
+    let later = server
+        .inside
+        .iter()
+        .skip_while(|it| !std::ptr::eq(*it, rewrite));
+    let mut later = later.skip(1).filter(|it| it.name == "rewrite");
+    goes_on
+        && later.any(|it| {
+            ["a", "a/b", "a.php"]
+                .iter()
+                .any(|with| is_found(it.argument(0), &target(with)))
+        })
 }
 
 fn is_host(name: &str) -> bool {

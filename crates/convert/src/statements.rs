@@ -80,12 +80,38 @@ pub(super) fn is_none(it: &Directive) -> bool {
         || it.is("RemoveHandler")
         || it.is("RemoveType")
         || (it.is("SetHandler")
-            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
+            && ["none", "default-handler", "text/plain", "cgi-script"].contains(&first.as_str()))
         || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
         || (it.is("AddHandler")
             && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())
             && it.shown().contains("php"))
         || it.is("ForceType")
+}
+
+pub(super) fn first_of(it: &Directive) -> String {
+    it.argument(0).to_ascii_lowercase()
+}
+
+/// Whether a handler makes files into something else than they are.
+pub(super) fn makes_others(it: &Directive) -> bool {
+    let plain = [
+        "none",
+        "default-handler",
+        "type-map",
+        "send-as-is",
+        "text/plain",
+    ];
+    let is_type = it.is("AddType") && first_of(it).starts_with("application/x-httpd-php");
+    (it.is("SetHandler") || it.is("AddHandler") || is_type) && !plain.contains(&&*first_of(it))
+}
+
+/// Whether files of such names are hidden ones, which are not sent whatever a route says.
+pub(super) fn is_hidden(named: &str, is_match: bool) -> bool {
+    if !is_match {
+        return named.starts_with('.');
+    }
+    let rest = named.strip_prefix("^\\.");
+    rest.is_some_and(|rest| !rest.starts_with(['?', '*', '{']) && !rest.contains('|'))
 }
 
 /// An expression of the paths that `<Files>` and `<FilesMatch>` are about.

@@ -3503,3 +3503,222 @@ fn what_a_statement_that_nobody_knows_holds_for_is_closed() {
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
+
+/// What stands outside of hosts holds in each of them, whatever it is.
+#[test]
+fn what_apache_says_outside_of_hosts_holds_in_each() {
+    let site = Directory::with(&[("priv/a.php", ""), ("priv/o.txt", ""), ("index.php", "")]);
+    let root = site.display().to_string();
+    let hosts = format!(
+        "<VirtualHost *:80>\nServerName a.test\nDocumentRoot {root}\n</VirtualHost>\n\
+         <VirtualHost *:80>\nServerName b.test\nDocumentRoot {root}\n</VirtualHost>\n"
+    );
+    let (file, script) = ("/priv/o.txt", "/priv/a.php");
+    let mut wrong = Vec::new();
+    for (statement, closed) in [
+        ("Redirect 404 /priv", &[file, script][..]),
+        ("Redirect gone /priv", &[file, script]),
+        ("RedirectMatch 404 \\.txt$", &[file]),
+        (
+            "<Directory \"R/p*\">\nRequire all denied\n</Directory>",
+            &[file, script],
+        ),
+        (
+            "<Directory \"/*/*/p*\">\nRequire all denied\n</Directory>",
+            &[file, script],
+        ),
+        (
+            "<Directory ~ \"priv\">\nRequire all denied\n</Directory>",
+            &[file, script],
+        ),
+        ("php_admin_flag engine off", &[script]),
+        (
+            "<FilesMatch \"\\.php$\">\nSetHandler none\n</FilesMatch>",
+            &[script],
+        ),
+        (
+            "<FilesMatch \"\\.php$\">\nSetHandler cgi-script\n</FilesMatch>",
+            &[script],
+        ),
+        (
+            "<Location /priv>\nSetHandler cgi-script\n</Location>",
+            &[script],
+        ),
+        (
+            "<LocationMatch \"/priv/.*\\.php$\">\nSetHandler none\n</LocationMatch>",
+            &[script],
+        ),
+        (
+            "<Directory R/priv>\n<Files *.php>\nSetHandler none\n</Files>\n</Directory>",
+            &[script],
+        ),
+        (
+            "<Directory R/priv>\nSetHandler cgi-script\n</Directory>",
+            &[script],
+        ),
+        (
+            "<Directory R/priv>\n<Files o.txt>\nRequire all denied\n</Files>\n</Directory>",
+            &[file],
+        ),
+        ("RewriteEngine On\nRewriteRule ^/priv - [F]", &[]),
+    ] {
+        let statement = statement.replace("R/", &format!("{root}/"));
+        let (yaml, limits) = made("httpd.conf", &format!("{statement}\n{hosts}"));
+        for host in ["a.test", "b.test"] {
+            for path in closed {
+                let answer = answer(&yaml, path, host);
+                let is_kept = yaml.matches("no_scripts: [priv]").count() == 2;
+                let runs = ["All", "Named"].contains(&answer.as_str()) && !is_kept;
+                if if *path == script {
+                    runs
+                } else {
+                    !answer.starts_with('4')
+                } {
+                    wrong.push(format!(
+                        "{statement}: {host}{path}: {answer} {limits}\n{yaml}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// None of them is dropped: it closes what it is about, or is named.
+#[test]
+fn limits_in_a_htaccess_are_held_or_named() {
+    let refusals = [
+        "RewriteRule priv - [F]",
+        "RewriteRule priv - [f]",
+        "RewriteRule priv - [G]",
+        "RewriteRule priv - [NC,R=403,L]",
+        "RewriteRule priv - [redirect=403]",
+        "RewriteRule priv - [R=503]",
+        "RewriteRule priv - [Forbiden]",
+        "RewriteRule priv - [H=text/plain]",
+        "Redirect 404 /priv",
+        "RedirectMatch gone priv",
+        "Require all denied",
+        "<Files o.txt>\nRewriteRule ^ - [F]\n</Files>",
+        "<FilesMatch \"\\.txt$\">\nRedirectMatch 404 .\n</FilesMatch>",
+        "<If \"%{REQUEST_URI} =~ /priv/\">\nRewriteRule ^ - [F]\n</If>",
+        "<If \"%{REQUEST_URI} =~ /priv/\">\nRedirect 404 /\n</If>",
+        "<Directory /srv>\nRequire all denied\n</Directory>",
+        "<Files>\nRequire all denied\n</Files>",
+        "Include x",
+        "RewriteEngine Of",
+        "Options -Indexes\rRequire all denied\r",
+        "Action x-my /a.php\nAddHandler x-my .txt",
+    ];
+    let mut wrong = Vec::new();
+    for (file, below) in [
+        (".htaccess", ""),
+        ("www/.htaccess", ""),
+        ("www/priv/.htaccess", "/priv"),
+        ("www/node_modules/.htaccess", "/node_modules"),
+    ] {
+        for statement in refusals {
+            let path = format!("{}/o.txt", if below.is_empty() { "/priv" } else { below });
+            let is_of_path = ["Redirect", "RewriteRule priv"];
+            if file.contains("www/")
+                && is_of_path.iter().any(|it| statement.starts_with(it))
+                && !below.is_empty()
+            {
+                continue; // it is about paths in that directory
+            }
+            let site = Directory::with(&[
+                ("www/priv/o.txt", ""),
+                ("www/node_modules/o.txt", ""),
+                (file, &format!("RewriteEngine On\n{statement}\n")),
+            ]);
+            let host = host_at(&site).replace("\nDocumentRoot ", "\nDocumentRoot X");
+            let host = host.replace(
+                &format!("X{}", site.display()),
+                &format!("{}/www", site.display()),
+            );
+            site.write("a-httpd.conf", &host);
+            let made = convert(&[site.join("a-httpd.conf")]).unwrap();
+            let is_named = made.limits.iter().any(|it| it.contains(".htaccess"));
+            if !(is_named || is_closed(&made.yaml, &path)) {
+                wrong.push(format!(
+                    "{file}: {statement}: {:?}\n{}",
+                    made.limits, made.yaml
+                ));
+            }
+            if file.starts_with("www/") {
+                let closed = Closed::below(&site.join("www"));
+                let meets = closed
+                    .routes
+                    .iter()
+                    .any(|(it, _)| PathPattern::parse(it).unwrap().gets(&path));
+                if !meets && closed.told.is_empty() {
+                    wrong.push(format!(
+                        "{file}, without a configuration: {statement}: {closed:?}"
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_rewrite_that_a_later_one_goes_on_with_is_closed() {
+    let of = |rules: &str| {
+        let site = format!(
+            "server {{ listen 80; root /srv/x;\n{rules}\nlocation ~ \\.php$ {{ fastcgi_pass a; }} }}"
+        );
+        made("site.conf", &site)
+    };
+    let chain = "rewrite ^/priv/(.*)$ /sub/$1; rewrite ^/sub/(.*)$ /up/$1;";
+    let (yaml, limits) = of(chain);
+    assert!(is_closed(&yaml, "/priv/x"), "{yaml}");
+    assert!(limits.contains("^/priv/"), "{limits}");
+    for rules in [
+        "rewrite ^/priv/(.*)$ /sub/$1 last; rewrite ^/sub/(.*)$ /up/$1;",
+        "rewrite ^/priv/(.*)$ /sub/$1; rewrite ^/other/(.*)$ /up/$1;",
+    ] {
+        let (yaml, limits) = of(rules);
+        assert!(
+            !is_closed(&yaml, "/priv/x") && limits.is_empty(),
+            "{yaml} {limits}"
+        );
+    }
+    let (yaml, _) = made(
+        "site.conf",
+        "server { listen 80; server_name a.x; root /srv/a; } server { listen 80; server_name .b.x; root /srv/b; }",
+    );
+    assert!(yaml.contains("b.x") && yaml.contains("*.b.x"), "{yaml}");
+}
+
+#[test]
+fn what_frameworks_lead_to_their_front_controller_keeps_the_site_open() {
+    let rules = |text: &str| {
+        let site = Directory::with(&[("index.php", ""), ("a.css", ""), (".htaccess", text)]);
+        let host = host_at(&site).replace("ServerName", "DirectoryIndex index.php\nServerName");
+        site.write("httpd.conf", &host);
+        convert(&[site.join("httpd.conf")]).unwrap()
+    };
+    // Kirby's, Joomla's and TYPO3's.
+    let none = "RewriteCond %{REQUEST_FILENAME} !-f\n";
+    for text in [
+        format!(
+            "RewriteEngine On\nRewriteRule (^|/)\\.(?!well-known\\/) index.php [L]\n{none}RewriteRule ^(.*) index.php [L]\n"
+        ),
+        format!(
+            "RewriteEngine On\nRewriteCond %{{REQUEST_URI}} ^/api/\n{none}RewriteRule .* api/index.php [L]\nRewriteCond %{{REQUEST_URI}} !^/index\\.php\n{none}RewriteRule .* index.php [L]\n"
+        ),
+        format!(
+            "RewriteEngine On\nRewriteRule ^.*$ - [E=CWD:x]\n{none}RewriteRule ^.*$ %{{ENV:CWD}}index.php [QSA,L]\n"
+        ),
+    ] {
+        let made = rules(&text);
+        let is_front = !made.yaml.contains("fallback: none") && !made.yaml.contains("api/");
+        assert!(is_front, "{text}\n{}", made.yaml);
+        assert!(
+            !made.yaml.contains("scripts: front"),
+            "{text}\n{}",
+            made.yaml
+        );
+    }
+}

@@ -1,20 +1,15 @@
-//! Tries each limit of Apache's files by itself: beside it none other is left, nor anything that
-//! lets clients in. Where the same is made as without it, it was overlooked, wherever that was.
+//! Tries each limit of a file by itself: beside it none other is left, nor anything that lets clients
+//! in. Where the same is made as without it, it was overlooked, wherever that was.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
-use super::apache::{is_hidden, makes_others};
 use super::directive::Directive;
-use super::draft::is_found;
-use super::htaccess::Listed;
-use super::limits::{flags, forbids, limits, names_hidden, refusing_status};
-use super::statements::{is_access, is_granted, is_none, is_scope, named_by};
 
-/// Files of a machine with many sites are tried for so long; the rest is told.
-const LONGEST: Duration = Duration::from_secs(5);
+/// So many are tried: each reads all files again. The rest is told.
+const MOST: usize = 256;
 
 /// A limit, by its text and its line in that. Files of the same text have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,13 +35,24 @@ enum Trial {
     Only(Option<Key>),
 }
 
+/// The `.htaccess` files below a root.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub(super) root: PathBuf,
+    /// The path below it of the directory that each is in, and its text; none of one that can't be
+    /// read.
+    pub(super) files: Vec<(String, Option<String>)>,
+    /// Sentences on the directories that were not looked at.
+    pub(super) told: Vec<String>,
+}
+
 thread_local! {
     static TRIAL: RefCell<Trial> = const { RefCell::new(Trial::None) };
     /// The files below a root do not change between two trials.
     static LISTED: RefCell<Vec<Listed>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What `make` makes, and the limits that change nothing of it, each with its place.
+/// Gives what `make` makes, and the limits that change nothing of it, each with its place.
 pub(super) fn with_overlooked<T, S: PartialEq>(
     make: impl Fn() -> Option<T>,
     shape: impl Fn(T) -> S,
@@ -57,7 +63,6 @@ pub(super) fn with_overlooked<T, S: PartialEq>(
         Trial::Collect(units) if made.is_some() => units,
         _ => Vec::new(),
     };
-    let begun = Instant::now();
     let mut told = Vec::new();
     let mut seen = HashSet::new();
     let without = if units.is_empty() {
@@ -65,11 +70,12 @@ pub(super) fn with_overlooked<T, S: PartialEq>(
     } else {
         make().map(&shape)
     };
-    for unit in units.iter().filter(|it| seen.insert(it.key)) {
-        if begun.elapsed() > LONGEST {
+    let units = units.iter().filter(|it| seen.insert(it.key));
+    for (nth, unit) in units.enumerate() {
+        if nth == MOST {
             told.push(format!(
-                "{}: neither this nor what follows was tried by itself, for want of time: see \
-                 whether it is in this file",
+                "{}: this limit and those after it were not tried by themselves, as there are more \
+                 than {MOST}: see whether they are in this file",
                 unit.shown
             ));
             break;
@@ -101,8 +107,17 @@ pub(super) fn listed(list: impl FnOnce() -> Listed, is_it: impl Fn(&Listed) -> b
     })
 }
 
-/// What of a file's statements is read. `file` is its name.
-pub(super) fn pass(text: &str, file: &str, all: Vec<Directive>) -> Vec<Directive> {
+/// Calls for each limit among statements. The first of a group is the limit's own.
+pub(super) type Groups = fn(&[Directive], &mut dyn FnMut(&[&Directive]));
+
+/// Leaves those statements of a file that are read. `file` is its name, `is_access` says which of
+/// them may let clients in.
+pub(super) fn pass(
+    (text, file): (&str, &str),
+    all: Vec<Directive>,
+    groups: Groups,
+    is_access: fn(&Directive) -> bool,
+) -> Vec<Directive> {
     let key = |line| {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
@@ -114,7 +129,7 @@ pub(super) fn pass(text: &str, file: &str, all: Vec<Directive>) -> Vec<Directive
     TRIAL.with_borrow_mut(|trial| match trial {
         Trial::None => all,
         Trial::Collect(units) => {
-            groups(&all, true, &mut |group| {
+            groups(&all, &mut |group| {
                 let first = &group[0];
                 let place = format!("{file}:{}", first.place.line);
                 units.push(Unit {
@@ -126,12 +141,14 @@ pub(super) fn pass(text: &str, file: &str, all: Vec<Directive>) -> Vec<Directive
         }
         Trial::Only(only) => {
             let mut lines = HashSet::new();
-            lines_of_access(&all, &mut lines);
+            lines_of_access(&all, is_access, &mut lines);
             let mut kept = HashSet::new();
-            groups(&all, true, &mut |group| {
+            groups(&all, &mut |group| {
                 let is_kept = Some(key(group[0].place.line)) == *only;
                 let into = if is_kept { &mut kept } else { &mut lines };
-                group.iter().for_each(|it| lines_of(it, into));
+                for it in group {
+                    lines_of(it, into);
+                }
             });
             without(all, &|it| {
                 let line = it.place.line;
@@ -147,12 +164,16 @@ fn lines_of(it: &Directive, lines: &mut HashSet<usize>) {
 }
 
 /// Whoever is let in by one of these is let in without it as well.
-fn lines_of_access(all: &[Directive], lines: &mut HashSet<usize>) {
+fn lines_of_access(
+    all: &[Directive],
+    is_access: fn(&Directive) -> bool,
+    lines: &mut HashSet<usize>,
+) {
     for it in all {
-        if says_who(it) {
+        if is_access(it) {
             lines.insert(it.place.line);
         }
-        lines_of_access(&it.inside, lines);
+        lines_of_access(&it.inside, is_access, lines);
     }
 }
 
@@ -163,79 +184,4 @@ fn without(all: Vec<Directive>, is_out: &impl Fn(&Directive) -> bool) -> Vec<Dir
         it
     })
     .collect()
-}
-
-/// Calls for each limit: statements on who may come that stand together, or one other statement
-/// with its conditions. The first of a group is the limit's own. `has_scripts`: scripts may be among
-/// the files that they are about.
-fn groups(all: &[Directive], has_scripts: bool, with: &mut impl FnMut(&[&Directive])) {
-    let access: Vec<&Directive> = all.iter().filter(|it| says_who(it)).collect();
-    let copies: Vec<Directive> = access.iter().map(|it| (*it).clone()).collect();
-    if !is_granted(&copies) {
-        with(&access);
-    }
-    let mut conditions = Vec::new();
-    for it in all {
-        if it.is("RewriteCond") {
-            conditions.push(it);
-            continue;
-        }
-        let conditions = std::mem::take(&mut conditions);
-        if says_who(it) {
-            continue;
-        }
-        let named = it
-            .arguments
-            .last()
-            .filter(|_| it.is("Files") || it.is("FilesMatch"));
-        let is_match = it.is("FilesMatch") || it.arguments.len() > 1;
-        if named.is_some_and(|it| is_hidden(it, is_match)) {
-            continue; // hidden names are never sent
-        }
-        if is_limit(it) && (has_scripts || !is_none(it)) {
-            let group: Vec<_> = [it].into_iter().chain(conditions).collect();
-            with(&group);
-        } else {
-            let is_script = |named: &String| {
-                let expression = named_by(it);
-                named.contains("ph") || is_found(&expression, "/a.php")
-            };
-            let has_scripts = has_scripts && named.is_none_or(is_script);
-            groups(&it.inside, has_scripts, with);
-        }
-    }
-}
-
-/// Whether a statement says who may come, or may say so.
-fn says_who(it: &Directive) -> bool {
-    let name = it.name.to_ascii_lowercase();
-    !it.is_foreign && (is_access(it) || name.starts_with("auth"))
-}
-
-/// Whether a statement keeps something from clients, or scripts from running.
-fn is_limit(it: &Directive) -> bool {
-    let of_php = || {
-        let shown = it.shown().to_ascii_lowercase();
-        shown.contains("fcgi") || shown.contains("php")
-    };
-    let is_redirect = it.is("Redirect") || it.is("RedirectMatch");
-    let is_block = is_scope(it) || !it.inside.is_empty();
-    if it.is("RewriteRule") {
-        let gives = |flag: &String| {
-            ["H=", "T=", "HANDLER=", "TYPE="]
-                .iter()
-                .any(|it| flag.starts_with(it))
-        };
-        return !names_hidden(it.argument(0))
-            && (forbids(it) || flags(it).any(|flag| gives(&flag) && !of_php()));
-    }
-    if it.is("RedirectMatch") && names_hidden(it.argument(1)) {
-        return false;
-    }
-    it.is_foreign
-        || !is_block
-            && (is_none(it)
-                || is_redirect && refusing_status(it).is_some()
-                || makes_others(it) && !of_php()
-                || limits(it))
 }

@@ -1,0 +1,99 @@
+//! The limits in files of Apache, as each is [tried](super::trial) by itself.
+
+use super::directive::{self, Directive};
+use super::draft::is_found;
+use super::limits::{flags, forbids, limits, names_hidden, refusing_status};
+use super::statements::{
+    is_access, is_granted, is_hidden, is_none, is_scope, makes_others, named_by,
+};
+use super::trial;
+
+/// The statements of a file, as many as are to be read. `name`: that of the file.
+///
+/// # Errors
+///
+/// As [`directive::apache`].
+pub(super) fn statements(text: &str, file: usize, name: &str) -> Result<Vec<Directive>, String> {
+    let all = directive::apache(text, file)?;
+    Ok(trial::pass(
+        (text, name),
+        all,
+        |all, with| groups(all, true, with),
+        says_who,
+    ))
+}
+
+/// Calls for each limit: statements on who may come that stand together, or one other statement
+/// with its conditions. The first of a group is the limit's own. `has_scripts`: scripts may be among
+/// the files that they are about.
+fn groups(all: &[Directive], has_scripts: bool, with: &mut dyn FnMut(&[&Directive])) {
+    let access: Vec<&Directive> = all.iter().filter(|it| says_who(it)).collect();
+    let copies: Vec<Directive> = access.iter().map(|it| (*it).clone()).collect();
+    if !is_granted(&copies) {
+        with(&access);
+    }
+    let mut conditions = Vec::new();
+    for it in all {
+        if it.is("RewriteCond") {
+            conditions.push(it);
+            continue;
+        }
+        let conditions = std::mem::take(&mut conditions);
+        if says_who(it) {
+            continue;
+        }
+        let named = it
+            .arguments
+            .last()
+            .filter(|_| it.is("Files") || it.is("FilesMatch"));
+        let is_match = it.is("FilesMatch") || it.arguments.len() > 1;
+        if named.is_some_and(|it| is_hidden(it, is_match)) {
+            continue; // hidden names are never sent
+        }
+        if is_limit(it) && (has_scripts || !is_none(it)) {
+            let group: Vec<_> = [it].into_iter().chain(conditions).collect();
+            with(&group);
+        } else {
+            let is_script = |named: &String| {
+                let expression = named_by(it);
+                named.contains("ph") || is_found(&expression, "/a.php")
+            };
+            let has_scripts = has_scripts && named.is_none_or(is_script);
+            groups(&it.inside, has_scripts, with);
+        }
+    }
+}
+
+/// Whether a statement says who may come, or may say so.
+fn says_who(it: &Directive) -> bool {
+    let name = it.name.to_ascii_lowercase();
+    !it.is_foreign && (is_access(it) || name.starts_with("auth"))
+}
+
+/// Whether a statement keeps something from clients, or scripts from running.
+fn is_limit(it: &Directive) -> bool {
+    let of_php = || {
+        let shown = it.shown().to_ascii_lowercase();
+        shown.contains("fcgi") || shown.contains("php")
+    };
+    let is_redirect = it.is("Redirect") || it.is("RedirectMatch");
+    let is_block = is_scope(it) || !it.inside.is_empty();
+    if it.is("RewriteRule") {
+        let gives = |flag: &String| {
+            ["H=", "T=", "HANDLER=", "TYPE="]
+                .iter()
+                .any(|it| flag.starts_with(it))
+        };
+        return !names_hidden(it.argument(0))
+            && (forbids(it) || flags(it).any(|flag| gives(&flag) && !of_php()));
+    }
+    if it.is("RedirectMatch") && names_hidden(it.argument(1)) {
+        return false;
+    }
+    it.is_foreign
+        || !is_block
+            && (is_none(it)
+                || is_redirect && refusing_status(it).is_some()
+                || makes_others(it) && !of_php()
+                || limits(it))
+}
