@@ -150,8 +150,10 @@ fn configuration(application: &Application) -> String {
         |items: &mut dyn Iterator<Item = &str>| items.map(quoted).collect::<Vec<_>>().join(", ");
     let endings = closed.endings();
     let endings = list(&mut endings.iter().map(String::as_str));
-    if has_public || linked.is_some() {
-        text.push_str("  middleware: [static]      # files are sent without PHP\n  static:\n");
+    let middleware = application.middleware();
+    _ = writeln!(text, "  middleware: [{}]", middleware.join(", "));
+    if middleware.contains(&"static") {
+        text.push_str("  static:                   # files are sent without PHP\n");
     }
     if has_public {
         text.push_str("    dir: public\n");

@@ -75,6 +75,40 @@ fn what_a_folder_shows_is_served() {
 }
 
 #[test]
+fn what_is_found_is_served_compressed() {
+    let long = "<?php echo str_repeat('a', 5000);";
+    for files in [
+        &[("index.php", long), ("a.txt", &"b".repeat(5000))][..],
+        &[("artisan", ""), ("public/index.php", long)],
+        &[(
+            "worker.php",
+            &Site::sdk_worker("return str_repeat('a', 5000);"),
+        )],
+    ] {
+        let mut site = Site::new();
+        for (file, text) in files {
+            site = site.file(file, text);
+        }
+        let (_, server) = page(site, &[]);
+        let mut connection = server.connect();
+        for path in ["/", "/a.txt"].iter().take(files.len()) {
+            connection.request("GET", path, "Accept-Encoding: gzip\r\n");
+            let coding = connection
+                .response()
+                .header("content-encoding")
+                .map(str::to_owned);
+            let is_there = *path == "/" || files[1].0 == "a.txt";
+            assert_eq!(
+                coding.as_deref(),
+                is_there.then_some("gzip"),
+                "{files:?} {path}"
+            );
+        }
+        server.stop();
+    }
+}
+
+#[test]
 fn a_worker_script_is_found_and_kept() {
     let site = Site::new()
         .file(

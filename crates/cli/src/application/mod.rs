@@ -305,11 +305,9 @@ impl Application {
         if self.sends_public() && !endings.is_empty() {
             keys.push(format!("http.static.forbid={endings}"));
         }
+        let middleware = self.middleware().join(",");
+        keys.push(format!("http.middleware={middleware}"));
         if let Some(Linked { prefix, folder }) = &self.linked {
-            let is_set = |key: &String| key.starts_with("http.middleware=");
-            if !keys.iter().any(is_set) {
-                keys.push("http.middleware=static".to_owned());
-            }
             keys.push(format!("http.static.serve[0].prefix={prefix}"));
             keys.push(format!("http.static.serve[0].root={}", folder.display()));
             if !endings.is_empty() {
@@ -317,6 +315,15 @@ impl Application {
             }
         }
         keys
+    }
+
+    /// The middleware that serves it, the innermost first.
+    pub(crate) fn middleware(&self) -> &'static [&'static str] {
+        if self.sends_public() || self.linked.is_some() {
+            &["static", "compress"]
+        } else {
+            &["compress"]
+        }
     }
 
     /// The folder that a link in the document root leads to, relative to the application's.
@@ -333,7 +340,6 @@ impl Application {
             Found::Framework { script, env } => {
                 let mut keys = vec![format!("server.command=php,{}", script.display())];
                 if self.sends_public() {
-                    keys.push("http.middleware=static".to_owned());
                     keys.push(format!("http.static.dir={}/public", self.folder.display()));
                 }
                 keys.extend(env.map(|(name, value)| format!("server.env.{name}={value}")));
