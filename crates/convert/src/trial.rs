@@ -1,5 +1,5 @@
-//! Tries each limit of a file by itself: beside it none other is left, nor anything that lets clients
-//! in. Where the same is made as without it, it was overlooked, wherever that was.
+//! Tries each limit of a file by itself: beside it none other is left, nor anything that lets
+//! clients in. Where the same is made as without it, it was overlooked, wherever that was.
 
 use std::cell::RefCell;
 use std::collections::HashSet;

@@ -24,8 +24,8 @@ pub(super) fn statements(text: &str, file: usize, name: &str) -> Result<Vec<Dire
 }
 
 /// Calls for each limit: statements on who may come that stand together, or one other statement
-/// with its conditions. The first of a group is the limit's own. `has_scripts`: scripts may be among
-/// the files that they are about.
+/// with its conditions. The first of a group is the limit's own. `has_scripts`: they may be about
+/// scripts.
 fn groups(all: &[Directive], has_scripts: bool, with: &mut dyn FnMut(&[&Directive])) {
     let access: Vec<&Directive> = all.iter().filter(|it| says_who(it)).collect();
     let copies: Vec<Directive> = access.iter().map(|it| (*it).clone()).collect();

@@ -91,16 +91,13 @@ fn what_is_found_is_served_compressed() {
         }
         let (_, server) = page(site, &[]);
         let mut connection = server.connect();
-        for path in ["/", "/a.txt"].iter().take(files.len()) {
+        // The second one is the front controller's where there is no such file.
+        for path in ["/", "/a.txt"] {
             connection.request("GET", path, "Accept-Encoding: gzip\r\n");
-            let coding = connection
-                .response()
-                .header("content-encoding")
-                .map(str::to_owned);
-            let is_there = *path == "/" || files[1].0 == "a.txt";
+            let response = connection.response();
             assert_eq!(
-                coding.as_deref(),
-                is_there.then_some("gzip"),
+                response.header("content-encoding"),
+                Some("gzip"),
                 "{files:?} {path}"
             );
         }
