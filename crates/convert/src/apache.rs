@@ -132,6 +132,7 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         let overridden = overridden.map(|(place, path)| (draft.place(place), path));
         site.overridden = overridden.collect();
     }
+    leave_names_to_first(&mut sites, draft);
     let rest: Vec<_> = all
         .iter()
         .filter(|it| !it.is("VirtualHost"))
@@ -148,6 +149,32 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
         draft.sites.push(outer);
     }
     draft.sites.extend(sites);
+}
+
+/// Gives each name to the first host at an address that has it or a pattern for it: routes ask
+/// exact names before patterns, and Apache asks hosts in their order.
+fn leave_names_to_first(sites: &mut Vec<Site>, draft: &mut Draft) {
+    let mut before: Vec<(Vec<(String, bool)>, Vec<String>)> = Vec::new();
+    sites.retain_mut(|site| {
+        let is_taken = |name: &String| {
+            let all = before
+                .iter()
+                .filter(|(listens, _)| *listens == site.listens);
+            let mut patterns = all.flat_map(|(_, names)| names);
+            patterns.any(|it| it.strip_prefix('*').is_some_and(|end| name.ends_with(end)))
+        };
+        let had_names = !site.names.is_empty();
+        site.names.retain(|name| !is_taken(name));
+        before.push((site.listens.clone(), site.names.clone()));
+        let stays = !had_names || !site.names.is_empty();
+        if !stays {
+            let place = draft.place(site.place);
+            draft.note(&format!(
+                "{place}: a host before it has its names, so it is never asked"
+            ));
+        }
+        stays
+    });
 }
 
 /// A host for all addresses of a port gets requests of those alone at which the server listens.

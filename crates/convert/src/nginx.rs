@@ -167,6 +167,8 @@ pub(super) fn read(mut all: Vec<Directive>, draft: &mut Draft) {
     let closes_all = draft.leave_out_unread(&others, "each site is answered 404");
     for server in &mut servers {
         *server = plainly(server);
+        join_conditions(server);
+        keep_sources(&mut server.inside, false);
         let access = access::take(server, &around.index);
         let Some(mut site) = self::server(server, draft, &around) else {
             continue;
@@ -186,6 +188,52 @@ pub(super) fn read(mut all: Vec<Directive>, draft: &mut Draft) {
         pool.merge(site.pool);
         site.pool = pool;
         draft.sites.push(site);
+    }
+}
+
+/// `if (-f $request_filename) { break; }` and a `rewrite` of all paths behind it are one statement:
+/// the `rewrite` holds where there is no file.
+fn join_conditions(block: &mut Directive) {
+    let slash = |it: &&mut Directive| it.name == "location" && it.arguments == ["/"];
+    block
+        .inside
+        .iter_mut()
+        .filter(slash)
+        .for_each(join_conditions);
+    let is_of_file = |it: &Directive| {
+        let conditions = ["(-f $request_filename)", "(-e $request_filename)"];
+        it.name == "if"
+            && conditions.contains(&&*it.arguments.join(" "))
+            && matches!(&it.inside[..], [inside] if inside.name == "break")
+    };
+    let Some(at) = block.inside.iter().position(is_of_file) else {
+        return;
+    };
+    let mut rest = block.inside.iter().skip(at);
+    let leads = |it: &Directive| it.name == "rewrite" && leads_all_to(it).is_some();
+    if let Some(after) = rest.position(leads) {
+        let rewrite = block.inside.remove(at + after);
+        if let Some(condition) = block.inside.get_mut(at) {
+            condition.arguments = vec!["(!-e".to_owned(), "$request_filename)".to_owned()];
+            condition.inside = vec![rewrite];
+        }
+    }
+}
+
+/// A location in another one that is about scripts and runs none sends their sources, which nobody
+/// gets here.
+fn keep_sources(inside: &mut [Directive], is_inner: bool) {
+    for it in inside.iter_mut().filter(|it| it.name == "location") {
+        if is_inner && expression(it).is_some_and(is_of_scripts) && sends_files(it) {
+            it.inside.push(Directive {
+                place: it.place,
+                name: "return".to_owned(),
+                arguments: vec![NOT_FOUND.to_owned()],
+                ..Directive::default()
+            });
+        } else {
+            keep_sources(&mut it.inside, true);
+        }
     }
 }
 

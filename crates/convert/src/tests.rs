@@ -3722,3 +3722,65 @@ fn what_frameworks_lead_to_their_front_controller_keeps_the_site_open() {
         );
     }
 }
+
+#[test]
+fn a_location_of_scripts_in_another_one_that_runs_none_is_closed() {
+    for (inside, is_open) in [
+        ("", false),
+        ("expires 1h;", false),
+        ("include fastcgi_params; fastcgi_pass unix:/a.sock;", true),
+    ] {
+        let location = format!("location /up/ {{ location ~ \\.php$ {{ {inside} }} }}");
+        let (yaml, _) = made("site.conf", &nginx_site(&location));
+        let runs = ["All", "Named"].contains(&&*answer(&yaml, "/up/e.php", ""));
+        assert_eq!(runs, is_open, "{inside}\n{yaml}");
+        assert!(!is_closed(&yaml, "/up/e.txt"), "{yaml}");
+    }
+}
+
+#[test]
+fn a_break_for_files_before_a_rewrite_of_all_is_a_front_controller() {
+    let php = "location ~ \\.php$ { include fastcgi_params; fastcgi_pass unix:/a.sock; }";
+    let rules = "if (-f $request_filename) { break; } rewrite ^ /index.php last;";
+    for site in [
+        format!("server {{ listen 80; root /srv/x; index index.php;\n{rules}\n{php} }}"),
+        format!(
+            "server {{ listen 80; root /srv/x; index index.php;\nlocation / {{ {rules} }}\n{php} }}"
+        ),
+    ] {
+        let made = converted("site.conf", &site);
+        let is_right = !made.yaml.contains("fallback: none") && !made.yaml.contains("forbid");
+        assert!(
+            is_right && !made.is_unsure(),
+            "{site}\n{} {:?}",
+            made.yaml,
+            made.limits
+        );
+        assert!(!is_closed(&made.yaml, "/a.css"), "{}", made.yaml);
+    }
+}
+
+#[test]
+fn the_first_host_of_apache_that_has_a_name_answers_for_it() {
+    let host = |port: u16, names: &str, root: &str| {
+        format!("<VirtualHost *:{port}>\n{names}\nDocumentRoot /srv/{root}\n</VirtualHost>\n")
+    };
+    let first = host(80, "ServerName x.test\nServerAlias *.test", "a");
+    for (second, has_b) in [
+        (host(80, "ServerName a.test", "b"), false),
+        (host(80, "ServerName a.test\nServerAlias b.org", "b"), true),
+        (host(81, "ServerName a.test", "b"), true),
+        (host(80, "ServerName test", "b"), true),
+    ] {
+        let made = converted("httpd.conf", &format!("{first}{second}"));
+        assert_eq!(
+            made.yaml.contains("/srv/b"),
+            has_b,
+            "{second}\n{}",
+            made.yaml
+        );
+        let is_first = second.contains("*:80");
+        let is_said = made.yaml.contains("host: a.test") || made.yaml.contains("[a.test");
+        assert!(!(is_first && is_said), "{second}\n{}", made.yaml);
+    }
+}
