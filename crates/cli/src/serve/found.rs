@@ -76,6 +76,8 @@ pub(super) fn look(
     let mut found = Found::default();
     if let Some(application) = application(input, options)? {
         keys.extend(application.keys());
+        // A file says itself how replies are sent.
+        keys.retain(|key| !(has_file && key == "http.middleware=compress"));
         found = described(&application);
     } else if !has_file && is_unconfigured(input) {
         let folder = folder_of(input);
