@@ -154,18 +154,17 @@ pub(super) fn read(all: Vec<Directive>, draft: &mut Draft) {
 /// Gives each name to the first host at an address that has it or a pattern for it: routes ask
 /// exact names before patterns, and Apache asks hosts in their order.
 fn leave_names_to_first(sites: &mut Vec<Site>, draft: &mut Draft) {
-    let mut before: Vec<(Vec<(String, bool)>, Vec<String>)> = Vec::new();
+    let mut before = Vec::new();
     sites.retain_mut(|site| {
+        let listens = site.listens.clone();
         let is_taken = |name: &String| {
-            let all = before
-                .iter()
-                .filter(|(listens, _)| *listens == site.listens);
-            let mut patterns = all.flat_map(|(_, names)| names);
+            let is_here = |it: &&(_, String)| it.0 == listens;
+            let mut patterns = before.iter().filter(is_here).map(|(_, name)| name);
             patterns.any(|it| it.strip_prefix('*').is_some_and(|end| name.ends_with(end)))
         };
         let had_names = !site.names.is_empty();
         site.names.retain(|name| !is_taken(name));
-        before.push((site.listens.clone(), site.names.clone()));
+        before.extend(site.names.iter().map(|it| (listens.clone(), it.clone())));
         let stays = !had_names || !site.names.is_empty();
         if !stays {
             let place = draft.place(site.place);
@@ -388,7 +387,7 @@ pub(super) fn read_directory(
             below => no_scripts(&mut site.pool, below),
         }
     }
-    let is_limiting = |it: &Directive| is_condition(it) && limits(it);
+    let is_limiting = |it: &Directive| is_condition(it) && !keeps_nothing(it);
     if is_granted(&scope.inside) && !scope.inside.iter().any(is_limiting) {
         return Ok(());
     }
@@ -397,7 +396,7 @@ pub(super) fn read_directory(
     let limits = scope
         .inside
         .iter()
-        .filter(|it| is_access(it) || is_condition(it) && (limits(it) || !is_granted(&it.inside)))
+        .filter(|it| is_access(it) || is_condition(it) && !keeps_nothing(it))
         .cloned()
         .collect();
     let scope = Directive {
@@ -664,7 +663,7 @@ fn lead_in_root(
 /// Blocks outside of hosts, which each host has looked at already.
 fn of_hosts(all: &[Directive], sites: &[Site], draft: &mut Draft) {
     for scope in all.iter().filter(|it| is_scope(it)) {
-        let is_open = is_granted(&scope.inside) && !says_handler(scope) && !limits(scope);
+        let is_open = keeps_nothing(scope);
         let is_said = limits(scope) || leads_away(scope) || says_handler(scope);
         if (!scope.is("Directory") || has_pattern(scope)) && is_said {
             scope.done_whole();
@@ -952,8 +951,7 @@ fn settle_copy(
     let root = site.root.clone().unwrap_or_default();
     let is_below = is_in(directory_of(scope), &root) || has_pattern(scope);
     let meets = is_below || is_in(&root, directory_of(scope));
-    let says_nothing = is_granted(&scope.inside) && !says_handler(scope) && !limits(scope);
-    if root.is_empty() || !meets || says_nothing {
+    if root.is_empty() || !meets || keeps_nothing(scope) {
         return;
     }
     // The nearer one holds, and of the same directory the host's.
@@ -975,6 +973,18 @@ fn settle_copy(
 fn says_handler(scope: &Directive) -> bool {
     let says = |it: &Directive| is_none(it) || makes_others(it) || is_scope(it) && says_handler(it);
     scope.inside.iter().any(says)
+}
+
+/// Whether a block keeps nobody from anything, and scripts from nothing.
+fn keeps_nothing(scope: &Directive) -> bool {
+    let keeps = |it: &Directive| {
+        if is_scope(it) || is_condition(it) {
+            !keeps_nothing(it)
+        } else {
+            !is_access(it) && limits(it)
+        }
+    };
+    is_granted(&scope.inside) && !says_handler(scope) && !scope.inside.iter().any(keeps)
 }
 
 /// Whether the directories of a block are more than one path says.
@@ -1191,6 +1201,20 @@ fn handled(scope: &Directive) -> Option<String> {
         return None;
     }
     let name = named_by(scope);
+    let is_of_php = |it: &Directive| {
+        let shown = it.shown().to_ascii_lowercase();
+        ["php", "fcgi", "proxy:"]
+            .iter()
+            .any(|word| shown.contains(word))
+    };
+    if !scope
+        .inside
+        .iter()
+        .filter(|it| makes_others(it))
+        .any(is_of_php)
+    {
+        return Some(name); // something else has its scripts, too
+    }
     let rest = ["[^/]+", "[^/]*", "/[^/]+", "/[^/]*"];
     let bare = rest.iter().find_map(|it| name.strip_prefix(it));
     let bare = bare.unwrap_or(&name);
@@ -1325,6 +1349,9 @@ fn files(scope: &Directive, below: &str, site: &mut Site, draft: &mut Draft) {
     let name = named_by(scope);
     note_named(scope, below, site, draft);
     if is_free(scope) {
+        if let Some(handled) = handled(scope) {
+            return shut_expression(scope, &names_in(below, &handled), site, draft);
+        }
         if runs_none(scope) {
             keep_scripts(scope, &name, below, site, draft);
             mark_none(scope);

@@ -60,7 +60,7 @@ impl Includes {
             Kind::Apache => units::statements(&self.with_variables(text), file, &shown(path))
                 .map(|all| all.into_iter().map(with_clean_paths).collect()),
             Kind::Caddy => directive::caddy(&caddy::with_defaults(text), file),
-            _ => directive::nginx(text, file),
+            _ => units::of_nginx(text, file, &shown(path)),
         };
         let all = parsed.map_err(|why| format!("`{}`, {why}", path.display()))?;
         let snippets = snippets(&all);

@@ -72,6 +72,8 @@ enum Answer {
 
 /// A configuration that is asked.
 struct Made {
+    /// As a browser sends them: who has none may be refused.
+    fields: Fields,
     settings: HttpSettings,
     routes: Routes<Answer>,
 }
@@ -94,7 +96,18 @@ impl Made {
         };
         settings.routes.retain(|it| !is_of_some(it));
         let routes = settings.compile(&[], answer);
-        Some(Self { settings, routes })
+        let mut fields = Fields::default();
+        for (name, value) in [
+            ("user-agent", "Mozilla/5.0"),
+            ("referer", "http://a.example/"),
+        ] {
+            fields.push(name, value);
+        }
+        Some(Self {
+            fields,
+            settings,
+            routes,
+        })
     }
 
     fn get(&self, host: &str, path: &str) -> Answer {
@@ -103,7 +116,7 @@ impl Made {
                 method: "GET",
                 authority: host,
                 path: path.as_bytes(),
-                fields: &Fields::default(),
+                fields: &self.fields,
                 address: None,
             });
             picked.copied().unwrap_or(Answer::Refused)

@@ -80,7 +80,7 @@ pub(super) fn is_none(it: &Directive) -> bool {
         || it.is("RemoveHandler")
         || it.is("RemoveType")
         || (it.is("SetHandler")
-            && ["none", "default-handler", "text/plain", "cgi-script"].contains(&first.as_str()))
+            && ["none", "default-handler", "text/plain"].contains(&first.as_str()))
         || (it.is("AddType") && first.starts_with("text/") && it.shown().contains("php"))
         || (it.is("AddHandler")
             && ["default-handler", "text/plain", "cgi-script"].contains(&first.as_str())

@@ -11,11 +11,11 @@ use super::directive::Directive;
 /// So many are tried: each reads all files again. The rest is told.
 const MOST: usize = 256;
 
-/// A limit, by its text and its line in that. Files of the same text have the same.
+/// A limit, by its text and its number in that. Files of the same text have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     text: u64,
-    line: usize,
+    nth: usize,
 }
 
 /// A limit for a person.
@@ -107,81 +107,100 @@ pub(super) fn listed(list: impl FnOnce() -> Listed, is_it: impl Fn(&Listed) -> b
     })
 }
 
-/// Calls for each limit among statements. The first of a group is the limit's own.
-pub(super) type Groups = fn(&[Directive], &mut dyn FnMut(&[&Directive]));
+/// A part of a file.
+pub(super) enum Part<'a> {
+    /// A limit, and what goes with it.
+    Limit(&'a [&'a Directive]),
+    /// A block that stays whole: nothing depends on the limits in it.
+    Block(&'a Directive),
+}
+
+/// Calls for each part among statements that matters.
+pub(super) type Parts = fn(&[Directive], &mut dyn FnMut(Part<'_>));
 
 /// Leaves those statements of a file that are read. `file` is its name, `is_access` says which of
 /// them may let clients in.
 pub(super) fn pass(
     (text, file): (&str, &str),
     all: Vec<Directive>,
-    groups: Groups,
+    parts: Parts,
     is_access: fn(&Directive) -> bool,
 ) -> Vec<Directive> {
-    let key = |line| {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        Key {
-            text: hasher.finish(),
-            line,
-        }
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let mut next = Key {
+        text: hasher.finish(),
+        nth: 0,
+    };
+    let mut key = || {
+        next.nth += 1;
+        next
     };
     TRIAL.with_borrow_mut(|trial| match trial {
         Trial::None => all,
         Trial::Collect(units) => {
-            groups(&all, &mut |group| {
-                let first = &group[0];
-                let place = format!("{file}:{}", first.place.line);
+            parts(&all, &mut |part| {
+                let Part::Limit(group) = part else {
+                    return;
+                };
+                let place = format!("{file}:{}", group[0].place.line);
                 units.push(Unit {
-                    key: key(first.place.line),
-                    shown: format!("{place}: `{}`", first.shown()),
+                    key: key(),
+                    shown: format!("{place}: `{}`", group[0].shown()),
                 });
             });
             all
         }
         Trial::Only(only) => {
-            let mut lines = HashSet::new();
-            lines_of_access(&all, is_access, &mut lines);
-            let mut kept = HashSet::new();
-            groups(&all, &mut |group| {
-                let is_kept = Some(key(group[0].place.line)) == *only;
-                let into = if is_kept { &mut kept } else { &mut lines };
-                for it in group {
-                    lines_of(it, into);
+            let mut out = Statements::default();
+            out.add_if(&all, is_access);
+            let mut kept = Statements::default();
+            parts(&all, &mut |part| match part {
+                Part::Block(it) => kept.add(it),
+                Part::Limit(group) => {
+                    let is_kept = Some(key()) == *only;
+                    let into = if is_kept { &mut kept } else { &mut out };
+                    for it in group {
+                        into.add(it);
+                    }
                 }
             });
-            without(all, &|it| {
-                let line = it.place.line;
-                lines.contains(&line) && !kept.contains(&line)
-            })
+            without(&all, &|it| out.has(it) && !kept.has(it))
         }
     })
 }
 
-fn lines_of(it: &Directive, lines: &mut HashSet<usize>) {
-    lines.insert(it.place.line);
-    it.inside.iter().for_each(|it| lines_of(it, lines));
-}
+/// Statements by where they are in memory: as long as their lists are not changed.
+#[derive(Default)]
+struct Statements(HashSet<*const Directive>);
 
-/// Whoever is let in by one of these is let in without it as well.
-fn lines_of_access(
-    all: &[Directive],
-    is_access: fn(&Directive) -> bool,
-    lines: &mut HashSet<usize>,
-) {
-    for it in all {
-        if is_access(it) {
-            lines.insert(it.place.line);
+impl Statements {
+    fn has(&self, it: &Directive) -> bool {
+        self.0.contains(&std::ptr::from_ref(it))
+    }
+
+    /// With all that is inside.
+    fn add(&mut self, it: &Directive) {
+        self.0.insert(std::ptr::from_ref(it));
+        it.inside.iter().for_each(|it| self.add(it));
+    }
+
+    /// Whoever is let in by one of these is let in without it as well.
+    fn add_if(&mut self, all: &[Directive], is_one: fn(&Directive) -> bool) {
+        for it in all {
+            if is_one(it) {
+                self.0.insert(std::ptr::from_ref(it));
+            }
+            self.add_if(&it.inside, is_one);
         }
-        lines_of_access(&it.inside, is_access, lines);
     }
 }
 
-fn without(all: Vec<Directive>, is_out: &impl Fn(&Directive) -> bool) -> Vec<Directive> {
-    let all = all.into_iter().filter(|it| !is_out(it));
-    all.map(|mut it| {
-        it.inside = without(it.inside, is_out);
-        it
+fn without(all: &[Directive], is_out: &impl Fn(&Directive) -> bool) -> Vec<Directive> {
+    let all = all.iter().filter(|it| !is_out(it));
+    all.map(|it| Directive {
+        inside: without(&it.inside, is_out),
+        ..it.clone()
     })
     .collect()
 }
