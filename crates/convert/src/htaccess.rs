@@ -137,7 +137,14 @@ fn list(root: &Path) -> Listed {
             let is_sent = !name.starts_with('.') || name == ".well-known";
             let is_one = is_directory && is_sent;
             if is_one && depth < DEEPEST {
-                directories.push((format!("{directory}/{name}"), depth + 1));
+                let below = (format!("{directory}/{name}"), depth + 1);
+                // There may be thousands in it, which come last.
+                let at = if name == "node_modules" {
+                    0
+                } else {
+                    directories.len()
+                };
+                directories.insert(at, below);
             } else if is_one && told.is_empty() {
                 told.push(format!(
                     "`{directory}/{name}`, more than {DEEPEST} directories deep, was not looked at"

@@ -1,8 +1,8 @@
-//! The limits in files of Apache, as each is [tried](super::trial) by itself.
+//! The limits in files of Apache and nginx, as each is [tried](super::trial) by itself.
 
 use super::directive::{self, Directive};
 use super::draft::is_found;
-use super::limits::{flags, forbids, limits, names_hidden, refusing_status};
+use super::limits::{forbids, limits, names_hidden, refusing_status};
 use super::php::{expression, gives_php, is_of_scripts};
 use super::statements::{
     is_access, is_granted, is_hidden, is_none, is_scope, makes_others, named_by,
@@ -68,12 +68,10 @@ fn groups_of_nginx(all: &[Directive], with: &mut dyn FnMut(Part<'_>)) {
         }
         let refuses =
             it.name == "return" && it.argument(0).starts_with(['4', '5']) && !has_condition;
-        let asks_for_file = it.arguments.iter().any(|it| it == "(!-f" || it == "(!-e");
-        let is_limit = it.name == "if" && limits(it);
-        if asks_for_file {
-            continue;
+        if it.arguments.iter().any(|it| it == "(!-f" || it == "(!-e") {
+            continue; // what is not there is nobody's
         }
-        if it.is_foreign || refuses || is_limit {
+        if it.is_foreign || refuses || it.name == "if" && limits(it) {
             with(Part::Limit(&[it]));
         } else {
             groups_of_nginx(&it.inside, with);
@@ -138,13 +136,7 @@ fn is_limit(it: &Directive) -> bool {
     let is_redirect = it.is("Redirect") || it.is("RedirectMatch");
     let is_block = is_scope(it) || !it.inside.is_empty();
     if it.is("RewriteRule") {
-        let gives = |flag: &String| {
-            ["H=", "T=", "HANDLER=", "TYPE="]
-                .iter()
-                .any(|it| flag.starts_with(it))
-        };
-        return !names_hidden(it.argument(0))
-            && (forbids(it) || flags(it).any(|flag| gives(&flag) && !of_php()));
+        return forbids(it) && !names_hidden(it.argument(0));
     }
     if it.is("RedirectMatch") && names_hidden(it.argument(1)) {
         return false;
