@@ -635,7 +635,7 @@ impl Arguments {
 
 /// Commands and flags of other servers, and what they are here. clap would propose what is spelled
 /// alike: `stop` for `top`.
-const MEANT: [(&str, &str); 12] = [
+const MEANT: [(&str, &str); 16] = [
     (
         "top",
         "`workers -i` shows the workers and updates the table every second",
@@ -661,6 +661,19 @@ const MEANT: [(&str, &str); 12] = [
     (
         "validate",
         "`check` looks for mistakes in the configuration",
+    ),
+    (
+        "dev",
+        "`serve --dev` restarts workers when a file changes and shows errors in the browser",
+    ),
+    (
+        "watch",
+        "`serve --dev` restarts workers when a file changes",
+    ),
+    ("--watch", "`--dev` restarts workers when a file changes"),
+    (
+        "--workers",
+        "`-o http.pool.num_workers=4` sets their number",
     ),
     ("--port", "`--listen :8000` names the port"),
     ("--host", "`--listen 127.0.0.1:8000` names host and port"),

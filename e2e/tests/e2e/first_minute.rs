@@ -280,8 +280,7 @@ fn two_applications_and_missing_packages_are_told() {
         .file("artisan", "")
         .file("public/index.php", FRONT)
         .file("wp-load.php", "")
-        .file("composer.json", "{}")
-        .file("composer.lock", "{}");
+        .file("composer.json", r#"{"require": {"slim/slim": "^4"}}"#);
     let (_, server) = page(site, &[]);
     server.logged(&["WARN", "signs of another application, too: `wp-load.php`"]);
     server.logged(&["WARN", "run `composer install` in"]);

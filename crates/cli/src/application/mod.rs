@@ -461,9 +461,17 @@ impl Application {
 
     /// What is missing before it can answer, and what to type.
     pub(crate) fn lacks_packages(&self) -> Option<String> {
-        let has = |file: &str| self.folder.join(file).exists();
-        let lacks = has("composer.json") && has("composer.lock") && !has("vendor/autoload.php");
-        lacks.then(|| {
+        let at = |path: &str| self.folder.join(path);
+        let text = read_linked(&at("composer.json"), LONGEST_COMPOSER_FILE).ok()?;
+        let composer: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        let packages = composer["require"].as_object()?;
+        // `php` and `ext-json` are none.
+        let requires = packages.keys().any(|name| name.contains('/'));
+        let vendor = composer["config"]["vendor-dir"]
+            .as_str()
+            .unwrap_or("vendor");
+        let is_there = at(vendor).join("autoload.php").exists();
+        (requires && !is_there).then(|| {
             format!(
                 "the application's packages are not installed: run `composer install` in {}",
                 self.folder.display()
@@ -625,15 +633,39 @@ mod tests {
 
     #[test]
     fn packages_that_are_not_installed_are_told() {
-        let directory = Directory::with(&[
-            ("index.php", ""),
-            ("composer.json", "{}"),
-            ("composer.lock", "{}"),
-        ]);
-        let found = Application::in_folder(&directory).unwrap();
-        assert!(found.lacks_packages().unwrap().contains("composer install"));
-        std::fs::create_dir(directory.join("vendor")).unwrap();
-        std::fs::write(directory.join("vendor/autoload.php"), "").unwrap();
-        assert_eq!(found.lacks_packages(), None);
+        for (composer, vendor, is_told) in [
+            (
+                r#"{"require": {"php": "^8.1", "slim/slim": "^4"}}"#,
+                None,
+                true,
+            ),
+            (r#"{"require": {"slim/slim": "^4"}}"#, Some("vendor"), false),
+            (r#"{"require": {"slim/slim": "^4"}}"#, Some("lib"), true),
+            (
+                r#"{"require": {"slim/slim": "^4"}, "config": {"vendor-dir": "lib"}}"#,
+                Some("lib"),
+                false,
+            ),
+            (
+                r#"{"require": {"php": "^8.1", "ext-json": "*"}}"#,
+                None,
+                false,
+            ),
+            (
+                r#"{"require-dev": {"phpunit/phpunit": "^10"}}"#,
+                None,
+                false,
+            ),
+            ("{", None, false),
+        ] {
+            let directory = Directory::with(&[("index.php", ""), ("composer.json", composer)]);
+            if let Some(vendor) = vendor {
+                directory.write(&format!("{vendor}/autoload.php"), "");
+            }
+            let found = Application::in_folder(&directory).unwrap();
+            let told = found.lacks_packages();
+            assert_eq!(told.is_some(), is_told, "{composer} {vendor:?}");
+            assert!(told.is_none_or(|it| it.contains("composer install")));
+        }
     }
 }
