@@ -275,7 +275,7 @@ impl Known {
         }
     }
 
-    /// What stands in `<IfModule>` of somebody's module is nothing where that is not loaded.
+    /// Statements in `<IfModule>` of somebody's module hold only where that is loaded.
     fn mark(&self, all: &mut [Directive]) {
         for it in all {
             let name = it.name.to_ascii_lowercase();

@@ -772,7 +772,12 @@ impl Draft {
 
     /// The name of the file that is read.
     pub(super) fn file(&self) -> &str {
-        self.files.get(self.file).map_or("", String::as_str)
+        self.name_of(self.file)
+    }
+
+    /// The name of a file by its number.
+    pub(super) fn name_of(&self, file: usize) -> &str {
+        self.files.get(file).map_or("", String::as_str)
     }
 
     /// A line of the file that is read.
@@ -784,7 +789,7 @@ impl Draft {
     }
 
     pub(super) fn place(&self, place: SourceLine) -> String {
-        let file = self.files.get(place.file).map_or("", String::as_str);
+        let file = self.name_of(place.file);
         format!("{file}:{}", place.line)
     }
 

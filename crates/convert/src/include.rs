@@ -57,10 +57,12 @@ impl Includes {
             ));
         }
         let parsed = match self.kind {
-            Kind::Apache => units::statements(&self.with_variables(text), file, &shown(path))
-                .map(|all| all.into_iter().map(with_clean_paths).collect()),
+            Kind::Apache => {
+                units::statements(&self.with_variables(text), file, draft.name_of(file))
+                    .map(|all| all.into_iter().map(with_clean_paths).collect())
+            }
             Kind::Caddy => directive::caddy(&caddy::with_defaults(text), file),
-            _ => units::of_nginx(text, file, &shown(path)),
+            _ => units::of_nginx(text, file, draft.name_of(file)),
         };
         let all = parsed.map_err(|why| format!("`{}`, {why}", path.display()))?;
         let snippets = snippets(&all);
@@ -220,13 +222,6 @@ fn files(name: &Path) -> Vec<PathBuf> {
     }
     out.retain(|it| it.is_file());
     out
-}
-
-fn shown(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
 }
 
 #[cfg(test)]

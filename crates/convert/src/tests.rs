@@ -3504,7 +3504,7 @@ fn what_a_statement_that_nobody_knows_holds_for_is_closed() {
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
-/// What stands outside of hosts holds in each of them, whatever it is.
+/// Each host has the limits that stand outside of hosts.
 #[test]
 fn what_apache_says_outside_of_hosts_holds_in_each() {
     let site = Directory::with(&[("priv/a.php", ""), ("priv/o.txt", ""), ("index.php", "")]);

@@ -273,8 +273,8 @@ pub(crate) fn read_now(file: &impl AsFd, at: u64, wanted: usize) -> Option<Bytes
     read(file, at, wanted, Patience::None).ok()
 }
 
-/// How many of the first `len` bytes from `at` of a file are in memory, as far as the ends of its
-/// pieces tell: sending them would not wait for a disk.
+/// Counts the first bytes from `at` of a file, up to `len`, that are in memory, as far as the ends
+/// of its pieces tell: sending them would not wait for a disk.
 pub(crate) fn in_memory(file: &File, at: u64, len: u64) -> u64 {
     let there = |at| read_at(file, &mut [0], at, Patience::None).is_ok();
     if len == 0 || !there(at) {
