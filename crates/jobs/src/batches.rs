@@ -47,6 +47,8 @@ pub(crate) struct Batches(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     store: LazyStore,
+    /// When this process began, in milliseconds since 1970.
+    began: u64,
     /// Whose jobs have ended, and that are not forgotten yet.
     over: Mutex<HashMap<String, Stage>>,
     /// One of them has to wait.
@@ -107,6 +109,9 @@ pub(crate) struct Summary {
     /// All of its jobs have ended.
     #[serde(skip)]
     pub(crate) is_over: bool,
+    /// A process before this one ended while its jobs were pushed.
+    #[serde(skip)]
+    pub(crate) was_cut_off: bool,
 }
 
 #[derive(Debug, Error)]
@@ -142,6 +147,9 @@ struct Stored {
     /// The delay of the last job, in milliseconds: it begins when all others have ended.
     #[prost(uint64, tag = "8")]
     delay: u64,
+    /// Its jobs are being pushed.
+    #[prost(bool, tag = "9")]
+    is_under_way: bool,
 }
 
 impl Stored {
@@ -168,6 +176,7 @@ impl Batches {
     pub(crate) fn new(store: LazyStore) -> Self {
         Self(Arc::new(Shared {
             store,
+            began: now_ms(),
             over: Mutex::default(),
             news: Notify::new(),
             followers: Mutex::default(),
@@ -193,6 +202,7 @@ impl Batches {
             ended: 0,
             until: now.saturating_add(millis(due_after.saturating_add(LONGEST))),
             delay: millis(last.job.delay),
+            is_under_way: true,
         };
         let (head, value) = (key(id, ""), stored.encode_to_vec());
         let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
@@ -217,6 +227,22 @@ impl Batches {
         } else {
             Err(BatchError::TooMany)
         }
+    }
+
+    /// All jobs of a batch are pushed.
+    pub(crate) async fn is_pushed(&self, id: &str) -> Result<(), BatchError> {
+        let head = key(id, "");
+        let write = move |transaction: &mut Transaction<'_>| {
+            // It may be over.
+            if let Some(value) = transaction.get(TREE, &head)? {
+                let mut stored = Stored::decode(&*value).unwrap_or_default();
+                stored.is_under_way = false;
+                transaction.put(TREE, &head, &stored.encode_to_vec())?;
+            }
+            Ok(())
+        };
+        let store = self.open().await?;
+        Ok(store.carry_out(0, write, |outcome| outcome).await??)
     }
 
     /// A job has ended for good, or was not pushed. What comes last, if it was the only one left:
@@ -287,15 +313,16 @@ impl Batches {
         Ok(value.map(|value| Stored::decode(&*value).unwrap_or_default().last()))
     }
 
-    /// Whether the job of this ID comes when those of its batch have ended.
-    pub(crate) async fn is_last(&self, id: &str) -> Result<bool, BatchError> {
+    /// Where the job of this ID goes that comes when those of its batch have ended. None: there is
+    /// no such batch.
+    pub(crate) async fn pipeline_of_last(&self, id: &str) -> Result<Option<String>, BatchError> {
         let Some(store) = self.0.store.get_if_there().await else {
-            return Ok(false);
+            return Ok(None);
         };
         let head = key(id, "");
-        let read =
-            move |transaction: &mut Transaction<'_>| Ok(transaction.get(TREE, &head)?.is_some());
-        Ok(store?.carry_out(0, read, |outcome| outcome).await??)
+        let read = move |transaction: &mut Transaction<'_>| transaction.get(TREE, &head);
+        let value = store?.carry_out(0, read, |outcome| outcome).await??;
+        Ok(value.map(|value| Stored::decode(&*value).unwrap_or_default().pipeline))
     }
 
     /// Some batches, those behind the one of this ID; whether there may be more.
@@ -306,8 +333,8 @@ impl Batches {
         let Some(store) = self.0.store.get_if_there().await else {
             return Ok((Vec::new(), false));
         };
-        let after = after.map(behind);
-        let read = move |transaction: &mut Transaction<'_>| some(transaction, after);
+        let (after, began) = (after.map(behind), self.0.began);
+        let read = move |transaction: &mut Transaction<'_>| some(transaction, after, began);
         let found = store?.carry_out(0, read, |outcome| outcome).await??;
         let has_more = found.len() == PART;
         Ok((found, has_more))
@@ -546,6 +573,7 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
 fn some(
     transaction: &mut Transaction<'_>,
     mut from: Option<Vec<u8>>,
+    began: u64,
 ) -> Result<Vec<Summary>, Failed> {
     let mut all = Vec::new();
     while all.len() < PART {
@@ -566,6 +594,7 @@ fn some(
             since: stored.since,
             until: stored.until(),
             is_over,
+            was_cut_off: stored.is_under_way && stored.since < began,
             pipeline: stored.pipeline,
         });
     }

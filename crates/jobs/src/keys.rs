@@ -11,12 +11,27 @@ use pronghorn_queue::options::Unique;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::results::Visible;
+
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);
 /// Keys take memory as long as their jobs wait: some 200 bytes each.
 pub(crate) const MOST: usize = 1_000_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
+
+/// A key as it is kept here: whoever pushes to one pipeline takes no key of another one.
+pub(crate) fn scoped(pipeline: &str, key: &str) -> String {
+    format!("{pipeline}\0{key}")
+}
+
+/// The same for a job that has one.
+pub(crate) fn in_pipeline(pipeline: &str, unique: Unique) -> Unique {
+    Unique {
+        key: scoped(pipeline, &unique.key),
+        ..unique
+    }
+}
 
 /// Clones are the same ones.
 #[derive(Clone, Debug, Default)]
@@ -209,18 +224,19 @@ impl Keys {
     }
 
     /// Notes how far a job has come. False: no worker has it.
-    pub(crate) fn note_progress(&self, id: &str, progress: Progress) -> bool {
+    pub(crate) fn note_progress(&self, visible: &Visible, id: &str, progress: Progress) -> bool {
         let mut state = lock(&self.0);
         let running = state.running.get_mut(id);
+        let running = running.filter(|running| visible.has(&running.seen.pipeline));
         running.is_some_and(|running| {
             running.seen.progress = Some(progress);
             true
         })
     }
 
-    /// How far a job has come: None where no worker has it, or its handler has not said.
-    pub(crate) fn progress(&self, id: &str) -> Option<Progress> {
-        self.running(id)?.progress
+    /// The same of a pipeline that somebody may see.
+    pub(crate) fn running_in(&self, visible: &Visible, id: &str) -> Option<RunningJob> {
+        self.running(id).filter(|it| visible.has(&it.pipeline))
     }
 
     /// A job that a worker has.

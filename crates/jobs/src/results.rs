@@ -1,7 +1,7 @@
 //! What came of jobs, for those who wait for it. In memory: who waits is connected, and a server
 //! that starts anew has nobody who waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -68,13 +68,44 @@ pub(crate) struct Results(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<String, (Ended, Instant)>,
+    kept: HashMap<Of, (Ended, Instant)>,
+    /// By IDs, the pipelines whose jobs of that ID have one.
+    pipelines: HashMap<String, Vec<String>>,
     /// In the order of time; some may have gone.
-    order: VecDeque<(String, Instant)>,
+    order: VecDeque<(Of, Instant)>,
     bytes: usize,
-    waiting: HashMap<String, Vec<oneshot::Sender<Ended>>>,
+    waiting: HashMap<String, Vec<Waiting>>,
     /// No job ends here any more.
     is_over: bool,
+}
+
+/// Whose result it is: whoever chooses an ID must not answer for another pipeline's job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Of {
+    pipeline: String,
+    id: String,
+}
+
+/// Somebody who waits for a job's end.
+#[derive(Debug)]
+struct Waiting {
+    visible: Visible,
+    sender: oneshot::Sender<Ended>,
+}
+
+/// The pipelines whose jobs somebody may see.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Visible(Option<Arc<HashSet<String>>>);
+
+impl Visible {
+    /// None but these.
+    pub(crate) fn of(pipelines: HashSet<String>) -> Self {
+        Self(Some(Arc::new(pipelines)))
+    }
+
+    pub(crate) fn has(&self, pipeline: &str) -> bool {
+        self.0.as_ref().is_none_or(|all| all.contains(pipeline))
+    }
 }
 
 /// The outcome of waiting for a job's end.
@@ -101,17 +132,29 @@ impl Drop for JobsMayEnd {
 
 impl Results {
     /// Keeps a result, and tells those who wait for it.
-    pub(crate) fn keep(&self, id: &str, ended: Ended) {
+    pub(crate) fn keep(&self, pipeline: &str, id: &str, ended: Ended) {
         let mut state = lock(&self.0);
-        for waiting in state.waiting.remove(id).unwrap_or_default() {
+        let all = state.waiting.remove(id).unwrap_or_default();
+        let (told, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|it| it.visible.has(pipeline));
+        for waiting in told {
             // Who does not wait any more may ask again.
-            _ = waiting.send(ended.clone());
+            _ = waiting.sender.send(ended.clone());
+        }
+        if !others.is_empty() {
+            state.waiting.insert(id.to_owned(), others);
         }
         let now = Instant::now();
-        state.forget(id);
+        let of = Of {
+            pipeline: pipeline.to_owned(),
+            id: id.to_owned(),
+        };
+        state.forget(&of);
         state.bytes += ended.len();
-        state.kept.insert(id.to_owned(), (ended, now));
-        state.order.push_back((id.to_owned(), now));
+        let pipelines = state.pipelines.entry(of.id.clone()).or_default();
+        pipelines.push(of.pipeline.clone());
+        state.kept.insert(of.clone(), (ended, now));
+        state.order.push_back((of, now));
         state.clear(now);
     }
 
@@ -121,11 +164,11 @@ impl Results {
     }
 
     /// Waits for the end of a job.
-    pub(crate) async fn wait(&self, id: &str, within: Duration) -> Waited {
+    pub(crate) async fn wait(&self, visible: &Visible, id: &str, within: Duration) -> Waited {
         let receiver = {
             let mut state = lock(&self.0);
             state.clear(Instant::now());
-            if let Some((ended, _)) = state.kept.get(id) {
+            if let Some(ended) = state.find(visible, id) {
                 return Waited::Ended(ended.clone());
             }
             if state.is_over {
@@ -133,15 +176,16 @@ impl Results {
             }
             let (sender, receiver) = oneshot::channel();
             let waiting = state.waiting.entry(id.to_owned()).or_default();
-            waiting.retain(|other| !other.is_closed());
-            waiting.push(sender);
+            waiting.retain(|other| !other.sender.is_closed());
+            let visible = visible.clone();
+            waiting.push(Waiting { visible, sender });
             receiver
         };
         let ended = timeout(within, receiver).await;
         if ended.is_err() {
             let mut state = lock(&self.0);
             if let Some(waiting) = state.waiting.get_mut(id) {
-                waiting.retain(|other| !other.is_closed());
+                waiting.retain(|other| !other.sender.is_closed());
                 if waiting.is_empty() {
                     state.waiting.remove(id);
                 }
@@ -156,23 +200,37 @@ impl Results {
 }
 
 impl State {
-    fn forget(&mut self, id: &str) {
-        if let Some((ended, _)) = self.kept.remove(id) {
+    /// The newest one.
+    fn find(&self, visible: &Visible, id: &str) -> Option<&Ended> {
+        let mut pipelines = self.pipelines.get(id)?.iter().rev();
+        let pipeline = pipelines.find(|pipeline| visible.has(pipeline))?.clone();
+        let id = id.to_owned();
+        Some(&self.kept.get(&Of { pipeline, id })?.0)
+    }
+
+    fn forget(&mut self, of: &Of) {
+        if let Some((ended, _)) = self.kept.remove(of) {
             self.bytes -= ended.len();
+        }
+        if let Some(pipelines) = self.pipelines.get_mut(&of.id) {
+            pipelines.retain(|it| *it != of.pipeline);
+            if pipelines.is_empty() {
+                self.pipelines.remove(&of.id);
+            }
         }
     }
 
     fn clear(&mut self, now: Instant) {
-        while let Some((id, since)) = self.order.front() {
+        while let Some((of, since)) = self.order.front() {
             let is_old = now.saturating_duration_since(*since) >= KEPT;
             if !is_old && self.kept.len() <= MOST && self.bytes <= MOST_BYTES {
                 break;
             }
-            let (id, since) = (id.clone(), *since);
+            let (of, since) = (of.clone(), *since);
             self.order.pop_front();
             // A job of the same ID may have ended since.
-            if self.kept.get(&id).is_some_and(|(_, kept)| *kept == since) {
-                self.forget(&id);
+            if self.kept.get(&of).is_some_and(|(_, kept)| *kept == since) {
+                self.forget(&of);
             }
         }
     }
@@ -186,6 +244,10 @@ impl Ended {
         }
     }
 }
+
+/// For tests.
+#[cfg(test)]
+pub(crate) static EVERY_PIPELINE: Visible = Visible(None);
 
 #[cfg(test)]
 mod tests {
@@ -204,39 +266,56 @@ mod tests {
         let results = Results::default();
         let one = results.jobs_may_end();
         let other = one.clone();
-        results.keep("a", result("1"));
+        results.keep("p", "a", result("1"));
         drop(other);
-        assert_eq!(results.wait("b", Duration::ZERO).await, Waited::NotYet);
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "b", Duration::ZERO).await,
+            Waited::NotYet
+        );
         let ending = async { drop(one) };
-        let (waited, ()) = tokio::join!(results.wait("b", Duration::from_mins(1)), ending);
+        let (waited, ()) = tokio::join!(
+            results.wait(&EVERY_PIPELINE, "b", Duration::from_mins(1)),
+            ending
+        );
         assert_eq!(waited, Waited::Over);
         assert_eq!(
-            results.wait("b", Duration::from_mins(1)).await,
+            results
+                .wait(&EVERY_PIPELINE, "b", Duration::from_mins(1))
+                .await,
             Waited::Over
         );
-        assert_eq!(results.wait("a", Duration::ZERO).await, done("1"));
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "a", Duration::ZERO).await,
+            done("1")
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_result_is_there_before_and_after_somebody_waits() {
         let results = Results::default();
         let second = Duration::from_secs(1);
-        assert_eq!(results.wait("a", second).await, Waited::NotYet);
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "a", second).await,
+            Waited::NotYet
+        );
         assert!(lock(&results.0).waiting.is_empty());
         let keeping = async {
             tokio::time::sleep(second).await;
-            results.keep("a", result("1"));
+            results.keep("p", "a", result("1"));
         };
-        let (waited, ()) = tokio::join!(results.wait("a", 10 * second), keeping);
+        let (waited, ()) = tokio::join!(results.wait(&EVERY_PIPELINE, "a", 10 * second), keeping);
         assert_eq!(waited, done("1"));
-        assert_eq!(results.wait("a", second).await, done("1"));
-        results.keep("a", Ended::Failed("no".into()));
+        assert_eq!(results.wait(&EVERY_PIPELINE, "a", second).await, done("1"));
+        results.keep("p", "a", Ended::Failed("no".into()));
         assert_eq!(
-            results.wait("a", second).await,
+            results.wait(&EVERY_PIPELINE, "a", second).await,
             Waited::Ended(Ended::Failed("no".into()))
         );
         tokio::time::sleep(KEPT).await;
-        assert_eq!(results.wait("a", second).await, Waited::NotYet);
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "a", second).await,
+            Waited::NotYet
+        );
         assert_eq!(lock(&results.0).bytes, 0);
     }
 
@@ -244,10 +323,46 @@ mod tests {
     async fn so_many_are_kept_and_the_oldest_go() {
         let results = Results::default();
         for number in 0..=MOST {
-            results.keep(&number.to_string(), result("x"));
+            results.keep("p", &number.to_string(), result("x"));
         }
-        assert_eq!(results.wait("0", Duration::ZERO).await, Waited::NotYet);
-        assert_eq!(results.wait("1", Duration::ZERO).await, done("x"));
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "0", Duration::ZERO).await,
+            Waited::NotYet
+        );
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "1", Duration::ZERO).await,
+            done("x")
+        );
         assert_eq!(lock(&results.0).bytes, MOST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_of_another_pipeline_is_none_of_ones_own() {
+        let results = Results::default();
+        let visible = Visible::of(HashSet::from(["mine".to_owned()]));
+        let minute = Duration::from_mins(1);
+        results.keep("theirs", "a", result("forged"));
+        assert_eq!(
+            results.wait(&visible, "a", Duration::ZERO).await,
+            Waited::NotYet
+        );
+        let ending = async {
+            results.keep("theirs", "a", result("forged again"));
+            results.keep("mine", "a", result("1"));
+            results.keep("theirs", "a", result("forged at last"));
+        };
+        let (waited, ()) = tokio::join!(results.wait(&visible, "a", minute), ending);
+        assert_eq!(waited, done("1"));
+        assert_eq!(results.wait(&visible, "a", Duration::ZERO).await, done("1"));
+        let all = Visible::default();
+        let newest = results.wait(&all, "a", Duration::ZERO).await;
+        assert_eq!(newest, done("forged at last"));
+        tokio::time::sleep(KEPT).await;
+        assert_eq!(
+            results.wait(&all, "a", Duration::ZERO).await,
+            Waited::NotYet
+        );
+        let state = lock(&results.0);
+        assert!(state.bytes == 0 && state.pipelines.is_empty() && state.order.is_empty());
     }
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
+use crate::keys::scoped;
 use crate::metrics::OutcomeLabel;
 use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
 use crate::reason::Reason;
@@ -244,7 +245,7 @@ impl<R: Runners> Consumer<R> {
                 Err(why) => Outcome::Dropped(why).into(),
                 Ok((token, attempt)) => {
                     if let Some(key) = &extras.unique {
-                        keys.begun(key, &job.id);
+                        keys.begun(&scoped(&pipeline.name, key), &job.id);
                     }
                     if job.auto_ack {
                         // A pipeline that does not take note of it gives the job again.

@@ -9,7 +9,7 @@ use pronghorn_base::with_causes;
 use std::collections::BTreeMap;
 
 use pronghorn_plugin_api::rpc::{Caller, Failure, Methods};
-use pronghorn_queue::Job;
+use pronghorn_queue::{Job, options};
 
 use crate::messages::{
     BatchRequest, DeclareRequest, Empty, Kept, PipelineNames, PipelineStat, PushBatchRequest,
@@ -93,6 +93,26 @@ impl Pushing {
             )))
         })
     }
+
+    /// A job that says of itself that it is of a batch would count as one of another pipeline's.
+    fn expect_no_batch(&self, operation: &str, jobs: &[(String, Job)]) -> Result<(), Failure> {
+        let is_kept_in = self
+            .caller
+            .borders()
+            .is_some_and(|it| it.pipelines.is_some());
+        match jobs
+            .iter()
+            .find(|(_, job)| job.headers.contains_key(options::BATCH))
+        {
+            Some((_, job)) if is_kept_in => Err(Failure::new(format!(
+                "{operation}the job {} has the header `{}`, which a pool with `pipelines` does not \
+                 set itself (hint: `jobs.Batch` makes a batch)",
+                job.id.escape_debug(),
+                options::BATCH
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The pipelines of these jobs.
@@ -104,6 +124,7 @@ async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, F
     const OPERATION: &str = "rpc_push:\n\tjobs_plugin_push: ";
     let jobs = jobs?;
     pushing.expect(OPERATION, names(&jobs))?;
+    pushing.expect_no_batch(OPERATION, &jobs)?;
     let _call = pushing.pipelines.call().await;
     let pushed = pushing.pipelines.admission().push(jobs).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;

@@ -7,16 +7,18 @@ use bytes::Bytes;
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::BoxFuture;
 use pronghorn_plugin_api::rpc::{Caller, Encoding, ReplyRoom};
+use pronghorn_pool::transport::{Allowed, Borders};
 use pronghorn_store::LazyStore;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::*;
 use crate::metrics::Metrics;
+use crate::results::Ended;
 use crate::schedules::Surroundings;
 use crate::settings::tests::brokers;
 
-struct Server(Methods);
+struct Server(Methods, Pipelines);
 
 impl Server {
     fn new() -> Self {
@@ -42,16 +44,17 @@ impl Server {
         let store = LazyStore::default();
         let schedules = Schedules::new([], pipelines.clone(), store, surroundings);
         add(&methods, &pipelines, &schedules);
-        Self(methods)
+        Self(methods, pipelines)
     }
 
     async fn call(&self, method: &str, json: &str) -> String {
+        self.call_by(&Caller::anyone(), method, json).await
+    }
+
+    async fn call_by(&self, caller: &Caller, method: &str, json: &str) -> String {
         let argument = Bytes::copy_from_slice(json.as_bytes());
         let method = self.0.find(&format!("jobs.{method}")).unwrap();
-        match method
-            .call(&Caller::anyone(), Encoding::Json, argument)
-            .await
-        {
+        match method.call(caller, Encoding::Json, argument).await {
             Ok(result) => String::from_utf8(result.to_vec()).unwrap(),
             Err(failure) => failure.to_string(),
         }
@@ -396,4 +399,71 @@ async fn replies_that_jobs_make_long_wait_for_room() {
         _ = calling.await; // there may be no store
         assert_eq!(gate.0.available_permits(), 0, "{method}");
     }
+}
+
+/// Whatever IDs and keys a pool with `pipelines` chooses, jobs of others have their own.
+#[tokio::test(start_paused = true)]
+async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
+    let server = Server::new();
+    for pipeline in ["mine", "theirs"] {
+        let declare = format!(r#"{{"pipeline":{{"name":"{pipeline}","driver":"memory"}}}}"#);
+        server.expect("Declare", &declare, "{}").await;
+    }
+    let borders = Borders {
+        pool: "web".to_owned(),
+        methods: Allowed::default(),
+        storages: None,
+        pipelines: Some(vec!["mine".to_owned()]),
+    };
+    let pool = Caller::of_pool(&Arc::new(borders), Arc::new(Gate(Semaphore::new(1000))));
+    let job = |id: &str, pipeline: &str, header: &str, value: &str| {
+        format!(
+            r#"{{"job":{{"job":"x","id":"{id}","payload":"","headers":{{"{header}":{{"value":["{value}"]}}}},"options":{{"pipeline":"{pipeline}"}}}}}}"#
+        )
+    };
+    let push = async |job: &str| server.call_by(&pool, "Push", job).await;
+    // A key of another pipeline is not taken, one of the same is.
+    let unique = "pronghorn-unique";
+    assert_eq!(push(&job("a", "mine", unique, "k")).await, "{}");
+    server
+        .expect("Push", &job("b", "theirs", unique, "k"), "{}")
+        .await;
+    let taken = server.call("Push", &job("c", "mine", unique, "k")).await;
+    assert_eq!(taken, r#"{"duplicates":{"c":"a"}}"#);
+    // Nor is its batch joined, or taken over.
+    let said = push(&job("B1a", "mine", "pronghorn-batch", "B1")).await;
+    assert!(said.contains("`pronghorn-batch`, which a pool"), "{said}");
+    server
+        .expect("Push", &job("B1b", "theirs", "pronghorn-batch", "B1"), "{}")
+        .await;
+    // Its results are neither read nor written.
+    let ended = |text: &str| Ended::Done(Bytes::copy_from_slice(text.as_bytes()));
+    let results = server.1.results();
+    results.keep("theirs", "r", ended("secret"));
+    let wait = r#"{"id":"r","explain":true}"#;
+    let said = server.call_by(&pool, "Await", wait).await;
+    assert_eq!(said, r#"{"state":"waiting","standing":"unknown"}"#);
+    results.keep("mine", "r", ended("own"));
+    let said = server.call_by(&pool, "Await", wait).await;
+    assert_eq!(said, r#"{"state":"done","result":"own"}"#);
+    // Nor does it say how far they have come.
+    let running = |id: &str| {
+        let id = id.to_owned();
+        Arc::new(Job {
+            id,
+            ..Job::default()
+        })
+    };
+    let keys = server.1.keys();
+    keys.run(&running("t"), "theirs");
+    keys.run(&running("m"), "mine");
+    for (id, is_noted) in [("t", "false"), ("m", "true")] {
+        let said = format!(r#"{{"id":"{id}","done":0.9,"text":"owned"}}"#);
+        assert_eq!(server.call_by(&pool, "Progress", &said).await, is_noted);
+    }
+    assert!(keys.running("t").is_some_and(|it| it.progress.is_none()));
+    let said = server
+        .call_by(&pool, "Await", r#"{"id":"t","explain":true}"#)
+        .await;
+    assert_eq!(said, r#"{"state":"waiting","standing":"unknown"}"#);
 }

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::keys::Progress;
 use crate::pipelines::{Pipelines, Standing};
-use crate::results::{Ended, Waited};
+use crate::results::{Ended, Visible, Waited};
 
 /// Of one question; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -21,8 +21,7 @@ pub(super) fn add(methods: &Methods, pipelines: &Pipelines) {
     let of = pipelines.clone();
     let by_caller = methods.service_by_caller("jobs", move |caller| (of.clone(), caller.clone()));
     by_caller.add_while_connected("Await", wait);
-    let methods = methods.service("jobs", pipelines.clone());
-    methods.add_on_any_thread("Progress", progress);
+    by_caller.add_on_any_thread("Progress", progress);
 }
 
 #[derive(Default, Deserialize)]
@@ -75,7 +74,7 @@ struct Said {
 impl Argument for Said {}
 
 /// Of a job that runs: others have come to their end meanwhile.
-async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
+async fn progress((pipelines, caller): (Pipelines, Caller), said: Said) -> Result<bool, Failure> {
     if !(0.0..=1.0).contains(&said.done) {
         let done = said.done;
         return Err(Failure::new(format!(
@@ -86,27 +85,28 @@ async fn progress(pipelines: Pipelines, said: Said) -> Result<bool, Failure> {
         done: said.done,
         text: said.text.chars().take(LONGEST_TEXT).collect(),
     };
-    Ok(pipelines.keys().note_progress(&said.id, progress))
+    let visible = pipelines.seen_by(&caller);
+    Ok(pipelines.keys().note_progress(&visible, &said.id, progress))
 }
 
 async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<Answer, Failure> {
-    let id = &asked.id;
+    let (id, visible) = (&asked.id, &pipelines.seen_by(&caller));
     let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
-    if asked.explain && pipelines.runs_unheard(id) {
+    if asked.explain && pipelines.runs_unheard(visible, id) {
         within = Duration::ZERO;
     }
-    let mut waited = wait_for_end(&pipelines, id, within).await;
+    let mut waited = wait_for_end(&pipelines, visible, id, within).await;
     let mut place = None;
     if waited == Waited::NotYet && asked.explain {
-        place = pipelines.standing(id).await;
+        place = pipelines.standing(visible, id).await;
         let again = match place {
             Some((Standing::Unknown, _)) => ON_ITS_WAY,
             _ => Duration::ZERO,
         };
         // It may have ended meanwhile.
-        waited = wait_for_end(&pipelines, id, again).await;
+        waited = wait_for_end(&pipelines, visible, id, again).await;
         if waited == Waited::NotYet && !again.is_zero() {
-            place = pipelines.standing(id).await;
+            place = pipelines.standing(visible, id).await;
         }
     }
     Ok(match waited {
@@ -115,7 +115,7 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
             caller.reserve(2 * ended.len()).await;
             Answer::ended(ended)
         }
-        Waited::NotYet => Answer::waiting(&pipelines, id, place),
+        Waited::NotYet => Answer::waiting(&pipelines, visible, id, place),
         Waited::Over => Answer {
             state: "stopping",
             ..Answer::default()
@@ -125,17 +125,22 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
 
 /// While the server stops, it waits only for a job that a worker has: one that waits itself, in a
 /// pipeline, does not begin any more.
-async fn wait_for_end(pipelines: &Pipelines, id: &str, within: Duration) -> Waited {
+async fn wait_for_end(
+    pipelines: &Pipelines,
+    visible: &Visible,
+    id: &str,
+    within: Duration,
+) -> Waited {
     let does_not_begin = async {
         pipelines.dispatch().nothing_begins().cancelled().await;
         sleep(ON_ITS_WAY).await;
-        if pipelines.keys().running(id).is_some() {
+        if pipelines.keys().running_in(visible, id).is_some() {
             std::future::pending::<()>().await;
         }
     };
     tokio::select! {
         biased;
-        waited = pipelines.results().wait(id, within) => waited,
+        waited = pipelines.results().wait(visible, id, within) => waited,
         () = does_not_begin => Waited::Over,
     }
 }
@@ -157,8 +162,14 @@ impl Answer {
         }
     }
 
-    fn waiting(pipelines: &Pipelines, id: &str, place: Option<(Standing, String)>) -> Self {
-        let progress = pipelines.keys().progress(id);
+    fn waiting(
+        pipelines: &Pipelines,
+        visible: &Visible,
+        id: &str,
+        place: Option<(Standing, String)>,
+    ) -> Self {
+        let running = pipelines.keys().running_in(visible, id);
+        let progress = running.and_then(|it| it.progress);
         let (progress, progress_text) = progress.map(|it| (it.done, it.text)).unzip();
         let (standing, pipeline) = place.unzip();
         Self {

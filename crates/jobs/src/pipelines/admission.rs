@@ -13,7 +13,7 @@ use super::error::PipelineError;
 use super::pipeline::Pipeline;
 use super::pools::ConsumerPools;
 use super::registry::Registry;
-use crate::keys::{Keys, NotTaken};
+use crate::keys::{Keys, NotTaken, in_pipeline};
 use crate::messages::Pushed;
 use crate::metrics::Metrics;
 
@@ -65,7 +65,8 @@ impl Admission {
             for (at, job) in jobs.iter_mut().enumerate() {
                 self.accept(job)?;
                 let unique = options::accept(job, pipeline.rules.expires, now);
-                keys.extend(unique.map_err(PipelineError::Refused)?.map(|it| (at, it)));
+                let unique = unique.map_err(PipelineError::Refused)?;
+                keys.extend(unique.map(|it| (at, in_pipeline(&name, it))));
                 can_expire |= options::expires_at(&job.headers).is_some();
                 if job.priority == 0 {
                     job.priority = pipeline.priority;

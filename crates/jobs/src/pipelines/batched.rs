@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
 use crate::batches::{BatchError, Last, Part, Stage, Summary};
+use crate::keys::scoped;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
 
@@ -45,15 +46,21 @@ impl Pipelines {
         for name in names {
             self.0.registry.get_open(name).await?.expect_ours()?;
         }
+        if let Some(known) = self.0.batches.pipeline_of_last(&id).await?
+            && known != last.pipeline
+        {
+            let why = format!("a batch `{id}` is there already, of another pipeline");
+            return Err(PipelineError::Refused(why));
+        }
         self.0.admission.accept(&last.job)?;
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let mut keys = Vec::new();
-        for (_, job) in &mut jobs {
+        for (pipeline, job) in &mut jobs {
             let batch = vec![id.clone()];
             job.headers.insert(options::BATCH.to_owned(), batch);
             let key = options::unique_key(&job.headers);
-            keys.extend(key.map(|key| (job.id.clone(), key.to_owned())));
+            keys.extend(key.map(|key| (job.id.clone(), scoped(pipeline, key))));
         }
         let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
         let due_after = jobs.iter().map(|(_, job)| job.delay).max();
@@ -79,6 +86,7 @@ impl Pipelines {
                 self.tell_followers(other, false).await?;
             }
         }
+        batches.is_pushed(&id).await?;
         pushed
     }
 
@@ -158,7 +166,7 @@ impl Pipelines {
                 if let Some(other) = duplicates.get(&last.job.id) {
                     let why = format!("the job {other} has its key, and waits or runs");
                     tracing::info!(target: "jobs", id = batch, pipeline = last.pipeline, "the last job of a batch is not kept: {why}");
-                    self.end_last(&last.job, Ended::Failed(why.into()));
+                    self.end_last(&last.pipeline, &last.job, Ended::Failed(why.into()));
                 }
                 self.forget_batch(batch).await;
                 return;
@@ -196,15 +204,15 @@ impl Pipelines {
         }
         self.metrics().died();
         tracing::error!(target: "jobs", id = batch, pipeline, "the last job of a batch is a dead letter now: {reason}");
-        self.end_last(job, Ended::Failed(reason.into()));
+        self.end_last(pipeline, job, Ended::Failed(reason.into()));
         self.forget_batch(batch).await;
         true
     }
 
     /// A last job never comes to its pipeline.
-    fn end_last(&self, job: &Job, ended: Ended) {
+    fn end_last(&self, pipeline: &str, job: &Job, ended: Ended) {
         if JobOptions::of(&job.headers).wants_result {
-            self.results().keep(&job.id, ended);
+            self.results().keep(pipeline, &job.id, ended);
         }
     }
 
@@ -221,14 +229,14 @@ impl Pipelines {
 
     /// Takes a batch away whose last job has this ID. Its other jobs run as if they had none.
     pub(super) async fn cancel_batch(&self, id: &str) -> Result<bool, PipelineError> {
-        if !self.0.batches.is_last(id).await? {
+        if self.0.batches.pipeline_of_last(id).await?.is_none() {
             return Ok(false);
         }
         let Some(last) = self.0.batches.last(id).await? else {
             return Ok(false);
         };
         self.0.batches.forget(id).await?;
-        self.end_last(&last.job, Dropped::Cancelled.into());
+        self.end_last(&last.pipeline, &last.job, Dropped::Cancelled.into());
         Ok(true)
     }
 
@@ -310,7 +318,11 @@ impl Pipelines {
                 if self.0.batches.is_known_as_over(&batch.id) {
                     continue;
                 }
-                if batch.is_over {
+                if batch.was_cut_off {
+                    // Nobody was told that it is kept, and some of its jobs may never have been.
+                    tracing::info!(target: "jobs", id = batch.id, jobs = batch.jobs, "a batch is forgotten: the server ended while it was pushed");
+                    self.forget_batch(&batch.id).await;
+                } else if batch.is_over {
                     // The server ended before it could be pushed.
                     self.0.batches.adopt(&batch.id);
                 } else if batch.until <= now

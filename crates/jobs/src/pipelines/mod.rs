@@ -37,7 +37,7 @@ use tokio::time::timeout;
 use self::pools::ConsumerPools;
 use crate::batches::Batches;
 use crate::dead::{DeadError, DeadLetters};
-use crate::keys::Keys;
+use crate::keys::{Keys, scoped};
 use crate::metrics::Metrics;
 use crate::recent::Recent;
 use crate::results::{Dropped, Ended, Results};
@@ -181,10 +181,10 @@ impl Pipelines {
     pub(crate) fn ended(&self, pipeline: &Pipeline, job: &Job, extras: &JobOptions, ended: Ended) {
         pipeline.count_ended();
         if let Some(key) = &extras.unique {
-            self.0.keys.ended(key, &job.id);
+            self.0.keys.ended(&scoped(&pipeline.name, key), &job.id);
         }
         if extras.wants_result {
-            self.0.results.keep(&job.id, ended);
+            self.0.results.keep(&pipeline.name, &job.id, ended);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Where a job is that somebody asks for by its ID.
 
+use pronghorn_plugin_api::rpc::Caller;
 use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Job, Listed};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{Pipeline, Pipelines};
+use crate::results::Visible;
 
 /// Jobs of a pipeline that are looked at for who waits: each question costs so much at most.
 const MOST_LOOKED_AT: usize = 1000;
@@ -38,14 +40,27 @@ pub(super) enum Search {
 }
 
 impl Pipelines {
+    /// What a caller may see: for a worker, what its pool pushes to or runs.
+    pub(crate) fn seen_by(&self, caller: &Caller) -> Visible {
+        let borders = caller.borders();
+        let Some((borders, given)) = borders.and_then(|it| Some((it, it.pipelines.as_ref()?)))
+        else {
+            return Visible::default();
+        };
+        let all = self.0.registry.all().into_iter();
+        let own = all.filter(|pipeline| pipeline.pool == borders.pool);
+        let own = own.map(|pipeline| pipeline.name.clone());
+        Visible::of(own.chain(given.iter().cloned()).collect())
+    }
+
     /// Whether a worker has this job, and its result is not kept.
-    pub(crate) fn runs_unheard(&self, id: &str) -> bool {
-        let running = self.keys().running(id);
+    pub(crate) fn runs_unheard(&self, visible: &Visible, id: &str) -> bool {
+        let running = self.keys().running_in(visible, id);
         running.is_some_and(|it| !JobOptions::of(&it.job.headers).wants_result)
     }
 
     /// Where the job of an ID is, and in which pipeline. None: that can't be told.
-    pub(crate) async fn standing(&self, id: &str) -> Option<(Standing, String)> {
+    pub(crate) async fn standing(&self, visible: &Visible, id: &str) -> Option<(Standing, String)> {
         let of = |job: &Job, standing| {
             if JobOptions::of(&job.headers).wants_result {
                 standing
@@ -53,11 +68,12 @@ impl Pipelines {
                 Standing::NoResult
             }
         };
-        if let Some(running) = self.keys().running(id) {
+        if let Some(running) = self.keys().running_in(visible, id) {
             return Some((of(&running.job, Standing::Running), running.pipeline));
         }
         let mut is_sure = true;
-        for pipeline in self.0.registry.all() {
+        let pipelines = self.0.registry.all().into_iter();
+        for pipeline in pipelines.filter(|it| visible.has(&it.name)) {
             match self.look_for(&pipeline, id, MOST_LOOKED_AT).await {
                 Search::Found(listed) => {
                     let is_delayed = !listed.job.delay.is_zero();
@@ -72,15 +88,19 @@ impl Pipelines {
                 Search::Open => is_sure = false,
             }
         }
-        match self.0.batches.is_last(id).await {
-            Ok(false) => {}
-            Ok(true) => return Some((Standing::Batch, String::new())),
+        match self.0.batches.pipeline_of_last(id).await {
+            Ok(Some(pipeline)) if visible.has(&pipeline) => {
+                return Some((Standing::Batch, String::new()));
+            }
+            Ok(_) => {}
             // What can't be read is not known.
             Err(_) => is_sure = false,
         }
         match self.dead().read(id).await {
-            Ok(Some(letter)) => return Some((Standing::Dead, letter.pipeline)),
-            Ok(None) => {}
+            Ok(Some(letter)) if visible.has(&letter.pipeline) => {
+                return Some((Standing::Dead, letter.pipeline));
+            }
+            Ok(_) => {}
             Err(_) => is_sure = false,
         }
         is_sure.then(|| (Standing::Unknown, String::new()))

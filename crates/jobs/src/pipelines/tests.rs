@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::batches::{Last, Part};
+use crate::batches::{Batches, Last, Part};
+use crate::keys::scoped;
 use crate::settings::tests::brokers_of;
 
 const LIMIT: u64 = 1 << 20;
@@ -67,6 +68,14 @@ impl Scene {
     async fn with(driver: &str) -> Self {
         let directory = Directory::new();
         let store = LazyStore::new(directory.join("state"), LIMIT);
+        Self {
+            _directory: directory,
+            ..Self::over(store, driver).await
+        }
+    }
+
+    async fn over(store: LazyStore, driver: &str) -> Self {
+        let directory = Directory::new();
         let (patience, metrics) = (Duration::from_secs(60), Metrics::new(&Registry::default()));
         let (brokers, pools) = (brokers_of("{version: '3'}"), ["default"].into_iter());
         let pipelines = Pipelines::new(store.clone(), patience, metrics, pools, brokers.clone());
@@ -125,7 +134,7 @@ async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
 #[tokio::test]
 async fn a_batch_has_the_end_of_a_job_that_ended_in_the_process_before() {
     let scene = Scene::new().await;
-    let lent = HashMap::from([("k".to_owned(), "other".to_owned())]);
+    let lent = HashMap::from([(scoped("p", "k"), "other".to_owned())]);
     scene.pipelines.lend_keys(lent).await;
     scene.push_follower("last", "other").await;
     assert!(scene.ids().await.is_empty());
@@ -206,4 +215,35 @@ async fn a_stop_waits_until_a_batch_is_forgotten_whose_last_job_is_pushed() {
     tending.await;
     let (left, _) = scene.pipelines.list_batches(1).await.unwrap();
     assert_eq!(left, []);
+}
+
+/// The server may end between the two: nobody was told that the batch is kept.
+#[tokio::test]
+async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
+    let scene = Scene::new().await;
+    let last = Last {
+        pipeline: "p".to_owned(),
+        job: job("cut off", false),
+    };
+    let pipelines = &scene.pipelines;
+    let before = Batches::new(scene.store.clone());
+    for id in ["cut off", "whole"] {
+        let kept = before.keep(id, &last, vec!["part".to_owned()], Duration::ZERO);
+        kept.await.unwrap();
+    }
+    before.is_pushed("whole").await.unwrap();
+    scene.push_batch("own", job("of own", false)).await;
+    let ids = async || {
+        let (batches, _) = pipelines.list_batches(10).await.unwrap();
+        batches.into_iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    pipelines.look_at_batches().await.unwrap();
+    assert_eq!(
+        ids().await,
+        ["cut off", "own", "whole"],
+        "it may be under way"
+    );
+    let next = Scene::over(scene.store.clone(), "memory").await;
+    next.pipelines.look_at_batches().await.unwrap();
+    assert_eq!(ids().await, ["own", "whole"]);
 }

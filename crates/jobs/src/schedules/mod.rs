@@ -4,7 +4,7 @@
 mod command;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,8 +24,9 @@ pub(crate) use self::command::Surroundings;
 pub(crate) use self::record::Run;
 use self::record::{Outcome, Record, TREE};
 use crate::clock::{CatchUp, Missed, Overlap, ScheduleSettings, What};
+use crate::keys::scoped;
 use crate::pipelines::{Pipelines, what_there_is};
-use crate::results::Waited;
+use crate::results::{Visible, Waited};
 
 /// The clock is looked at so often at least: it may have been set.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -365,7 +366,8 @@ impl Schedules {
                     Ok(is_shared) => {
                         self.note(name, |record| record.begin(due, &id)).await;
                         let limit = is_shared.then(|| settings.half_a_period(due));
-                        end.run_until_cancelled(self.outcome(&id, limit)).await
+                        end.run_until_cancelled(self.outcome(pipeline, &id, limit))
+                            .await
                     }
                 };
                 outcome.map(|outcome| (outcome, Vec::new()))
@@ -404,8 +406,13 @@ impl Schedules {
     fn may_begin(&self, name: &str, settings: &ScheduleSettings, due: u64) -> bool {
         let overlap = settings.overlap;
         // A job of before this process began, which waits or is with a worker.
-        let key = settings.key(name);
-        let is_held = key.is_some_and(|key| self.0.pipelines.keys().holder(&key).is_some());
+        let is_held = match (&settings.what, settings.key(name)) {
+            (What::Job { pipeline, .. }, Some(key)) => {
+                let key = scoped(pipeline, &key);
+                self.0.pipelines.keys().holder(&key).is_some()
+            }
+            _ => false,
+        };
         let mut state = lock(&self.0.state);
         let Some(it) = state.get_mut(name) else {
             return false;
@@ -465,10 +472,11 @@ impl Schedules {
     }
 
     /// What comes of a job. With a limit, it may never be known here.
-    async fn outcome(&self, id: &str, limit: Option<Duration>) -> Outcome {
+    async fn outcome(&self, pipeline: &str, id: &str, limit: Option<Duration>) -> Outcome {
         let results = self.0.pipelines.results();
+        let visible = Visible::of(HashSet::from([pipeline.to_owned()]));
         loop {
-            match results.wait(id, limit.unwrap_or(ASK_AGAIN)).await {
+            match results.wait(&visible, id, limit.unwrap_or(ASK_AGAIN)).await {
                 Waited::Ended(ended) => return ended.into(),
                 Waited::NotYet if limit.is_some() => return Outcome::Pushed,
                 Waited::NotYet => {}

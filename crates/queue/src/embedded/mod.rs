@@ -129,6 +129,11 @@ impl Embedded {
         })))
     }
 
+    /// The pipeline's name.
+    pub fn name(&self) -> &str {
+        &self.shared().pipeline
+    }
+
     /// From now on, this one is told of jobs.
     pub fn tell(&self, wake: Wake) {
         *lock(&self.shared().wake) = wake;

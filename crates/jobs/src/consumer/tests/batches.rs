@@ -47,7 +47,13 @@ impl Batch {
 
     /// Why a job was given up for those who wait for it.
     async fn why(&self, id: &str) -> String {
-        match self.scene.pipelines.results().wait(id, LONG).await {
+        match self
+            .scene
+            .pipelines
+            .results()
+            .wait(&EVERY_PIPELINE, id, LONG)
+            .await
+        {
             Waited::Ended(Ended::Failed(why)) => why.full().to_owned(),
             other => panic!("{other:?}"),
         }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::results::{Ended, Waited};
+use crate::results::{EVERY_PIPELINE, Ended, Waited};
 use crate::rules::{Backoff, Rate, Retry, Rules};
 use crate::settings::tests::brokers;
 use crate::settings::{DriverSettings, PipelineSettings};
@@ -504,10 +504,10 @@ async fn a_cancelled_job_ends_and_who_waits_for_it_is_told() {
         .await;
     let results = scene.pipelines.results();
     for id in ["runs", "waits", "later"] {
-        let ended = results.wait(id, Duration::ZERO).await;
+        let ended = results.wait(&EVERY_PIPELINE, id, Duration::ZERO).await;
         assert_eq!(ended, Waited::Ended(Dropped::Cancelled.into()));
     }
-    let done = results.wait("done", Duration::ZERO).await;
+    let done = results.wait(&EVERY_PIPELINE, "done", Duration::ZERO).await;
     assert_eq!(done, Waited::Ended(Ended::Done(result.into())));
     assert_eq!(scene.counts("p").await, (0, 0, 0));
     scene.push("p", job("none")).await;
@@ -576,7 +576,13 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     scene.push("p", waited("runs", "k1")).await;
     scene.push("p", waited("waits", "k2")).await;
     scene.pipelines.destroy("p").await.unwrap();
-    let ended = async |id| scene.pipelines.results().wait(id, Duration::ZERO).await;
+    let ended = async |id| {
+        scene
+            .pipelines
+            .results()
+            .wait(&EVERY_PIPELINE, id, Duration::ZERO)
+            .await
+    };
     let destroyed = Waited::Ended(Dropped::Destroyed.into());
     assert_eq!(ended("waits").await, destroyed);
     assert_eq!(ended("runs").await, Waited::NotYet);
@@ -589,7 +595,9 @@ async fn jobs_in_memory_end_with_their_pipeline_and_one_that_runs_is_not_tried_a
     scene.answer(Outcome::Reported("no".into())).await;
     let results = scene.pipelines.results();
     assert_eq!(
-        results.wait("runs", Duration::from_mins(1)).await,
+        results
+            .wait(&EVERY_PIPELINE, "runs", Duration::from_mins(1))
+            .await,
         destroyed
     );
     scene.until_running(&["third"]).await;
@@ -663,7 +671,7 @@ async fn an_expired_job_ends_also_in_a_paused_pipeline() {
         let ended = scene
             .pipelines
             .results()
-            .wait("old", Duration::from_mins(1));
+            .wait(&EVERY_PIPELINE, "old", Duration::from_mins(1));
         assert_eq!(ended.await, Waited::Ended(Dropped::Expired.into()));
         assert!(push("new").await.unwrap().is_empty(), "the key is free");
         assert_eq!(scene.counts("p").await, (1, 0, 0), "and so is the place");

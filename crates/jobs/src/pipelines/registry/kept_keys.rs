@@ -7,6 +7,7 @@ use pronghorn_base::now_ms;
 use pronghorn_queue::{Embedded, options};
 
 use super::Registry;
+use crate::keys::in_pipeline;
 use crate::pipelines::error::PipelineError;
 
 impl Registry {
@@ -23,6 +24,7 @@ impl Registry {
             let Some(unique) = options::kept_key(&job.headers, job.since, now) else {
                 continue;
             };
+            let unique = in_pipeline(pipeline.name(), unique);
             if !job.is_lent {
                 restoring.take(&unique, &job.id, now);
             } else if !unique.while_queued {
