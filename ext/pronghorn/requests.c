@@ -1411,7 +1411,8 @@ static zend_auto_global_callback make_server;
 
 /* PHP's command line asks for $_SERVER at its start, and never again. That one does not count, so
  * that it is made for code that wants it, as under a web server. It is taken away again: OPcache
- * takes all files that are compiled while it is there for such code. */
+ * takes all files that are compiled while it is there for such code, and functions such as
+ * ob_gzhandler() look for the fields of a request in PHP's own copy. */
 static bool make_server_late(zend_string *name)
 {
 	static bool was_asked;
@@ -1420,6 +1421,8 @@ static bool make_server_late(zend_string *name)
 	const bool is_armed = make_server(name);
 	if (is_start) {
 		zend_hash_del(&EG(symbol_table), name);
+		zval_ptr_dtor(&PG(http_globals)[TRACK_VARS_SERVER]);
+		ZVAL_UNDEF(&PG(http_globals)[TRACK_VARS_SERVER]);
 	}
 	return is_armed || is_start;
 }

@@ -1066,6 +1066,14 @@ static void watch_changes(void)
 	}
 }
 
+/* Of libxml2, which keeps it whether or not PHP collects errors. NULL: this PHP is without it. */
+static const void *(*last_xml_error)(void);
+
+static const void *unknown_xml_error(void)
+{
+	return "";
+}
+
 void reset_startup(void)
 {
 	for (size_t i = 0; i < SETTINGS; i++) {
@@ -1077,6 +1085,22 @@ void reset_startup(void)
 		}
 	}
 	watch_changes();
+	if (find_function("libxml_clear_errors") != NULL) {
+		last_xml_error = (const void *(*)(void)) dlsym(RTLD_DEFAULT, "xmlGetLastError");
+		if (last_xml_error == NULL) {
+			/* A PHP that has libxml2 in itself may hide its names. */
+			last_xml_error = unknown_xml_error;
+		}
+	}
+}
+
+static void forget_xml_errors(void)
+{
+	zval result;
+	if (last_xml_error != NULL && (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE || last_xml_error() != NULL)
+		&& call("libxml_clear_errors", &result, 0, NULL)) {
+		zval_ptr_dtor(&result);
+	}
 }
 
 static void forget_errors(void)
@@ -1186,10 +1210,7 @@ bool reset_restore(void)
 		restore_settings();
 		restore_changes();
 	}
-	zval result;
-	if (Z_TYPE(settings[XML_ERRORS].value) == IS_TRUE && call("libxml_clear_errors", &result, 0, NULL)) {
-		zval_ptr_dtor(&result);
-	}
+	forget_xml_errors();
 #if PHP_VERSION_ID >= 80600
 	php_json_error_details_clear(&JSON_G(error_details));
 #else
