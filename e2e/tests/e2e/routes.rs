@@ -80,7 +80,8 @@ fn a_request_goes_where_its_route_says() {
     let mut connection = server.connect();
     for (headers, reply) in [
         ("X-Tier: gold\r\n", "api GET /"),
-        ("X-Tier: silver\r\nX-Tier: gold\r\n", "api GET /"),
+        // Each of several has to match.
+        ("X-Tier: silver\r\nX-Tier: gold\r\n", "default GET /"),
         ("X-Tier: golden\r\n", "default GET /"),
     ] {
         connection.request("GET", "/", headers);

@@ -28,12 +28,23 @@ impl PartialEq for HeaderPattern {
 }
 
 impl HeaderPatterns {
-    pub(super) fn match_all(&self, fields: &Fields) -> bool {
+    /// `closes`: they decide who is kept out. Of several fields of one name, one is enough for that;
+    /// who is let in has no other, neither alone nor as PHP sees them, with commas between.
+    pub(super) fn match_all(&self, fields: &Fields, closes: bool) -> bool {
         self.0.iter().all(|pattern| {
-            let mut values = fields.all(&pattern.name).peekable();
-            match values.peek() {
-                Some(_) => values.any(|value| pattern.value.is_match(value)),
-                None => pattern.value.is_match(b""),
+            let mut values = fields.all(&pattern.name);
+            let found = |value: &[u8]| pattern.value.is_match(value);
+            let (first, second) = (values.next(), values.next());
+            if second.is_none() {
+                return found(first.unwrap_or_default());
+            }
+            let all: Vec<&[u8]> = fields.all(&pattern.name).collect();
+            let joined = all.join(&b", "[..]);
+            let mut all = all.into_iter().chain([&joined[..]]);
+            if closes {
+                all.any(found)
+            } else {
+                all.all(found)
             }
         })
     }

@@ -224,7 +224,7 @@ impl Conditions {
     fn match_all(&self, asked: &Asked<'_>, host: &str, path: &Reading<'_>) -> bool {
         self.match_client(asked, host)
             && is_met(&self.paths, |pattern| pattern.matches(path, self.closes))
-            && self.headers.match_all(asked.fields)
+            && self.headers.match_all(asked.fields, self.closes)
     }
 
     /// Whether the route names the path of a script.
@@ -232,7 +232,7 @@ impl Conditions {
         let mut paths = self.paths.iter();
         self.match_client(asked, host)
             && paths.any(|it| script.iter().any(|path| it.finds(path)))
-            && self.headers.match_all(asked.fields)
+            && self.headers.match_all(asked.fields, self.closes)
     }
 
     fn match_client(&self, asked: &Asked<'_>, host: &str) -> bool {

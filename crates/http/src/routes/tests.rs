@@ -755,3 +755,33 @@ fn a_field_that_is_not_there_is_empty() {
         }
     }
 }
+
+/// Whoever sends a field beside the one that decides is kept out all the same, and gets in no more.
+#[test]
+fn several_fields_of_one_name_open_nothing() {
+    for (expression, values, closed, opened) in [
+        ("^$", &["", "1"][..], true, false),
+        ("^$", &["1", ""], true, false),
+        ("^gold$", &["gold", "iron"], true, false),
+        ("^gold$", &["gold", "gold"], true, false),
+        ("gold", &["gold", "gold x"], true, true),
+        ("^iron$", &["gold", "gold"], false, false),
+        ("d, i", &["gold", "iron"], true, false),
+    ] {
+        let mut fields = Fields::new();
+        for value in values {
+            fields.push("a", *value);
+        }
+        for (closes, matches) in [(true, closed), (false, opened)] {
+            let mut route = conditions(&format!("{{header: {{A: '{expression}'}}}}"));
+            route.closes = closes;
+            let routes = Routes::new(vec![(route, true)], Otherwise::Default(false));
+            let asked = asked("GET", "", "/", &fields);
+            assert_eq!(
+                routes.pick(&asked),
+                Ok(&matches),
+                "{expression} {values:?} {closes}"
+            );
+        }
+    }
+}
