@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 
-use pronghorn_wire::Request;
+use pronghorn_wire::{REMOTE_USER, Request};
 
 use crate::site::{Script, Site};
 
@@ -76,6 +76,10 @@ impl Variables<'_> {
         match self.remote_port {
             Some(port) => put("REMOTE_PORT", &[Decimal::of(port.into()).bytes()]),
             None => put("REMOTE_PORT", &[]),
+        }
+        if let Some(user) = request.attributes.get(REMOTE_USER) {
+            put("REMOTE_USER", &[user]);
+            put("AUTH_TYPE", &[b"Basic"]);
         }
         let (host, written_port) = split_authority(request.authority);
         let address = self.server.map(|server| server.ip().to_string());

@@ -113,7 +113,7 @@ impl PoolHandler {
     async fn answer_by(
         self: &Arc<Self>,
         scripts: &Arc<Scripts>,
-        request: Request,
+        mut request: Request,
         exchange: &mut dyn Exchange,
     ) -> Response {
         let scripts = match scripts.releases() {
@@ -127,7 +127,14 @@ impl PoolHandler {
                     && let Some(path) = scripts.index_path(&request, &script)
                     && let Some(closing) = self.own_router.closing(&request, &path)
                 {
-                    return closing.handle(request, exchange).await;
+                    match closing.guard {
+                        None => return closing.handler.handle(request, exchange).await,
+                        Some(guard) => {
+                            if let Err(refusal) = guard.admit(&mut request).await {
+                                return refusal;
+                            }
+                        }
+                    }
                 }
                 let scripts = scripts.clone();
                 let script = Some(ScriptCall { scripts, script });

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod basic_auth;
 mod body;
 mod bridge;
 mod coding;

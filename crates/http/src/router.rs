@@ -6,15 +6,33 @@ use std::sync::{Arc, OnceLock, Weak};
 use pronghorn_base::LogThrottle;
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
+use crate::basic_auth::{BasicAuth, guarded};
 use crate::routes::{Ambiguous, Asked, Routes};
 
 /// Asks the routes who answers a request.
-pub struct Router(pub Routes<Arc<dyn Handler>>);
+pub struct Router(pub(crate) Routes<Routed>);
+
+/// What stands behind a route.
+#[derive(Clone)]
+pub(crate) struct Routed {
+    /// Asks for the password first, if there is one.
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) guard: Option<Arc<BasicAuth>>,
+}
+
+impl Routed {
+    pub(crate) fn new(handler: Arc<dyn Handler>, guard: Option<Arc<BasicAuth>>) -> Self {
+        Self {
+            handler: guarded(handler, guard.clone()),
+            guard,
+        }
+    }
+}
 
 impl Handler for Router {
     fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
         match self.0.pick(&asked(&request)) {
-            Ok(handler) => handler.handle(request, exchange),
+            Ok(routed) => routed.handler.handle(request, exchange),
             Err(Ambiguous) => Box::pin(ready(ambiguous(&request))),
         }
     }
@@ -45,9 +63,9 @@ impl OwnRouter {
         self.0.get().is_some()
     }
 
-    /// The handler that answers instead of a script that stands for the directory of a request;
-    /// `path` is the script's.
-    pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Arc<dyn Handler>> {
+    /// The route that has a say about a script that stands for the directory of a request: without a
+    /// guard it answers instead; `path` is the script's.
+    pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Routed> {
         let router = self.0.get().and_then(Weak::upgrade)?;
         router.0.closing(&asked(request), path).cloned()
     }
@@ -77,6 +95,12 @@ pub(crate) struct Refusing(pub(crate) u16);
 impl Handler for Refusing {
     fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
         Box::pin(ready(Response::status_only(self.0)))
+    }
+}
+
+impl std::fmt::Debug for Routed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Routed").finish_non_exhaustive()
     }
 }
 

@@ -173,6 +173,15 @@ impl Finding {
         }
     }
 
+    /// What the server starts with, and what is probably not meant.
+    #[must_use]
+    pub fn doubtful(key: impl Into<String>, message: String, hint: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::missing(key, message, hint)
+        }
+    }
+
     /// Of a folder that a key names, if it can't be used. Relative paths begin in `folder`.
     #[must_use]
     pub fn of_folder(key: impl Into<String>, named: &Path, folder: &Path) -> Option<Self> {

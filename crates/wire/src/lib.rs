@@ -31,4 +31,4 @@ pub mod proto;
 pub use call::{Head, Kind};
 pub use fields::Fields;
 pub use foreign::Form;
-pub use message::{BadHead, Codec, DecodeError, Protocol, ReplyHead, Request};
+pub use message::{BadHead, Codec, DecodeError, Protocol, REMOTE_USER, ReplyHead, Request};

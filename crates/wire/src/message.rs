@@ -84,6 +84,10 @@ impl Protocol {
     }
 }
 
+/// The attribute with the name of who has sent a request, where the server has verified it. Scripts
+/// find it in the variable of that name.
+pub const REMOTE_USER: &str = "remote_user";
+
 /// An HTTP request on its way to a worker, without its body.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {

@@ -2,6 +2,7 @@
 
 mod applications;
 mod apps;
+mod basic_auth;
 mod behind_nginx;
 mod bodies;
 mod borders;

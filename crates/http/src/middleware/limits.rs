@@ -1,35 +1,47 @@
-//! Requests that a route refuses, for middleware that stands before the routes.
+//! What routes limit, for middleware that stands before them.
 
 use std::net::IpAddr;
 
 use pronghorn_h1::RequestHead;
 
-use crate::routes::{Asked, Routes};
+use crate::routes::{Ambiguous, Asked, Routes};
 use crate::settings::{HttpSettings, RouteSettings};
 
-/// Whether a route refuses a request.
-#[derive(Default)]
-pub(super) struct Refusals(Option<Routes<bool>>);
+/// The limit of each route that has one.
+pub(super) struct Limits<T>(Option<Routes<Option<T>>>);
 
-impl Refusals {
-    /// By those routes that refuse.
-    pub(super) fn by(settings: &HttpSettings, refuses: fn(&RouteSettings) -> bool) -> Self {
-        let is_one = settings.routes.iter().any(refuses);
-        Self(is_one.then(|| settings.compile(&[], refuses)))
+impl<T> Limits<T> {
+    pub(super) fn by(settings: &HttpSettings, limit: impl Fn(&RouteSettings) -> Option<T>) -> Self {
+        let is_one = settings.routes.iter().any(|route| limit(route).is_some());
+        Self(is_one.then(|| settings.compile(&[], limit)))
     }
 
-    /// `address`: the client's.
-    pub(super) fn take(&self, head: &RequestHead, address: Option<IpAddr>) -> bool {
-        self.0.as_ref().is_some_and(|routes| {
-            let picked = routes.pick(&Asked {
-                method: head.method(),
-                authority: head.authority(),
-                path: head.path(),
-                fields: head.fields(),
-                address,
-            });
-            // One of several readings may be refused: the router answers 400.
-            picked.copied().unwrap_or(true)
-        })
+    /// That of the route of a request. `address`: the client's.
+    ///
+    /// # Errors
+    ///
+    /// When one of several readings of its path may be limited: the router answers 400.
+    pub(super) fn of(
+        &self,
+        head: &RequestHead,
+        address: Option<IpAddr>,
+    ) -> Result<Option<&T>, Ambiguous> {
+        let Some(routes) = &self.0 else {
+            return Ok(None);
+        };
+        let picked = routes.pick(&Asked {
+            method: head.method(),
+            authority: head.authority(),
+            path: head.path(),
+            fields: head.fields(),
+            address,
+        });
+        picked.map(Option::as_ref)
+    }
+}
+
+impl<T> Default for Limits<T> {
+    fn default() -> Self {
+        Self(None)
     }
 }

@@ -13,10 +13,10 @@ mod cors;
 pub(crate) mod error_pages;
 mod headers;
 mod https;
+mod limits;
 mod parts;
 mod rate_limit;
 mod record;
-mod refusals;
 mod request_id;
 mod rewrite;
 mod sendfile;
@@ -28,6 +28,7 @@ use std::sync::Arc;
 use pronghorn_serve::Handler;
 
 pub use parts::{Parts, Unusable};
+pub(crate) use rate_limit::Limiter;
 pub use rate_limit::limited;
 
 use crate::coding::Coding;

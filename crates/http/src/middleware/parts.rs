@@ -9,6 +9,7 @@ use pronghorn_serve::Addresses;
 use pronghorn_trace::Recorder;
 use thiserror::Error;
 
+use crate::basic_auth::Guards;
 use crate::files::FileCaches;
 use crate::settings::HttpSettings;
 
@@ -24,6 +25,8 @@ pub struct Parts<'a> {
     pub addresses: &'a Arc<Addresses>,
     /// Where files are made known that can be forgotten.
     pub(crate) file_caches: &'a FileCaches,
+    /// Of routes that ask for a password.
+    pub(crate) guards: &'a Guards,
     /// None while nobody wants traces.
     pub recorder: Option<&'a Arc<Recorder>>,
 }

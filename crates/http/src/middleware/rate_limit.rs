@@ -6,7 +6,7 @@
 //! table has a fixed size: where it is full, the client that is nearest to being idle is forgotten,
 //! which gives it at most its burst once more.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
 use tokio::time::Instant;
 
 use super::parts::Parts;
-use crate::settings::{RateKey, RateLimitSettings, Refusal};
+use crate::settings::{Rate, RateKey, RateLimitSettings, Refusal};
 
 /// Clients that are known at a time: [`SETS`] × [`WAYS`], 1 MB for each limit.
 const SETS: usize = 4096;
@@ -32,8 +32,9 @@ struct RateLimit {
     refused: LogThrottle,
 }
 
-/// Knows no clock: moments are nanoseconds from some start.
-struct Limiter {
+/// How many requests each client may send. Knows no clock: moments are nanoseconds from some start.
+#[derive(Debug)]
+pub(crate) struct Limiter {
     /// Between two requests that come evenly.
     interval: u64,
     /// How far ahead of that a client may be.
@@ -64,7 +65,7 @@ pub fn limited(next: Arc<dyn Handler>, settings: Option<&RateLimitSettings>) -> 
     };
     Arc::new(RateLimit {
         next,
-        limiter: Limiter::new(settings),
+        limiter: Limiter::new(settings.rate, settings.burst),
         by: settings.by.clone(),
         refusal: settings.refusal,
         per: settings.rate.per,
@@ -108,10 +109,9 @@ enum Client {
 
 impl RateLimit {
     fn tag(&self, request: &Request) -> Client {
-        let keys = &self.limiter.keys;
         let by_address = || {
             let address = request.peer.address.ip().map(Household::of)?;
-            Some(keys.hash_one(address))
+            Some(self.limiter.tag(address))
         };
         let value = |name: &str| request.head.fields().get(name).map(<[u8]>::trim_ascii);
         let tag = match &self.by {
@@ -120,11 +120,10 @@ impl RateLimit {
             RateKey::Header(name) => match (value(name), self.refusal) {
                 (None | Some(b""), Refusal::RoadRunners) => return Client::Unnamed,
                 (None, Refusal::Ours) => by_address(),
-                (Some(value), _) => Some(keys.hash_one(value)),
+                (Some(value), _) => Some(self.limiter.tag(value)),
             },
         };
-        // 0 is an empty slot.
-        tag.map_or(Client::Unknown, |tag| Client::Known(tag.max(1)))
+        tag.map_or(Client::Unknown, Client::Known)
     }
 
     fn refuse<'a>(&self, status: u16, retry_after: Option<u64>) -> Handled<'a> {
@@ -149,19 +148,38 @@ impl RateLimit {
 }
 
 impl Limiter {
-    fn new(settings: &RateLimitSettings) -> Self {
-        let per = u64::try_from(settings.rate.per.as_nanos()).unwrap_or(u64::MAX);
-        let interval = per / u64::from(settings.rate.count);
+    pub(crate) fn new(rate: Rate, burst: u32) -> Self {
+        let per = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
+        let interval = per / u64::from(rate.count);
         Self {
             interval,
-            tolerance: interval.saturating_mul(u64::from(settings.burst.saturating_sub(1))),
+            tolerance: interval.saturating_mul(u64::from(burst.saturating_sub(1))),
             keys: RandomState::new(),
             sets: (0..SETS).map(|_| Mutex::default()).collect(),
         }
     }
 
+    /// What a client is told by.
+    pub(crate) fn tag(&self, client: impl Hash) -> u64 {
+        self.keys.hash_one(client).max(1) // 0 is an empty slot
+    }
+
+    /// Whether a request would be let through now. Err is how long to wait for that.
+    pub(crate) fn look(&self, tag: u64, now: u64) -> Result<(), u64> {
+        let at = usize::try_from(tag % SETS as u64).unwrap_or_default();
+        let known = lock(&self.sets[at])
+            .iter()
+            .find(|slot| slot.tag == tag)
+            .copied();
+        let ahead = known.map_or(0, |slot| slot.idle_at.saturating_sub(now));
+        match ahead.checked_sub(self.tolerance) {
+            None | Some(0) => Ok(()),
+            Some(wait) => Err(wait),
+        }
+    }
+
     /// A request now. Err is how long to wait for one that would be let through.
-    fn take(&self, tag: u64, now: u64) -> Result<(), u64> {
+    pub(crate) fn take(&self, tag: u64, now: u64) -> Result<(), u64> {
         let at = usize::try_from(tag % SETS as u64).unwrap_or_default();
         let mut set = lock(&self.sets[at]);
         let known = set.iter().position(|slot| slot.tag == tag);
@@ -191,20 +209,15 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::settings::Rate;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn limiter(count: u32, seconds: u64, burst: u32) -> Limiter {
-        Limiter::new(&RateLimitSettings {
-            rate: Rate {
-                count,
-                per: Duration::from_secs(seconds),
-            },
-            burst,
-            by: RateKey::Address,
-            refusal: Refusal::Ours,
-        })
+        let rate = Rate {
+            count,
+            per: Duration::from_secs(seconds),
+        };
+        Limiter::new(rate, burst)
     }
 
     #[test]
@@ -213,6 +226,8 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(limiter.take(7, SECOND), Ok(()));
         }
+        assert_eq!(limiter.look(7, SECOND), Err(SECOND / 2));
+        assert_eq!(limiter.look(8, SECOND), Ok(()), "another client");
         assert_eq!(limiter.take(7, SECOND), Err(SECOND / 2));
         assert_eq!(limiter.take(8, SECOND), Ok(()), "another client");
         // Being refused costs nothing.

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use pronghorn_h1::RequestHead;
 use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response};
 
+use super::limits::Limits;
 use super::parts::Parts;
-use super::refusals::Refusals;
 use crate::router::ambiguous;
 use crate::routes::{Ambiguous, other_readings};
 use crate::settings::{RewriteRule, TargetPiece};
@@ -23,14 +23,17 @@ use crate::settings::{RewriteRule, TargetPiece};
 struct Rewrite {
     next: Arc<dyn Handler>,
     rules: Vec<RewriteRule>,
-    refusals: Refusals,
+    /// Of routes that refuse, or ask for a password.
+    limits: Limits<()>,
 }
 
 pub(super) fn around(next: Arc<dyn Handler>, parts: Parts<'_>) -> Arc<dyn Handler> {
     Arc::new(Rewrite {
         next,
         rules: parts.settings.rewrite.clone(),
-        refusals: Refusals::by(parts.settings, |route| route.refuse.is_some()),
+        limits: Limits::by(parts.settings, |route| {
+            (route.refuse.is_some() || route.basic_auth.is_some()).then_some(())
+        }),
     })
 }
 
@@ -67,7 +70,8 @@ impl Rewrite {
         let mut rules = self.rules.iter().enumerate();
         rules.find_map(|(at, rule)| {
             let target = target(rule, head, path, groups)?;
-            let is_left = rule.unless_refused && self.refusals.take(head, address);
+            let is_limited = || !matches!(self.limits.of(head, address), Ok(None));
+            let is_left = rule.unless_refused && is_limited();
             (!is_left).then_some((at, target))
         })
     }
@@ -176,7 +180,7 @@ mod tests {
         Rewrite {
             next: Arc::new(Nobody),
             rules,
-            refusals: Refusals::default(),
+            limits: Limits::default(),
         }
     }
 

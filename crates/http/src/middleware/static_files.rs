@@ -1,15 +1,17 @@
 //! `static`: files, before PHP is asked.
 //!
 //! A route that refuses some requests closes the files, too. One that refuses all that is left does
-//! not: it stands for what is no file.
+//! not: it stands for what is no file. One that asks for a password asks for files, too.
 
 use std::sync::Arc;
 
-use pronghorn_serve::{Exchange, Handled, Handler, Request};
+use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
+use super::limits::Limits;
 use super::parts::{Parts, Unusable};
-use super::refusals::Refusals;
+use crate::basic_auth::BasicAuth;
 use crate::files::{Files, Looked};
+use crate::routes::Ambiguous;
 use crate::settings::{FieldRules, RootKeys, RouteSettings};
 
 /// Answers with a file where there is one.
@@ -17,7 +19,13 @@ struct StaticFiles {
     next: Arc<dyn Handler>,
     files: Arc<Files>,
     request: FieldRules,
-    closed: Refusals,
+    limits: Limits<FileLimit>,
+}
+
+/// What a route asks of who wants a file.
+enum FileLimit {
+    Refused,
+    Guarded(Arc<BasicAuth>),
 }
 
 pub(super) fn around(
@@ -36,11 +44,15 @@ pub(super) fn around(
     })?;
     let files = Arc::new(files);
     parts.file_caches.add(&files);
+    let limit = |route: &RouteSettings| {
+        let refused = route.refuses_some().then_some(FileLimit::Refused);
+        refused.or_else(|| parts.guards.of(route).map(FileLimit::Guarded))
+    };
     Ok(Arc::new(StaticFiles {
         next,
         files,
         request: settings.request.clone(),
-        closed: Refusals::by(parts.settings, RouteSettings::refuses_some),
+        limits: Limits::by(parts.settings, limit),
     }))
 }
 
@@ -50,20 +62,40 @@ impl Handler for StaticFiles {
             let fields = request.head.fields_mut();
             fields.set(name.to_ascii_lowercase(), value);
         }
-        match self.files.look(&request.head, request.accepted) {
-            Looked::Answer(_) | Looked::Later
-                if self.closed.take(&request.head, request.peer.address.ip()) =>
-            {
-                self.next.handle(request, exchange)
-            }
-            Looked::Answer(response) => Box::pin(std::future::ready(response)),
-            Looked::Nothing => self.next.handle(request, exchange),
-            Looked::Later => Box::pin(async move {
+        let found = self.files.look(&request.head, request.accepted);
+        if let Looked::Nothing = found {
+            return self.next.handle(request, exchange);
+        }
+        match self.limits.of(&request.head, request.peer.address.ip()) {
+            Err(Ambiguous) | Ok(Some(FileLimit::Refused)) => self.next.handle(request, exchange),
+            Ok(Some(FileLimit::Guarded(guard))) => Box::pin(async move {
+                if let Err(refusal) = guard.admit(&mut request).await {
+                    return refusal;
+                }
                 match self.files.answer(&request).await {
-                    Some(response) => response,
+                    Some(response) => private(response),
                     None => self.next.handle(request, exchange).await,
                 }
             }),
+            Ok(None) => match found {
+                Looked::Answer(response) => Box::pin(std::future::ready(response)),
+                Looked::Nothing | Looked::Later => Box::pin(async move {
+                    match self.files.answer(&request).await {
+                        Some(response) => response,
+                        None => self.next.handle(request, exchange).await,
+                    }
+                }),
+            },
         }
     }
+}
+
+/// What was sent for a password is for no shared cache (RFC 9111, section 3.5).
+fn private(mut response: Response) -> Response {
+    let fields = &mut response.fields;
+    let value = fields.get("cache-control").map(<[u8]>::to_vec);
+    if let Some(value) = value.and_then(|value| String::from_utf8(value).ok()) {
+        fields.set("Cache-Control", value.replace("public", "private"));
+    }
+    response
 }

@@ -10,6 +10,7 @@ use pronghorn_workers::ServerSettings;
 
 use super::configured;
 use super::listening::{Certificates, access};
+use crate::basic_auth;
 use crate::middleware::error_pages;
 use crate::settings::middleware::Middleware;
 use crate::settings::{DEFAULT_POOL, HttpSettings};
@@ -61,6 +62,7 @@ pub(super) fn look(http: &HttpSettings, directory: &Path) -> Vec<Finding> {
     look_at_certificates(http, directory, &mut findings);
     look_at_folders(http, directory, &mut findings);
     look_at_sockets(http, directory, &mut findings);
+    findings.extend(basic_auth::look(http, directory));
     let pages = http.error_pages.iter();
     let mut pages = pages.filter(|_| http.middleware.iter().any(|name| name == "error_pages"));
     let unusable = pages.find_map(|pages| error_pages::judge(pages, directory));

@@ -35,6 +35,7 @@ mod listening;
 mod look;
 mod pages;
 
+use crate::basic_auth::Guards;
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
 use crate::development::{Changes, Development, Reloading};
@@ -43,7 +44,7 @@ use crate::local_redirects::{LocalRedirects, Redirecting};
 use crate::middleware::{self, Parts, Unusable};
 use crate::pool_metrics::PoolMetrics;
 use crate::route_names::RouteNames;
-use crate::router::{OwnRouter, Refusing, Router};
+use crate::router::{OwnRouter, Refusing, Routed, Router};
 use crate::scripts::{Mount, Scripts};
 use crate::settings::{AccessLogSettings, DEFAULT_POOL, HttpSettings, RouteSettings};
 use crate::slow_log::SlowLog;
@@ -496,6 +497,7 @@ impl HttpResources {
             local_redirects: Arc::default(),
             own_router: Arc::default(),
         };
+        let guards = Guards::open(settings, &self.folder)?;
         let of_scripts = |(name, pool): (&str, &HttpPoolSettings)| {
             let is_script = pool.workers.site().is_none();
             is_script.then(|| pools.get(name)).flatten()
@@ -504,10 +506,11 @@ impl HttpResources {
         let scripts = workers.iter().flat_map(|pool| &pool.info().scripts);
         let scripts: Vec<_> = scripts.map(String::as_str).collect();
         let routes = settings.compile(&scripts, |route| {
-            self.behind(route, settings, pools, &behind)
+            let handler = self.behind(route, settings, pools, &behind);
+            Routed::new(handler, guards.of(route))
         });
         let innermost = match routes.only() {
-            Some(only) => only.clone(),
+            Some(only) => only.handler.clone(),
             None => {
                 let router = Arc::new(Router(routes));
                 behind.own_router.set(&router);
@@ -522,6 +525,7 @@ impl HttpResources {
             https_port: self.https_port,
             addresses,
             file_caches: &self.file_caches,
+            guards: &guards,
             recorder: self.tracer.recorder(),
         };
         if settings.files.is_some() {

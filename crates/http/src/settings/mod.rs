@@ -1,6 +1,7 @@
 //! The keys of `http`, typed.
 
 mod access_log;
+mod basic_auth;
 mod client;
 mod compress;
 mod development;
@@ -29,6 +30,7 @@ use crate::routes::is_token;
 
 pub use crate::expression::Expression;
 pub use access_log::{AccessLogSettings, LogFormat, LogPiece, Part, Placeholder};
+pub use basic_auth::BasicAuthSettings;
 pub use client::{Believed, ClientSettings, Trusted};
 pub use compress::CompressSettings;
 pub use development::{DevelopmentSettings, Editor};

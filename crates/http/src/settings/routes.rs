@@ -6,7 +6,7 @@ use pronghorn_pool::Terms;
 use pronghorn_workers::DEFAULT_POOL;
 use pronghorn_workers::settings::{HttpPoolSettings, LONGEST, Mode, RequestBody, SHORTEST};
 
-use super::{HttpSettings, RateLimitSettings};
+use super::{BasicAuthSettings, HttpSettings, RateLimitSettings};
 use crate::routes::{Conditions, Otherwise, Routes};
 
 /// Each has one worker at least; a site that needs more wants a server each.
@@ -35,6 +35,8 @@ pub struct RouteSettings {
     pub pool: String,
     pub terms: Terms,
     pub rate_limit: Option<RateLimitSettings>,
+    /// Who gets in at all; none is everybody.
+    pub basic_auth: Option<BasicAuthSettings>,
     /// None is `http.max_request_size`.
     pub max_request_size: Option<Size>,
     /// None is that of the pool.
@@ -57,6 +59,7 @@ impl RouteSettings {
             pool: DEFAULT_POOL.to_owned(),
             terms: Terms::default(),
             rate_limit: None,
+            basic_auth: None,
             max_request_size: None,
             request_body: None,
             strip_prefix: None,
@@ -78,9 +81,12 @@ impl RouteSettings {
         self.refuse.is_some() && !conditions.is_empty()
     }
 
-    /// Whether no script runs for its requests but the front controller.
+    /// Whether a script that it names must not run for requests of later routes: it runs for none,
+    /// or for those with a password.
     fn closes(&self) -> bool {
-        self.refuse.is_some() || matches!(self.scripts, Answering::Front | Answering::Nothing)
+        self.refuse.is_some()
+            || self.basic_auth.is_some()
+            || matches!(self.scripts, Answering::Front | Answering::Nothing)
     }
 
     /// Whether its requests go to this pool.
@@ -258,6 +264,15 @@ fn read_route(
                 RateLimitSettings::read,
             )
             .flatten(),
+        basic_auth: t
+            .optional_section_with(
+                "basic_auth",
+                "A name and a password for all requests of this route, and for files of \
+                 `http.static` (RFC 7617). Scripts find the name in `REMOTE_USER`, handlers in the \
+                 attribute `remote_user`. A client with ten wrong passwords waits: 429.",
+                BasicAuthSettings::read,
+            )
+            .flatten(),
         max_request_size: t
             .key(
                 "max_request_size",
@@ -383,7 +398,8 @@ fn read_terms(t: &mut Table<'_>) -> Terms {
 }
 
 /// Keys of a route that say something of calls.
-const OF_CALLS: [&str; 8] = [
+const OF_CALLS: [&str; 9] = [
+    "basic_auth",
     "strip_prefix",
     "scripts",
     "priority",

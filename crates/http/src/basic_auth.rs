@@ -1,0 +1,496 @@
+//! `basic_auth` of routes: who may come in, by a file of names and password hashes (RFC 7617).
+//!
+//! A hash is slow by design. So what was right once is remembered, keyed, and costs no hash again;
+//! what is not known is verified on a thread that may block, one after the other for each file, so
+//! that a flood of wrong passwords takes one processor at most; and a client that was wrong too
+//! often has to wait.
+//!
+//! The file is looked at again once a second: `htpasswd` needs no reload.
+
+use std::future::ready;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pronghorn_base::{LogThrottle, begin_in, lock, read_linked};
+use pronghorn_htpasswd::{Rejected, Users, Verified};
+use pronghorn_plugin_api::Finding;
+use pronghorn_serve::{Exchange, Handled, Handler, Household, Request, Response};
+use pronghorn_wire::REMOTE_USER;
+use tokio::sync::{Mutex as Turn, Semaphore};
+use tokio::time::Instant;
+
+use crate::middleware::{Limiter, Unusable};
+use crate::settings::{BasicAuthSettings, HttpSettings, Rate, RouteSettings};
+
+const KEY: &str = "http.routes[].basic_auth.user_file";
+/// Ten thousand names.
+const LONGEST_FILE: u64 = 1 << 20;
+/// For so long the last look at a file holds.
+const LOOK_HOLDS: Duration = Duration::from_secs(1);
+/// A file that was written so shortly before it was read may have changed since, within what its
+/// time can tell.
+const UNSETTLED: Duration = Duration::from_secs(2);
+/// Requests that wait until their passwords are verified.
+const MOST_WAITING: usize = 100;
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Wrong passwords of a client, and how many at once.
+const WRONG: Rate = Rate {
+    count: 10,
+    per: Duration::from_mins(1),
+};
+const WRONG_AT_ONCE: u32 = 10;
+/// Of lines that let nobody in, each is told up to here.
+const MOST_TOLD: usize = 10;
+
+/// The guards of all routes.
+#[derive(Debug, Default)]
+pub(crate) struct Guards(Vec<(BasicAuthSettings, Arc<BasicAuth>)>);
+
+impl Guards {
+    /// Reads all files.
+    ///
+    /// # Errors
+    ///
+    /// When one can't be read.
+    pub(crate) fn open(settings: &HttpSettings, directory: &Path) -> Result<Self, Unusable> {
+        let mut guards = Self::default();
+        let mut files: Vec<Arc<UserFile>> = Vec::new();
+        for settings in settings
+            .routes
+            .iter()
+            .filter_map(|it| it.basic_auth.as_ref())
+        {
+            let path = begin_in(directory, &settings.user_file);
+            let known = files.iter().find(|file| file.path == path).cloned();
+            let file = match known {
+                Some(file) => file,
+                None => {
+                    let file = UserFile::open(path.clone()).map_err(|source| Unusable {
+                        key: KEY,
+                        path,
+                        source,
+                    })?;
+                    files.push(Arc::new(file));
+                    files[files.len() - 1].clone()
+                }
+            };
+            let guard = BasicAuth::new(settings, file);
+            guards.0.push((settings.clone(), Arc::new(guard)));
+        }
+        Ok(guards)
+    }
+
+    pub(crate) fn of(&self, route: &RouteSettings) -> Option<Arc<BasicAuth>> {
+        let wanted = route.basic_auth.as_ref()?;
+        let guard = self.0.iter().find(|(settings, _)| settings == wanted);
+        guard.map(|(_, guard)| guard.clone())
+    }
+}
+
+/// What can be said of the files before a start.
+pub(crate) fn look(settings: &HttpSettings, directory: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let named = settings
+        .routes
+        .iter()
+        .filter_map(|it| it.basic_auth.as_ref());
+    let mut seen: Vec<&Path> = Vec::new();
+    for BasicAuthSettings { user_file, .. } in named {
+        if seen.contains(&user_file.as_path()) {
+            continue;
+        }
+        seen.push(user_file);
+        let path = begin_in(directory, user_file);
+        match read_linked(&path, LONGEST_FILE) {
+            Err(source) => findings.push(
+                Unusable {
+                    key: KEY,
+                    path,
+                    source,
+                }
+                .finding(),
+            ),
+            Ok(text) => {
+                let (users, rejected) = Users::read(&text);
+                findings.extend(
+                    rejected
+                        .iter()
+                        .take(MOST_TOLD)
+                        .map(|Rejected { line, why }| {
+                            Finding::doubtful(
+                                KEY,
+                                format!("names `{}`, whose line {line} {why}", user_file.display()),
+                                "until then nobody comes in by that line",
+                            )
+                        }),
+                );
+                if users.is_empty() && rejected.is_empty() {
+                    findings.push(Finding::doubtful(
+                        KEY,
+                        format!(
+                            "names `{}`, which has no names: nobody can come in",
+                            user_file.display()
+                        ),
+                        format!("add one: `htpasswd -B {} NAME`", user_file.display()),
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Who may come in on a route.
+#[derive(Debug)]
+pub(crate) struct BasicAuth {
+    file: Arc<UserFile>,
+    /// The only names of it; empty is all.
+    users: Vec<Box<[u8]>>,
+    /// The value of `WWW-Authenticate`.
+    challenge: String,
+}
+
+/// What a request names.
+struct Credentials {
+    name: Vec<u8>,
+    password: Vec<u8>,
+}
+
+/// What can be said without a hash.
+enum Judged {
+    In(Credentials),
+    Out(Response),
+    Unknown(Credentials),
+}
+
+impl BasicAuth {
+    fn new(settings: &BasicAuthSettings, file: Arc<UserFile>) -> Self {
+        let realm = settings.realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let users = settings.users.iter().map(|name| name.as_bytes().into());
+        Self {
+            file,
+            users: users.collect(),
+            challenge: format!("Basic realm=\"{realm}\", charset=\"UTF-8\""),
+        }
+    }
+
+    /// Lets a request in, or says what it is answered.
+    ///
+    /// # Errors
+    ///
+    /// The answer.
+    pub(crate) async fn admit(&self, request: &mut Request) -> Result<(), Response> {
+        match self.judge(request) {
+            Judged::In(credentials) => admitted(request, &credentials),
+            Judged::Out(response) => return Err(response),
+            Judged::Unknown(credentials) => {
+                let credentials = self.verified(request, credentials).await?;
+                admitted(request, &credentials);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, request: &Request) -> Judged {
+        let Some(credentials) = Credentials::of(request) else {
+            return Judged::Out(self.refusal());
+        };
+        if !self.users.is_empty() && !self.users.iter().any(|it| **it == *credentials.name) {
+            // Verified all the same: else the time would tell which names are listed.
+            return Judged::Unknown(credentials);
+        }
+        match self.file.knows(&credentials) {
+            true => Judged::In(credentials),
+            false => Judged::Unknown(credentials),
+        }
+    }
+
+    async fn verified(
+        &self,
+        request: &Request,
+        credentials: Credentials,
+    ) -> Result<Credentials, Response> {
+        let client = request.peer.address.ip().map(Household::of);
+        let (verdict, credentials) = self.file.verify(client, credentials).await;
+        let is_listed =
+            self.users.is_empty() || self.users.iter().any(|it| **it == *credentials.name);
+        match verdict {
+            Verdict::Right if is_listed => Ok(credentials),
+            Verdict::Right | Verdict::Wrong => Err(self.refusal()),
+            Verdict::TooOften(seconds) => {
+                self.file.tell_too_often(request);
+                Err(later(429, seconds))
+            }
+            Verdict::Busy => Err(later(503, 1)),
+            Verdict::Unreadable => Err(Response::status_only(500)),
+        }
+    }
+
+    fn refusal(&self) -> Response {
+        let mut response = Response::status_only(401);
+        response
+            .fields
+            .push("WWW-Authenticate", self.challenge.as_str());
+        response
+    }
+}
+
+fn admitted(request: &mut Request, credentials: &Credentials) {
+    request.attributes.set(REMOTE_USER, &*credentials.name);
+}
+
+fn later(status: u16, seconds: u64) -> Response {
+    let mut response = Response::status_only(status);
+    response.fields.push("Retry-After", seconds.to_string());
+    response
+}
+
+impl Credentials {
+    /// None without exactly one field that has some.
+    fn of(request: &Request) -> Option<Self> {
+        let mut fields = request.head.fields().all("authorization");
+        let (Some(value), None) = (fields.next(), fields.next()) else {
+            return None;
+        };
+        let (scheme, token) = value.split_at_checked(6)?;
+        if !scheme.eq_ignore_ascii_case(b"basic ") {
+            return None;
+        }
+        let decoded = STANDARD.decode(token.trim_ascii()).ok()?;
+        let colon = memchr::memchr(b':', &decoded)?;
+        Some(Self {
+            name: decoded[..colon].to_vec(),
+            password: decoded[colon + 1..].to_vec(),
+        })
+    }
+}
+
+/// A file of names with hashes, and what is known of it.
+#[derive(Debug)]
+struct UserFile {
+    path: PathBuf,
+    known: Mutex<Known>,
+    /// Whose password is being verified.
+    turn: Arc<Turn<()>>,
+    waiting: Semaphore,
+    wrong: Limiter,
+    /// The moment from which that counts.
+    started: Instant,
+    told: LogThrottle,
+    unreadable: LogThrottle,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// None while the file can't be read.
+    users: Option<Arc<Users>>,
+    /// None is to be read again.
+    stamp: Option<Stamp>,
+    looked: Instant,
+    verified: Verified,
+}
+
+/// By which a file that has changed is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    modified: (i64, i64),
+    size: u64,
+}
+
+enum Verdict {
+    Right,
+    Wrong,
+    /// Seconds until the client may try again.
+    TooOften(u64),
+    Busy,
+    Unreadable,
+}
+
+impl UserFile {
+    fn open(path: PathBuf) -> std::io::Result<Self> {
+        let (users, stamp) = read(&path)?;
+        Ok(Self {
+            path,
+            known: Mutex::new(Known {
+                users: Some(Arc::new(users)),
+                stamp,
+                looked: Instant::now(),
+                verified: Verified::default(),
+            }),
+            turn: Arc::default(),
+            waiting: Semaphore::new(MOST_WAITING),
+            wrong: Limiter::new(WRONG, WRONG_AT_ONCE),
+            started: Instant::now(),
+            told: LogThrottle::default(),
+            unreadable: LogThrottle::default(),
+        })
+    }
+
+    /// Whether it was right, and the file is the same since.
+    fn knows(&self, credentials: &Credentials) -> bool {
+        let known = lock(&self.known);
+        known.looked.elapsed() < LOOK_HOLDS
+            && known
+                .verified
+                .knows(&credentials.name, &credentials.password)
+    }
+
+    async fn verify(
+        self: &Arc<Self>,
+        client: Option<Household>,
+        credentials: Credentials,
+    ) -> (Verdict, Credentials) {
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return (Verdict::Busy, credentials);
+        };
+        let turn = tokio::time::timeout(LONGEST_WAIT, self.turn.clone().lock_owned()).await;
+        let Ok(turn) = turn else {
+            return (Verdict::Busy, credentials);
+        };
+        let file = self.clone();
+        let now = Instant::now();
+        let work = move || {
+            let verdict = file.verify_now(client, &credentials, now);
+            drop(turn); // not when the client goes: its hash is still computed
+            (verdict, credentials)
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(verified) => verified,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    fn verify_now(
+        &self,
+        client: Option<Household>,
+        Credentials { name, password }: &Credentials,
+        now: Instant,
+    ) -> Verdict {
+        let Some(users) = self.refresh(now) else {
+            return Verdict::Unreadable;
+        };
+        if lock(&self.known).verified.knows(name, password) {
+            return Verdict::Right;
+        }
+        let tag = self.wrong.tag(client);
+        let moment = now.saturating_duration_since(self.started).as_nanos();
+        let moment = u64::try_from(moment).unwrap_or(u64::MAX);
+        if let Err(wait) = self.wrong.look(tag, moment) {
+            return Verdict::TooOften(wait.div_ceil(1_000_000_000));
+        }
+        if users.verify(name, password) {
+            lock(&self.known).verified.remember(name, password);
+            return Verdict::Right;
+        }
+        _ = self.wrong.take(tag, moment); // it was let through a moment ago
+        Verdict::Wrong
+    }
+
+    /// Those of the file as it is now; none if it can't be read.
+    fn refresh(&self, now: Instant) -> Option<Arc<Users>> {
+        {
+            let known = lock(&self.known);
+            let is_new = now.saturating_duration_since(known.looked) < LOOK_HOLDS;
+            if is_new && known.users.is_some() {
+                return known.users.clone();
+            }
+        }
+        let stamp = std::fs::metadata(&self.path).map(|it| Stamp::of(&it));
+        let mut known = lock(&self.known);
+        known.looked = now;
+        if known.stamp.is_some() && stamp.as_ref().ok() == known.stamp.as_ref() {
+            return known.users.clone();
+        }
+        known.verified.clear();
+        match read(&self.path) {
+            Ok((users, stamp)) => {
+                known.users = Some(Arc::new(users));
+                known.stamp = stamp;
+            }
+            Err(error) => {
+                (known.users, known.stamp) = (None, None);
+                if let Some(times) = self.unreadable.should_log() {
+                    tracing::error!(
+                        target: "http", times, %error,
+                        "nobody can come in: `{}` can't be read", self.path.display()
+                    );
+                }
+            }
+        }
+        known.users.clone()
+    }
+
+    fn tell_too_often(&self, request: &Request) {
+        if let Some(requests) = self.told.should_log() {
+            tracing::warn!(
+                target: "http", requests, remote_address = %request.peer.address, URI = request.shown_target(),
+                "requests refused: a client has sent too many wrong passwords"
+            );
+        }
+    }
+}
+
+/// Its users, and the stamp by which it will be told from another one, if that can be relied on.
+fn read(path: &Path) -> std::io::Result<(Users, Option<Stamp>)> {
+    // Looked at before: what changes in between is read again.
+    let before = std::fs::metadata(path)?;
+    let text = read_linked(path, LONGEST_FILE)?;
+    let (users, rejected) = Users::read(&text);
+    for Rejected { line, why } in rejected.iter().take(MOST_TOLD) {
+        tracing::warn!(
+            target: "http", line, "nobody can come in by a line of `{}`: it {why}", path.display()
+        );
+    }
+    let age = before
+        .modified()
+        .ok()
+        .and_then(|at| SystemTime::now().duration_since(at).ok());
+    let is_settled = age.is_some_and(|age| age > UNSETTLED);
+    Ok((users, is_settled.then(|| Stamp::of(&before))))
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            file: (metadata.dev(), metadata.ino()),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            size: metadata.len(),
+        }
+    }
+}
+
+/// Puts a guard around the handler of a route, if there is one.
+pub(crate) fn guarded(next: Arc<dyn Handler>, guard: Option<Arc<BasicAuth>>) -> Arc<dyn Handler> {
+    match guard {
+        Some(guard) => Arc::new(Guarded { next, guard }),
+        None => next,
+    }
+}
+
+struct Guarded {
+    next: Arc<dyn Handler>,
+    guard: Arc<BasicAuth>,
+}
+
+impl Handler for Guarded {
+    fn handle<'a>(&'a self, mut request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        match self.guard.judge(&request) {
+            Judged::In(credentials) => {
+                admitted(&mut request, &credentials);
+                self.next.handle(request, exchange)
+            }
+            Judged::Out(response) => Box::pin(ready(response)),
+            Judged::Unknown(_) => Box::pin(async move {
+                match self.guard.admit(&mut request).await {
+                    Ok(()) => self.next.handle(request, exchange).await,
+                    Err(response) => response,
+                }
+            }),
+        }
+    }
+}

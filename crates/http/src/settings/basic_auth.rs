@@ -1,0 +1,63 @@
+//! `basic_auth` of a route.
+
+use std::path::PathBuf;
+
+use pronghorn_config::Table;
+
+/// Who may come in, by name and password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuthSettings {
+    /// Names with hashes, as `htpasswd` writes them.
+    pub user_file: PathBuf,
+    /// The only names of it that may come in; empty is all.
+    pub users: Vec<String>,
+    /// What browsers show.
+    pub realm: String,
+}
+
+impl BasicAuthSettings {
+    /// None, and an error, without a file.
+    pub(super) fn read(t: &mut Table<'_>) -> Option<Self> {
+        t.ours();
+        t.live();
+        let was_written = t.is_written("user_file");
+        let user_file: Option<PathBuf> = t
+            .key(
+                "user_file",
+                "A file with a name, a colon and a password's hash in each line, as `htpasswd -B` \
+                 writes it: bcrypt, Argon2, SHA-crypt (`$5$`, `$6$`), `$apr1$`, `{SHA}` or \
+                 `{SSHA}`. The server looks at it again once a second.",
+            )
+            .optional();
+        if !was_written {
+            let hint =
+                "make one with `htpasswd -cB .htpasswd NAME`, and write `user_file: .htpasswd`";
+            t.error("user_file", "is missing", hint);
+        }
+        let users: Vec<String> = t
+            .key(
+                "users",
+                "The only names of the file that may come in; without it all of them.",
+            )
+            .optional()
+            .unwrap_or_default();
+        if users.is_empty() && t.is_written("users") {
+            let hint = "give it names; without the key all names of the file may come in";
+            t.error("users", "is empty: nobody could come in", hint);
+        }
+        let realm: String = t
+            .key(
+                "realm",
+                "What browsers show when they ask for the password.",
+            )
+            .default("Restricted".to_owned());
+        if realm.chars().any(char::is_control) {
+            t.error("realm", "has control characters", "write a few words");
+        }
+        user_file.map(|user_file| Self {
+            user_file,
+            users,
+            realm,
+        })
+    }
+}
