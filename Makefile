@@ -77,6 +77,7 @@ lint: ## Check formatting and dependencies, and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
 	scripts/check-width
+	scripts/check-words
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
