@@ -304,12 +304,14 @@ fn page() -> String {
     let (_, rows) = rows();
     let mut page = format!(
         "# Malformed requests\n\n\
-         What the server makes of requests that are malformed, or that two servers on one path may read differently: {} of them, from the\n\
-         RFCs and from published advisories. The requests themselves, byte for byte, are in `vectors/malformed.json`; a test sends each to\n\
-         this server and to Debian's nginx (1.22, before php-cgi), and fails for a difference that is not listed here. The page is made\n\
-         from that file.\n\n\
-         After an answer of 400 or above the connection is closed, because nobody knows where the next request would begin. After any other\n\
-         the next request on the connection is answered. Why reading is strict: [decision 0008](../decisions/0008-strict-heads.md).\n",
+         This page lists {} requests that are malformed, or that two servers on one path may read\n\
+         differently, with the answer of this server. They are from the RFCs and from published advisories.\n\
+         The requests themselves, byte for byte, are in `vectors/malformed.json`. A test sends each one to\n\
+         this server and to Debian's nginx (1.22, before php-cgi), and fails if there is a difference that\n\
+         is not listed here. The page is generated from that file.\n\n\
+         After an answer of 400 or above, the connection is closed, because the beginning of the next\n\
+         request is not known. After any other answer, the next request on the connection is answered.\n\
+         [Decision 0008](../decisions/0008-strict-heads.md) explains why the server is strict.\n",
         rows.len()
     );
     let mut group = "";
