@@ -147,6 +147,7 @@ report: tuned ## Measure the articles' tables and what explains them, and make d
 	scripts/php-extensions
 	cargo build --release --bin pronghorn-bench
 	$(BINARY)-bench report --pronghorn $(TUNED) $(if $(REPORT),--parts $(REPORT),--publish) $(BENCH)
+	$(if $(REPORT),,scripts/chart)
 
 bench-micro: ## Measure codecs, heads, the queue and routes by themselves; BENCH="head" picks by name
 	@scripts/need build

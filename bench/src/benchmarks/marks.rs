@@ -11,6 +11,23 @@ const START: &str = "<!-- figure: ";
 const NAMED: &str = " -->";
 const END: &str = "<!-- /figure -->";
 
+const SUMMARY: &str = "<!-- summary -->";
+const SUMMARY_END: &str = "<!-- /summary -->";
+
+/// A new page with the summary of the page before it, below the title: `scripts/chart` writes that
+/// one.
+pub(crate) fn with_summary(page: &str, before: &str) -> String {
+    let summary = before
+        .split_once(SUMMARY)
+        .and_then(|(_, behind)| behind.split_once(SUMMARY_END));
+    match (page.split_once('\n'), summary) {
+        (Some((title, rest)), Some((summary, _))) => {
+            format!("{title}\n\n{SUMMARY}{summary}{SUMMARY_END}\n{rest}")
+        }
+        _ => page.to_owned(),
+    }
+}
+
 /// A text with all of its figures filled in.
 ///
 /// # Errors
@@ -98,6 +115,16 @@ mod tests {
         );
         assert_eq!(fill(&filled, Some(&figures())).unwrap(), filled);
         assert_eq!(fill("no figures", None).unwrap(), "no figures");
+    }
+
+    #[test]
+    fn a_new_page_keeps_the_summary() {
+        let page = "# Title\n\nNew.\n";
+        assert_eq!(with_summary(page, "# Title\n\nOld.\n"), page);
+        let before = "# Title\n\n<!-- summary -->\nA\n<!-- /summary -->\n\nOld.\n";
+        let kept = "# Title\n\n<!-- summary -->\nA\n<!-- /summary -->\n\nNew.\n";
+        assert_eq!(with_summary(page, before), kept);
+        assert_eq!(with_summary(page, kept), kept);
     }
 
     #[test]

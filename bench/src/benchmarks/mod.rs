@@ -275,7 +275,10 @@ fn published() -> PathBuf {
 /// The page, for people who read the repository and for browsers.
 fn pages(figures: &Figures, folder: &Path) -> Vec<(PathBuf, String)> {
     let document = page::page(figures);
-    let mut pages = vec![(folder.join("benchmarks.md"), document::markdown(&document))];
+    let file = folder.join("benchmarks.md");
+    let before = std::fs::read_to_string(&file).unwrap_or_default();
+    let text = marks::with_summary(&document::markdown(&document), &before);
+    let mut pages = vec![(file, text)];
     // Without its plots it would be another page.
     if cfg!(feature = "plots") {
         let text = html::html(&document, page::TITLE);

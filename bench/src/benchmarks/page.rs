@@ -9,7 +9,7 @@ use super::explain::{
 };
 use super::parts::{FPM, parts};
 use super::plots::{Axis, Line, Plot, Shape};
-use super::reasons::reason;
+use super::reasons::{Reason, UNKNOWN, reason};
 use super::record::{Figures, Row};
 use super::suspects::{COMBINATIONS, SUSPECTS};
 use crate::spread::grouped;
@@ -55,27 +55,42 @@ fn where_we_lose(page: &mut Document, figures: &Figures) {
         return;
     }
     page.text(
-        "Where the best rival is ahead of the best of ours by more than 3 % in this run: first what \
-         visitors feel, then what is paid for, of each the worst first. Cases that differ by numbers \
-         only are one row, with the figures of the worst of them.",
+        "The best rival is ahead of the best of ours by more than 3 % in these cases of this run. They \
+         stand by cause; within a cause first what visitors feel, then what is paid for, of each the \
+         worst first. Cases that differ by numbers only are one row, with the figures of the worst of \
+         them.",
     );
-    let rows = losses.iter().map(|loss| {
-        let worst = &loss.cases[0];
-        [
-            loss.measure.to_owned(),
-            lost_cases(loss),
-            format!("{}: {}", worst.rival.0, number(worst.rival.1)),
-            format!("{}: {}", worst.ours.0, number(worst.ours.1)),
-            factors(&loss.cases),
-            reason(loss.measure, &loss.family)
-                .unwrap_or("not known yet")
-                .to_owned(),
-        ]
-    });
-    page.table(
-        ["measure", "case", "rival", "ours", "factor", "why"],
-        rows.collect(),
-    );
+    for (cause, losses) in by_cause(&losses) {
+        page.heading(3, cause.name);
+        page.text(cause.why);
+        let rows = losses.into_iter().map(|loss| {
+            let worst = &loss.cases[0];
+            [
+                loss.measure.to_owned(),
+                lost_cases(loss),
+                format!("{}: {}", worst.rival.0, number(worst.rival.1)),
+                format!("{}: {}", worst.ours.0, number(worst.ours.1)),
+                factors(&loss.cases),
+            ]
+        });
+        page.table(
+            ["measure", "case", "rival", "ours", "factor"],
+            rows.collect(),
+        );
+    }
+}
+
+/// Losses of one cause together, in the order in which the causes come first.
+fn by_cause(losses: &[Loss]) -> Vec<(&'static Reason, Vec<&Loss>)> {
+    let mut causes: Vec<(&'static Reason, Vec<&Loss>)> = Vec::new();
+    for loss in losses {
+        let cause = reason(loss.measure, &loss.family).unwrap_or(&UNKNOWN);
+        match causes.iter_mut().find(|it| it.0.name == cause.name) {
+            Some(known) => known.1.push(loss),
+            None => causes.push((cause, vec![loss])),
+        }
+    }
+    causes
 }
 
 /// The worst case, and the numbers by which the others differ.
