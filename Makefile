@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards pictures collector extensions test-php soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -167,6 +167,12 @@ boards: ## Draw the pictures of Grafana's boards from a real Prometheus, and che
 	@scripts/need build php tests
 	cargo build --bin pronghorn
 	scripts/board-pictures
+
+pictures: ## Make docs/pictures: a terminal and the error page, of a real server
+	@scripts/need build php extension browser
+	scripts/build-extension
+	cargo build --bin pronghorn
+	scripts/pictures
 
 collector: ## Send traces and metrics to a real collector of OpenTelemetry
 	@scripts/need build php otelcol
