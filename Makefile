@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards pictures collector extensions test-php soak packages packages-here
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -73,11 +73,11 @@ test-brokers: ## Run the tests with every broker of jobs, also Kafka and a serve
 	@scripts/need build brokers nsq moto kafka
 	cargo test -p pronghorn-brokers --lib --features all-drivers -- --include-ignored
 
-lint: ## Check formatting and dependencies, and run the linters
+lint: ## Check formatting, links and dependencies, and run the linters
 	@scripts/need build lint
 	cargo fmt --all --check
 	scripts/check-width
-	scripts/check-words
+	scripts/check-links
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
@@ -89,6 +89,10 @@ lint: ## Check formatting and dependencies, and run the linters
 docs: ## Build the documentation of the crates; a warning fails
 	@scripts/need build
 	RUSTDOCFLAGS="-D warnings" cargo doc $(EVERYTHING) --lib --bins --examples --no-deps --document-private-items
+
+site: ## Make the documentation a site with a search, target/site: open its index.html
+	@scripts/need build site
+	scripts/build-site
 
 sanitize: ## Run the tests of the extension with the sanitizers of addresses and undefined behaviour
 	@scripts/need build php extension tests
