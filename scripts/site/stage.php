@@ -160,7 +160,9 @@ function page(string $file, array $pages, array &$copies, array &$wrong): string
         $page = substr_replace($page, $link, $offset, strlen($target));
     }
 
-    // What follows the language is for the tests.
+    // What follows the language is for the tests, but for a file's name.
+    $page = preg_replace('/^(`{3,}|~{3,})([a-z]+) (?:.*\s)?file=(\S+).*$/m', "\n<div class=\"file\">$3</div>\n\n$1$2", $page);
+
     return preg_replace('/^([ >]*(?:`{3,}|~{3,})[a-z]+) [^`\n]*$/m', '$1', $page);
 }
 
