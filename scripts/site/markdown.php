@@ -6,20 +6,26 @@ declare(strict_types=1);
 
 namespace Pronghorn\Site;
 
-/** The page with blanks for all characters of fenced blocks, comments and, if asked for, code spans. */
+/** The page with blanks for all characters of fenced blocks, comments and, mostly, code spans. */
 function prose(string $page, bool $withSpans = false): string
 {
     $blank = static fn (array $match): string => preg_replace('/[^\n]/', ' ', $match[0]);
-    $page = preg_replace_callback('/^([ >]*)(`{3,}|~{3,})[^`\n]*\n(?:.*\n)*?[ >]*\2[`~]* *$/m', $blank, $page);
+    $fenced = '/^[ >]*(`{3,}|~{3,})[^`\n]*\n(?:.*\n)*?[ >]*\1[`~]* *$/m';
+    $page = preg_replace_callback($fenced, $blank, $page);
     $page = preg_replace_callback('/<!--.*?-->/s', $blank, $page);
     if (! $withSpans) {
-        $page = preg_replace_callback('/(?<!`)(`+)(?!`)(?:(?!\n\s*\n).)+?(?<!`)\1(?!`)/s', $blank, $page);
+        $span = '/(?<!`)(`+)(?!`)(?:(?!\n\s*\n).)+?(?<!`)\1(?!`)/s';
+        $page = preg_replace_callback($span, $blank, $page);
     }
 
     return $page;
 }
 
-/** @return list<array{string, int}> what links, pictures and HTML of the page lead to, with the offset */
+/**
+ * What links, pictures and HTML of the page lead to, with the offset.
+ *
+ * @return list<array{string, int}>
+ */
 function targets(string $page): array
 {
     $prose = prose($page);
@@ -45,7 +51,9 @@ function plain(string $text): string
     $parts = explode('`', $text);
     foreach ($parts as $i => $part) {
         // Marks within code are characters like others.
-        $parts[$i] = $i % 2 === 0 ? preg_replace('/(?<![\w])[*_]+|[*_]+(?![\w])|<!--.*?-->/', '', $part) : $part;
+        if ($i % 2 === 0) {
+            $parts[$i] = preg_replace('/(?<![\w])[*_]+|[*_]+(?![\w])|<!--.*?-->/', '', $part);
+        }
     }
 
     return trim(implode('', $parts));

@@ -1,5 +1,5 @@
-// A menu of versions, from versions.js beside the directories of the versions. It is a script because
-// a page of file:// may not read other files.
+// A menu of versions, from versions.js beside the directories of the versions. That is a script
+// because a page of file:// may not read other files.
 'use strict';
 
 (() => {
@@ -9,7 +9,7 @@
     list.src = new URL('../versions.js', here).href;
     list.onload = () => {
         const current = decodeURIComponent(here.pathname.split('/').at(-2));
-        const bar = document.querySelector('#mdbook-menu-bar .right-buttons, #menu-bar .right-buttons');
+        const bar = document.querySelector('#mdbook-menu-bar .right-buttons');
         if (!bar || window.pronghornVersions.length < 2) {
             return;
         }

@@ -38,7 +38,8 @@ foreach (below('docs') as $file) {
 
 $copies = [];
 foreach (array_keys($pages) as $file) {
-    is_dir($file) ? put(place($file), example($file)) : put(place($file), page($file, $pages, $copies, $wrong));
+    $text = is_dir($file) ? example($file) : page($file, $pages, $copies, $wrong);
+    put(place($file), $text);
 }
 if ($wrong !== []) {
     fwrite(STDERR, implode("\n", array_unique($wrong)) . "\n");
@@ -72,7 +73,8 @@ function menu(string $list, array &$wrong, int $depth = -1): array
     $text = file_get_contents($list);
     $prose = prose($text);
     $menu = [];
-    preg_match_all('/^## +(.+)$|\[((?:[^\[\]]|\n)*)\]\(([^()\s]+)\)/m', $prose, $matches, PREG_SET_ORDER | PREG_OFFSET_CAPTURE);
+    $sectionOrLink = '/^## +(.+)$|\[((?:[^\[\]]|\n)*)\]\(([^()\s]+)\)/m';
+    preg_match_all($sectionOrLink, $prose, $matches, PREG_SET_ORDER | PREG_OFFSET_CAPTURE);
     foreach ($matches as $match) {
         if (! isset($match[3])) {
             if ($list === INDEX) {
@@ -82,7 +84,8 @@ function menu(string $list, array &$wrong, int $depth = -1): array
             continue;
         }
         // The blanks of code spans are not in the title.
-        $title = preg_replace('/\s+/', ' ', plain(substr($text, $match[2][1], strlen($match[2][0]))));
+        $title = plain(substr($text, $match[2][1], strlen($match[2][0])));
+        $title = preg_replace('/\s+/', ' ', $title);
         $file = normal(dirname($list) . '/' . $match[3][0]);
         if (str_contains($match[3][0], ':') || $file === null || str_contains($file, '#')) {
             continue;
@@ -147,8 +150,10 @@ function page(string $file, array $pages, array &$copies, array &$wrong): string
             continue;
         }
         $place = isset($pages[$to]) ? place($to) : null;
-        if ($place === null && preg_match('~^(examples/[^/]+)/(.+)$~', $to, $match) && isset($pages[$match[1]])) {
-            [$place, $anchor] = [place($match[1]), strtr(strtolower($match[2]), ['/' => '', '.' => ''])];
+        $of = preg_match('~^(examples/[^/]+)/(.+)$~', $to, $match) ? $match[1] : '';
+        if ($place === null && isset($pages[$of])) {
+            $place = place($of);
+            $anchor = strtr(strtolower($match[2]), ['/' => '', '.' => '']);
         } elseif ($place === null && (is_dir($to) || str_ends_with($to, '.md'))) {
             $wrong[] = "$here: is no page: add a link to " . INDEX;
             continue;
@@ -161,7 +166,8 @@ function page(string $file, array $pages, array &$copies, array &$wrong): string
     }
 
     // What follows the language is for the tests, but for a file's name.
-    $page = preg_replace('/^(`{3,}|~{3,})([a-z]+) (?:.*\s)?file=(\S+).*$/m', "\n<div class=\"file\">$3</div>\n\n$1$2", $page);
+    $named = '/^(`{3,}|~{3,})([a-z]+) (?:.*\s)?file=(\S+).*$/m';
+    $page = preg_replace($named, "\n<div class=\"file\">$3</div>\n\n$1$2", $page);
 
     return preg_replace('/^([ >]*(?:`{3,}|~{3,})[a-z]+) [^`\n]*$/m', '$1', $page);
 }
@@ -181,8 +187,9 @@ function example(string $dir): string
             $language = preg_match('/^#!.*\b(php|sh|bash)/', $text, $match) ? $match[1] : 'text';
         }
         preg_match_all('/`{3,}/', $text, $ticks);
-        $fence = str_repeat('`', max([3, ...array_map(static fn (string $run): int => strlen($run) + 1, $ticks[0])]));
-        $page .= "\n## " . substr($file, strlen($dir) + 1) . "\n\n$fence$language\n" . rtrim($text) . "\n$fence\n";
+        $fence = str_repeat('`', 1 + max([2, ...array_map(strlen(...), $ticks[0])]));
+        $name = substr($file, strlen($dir) + 1);
+        $page .= "\n## $name\n\n$fence$language\n" . rtrim($text) . "\n$fence\n";
     }
 
     return $page;
