@@ -116,6 +116,8 @@ pub(crate) enum Command {
         #[arg(value_name = "POOL")]
         of: Vec<String>,
     },
+    /// Reload the configuration and replace all workers; fail, and keep the old ones, if that fails
+    Reload,
     /// List workers and what each is running
     Workers {
         /// Pools, or `http` for all of HTTP [default: all]
@@ -635,7 +637,7 @@ impl Arguments {
 
 /// Commands and flags of other servers, and what they are here. clap would propose what is spelled
 /// alike: `stop` for `top`.
-const MEANT: [(&str, &str); 16] = [
+const MEANT: [(&str, &str); 15] = [
     (
         "top",
         "`workers -i` shows the workers and updates the table every second",
@@ -650,12 +652,8 @@ const MEANT: [(&str, &str); 16] = [
     ("up", "`serve` starts the server"),
     (
         "restart",
-        "`reset` replaces the workers, for new code; `stop` and `serve` restart the server",
-    ),
-    (
-        "reload",
-        "`reset` replaces the workers, for new code; SIGHUP (`systemctl reload`) reads the configuration \
-         again as well",
+        "`reload` reads the configuration again and replaces the workers, `reset` only replaces them; \
+         `stop` and `serve` restart the server",
     ),
     ("down", "`stop` stops the server"),
     (

@@ -70,6 +70,7 @@ pub fn run_services(services: Services) -> ExitCode {
         } => config::show(&arguments, &services, *json),
         Command::Crashes(options) => crashes::run(name, &arguments, options),
         Command::Reset { of } => steer::reset(name, &arguments, of),
+        Command::Reload => steer::reload(name, &arguments),
         Command::Workers {
             of,
             add: None,

@@ -174,6 +174,7 @@ fn text(arguments: &Arguments, unit: &Unit) -> Result<String, String> {
     Ok(include_str!("pronghorn.service")
         .replace("{command}", &command("serve")?)
         .replace("{check}", &command("check")?)
+        .replace("{reload}", &command("reload")?)
         .replace("{folder}", &folder)
         .replace("{state}", &word(state)?)
         .replace("{user}", &unit.user))

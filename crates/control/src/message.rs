@@ -36,6 +36,9 @@ pub enum Ask {
     /// Replaces all workers and empties caches. Answered by [`Tell::Emptied`], cache by cache, then
     /// [`Tell::Resetting`] and [`Tell::Reset`], pool by pool.
     Reset { of: Vec<String> },
+    /// Reads the configuration again, as SIGHUP does, and replaces all workers. Answered by
+    /// [`Tell::Reloaded`] when that is done.
+    Reload,
     /// Starts further workers in a pool, or ends some. Answered by [`Tell::Resized`].
     Resize {
         /// None is the default pool.
@@ -91,6 +94,14 @@ pub enum Tell {
         pool: String,
     },
     Reset(Reset),
+    /// The configuration was read again.
+    Reloaded {
+        /// Something goes on as it was.
+        failed: bool,
+        /// The part of the configuration that does not hold now, and why, for a person; none where
+        /// all of it holds.
+        pending: Option<String>,
+    },
     /// A cache was emptied, beside the pools of a [`Ask::Reset`].
     Emptied {
         cache: String,

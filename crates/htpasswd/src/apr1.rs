@@ -17,7 +17,7 @@ pub(crate) struct Apr1 {
 }
 
 impl Apr1 {
-    /// What stands after `$apr1$`.
+    /// The text after `$apr1$`.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let (salt, digest) = text.split_once('$')?;
         let digest: [u8; 22] = digest.as_bytes().try_into().ok()?;

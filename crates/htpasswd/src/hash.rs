@@ -23,7 +23,7 @@ const HIGHEST_COST: u32 = 16;
 const MOST_ROUNDS: u32 = 1_000_000;
 const SHA1_LEN: usize = 20;
 
-/// Of a password.
+/// The hash of a password, by its kind.
 #[derive(Debug, Clone)]
 pub(crate) enum Hash {
     /// `$2y$`, `$2a$`, `$2b$`: `htpasswd -B`, PHP's `password_hash()`.

@@ -22,7 +22,7 @@ use hash::Hash;
 /// SHA-crypt takes a time that grows with the square of this.
 const LONGEST_PASSWORD: usize = 512;
 
-/// Those who may come in.
+/// The users of a file.
 #[derive(Debug, Default)]
 pub struct Users {
     hashes: HashMap<Box<[u8]>, Hash>,
@@ -35,7 +35,7 @@ pub struct Users {
 pub struct Rejected {
     /// From 1.
     pub line: usize,
-    /// What is wrong with it: "has …" or "is …".
+    /// The reason, as a sentence without its subject: "has …".
     pub why: &'static str,
 }
 

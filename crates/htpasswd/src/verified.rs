@@ -1,4 +1,4 @@
-//! What was verified, so that the next request with it costs no hash.
+//! Passwords that were right, so that the next request with one costs no hash.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};

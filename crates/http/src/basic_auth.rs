@@ -23,10 +23,10 @@ use pronghorn_wire::REMOTE_USER;
 use tokio::sync::{Mutex as Turn, Semaphore};
 use tokio::time::Instant;
 
-use crate::middleware::{Limiter, Unusable};
+use crate::limiter::Limiter;
 use crate::settings::{BasicAuthSettings, HttpSettings, Rate, RouteSettings};
 
-const KEY: &str = "http.routes[].basic_auth.user_file";
+pub(crate) const KEY: &str = "http.routes[].basic_auth.user_file";
 /// Ten thousand names.
 const LONGEST_FILE: u64 = 1 << 20;
 /// For so long the last look at a file holds.
@@ -43,7 +43,7 @@ const WRONG: Rate = Rate {
     per: Duration::from_mins(1),
 };
 const WRONG_AT_ONCE: u32 = 10;
-/// Of lines that let nobody in, each is told up to here.
+/// Lines that let nobody in are told one by one, up to so many.
 const MOST_TOLD: usize = 10;
 
 /// The guards of all routes.
@@ -56,7 +56,7 @@ impl Guards {
     /// # Errors
     ///
     /// When one can't be read.
-    pub(crate) fn open(settings: &HttpSettings, directory: &Path) -> Result<Self, Unusable> {
+    pub(crate) fn open(settings: &HttpSettings, directory: &Path) -> Result<Self, Unreadable> {
         let mut guards = Self::default();
         let mut files: Vec<Arc<UserFile>> = Vec::new();
         for settings in settings
@@ -69,11 +69,8 @@ impl Guards {
             let file = match known {
                 Some(file) => file,
                 None => {
-                    let file = UserFile::open(path.clone()).map_err(|source| Unusable {
-                        key: KEY,
-                        path,
-                        source,
-                    })?;
+                    let file = UserFile::open(path.clone())
+                        .map_err(|source| Unreadable { path, source })?;
                     files.push(Arc::new(file));
                     files[files.len() - 1].clone()
                 }
@@ -91,7 +88,14 @@ impl Guards {
     }
 }
 
-/// What can be said of the files before a start.
+/// A file that can't be read.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) path: PathBuf,
+    pub(crate) source: std::io::Error,
+}
+
+/// Findings on the files, before a start.
 pub(crate) fn look(settings: &HttpSettings, directory: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let named = settings
@@ -106,14 +110,14 @@ pub(crate) fn look(settings: &HttpSettings, directory: &Path) -> Vec<Finding> {
         seen.push(user_file);
         let path = begin_in(directory, user_file);
         match read_linked(&path, LONGEST_FILE) {
-            Err(source) => findings.push(
-                Unusable {
-                    key: KEY,
-                    path,
-                    source,
-                }
-                .finding(),
-            ),
+            Err(error) => findings.push(Finding::missing(
+                KEY,
+                format!(
+                    "names `{}`, which can't be used: {error}",
+                    user_file.display()
+                ),
+                "the server does not start without it: `htpasswd -cB FILE NAME` makes one",
+            )),
             Ok(text) => {
                 let (users, rejected) = Users::read(&text);
                 findings.extend(
@@ -154,13 +158,13 @@ pub(crate) struct BasicAuth {
     challenge: String,
 }
 
-/// What a request names.
+/// The name and the password of a request.
 struct Credentials {
     name: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// What can be said without a hash.
+/// A verdict that needs no hash, or the wish for one.
 enum Judged {
     In(Credentials),
     Out(Response),
@@ -391,7 +395,7 @@ impl UserFile {
         Verdict::Wrong
     }
 
-    /// Those of the file as it is now; none if it can't be read.
+    /// The users of the file as it is now; none if it can't be read.
     fn refresh(&self, now: Instant) -> Option<Arc<Users>> {
         {
             let known = lock(&self.known);

@@ -20,6 +20,7 @@ mod file;
 pub mod files;
 mod fileserver;
 mod identity;
+mod limiter;
 mod local_redirects;
 pub mod middleware;
 mod phases;

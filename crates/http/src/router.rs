@@ -12,7 +12,7 @@ use crate::routes::{Ambiguous, Asked, Routes};
 /// Asks the routes who answers a request.
 pub struct Router(pub(crate) Routes<Routed>);
 
-/// What stands behind a route.
+/// The handler of a route, with its guard.
 #[derive(Clone)]
 pub(crate) struct Routed {
     /// Asks for the password first, if there is one.

@@ -173,7 +173,7 @@ impl Finding {
         }
     }
 
-    /// What the server starts with, and what is probably not meant.
+    /// A setting that the server starts with, and that is probably a mistake.
     #[must_use]
     pub fn doubtful(key: impl Into<String>, message: String, hint: impl Into<String>) -> Self {
         Self {

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use pronghorn_base::millis;
+use pronghorn_base::{lock, millis};
 use pronghorn_control::{
     Answer, Ask, ListenError, Listener, Place, Refusal, Reset, Served, State, Status, Steerable,
     Steering, Surroundings, Tell, serve,
@@ -16,6 +16,7 @@ use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
 use pronghorn_workers::{DEFAULT_POOL, PoolHandle, Pools, newest_generation};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -43,7 +44,34 @@ struct Shared {
     serving: OnceLock<Serving>,
     stopping: AtomicBool,
     logs: LogReaders,
+    wishes: mpsc::Sender<ReloadWish>,
+    /// Until the server takes it.
+    wished: Mutex<Option<mpsc::Receiver<ReloadWish>>>,
 }
+
+/// How a reload came out, for whoever asked for it.
+#[derive(Debug, Default)]
+pub struct ReloadOutcome {
+    /// Something goes on as it was.
+    pub failed: bool,
+    /// The part of the files that does not hold now, and why; none where all of it holds.
+    pub pending: Option<String>,
+}
+
+impl ReloadOutcome {
+    pub(crate) fn failed(why: String) -> Self {
+        Self {
+            failed: true,
+            pending: Some(why),
+        }
+    }
+}
+
+/// A command that waits for a reload.
+pub type ReloadWish = oneshot::Sender<ReloadOutcome>;
+
+/// Commands that wait for a reload; each has one of its own.
+const MOST_WISHES: usize = 8;
 
 /// What a server that is up can show.
 #[derive(Debug)]
@@ -64,7 +92,10 @@ impl Control {
     /// Of a server that is about to start with this configuration, and takes `grace` at most to
     /// stop. Commands see the `newest` records of its log.
     pub fn new(config: Option<PathBuf>, grace: Duration, newest: Arc<Newest>) -> Self {
+        let (wishes, wished) = mpsc::channel(MOST_WISHES);
         Self(Arc::new(Shared {
+            wishes,
+            wished: Mutex::new(Some(wished)),
             since: Instant::now(),
             config,
             grace,
@@ -125,6 +156,11 @@ impl Control {
         ControlSocket(tokio::runtime::Handle::current().spawn(steered))
     }
 
+    /// Commands that want a reload. Whoever serves takes it, once.
+    pub fn wishes(&self) -> Option<mpsc::Receiver<ReloadWish>> {
+        lock(&self.0.wished).take()
+    }
+
     pub(crate) fn serves(&self, serving: Serving) {
         _ = self.0.serving.set(serving); // a server starts once
     }
@@ -164,6 +200,10 @@ impl Steerable for Shared {
                         answer.tell(Tell::Resetting { pool }).await;
                         answer.tell(Tell::Reset(reset(workers).await)).await;
                     }
+                }
+                Ask::Reload => {
+                    let ReloadOutcome { failed, pending } = self.reload().await?;
+                    answer.tell(Tell::Reloaded { failed, pending }).await;
                 }
                 Ask::Resize { pool, by } => {
                     let pool = pool.unwrap_or_else(|| DEFAULT_POOL.to_owned());
@@ -211,6 +251,21 @@ impl Shared {
 
     fn pools(&self) -> Option<&Pools> {
         self.serving.get()?.pools.as_ref()
+    }
+
+    async fn reload(&self) -> Result<ReloadOutcome, Refusal> {
+        match self.state() {
+            State::Starting => return Err(Refusal("the server is starting".to_owned())),
+            State::Stopping => return Err(Refusal("the server is stopping".to_owned())),
+            State::Serving => {}
+        }
+        let (wish, reloaded) = oneshot::channel();
+        self.wishes.try_send(wish).map_err(|_| {
+            Refusal("as many reloads are asked for as may wait: ask again later".to_owned())
+        })?;
+        let is_gone =
+            |_| Refusal("the server is stopping, or another process has taken over".to_owned());
+        reloaded.await.map_err(is_gone)
     }
 
     /// Empties the caches of these names, of all for none, and gives what they are with the names

@@ -10,6 +10,7 @@ use pronghorn_metrics::{Gauge, Registry};
 use pronghorn_plugin_api::Reload;
 use pronghorn_process::Program;
 
+use crate::control::ReloadOutcome;
 use crate::logs::{self, Logs};
 use crate::own::own_files;
 use crate::server::Server;
@@ -107,23 +108,22 @@ impl Server {
     /// all workers. What can't change is told, and holds from the next upgrade or start on. With
     /// mistakes in it nothing happens at all, and a pool whose new workers don't boot keeps its old
     /// ones and their settings.
-    pub async fn reload(&mut self, logs: &Logs) {
+    pub async fn reload(&mut self, logs: &Logs) -> ReloadOutcome {
         if self.source.is_none() {
-            return self.reload_workers().await;
+            self.reload_workers().await;
+            return ReloadOutcome::default();
         }
-        let pending = self.read_again(logs).await.err();
+        let reloaded = self.read_again(logs).await;
         if let Some(metrics) = &self.configuration_metrics {
-            metrics.tell(pending.is_none());
+            metrics.tell(reloaded.pending.is_none());
         }
-        self.configuration.set_pending(pending);
+        self.configuration.set_pending(reloaded.pending.clone());
+        reloaded
     }
 
-    /// # Errors
-    ///
-    /// What of that which is written does not hold now.
-    async fn read_again(&mut self, logs: &Logs) -> Result<(), String> {
+    async fn read_again(&mut self, logs: &Logs) -> ReloadOutcome {
         let Some(source) = &mut self.source else {
-            return Ok(());
+            return ReloadOutcome::default();
         };
         let loaded = load(&source.input);
         let services = source.services.clone();
@@ -136,7 +136,7 @@ impl Server {
             Err(report) => {
                 let summary = report.summary();
                 tracing::error!(target: "server", "reload failed, nothing has changed: {summary}");
-                return Err(format!("the files have mistakes: {summary}"));
+                return ReloadOutcome::failed(format!("the files have mistakes: {summary}"));
             }
         };
         let here = source.input.folder.clone();
@@ -145,7 +145,8 @@ impl Server {
         if source.logged_by != settings.logs {
             if let Err(error) = logs.renew(&settings.logs) {
                 tracing::error!(target: "server", "reload failed, nothing has changed: {error}");
-                return Err(format!("records can't be written as `logs` says: {error}"));
+                let why = format!("records can't be written as `logs` says: {error}");
+                return ReloadOutcome::failed(why);
             }
             source.logged_by = settings.logs.clone();
         }
@@ -162,7 +163,10 @@ impl Server {
                 held.push(service.to_owned());
             }
         }
-        told(&held, applied.has_failed)
+        ReloadOutcome {
+            failed: applied.has_failed,
+            pending: told(&held, applied.has_failed),
+        }
     }
 
     /// Hands each running service its new settings. `changed` is what differs from those of the
@@ -198,7 +202,7 @@ impl Server {
     }
 }
 
-/// How a reload came out.
+/// How the services took their new settings.
 #[derive(Default)]
 struct Applied {
     /// A service goes on with what it had, and has said why.
@@ -210,8 +214,8 @@ struct Applied {
 /// Of what holds from a restart on, so many are named.
 const MOST_NAMED: usize = 10;
 
-/// Writes the one record of how a reload came out.
-fn told(held: &[String], has_failed: bool) -> Result<(), String> {
+/// Writes the one record of how a reload came out. Gives the part of the files that does not hold.
+fn told(held: &[String], has_failed: bool) -> Option<String> {
     let keys = held.iter().take(MOST_NAMED);
     let mut names: Vec<_> = keys.map(|key| format!("`{key}`")).collect();
     if let Some(more) = held.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
@@ -221,16 +225,16 @@ fn told(held: &[String], has_failed: bool) -> Result<(), String> {
     match (held, has_failed) {
         ([], false) => {
             tracing::info!(target: "server", "the configuration is applied");
-            Ok(())
+            None
         }
-        ([], true) => Err("a part of it failed, as the log says".to_owned()),
+        ([], true) => Some("a part of it failed, as the log says".to_owned()),
         (_, false) => {
             tracing::warn!(
                 target: "server",
                 "the configuration is applied except {names}: a reload can't apply it, and it holds \
                  from an upgrade (SIGUSR2) or a restart on"
             );
-            Err(format!(
+            Some(format!(
                 "{names}: from an upgrade (SIGUSR2) or a restart on"
             ))
         }
@@ -239,7 +243,7 @@ fn told(held: &[String], has_failed: bool) -> Result<(), String> {
                 target: "server",
                 "a reload can't apply {names}: it holds from an upgrade (SIGUSR2) or a restart on"
             );
-            Err(format!(
+            Some(format!(
                 "a part of it failed, as the log says; {names}: from an upgrade (SIGUSR2) or a \
                  restart on"
             ))

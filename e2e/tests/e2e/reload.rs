@@ -55,6 +55,52 @@ fn a_reload_whose_logs_cannot_be_written_changes_nothing() {
     server.stop();
 }
 
+/// The command waits, and says what became of it.
+#[test]
+fn a_command_reloads_and_fails_where_the_reload_fails() {
+    let server = Server::start(site());
+    let config = server.site().read(".rr.yaml");
+    server.site().write("worker.php", &release("two"));
+    let done = server.steer(&["reload"]);
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (Some(0), ""),
+        "{}",
+        done.stdout
+    );
+    assert_eq!(answer(&server), "two 0", "they are new when it ends");
+    // A key that holds from a restart on.
+    let held = config.replace("http: {", "http: {threads: 2, ");
+    server.site().write(".rr.yaml", &held);
+    let done = server.steer(&["reload", "--silent"]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
+    assert!(
+        done.stderr.contains("except `http.threads`"),
+        "{}",
+        done.stderr
+    );
+    // A mistake, and a worker that does not boot.
+    let workers = server.workers();
+    server.site().write(
+        ".rr.yaml",
+        &config.replace("num_workers: 2", "num_workers: x"),
+    );
+    let failed = server.steer(&["reload"]);
+    failed.assert_refused(&[
+        "the reload failed: the files have mistakes",
+        "hint: `pronghorn check`",
+    ]);
+    server.site().write(".rr.yaml", &config);
+    server.site().write("worker.php", "<?php exit(3);");
+    let failed = server.steer(&["reload"]);
+    failed.assert_refused(&["the reload failed: a part of it failed"]);
+    assert_eq!(server.workers(), workers);
+    assert_eq!(answer(&server), "two 0");
+    server.stop();
+    let nobody = Server::run(&site(), &["reload"]);
+    assert_eq!(nobody.code, Some(1), "{}", nobody.stderr);
+}
+
 #[test]
 fn new_code_is_served_after_sighup_and_no_request_is_lost() {
     for kind in ALL_KINDS {

@@ -11,11 +11,12 @@ use pronghorn_process::{Program, reap_orphans};
 use pronghorn_server::logs::{self, Logs};
 use pronghorn_server::settings::{Settings, effective_json};
 use pronghorn_server::{
-    Control, Manager, Next, Plan, Predecessor, Server, Services, Source, StartError, UpgradeError,
-    Way, overrides, own_files,
+    Control, Manager, Next, Plan, Predecessor, ReloadWish, Server, Services, Source, StartError,
+    UpgradeError, Way, overrides, own_files,
 };
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 
 use crate::arguments::{Arguments, Name, Serve};
 use crate::exit::{Exit, failed, mention, say};
@@ -239,6 +240,7 @@ async fn live(
     let takes_over = predecessor.is_some();
     let control = plan.control.clone();
     // A command during a long start is answered by whoever serves.
+    let mut wishes = control.wishes();
     let mut commands = (!takes_over).then(|| control.listen(&call.place)).flatten();
     let mut server = tokio::select! {
         started = Server::start(plan, predecessor) => match started {
@@ -264,7 +266,7 @@ async fn live(
         greeting::greet(call, &server).await;
     }
     manager.ready();
-    let next = heed(&mut server, call, &mut signals, logs, manager).await;
+    let next = heed(&mut server, call, &mut signals, &mut wishes, logs, manager).await;
     if next.is_none() && !call.silent && call.name == Name::Rr {
         say(&format!(
             "stop signal received, grace timeout is: {} seconds\n",
@@ -294,18 +296,34 @@ async fn heed(
     server: &mut Server,
     call: &Call,
     signals: &mut Signals<'_>,
+    wishes: &mut Option<Receiver<ReloadWish>>,
     logs: &Logs,
     manager: &Manager,
 ) -> Option<Next> {
     loop {
-        let wish = signals.next().await;
+        let by_command = async {
+            let wish = match wishes {
+                Some(wishes) => wishes.recv().await,
+                None => None,
+            };
+            match wish {
+                Some(wish) => wish,
+                None => std::future::pending().await,
+            }
+        };
+        let wish = tokio::select! {
+            wish = signals.next() => wish,
+            asked = by_command => Wish::Reload(Some(asked)),
+        };
         if !matches!(wish, Wish::Stop) {
             manager.reloading();
         }
         match wish {
             Wish::Stop => return None,
-            Wish::Reload => tokio::select! {
-                () = server.reload(logs) => {}
+            Wish::Reload(asked) => tokio::select! {
+                reloaded = server.reload(logs) => if let Some(asked) = asked {
+                    _ = asked.send(reloaded); // the command may have gone
+                },
                 () = signals.stop() => return None,
             },
             Wish::Upgrade => tokio::select! {
@@ -373,7 +391,8 @@ async fn finish(
 /// What a person or a service manager wants by a signal.
 enum Wish {
     Stop,
-    Reload,
+    /// For a command, or for nobody who waits.
+    Reload(Option<ReloadWish>),
     Upgrade,
 }
 
@@ -425,7 +444,7 @@ impl<'a> Signals<'a> {
                 _ = self.terminate.recv() => return Wish::Stop,
                 _ = self.interrupt.recv() => return Wish::Stop,
                 _ = self.quit.recv() => return Wish::Stop,
-                _ = self.hangup.recv(), if for_all => return Wish::Reload,
+                _ = self.hangup.recv(), if for_all => return Wish::Reload(None),
                 _ = self.upgrade.recv(), if for_all => return Wish::Upgrade,
                 _ = self.child.recv() => { reap_orphans(); }
                 _ = self.moved.recv() => self.reopen_logs(),

@@ -1,4 +1,4 @@
-//! Commands for a server that runs: `reset`, `stop`, `workers`, `status`, `logs`, `jobs`.
+//! Commands for a server that runs: `reset`, `reload`, `stop`, `workers`, `status`, `logs`, `jobs`.
 
 mod boxes;
 mod cache;
@@ -50,6 +50,11 @@ enum Server {
 /// Replaces the workers of these pools, of all for none.
 pub(crate) fn reset(name: Name, arguments: &Arguments, of: &[String]) -> Exit {
     run(name, arguments, async |task| reset::run(task, of).await)
+}
+
+/// Has the configuration read again, and waits until that is done.
+pub(crate) fn reload(name: Name, arguments: &Arguments) -> Exit {
+    run(name, arguments, async |task| reset::reload(task).await)
 }
 
 /// Stops the server and waits for its end.

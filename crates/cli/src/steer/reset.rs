@@ -1,4 +1,4 @@
-//! `reset`
+//! `reset` and `reload`
 
 use std::time::Duration;
 
@@ -37,6 +37,50 @@ pub(super) async fn run(task: &Task<'_>, of: &[String]) -> Result<Exit, String> 
             })
             .await
         }
+    }
+}
+
+/// `reload`: the configuration is read again as well.
+pub(super) async fn reload(task: &Task<'_>) -> Result<Exit, String> {
+    let mut client = match task.server().await? {
+        Server::Control(client) => client,
+        Server::Rpc(_, endpoint) => {
+            return Err(format!(
+                "the server is known by its RPC at {endpoint} alone, which can't reload it\n\
+                 hint: run the command with the `-c` of the server, or send it SIGHUP"
+            ));
+        }
+    };
+    match client.ask_once(Ask::Reload).await {
+        Ok(Tell::Reloaded {
+            failed: true,
+            pending,
+        }) => {
+            let why = pending.unwrap_or_default();
+            Ok(failed(&format!(
+                "the reload failed: {}\nhint: `pronghorn check` shows mistakes of the files, and \
+                 `pronghorn logs` the rest; what failed goes on as it was",
+                lines(&why)
+            )))
+        }
+        Ok(Tell::Reloaded {
+            pending: Some(held),
+            ..
+        }) => {
+            mention(&format!(
+                "warning: the configuration is applied except {}\n",
+                lines(&held)
+            ));
+            Ok(Exit::Done)
+        }
+        Ok(Tell::Reloaded { .. }) => {
+            if !task.arguments.globals.silent {
+                say("the configuration is applied, and all workers are new\n");
+            }
+            Ok(Exit::Done)
+        }
+        Ok(_) => Err("the server answered with something else".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Files under folders, for requests that are not for PHP.
+//! Files under directories, for requests that are not for PHP.
 //!
 //! [`Files`] looks for what a request's path names and answers with it: conditions, ranges, other
-//! codings beside a file, pages of folders. Whatever a client writes, nothing outside of a folder
+//! codings beside a file, pages of directories. Whatever a client writes, nothing outside of one
 //! is served, nothing whose name begins with a dot, and no PHP source. Looking does not wait for a
 //! disk on an I/O thread.
 
@@ -93,7 +93,7 @@ enum Place<'a> {
 }
 
 impl Files {
-    /// Looks into these folders, in this order.
+    /// Looks into these directories, in this order.
     ///
     /// # Errors
     ///
@@ -277,7 +277,7 @@ fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {
     ))
 }
 
-/// Pages of a folder refer to each other relative to it: its own path has to end in a slash.
+/// Pages of a directory refer to each other relative to it: its own path has to end in a slash.
 pub(crate) fn to_folder(head: &RequestHead) -> Response {
     let mut response = Response::status_only(301);
     // A target with two slashes at its start would name another host.

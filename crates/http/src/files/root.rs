@@ -31,7 +31,7 @@ use crate::file::{Identity, Readers, open_for_everybody, open_root};
 /// removed keeps its place on the disk as long as somebody has it open.
 const KEPT_OPEN: u64 = 8 << 20;
 
-/// What is served from a folder, and how.
+/// The settings of a directory whose files are sent.
 #[derive(Debug, Clone)]
 pub struct RootSettings {
     pub folder: PathBuf,

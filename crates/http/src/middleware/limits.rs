@@ -1,4 +1,4 @@
-//! What routes limit, for middleware that stands before them.
+//! Limits of routes, for middleware in front of them.
 
 use std::net::IpAddr;
 

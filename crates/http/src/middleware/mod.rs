@@ -28,7 +28,6 @@ use std::sync::Arc;
 use pronghorn_serve::Handler;
 
 pub use parts::{Parts, Unusable};
-pub(crate) use rate_limit::Limiter;
 pub use rate_limit::limited;
 
 use crate::coding::Coding;

@@ -9,7 +9,7 @@ use pronghorn_serve::Addresses;
 use pronghorn_trace::Recorder;
 use thiserror::Error;
 
-use crate::basic_auth::Guards;
+use crate::basic_auth::{self, Guards, Unreadable};
 use crate::files::FileCaches;
 use crate::settings::HttpSettings;
 
@@ -25,7 +25,7 @@ pub struct Parts<'a> {
     pub addresses: &'a Arc<Addresses>,
     /// Where files are made known that can be forgotten.
     pub(crate) file_caches: &'a FileCaches,
-    /// Of routes that ask for a password.
+    /// The guards of routes that ask for a password.
     pub(crate) guards: &'a Guards,
     /// None while nobody wants traces.
     pub recorder: Option<&'a Arc<Recorder>>,
@@ -43,6 +43,14 @@ pub struct Unusable {
 }
 
 impl Unusable {
+    pub(crate) fn users(Unreadable { path, source }: Unreadable) -> Self {
+        Self {
+            key: basic_auth::KEY,
+            path,
+            source,
+        }
+    }
+
     /// The same before the start.
     pub(crate) fn finding(&self) -> Finding {
         let message = format!(

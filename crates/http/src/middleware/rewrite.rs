@@ -23,7 +23,7 @@ use crate::settings::{RewriteRule, TargetPiece};
 struct Rewrite {
     next: Arc<dyn Handler>,
     rules: Vec<RewriteRule>,
-    /// Of routes that refuse, or ask for a password.
+    /// The routes that refuse, or ask for a password.
     limits: Limits<()>,
 }
 

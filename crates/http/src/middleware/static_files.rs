@@ -22,7 +22,7 @@ struct StaticFiles {
     limits: Limits<FileLimit>,
 }
 
-/// What a route asks of who wants a file.
+/// The limit of a route on files.
 enum FileLimit {
     Refused,
     Guarded(Arc<BasicAuth>),
@@ -90,7 +90,7 @@ impl Handler for StaticFiles {
     }
 }
 
-/// What was sent for a password is for no shared cache (RFC 9111, section 3.5).
+/// A file that was sent for a password is for no shared cache (RFC 9111, section 3.5).
 fn private(mut response: Response) -> Response {
     let fields = &mut response.fields;
     let value = fields.get("cache-control").map(<[u8]>::to_vec);

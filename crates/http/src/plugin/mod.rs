@@ -497,7 +497,7 @@ impl HttpResources {
             local_redirects: Arc::default(),
             own_router: Arc::default(),
         };
-        let guards = Guards::open(settings, &self.folder)?;
+        let guards = Guards::open(settings, &self.folder).map_err(Unusable::users)?;
         let of_scripts = |(name, pool): (&str, &HttpPoolSettings)| {
             let is_script = pool.workers.site().is_none();
             is_script.then(|| pools.get(name)).flatten()

@@ -11,7 +11,7 @@ pub struct BasicAuthSettings {
     pub user_file: PathBuf,
     /// The only names of it that may come in; empty is all.
     pub users: Vec<String>,
-    /// What browsers show.
+    /// The text that browsers show.
     pub realm: String,
 }
 

@@ -40,7 +40,7 @@ pub(super) enum Search {
 }
 
 impl Pipelines {
-    /// What a caller may see: for a worker, what its pool pushes to or runs.
+    /// The pipelines of a caller: for a worker, those that its pool pushes to or runs.
     pub(crate) fn seen_by(&self, caller: &Caller) -> Visible {
         let borders = caller.borders();
         let Some((borders, given)) = borders.and_then(|it| Some((it, it.pipelines.as_ref()?)))
