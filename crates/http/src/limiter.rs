@@ -46,7 +46,7 @@ impl Limiter {
         }
     }
 
-    /// What a client is told by.
+    /// The number by which a client is known.
     pub(crate) fn tag(&self, client: impl Hash) -> u64 {
         self.keys.hash_one(client).max(1) // 0 is an empty slot
     }
