@@ -78,6 +78,7 @@ lint: ## Check formatting, links and dependencies, and run the linters
 	cargo fmt --all --check
 	scripts/check-width
 	scripts/check-links
+	scripts/project
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
