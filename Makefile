@@ -198,12 +198,14 @@ test-php: tests-built ## Try the extension and some tests with other PHPs (as ro
 packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages
 	scripts/packages $(TUNED)
+	scripts/test-php-archives
 	scripts/test-packages
 	scripts/test-images $(TUNED)
 
 packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): two minutes
 	@scripts/need packages
 	scripts/packages $(BINARY)
+	scripts/test-php-archives
 	scripts/test-packages --here
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for an hour and a half; SOAK_SCALE=0.1 for a tenth
