@@ -197,6 +197,7 @@ test-php: tests-built ## Try the extension and some tests with other PHPs (as ro
 
 packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages
+	scripts/test-release
 	scripts/packages $(TUNED)
 	scripts/test-php-archives
 	scripts/test-packages
@@ -204,6 +205,7 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 
 packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): two minutes
 	@scripts/need packages
+	scripts/test-release
 	scripts/packages $(BINARY)
 	scripts/test-php-archives
 	scripts/test-packages --here
