@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -209,6 +209,9 @@ packages-here: build ## Make packages of the release binary, and try them over t
 	scripts/packages $(BINARY)
 	scripts/test-php-archives
 	scripts/test-packages --here
+
+release: ## Make all that a release publishes, from a commit without changes beside it; RELEASED=… names a binary that is built, PRONGHORN_SIGNING_KEY=… a key that signs
+	@scripts/release $(RELEASED)
 
 soak: tuned ## Kill, reload, upgrade and soak under load, for an hour and a half; SOAK_SCALE=0.1 for a tenth
 	@scripts/need tests brokers
