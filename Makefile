@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release
+.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -79,6 +79,7 @@ lint: ## Check formatting, links and dependencies, and run the linters
 	scripts/check-width
 	scripts/check-links
 	scripts/project
+	scripts/check-workflows
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
@@ -202,6 +203,9 @@ packages: tuned ## Make the packages in target/packages, and try them in a Debia
 	scripts/test-php-archives
 	scripts/test-packages
 	scripts/test-images $(TUNED)
+
+test-packages: ## Install, upgrade and remove the packages in target/packages, in a Debian root (as root): ten minutes
+	@scripts/test-packages
 
 packages-here: build ## Make packages of the release binary, and try them over this machine's root (as root): two minutes
 	@scripts/need packages
