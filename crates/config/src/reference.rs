@@ -136,10 +136,14 @@ fn roadrunner(key: &KeyRecord) -> String {
 fn sentence(key: &KeyRecord) -> String {
     let mut text = key.sentence.to_owned();
     if let Some((_, why)) = key.roadrunner {
-        write!(text, " Default: {why}.").ok();
+        write!(
+            text,
+            " The default differs from RoadRunner's because {why}."
+        )
+        .ok();
     }
     if let Some((_, why)) = key.differs {
-        write!(text, " Here: {why}.").ok();
+        write!(text, " The effect differs from RoadRunner's because {why}.").ok();
     }
     if let Some(what) = key.not_yet {
         write!(text, " **Not used yet:** {what}.").ok();
