@@ -124,8 +124,8 @@ impl Section for AccessLogSettings {
             format: t
                 .key(
                     "format",
-                    "The format of a line; the guide lists \
-                     [what stands in braces](../guide/middleware.md#access_log).",
+                    "The format of a line. The guide lists [the \
+                     placeholders](../guide/middleware.md#access_log).",
                 )
                 .default(LogFormat::Combined),
             output: t
@@ -138,13 +138,16 @@ impl Section for AccessLogSettings {
             sample: t
                 .key(
                     "sample",
-                    "One of this many requests is logged, 0 logs none; requests with a status of \
-                     500 or more are always logged.",
+                    "With 100, one of 100 requests is logged; 0 logs none. Requests with a status \
+                     of 500 or more are always logged.",
                 )
                 .range(0..=1_000_000)
                 .default(1),
             slow: t
-                .key("slow", "Requests that took longer are always logged.")
+                .key(
+                    "slow",
+                    "Requests that take longer than this are always logged.",
+                )
                 .limit(),
         }
     }

@@ -24,9 +24,10 @@ impl BasicAuthSettings {
         let user_file: Option<PathBuf> = t
             .key(
                 "user_file",
-                "A file with a name, a colon and a password's hash in each line, as `htpasswd -B` \
-                 writes it: bcrypt, Argon2, SHA-crypt (`$5$`, `$6$`), `$apr1$`, `{SHA}` or \
-                 `{SSHA}`. The server looks at it again once a second.",
+                "A file with one user per line: a name, a colon and a hash of the password, as \
+                 `htpasswd -B` writes it. Accepted hashes are bcrypt, Argon2, SHA-crypt (`$5$`, \
+                 `$6$`), `$apr1$`, `{SHA}` and `{SSHA}`. The server checks the file for changes \
+                 once a second.",
             )
             .optional();
         if !was_written {
@@ -37,7 +38,7 @@ impl BasicAuthSettings {
         let users: Vec<String> = t
             .key(
                 "users",
-                "The only names of the file that may come in; without it all of them.",
+                "The names of the file that are allowed. By default, all of them are.",
             )
             .optional()
             .unwrap_or_default();
@@ -48,7 +49,8 @@ impl BasicAuthSettings {
         let realm: String = t
             .key(
                 "realm",
-                "What browsers show when they ask for the password.",
+                "The name of the protected area. Some browsers show it when they ask for the \
+                 password.",
             )
             .default("Restricted".to_owned());
         if realm.chars().any(char::is_control) {

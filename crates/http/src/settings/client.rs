@@ -64,12 +64,12 @@ impl ClientSettings {
         let headers: Vec<Believed> = t
             .key(
                 "trusted_headers",
-                "The fields that trusted proxies set. Fields that name the client must agree, else \
-                 the answer is 400; fields that are not listed are ignored.",
+                "Header fields that trusted proxies set; others are ignored. If two fields name \
+                 different clients, the answer is 400.",
             )
             .differs(
                 "the first of them that is there",
-                "a client can send those that its proxy does not set",
+                "a client could send a field that its proxy does not set",
             )
             .live()
             .default(default_headers());
@@ -93,12 +93,13 @@ impl ClientSettings {
             trusted: t
                 .key(
                     "trusted_subnets",
-                    "Proxies that are trusted to name the client: its address, scheme and host.",
+                    "Proxies whose header fields the server trusts for the client's address, the \
+                     scheme and the host.",
                 )
                 .differs(
                     "the first address in `Forwarded`, then in `X-Forwarded-For`, for \
                      `proxy_ip_parser`",
-                    "a client can put any address before the one that the proxy adds",
+                    "a client could write any address before the one that its proxy adds",
                 )
                 .live()
                 .default(Vec::new()),

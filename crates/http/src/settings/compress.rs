@@ -69,15 +69,15 @@ impl Section for CompressSettings {
             codings: t
                 .key(
                     "codings",
-                    "Codings for responses, the preferred one first; the middlewares `gzip` and \
-                     `zstd` support only their own.",
+                    "Compression formats for responses, the preferred one first. The middlewares \
+                     `gzip` and `zstd` support only their own.",
                 )
                 .default(by_default.codings),
             min_size: t
-                .key("min_size", "A shorter body stays as it is.")
+                .key("min_size", "The smallest response body that is compressed.")
                 .default(by_default.min_size),
             types: t
-                .key("types", "Types to compress, by `Content-Type`.")
+                .key("types", "Content types to compress.")
                 .default(by_default.types),
             gzip_level: t
                 .key("gzip_level", "Compression level of gzip.")
@@ -86,7 +86,7 @@ impl Section for CompressSettings {
             br_level: t
                 .key(
                     "br_level",
-                    "Compression level of br. From 10 on, a megabyte takes seconds.",
+                    "Compression level of Brotli. Levels 10 and 11 take seconds for a megabyte.",
                 )
                 .range(0..=11)
                 .default(by_default.br_level),
@@ -97,9 +97,8 @@ impl Section for CompressSettings {
             max_request_body: t
                 .key(
                     "max_request_body",
-                    "Limit for compressed request bodies: if the decompressed body is longer than \
-                     this, or more than 200 times as long as the compressed one, the answer is \
-                     413.",
+                    "The largest decompressed size of a compressed request body. A larger one is \
+                     answered 413, as is one more than 200 times as long as the compressed body.",
                 )
                 .zero_is_default()
                 .default(by_default.max_request_body),

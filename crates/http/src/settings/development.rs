@@ -31,7 +31,7 @@ impl Section for DevelopmentSettings {
             editor: t
                 .key(
                     "editor",
-                    "The editor in which links of the error page open a file.",
+                    "The editor that opens a file when you click a link on the error page.",
                 )
                 .default_as(
                     Editor::of_person(env::var(VARIABLE).ok().as_deref()),
@@ -40,8 +40,8 @@ impl Section for DevelopmentSettings {
             reload: t
                 .key(
                     "reload",
-                    "Pages load again by themselves after a change: each HTML page for a browser \
-                     gets a small script.",
+                    "Whether the browser reloads a page after a change. The server adds a small \
+                     script to each HTML page for this.",
                 )
                 .default(true),
         }

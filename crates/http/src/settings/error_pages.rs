@@ -35,8 +35,8 @@ impl Section for ErrorPagesSettings {
         let pages = t
             .key(
                 "pages",
-                "Files by status, `404: errors/404.html`, or by class, `5xx: errors/down.html`. \
-                 They are sent as they are: PHP sources are refused.",
+                "Files by status (`404: errors/404.html`) or by class of status (`5xx: \
+                 errors/down.html`). A file is sent unchanged, so a PHP source is refused.",
             )
             .default(StatusPages::default());
         if let Some(pair) = pages.0.iter().find(|pair| is_php_source(&pair.value)) {
@@ -52,7 +52,7 @@ impl Section for ErrorPagesSettings {
             intercept: t
                 .key(
                     "intercept",
-                    "Replace PHP's own pages for such a status, too.",
+                    "Whether these pages also replace PHP's own responses with such a status.",
                 )
                 .default(false),
         }

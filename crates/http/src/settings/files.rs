@@ -113,12 +113,14 @@ impl Setting for Page {
 impl Section for StaticSettings {
     fn read(t: &mut Table<'_>) -> Self {
         t.live();
-        let dir: Option<PathBuf> = t.key("dir", "The directory with the files.").optional();
+        let dir: Option<PathBuf> = t
+            .key("dir", "The directory that contains the files.")
+            .optional();
         let tag = read_tag(t);
         let request = t
             .key(
                 "request",
-                "Fields to set in all requests on their way to PHP, replacing those of the client.",
+                "Header fields to set in all requests for PHP. They replace the client's.",
             )
             .default(FieldRules::default());
         let own = RootKeys {
@@ -129,7 +131,7 @@ impl Section for StaticSettings {
             cache_duration: t
                 .key(
                     "cache_ttl",
-                    "As `cache_duration`, with a unit: the key of RoadRunner 3.",
+                    "RoadRunner 3's key for `cache_duration`, with a unit.",
                 )
                 .range(Duration::ZERO..=LONGEST_CACHE)
                 .default_as(own.cache_duration, "as `cache_duration`"),
@@ -163,8 +165,9 @@ fn read_prefixes(t: &mut Table<'_>) -> Vec<String> {
     let prefixes: Vec<String> = t
         .key(
             "prefixes",
-            "What the paths of files in `dir` begin with, `/assets/` for instance; other paths go \
-             to PHP without a look. Empty looks for each. The key of RoadRunner 3.",
+            "Only paths with one of these prefixes, such as `/assets/`, are looked up in `dir`; \
+             other paths go directly to PHP. An empty list looks up all paths. This is a key of \
+             RoadRunner 3.",
         )
         .default(Vec::new());
     if let Some(prefix) = prefixes.iter().find(|prefix| !prefix.starts_with('/')) {
@@ -191,15 +194,18 @@ pub fn read_tag(t: &mut Table<'_>) -> Tag {
     let is_sent = t
         .key(
             "calculate_etag",
-            "Files have an ETag, made of time and size.",
+            "Whether responses have an `ETag`, made from the file's time and size.",
         )
-        .roadrunner("false", "a client can ask whether its copy is still good")
+        .roadrunner(
+            "false",
+            "clients use the `ETag` to ask whether their copy is current",
+        )
         .default(true);
     let is_weak = t
-        .key("weak", "The ETag is a weak one.")
+        .key("weak", "Whether the `ETag` is weak.")
         .differs(
             "made of the name alone",
-            "it would stay the same when the file changes",
+            "an `ETag` made from the name would not change with the file",
         )
         .default(false);
     match (is_sent, is_weak) {
@@ -213,19 +219,19 @@ pub fn read_tag(t: &mut Table<'_>) -> Tag {
 pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
     let sentence = match kind {
         Kind::Static => {
-            "More directories, searched before `dir`, in this order. RoadRunner has the same list \
-             in `fileserver`."
+            "More directories. They are searched before `dir`, in the order of the list. \
+             RoadRunner has the same list in `fileserver`."
         }
-        Kind::Server => "Directories, searched in this order.",
+        Kind::Server => "Directories with files. They are searched in the order of the list.",
     };
-    t.section_list_with("serve", sentence, "A folder.", MOST_ROOTS, |t| {
+    t.section_list_with("serve", sentence, "One directory.", MOST_ROOTS, |t| {
         if kind == Kind::Static {
             t.ours();
         }
         let prefix: String = t
             .key(
                 "prefix",
-                "The paths of this directory: `/assets` means `/assets/…`.",
+                "The prefix of the paths for this directory: `/assets` means `/assets/…`.",
             )
             .default("/".to_owned());
         if !prefix.starts_with('/') {
@@ -236,7 +242,7 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             );
         }
         let folder = t
-            .key("root", "The directory with the files.")
+            .key("root", "The directory that contains the files.")
             .default(PathBuf::from("."));
         let mut root = RootKeys {
             folder,
@@ -244,12 +250,16 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
             ..read_rules(t, kind)
         };
         if kind == Kind::Server {
-            let sentence = "Compress files on the fly, as `http.compress` does by default.";
+            let sentence = "Whether to compress files while they are sent, with the defaults of \
+                            `http.compress`.";
             root.compress = t.key("compress", sentence).default(false);
         }
         root.ranges = t
-            .key("bytes_range", "Whether clients may request parts of files.")
-            .roadrunner("false", "downloads and films can be continued")
+            .key(
+                "bytes_range",
+                "Whether clients may request parts of files (range requests).",
+            )
+            .roadrunner("false", "downloads and videos can be resumed")
             .default(true);
         root
     })
@@ -281,12 +291,12 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
     let (forbid, allow) = (
         endings(
             "forbid",
-            "File extensions that are not served, such as `.map`, nor compressed copies of such files. \
-             PHP sources and names that begin with a dot are never served.",
+            "Files with these extensions, such as `.map`, are not served, nor are their compressed \
+             copies. PHP sources and names that begin with a dot are never served.",
         ),
         endings(
             "allow",
-            "The only file extensions that are served; empty serves all.",
+            "Only files with these extensions are served. An empty list serves all.",
         ),
     );
     let index = match kind {
@@ -303,22 +313,23 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         index: t
             .key(
                 "index",
-                "Files to serve for a directory: the first of them that exists.",
+                "Files to serve for a directory. The first one that exists is served.",
             )
             .ours()
             .default(index),
         fallback: t
             .key(
                 "fallback",
-                "The file that a browser gets for a missing page whose path has no extension.",
+                "The file that a browser gets if the requested one does not exist and the path has \
+                 no extension.",
             )
             .ours()
             .optional(),
         links: t
             .key::<Symlinks>(
                 "symlinks",
-                "Which symbolic links are followed: none, those that stay in the directory, or \
-                 all.",
+                "Which symbolic links are followed: `never` none, `inside` those that stay in the \
+                 directory, `anywhere` all.",
             )
             .ours()
             .default(Symlinks(Links::Inside))
@@ -326,19 +337,20 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
         precompressed: t
             .key(
                 "precompressed",
-                "Codings of precompressed files beside the original (`a.css.br`, `a.css.zst`, \
-                 `a.css.gz`), the best first.",
+                "Formats of precompressed copies beside the original (`a.css.br`, `a.css.zst`, \
+                 `a.css.gz`), the preferred one first.",
             )
             .ours()
             .default(Vec::new()),
         ranges: true,
         response: t
-            .key("response", "Fields to set in responses with files.")
+            .key("response", "Header fields to set in responses with files.")
             .default(FieldRules::default()),
         max_age: seconds(
             t,
             "max_age",
-            "Seconds for which caches may keep a file; 0 sends no limit.",
+            "Seconds for which caches may keep a file (`Cache-Control: max-age`); 0 omits the \
+             limit.",
             MOST_SECONDS,
             kind,
         )
@@ -348,8 +360,8 @@ fn read_rules(t: &mut Table<'_>, kind: Kind) -> RootKeys {
             seconds(
                 t,
                 "cache_duration",
-                "Seconds for which the server relies on its last look at a file; 0 looks each \
-                 time.",
+                "Seconds for which the server keeps what it knows about a file; 0 checks the file \
+                 for each request.",
                 3600,
                 kind,
             )

@@ -19,7 +19,7 @@ pub struct FileServerSettings {
 
 impl Section for FileServerSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let address: Option<Address> = t.key("address", "Where to listen.").optional();
+        let address: Option<Address> = t.key("address", "The address to listen on.").optional();
         if address.is_none() {
             t.error(
                 "address",
@@ -33,7 +33,10 @@ impl Section for FileServerSettings {
                 port: 0,
             }),
             threads: t
-                .key("threads", "I/O threads, besides those of `http`.")
+                .key(
+                    "threads",
+                    "Number of I/O threads, in addition to those of `http`.",
+                )
                 .ours()
                 .range(1..=MAX_IO_THREADS)
                 .default_as(

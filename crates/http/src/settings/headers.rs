@@ -138,29 +138,29 @@ impl Section for HeadersSettings {
             request: t
                 .key(
                     "request",
-                    "Fields to set in requests on their way to PHP, replacing those of the client; \
-                     an empty text removes a field.",
+                    "Header fields to set in requests for PHP. They replace the client's. An empty \
+                     text removes a field.",
                 )
                 .differs(
                     "added to those of the client",
-                    "a client could bring its own",
+                    "a client could send the same field itself",
                 )
                 .default(FieldRules::default()),
             response: t
                 .key(
                     "response",
-                    "Fields to set in responses, replacing those of PHP; an empty text removes a \
-                     field.",
+                    "Header fields to set in responses. They replace PHP's. An empty text removes \
+                     a field.",
                 )
                 .differs(
                     "a second one where PHP sets it, too",
-                    "clients take one of the two",
+                    "clients use only one of two equal fields",
                 )
                 .default(FieldRules::default()),
             cors: t.optional_section(
                 "cors",
-                "What pages of other sites may do (CORS). Preflight requests are answered without \
-                 PHP.",
+                "What pages of other sites may do (CORS). The server answers preflight requests \
+                 without PHP.",
             ),
         }
     }
@@ -171,16 +171,20 @@ impl Section for CorsSettings {
         let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
         let settings = Self {
             allowed_origin: t
-                .key("allowed_origin", "Sites whose pages may read responses.")
+                .key("allowed_origin", "Origins whose pages may read responses.")
                 .default(Vec::new()),
             allowed_origin_regex: t
                 .key(
                     "allowed_origin_regex",
-                    "Replaces `allowed_origin`: an expression that is searched for in the origin.",
+                    "A regular expression for allowed origins, instead of `allowed_origin`. It may \
+                     match any part of the origin.",
                 )
                 .optional(),
             allowed_headers: t
-                .key("allowed_headers", "Fields that pages may send; `*` is any.")
+                .key(
+                    "allowed_headers",
+                    "Header fields that pages may send; `*` allows any.",
+                )
                 .default(texts(&HEADERS)),
             allowed_methods: t
                 .key("allowed_methods", "Methods that pages may use.")
@@ -197,14 +201,14 @@ impl Section for CorsSettings {
             exposed_headers: t
                 .key(
                     "exposed_headers",
-                    "Fields of responses that pages may read.",
+                    "Header fields of responses that pages may read.",
                 )
                 .default(Vec::new()),
             max_age: t
                 .key(
                     "max_age",
-                    "Seconds for which a browser may cache the answer; 0 leaves this to the \
-                     browser.",
+                    "Seconds for which a browser may cache the answer to a preflight request; 0 \
+                     lets the browser decide.",
                 )
                 .range(0..=LONGEST_MAX_AGE)
                 .default(0),
@@ -216,7 +220,9 @@ impl Section for CorsSettings {
                 .zero_is_default()
                 .range(200..=299)
                 .default(OPTIONS_SUCCESS_STATUS),
-            debug: t.key("debug", "Log each decision.").default(false),
+            debug: t
+                .key("debug", "Whether to log each decision.")
+                .default(false),
         };
         settings.check(t);
         settings

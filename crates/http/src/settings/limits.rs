@@ -44,24 +44,24 @@ impl Section for Timeouts {
         Self {
             head: wait(
                 "head",
-                "For the head of a request, from its first byte.",
+                "Time limit for the head of a request, from its first byte.",
                 HEAD_TIME,
             ),
             body: wait(
                 "body",
-                "For the next bytes of a body; after that time, the average must also be at least \
-                 500 bytes per second.",
+                "Time limit for the next bytes of a body. After that time, the average must also \
+                 be at least 500 bytes per second.",
                 BODY_PAUSE,
             ),
             send: wait(
                 "send",
-                "Until a client takes more of its response.",
+                "Time limit for a client to read more of its response.",
                 SEND_PAUSE,
             ),
             idle: wait(
                 "idle",
-                "For the next request on a connection. Must be longer than the same limit of a \
-                 proxy or load balancer in front of the server.",
+                "Time limit for the next request on a connection. It must be longer than the same \
+                 limit of a proxy or load balancer in front of the server.",
                 IDLE,
             ),
         }
@@ -79,8 +79,7 @@ impl Section for Forms {
         let memory = t
             .key(
                 "memory",
-                "Limit for the part of a form that is kept in memory: the whole form without its \
-                 files.",
+                "How much of a form may be in memory: everything except its files.",
             )
             .range(Size::megabytes(1)..=Size::megabytes(1000))
             .default(Size::megabytes(FIELD_BYTES as u64 >> 20));
@@ -88,23 +87,23 @@ impl Section for Forms {
             fields: t
                 .key(
                     "fields",
-                    "Fields of a form; a form with more is answered 400. php.ini's \
-                     `max_input_vars` has no effect here.",
+                    "How many fields a form may have. A form with more is answered 400. \
+                     `max_input_vars` in php.ini has no effect here.",
                 )
                 .range(1..=1_000_000)
                 .default(FIELDS),
             files: t
                 .key(
                     "files",
-                    "Files of a form; a form with more is answered 400.",
+                    "How many files a form may have. A form with more is answered 400.",
                 )
                 .range(0..=10_000)
                 .default(FILES),
             levels: t
                 .key(
                     "levels",
-                    "Brackets in a field's name, `a[b][c]` has 2; a form with more is answered \
-                     400.",
+                    "How many pairs of brackets a field's name may have; `a[b][c]` has 2. A form \
+                     with more is answered 400.",
                 )
                 .range(1..=u8::MAX)
                 .default(LEVELS),

@@ -151,7 +151,7 @@ pub(super) fn read_list(t: &mut Table<'_>) -> Vec<ListenSettings> {
     t.section_list_with(
         "listen",
         "More addresses to listen on.",
-        "A place.",
+        "One address to listen on.",
         MOST_LISTENERS,
         |t| {
             t.ours();
@@ -169,7 +169,7 @@ impl Section for ListenSettings {
             tls: t
                 .key(
                     "tls",
-                    "Whether clients speak TLS here, with the certificates of `http.ssl`.",
+                    "Whether clients use TLS here, with the certificates of `http.ssl`.",
                 )
                 .default(false),
             mode: t
@@ -218,14 +218,16 @@ impl Section for ListenSettings {
 pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxyProtocol> {
     t.optional_section_with(
         "proxy_protocol",
-        "Each connection must begin with a PROXY header, version 1 or 2, in which a load balancer \
-         names the client. Without this section, no header is read.",
+        "The PROXY protocol. Each connection must begin with a PROXY header, version 1 or 2, in \
+         which a load balancer names the client. Without this section, the server reads no such \
+         header.",
         |t| {
             let trusted: Option<Vec<Subnet>> = t
                 .key(
                     "trusted_proxies",
-                    "The load balancers: who else connects is refused. Not needed for a unix \
-                     socket, whose mode says who may connect.",
+                    "The addresses of the load balancers. Connections from other addresses are \
+                     refused. A unix socket does not need this key, because its mode says who may \
+                     connect.",
                 )
                 .optional();
             let is_missing = match &trusted {
@@ -250,7 +252,7 @@ pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxyProt
             ProxyProtocol {
                 trusted,
                 timeout: t
-                    .key("read_header_timeout", "How long the header may take.")
+                    .key("read_header_timeout", "Time limit for the PROXY header.")
                     .zero_is_default()
                     .range(HEADER_TIMES)
                     .default(HEADER_TIME),
@@ -264,15 +266,19 @@ pub(super) fn read_unix_socket(t: &mut Table<'_>, address: Option<&Listen>) -> U
     let is_unix = matches!(address, Some(Listen::Unix(_)));
     let read = t.optional_section_with(
         "unix_socket",
-        "The file of a unix socket in `address`, with RoadRunner's names; `listen` has names of \
-         users and groups, too.",
+        "Owner and permissions of the unix socket in `address`, with RoadRunner's keys. `listen` \
+         also accepts names of users and groups.",
         |t| {
             if !is_unix {
                 t.warn("", "has no effect", "it is for `address: unix:///path`");
             }
-            let mode: Option<Mode> = t.key("mode", "As `http.listen[].mode`.").optional();
-            let uid: Option<u32> = t.key("uid", "The number of the file's owner.").optional();
-            let gid: Option<u32> = t.key("gid", "The number of the file's group.").optional();
+            let mode: Option<Mode> = t
+                .key("mode", "The permissions of the unix socket.")
+                .optional();
+            let uid: Option<u32> = t
+                .key("uid", "The user ID of the socket's owner.")
+                .optional();
+            let gid: Option<u32> = t.key("gid", "The group ID of the socket.").optional();
             UnixSocketSettings { mode, uid, gid }
         },
     );
@@ -281,22 +287,19 @@ pub(super) fn read_unix_socket(t: &mut Table<'_>, address: Option<&Listen>) -> U
 
 impl Section for SslSettings {
     fn read(t: &mut Table<'_>) -> Self {
-        let address = t
-            .key("address", "Where to listen for TLS.")
-            .default(Address {
-                host: Some(SSL_HOST.to_owned()),
-                port: SSL_PORT,
-            });
+        let address = t.key("address", "The address for TLS.").default(Address {
+            host: Some(SSL_HOST.to_owned()),
+            port: SSL_PORT,
+        });
         let certificate: Option<PathBuf> = t
             .key(
                 "cert",
-                "The certificate, followed by the intermediate certificates of its authority, in \
-                 PEM.",
+                "A PEM file with the certificate and, after it, the intermediate certificates.",
             )
             .live()
             .optional();
         let key: Option<PathBuf> = t
-            .key("key", "The certificate's private key, in PEM.")
+            .key("key", "A PEM file with the certificate's private key.")
             .is_path()
             .live()
             .optional();
@@ -306,14 +309,15 @@ impl Section for SslSettings {
             redirect: t
                 .key(
                     "redirect",
-                    "Requests without TLS are redirected to `address`, with status 308.",
+                    "Whether requests without TLS are redirected to `address`, with status 308.",
                 )
                 .live()
                 .default(false),
             proxies: read_proxies(t, false),
             hsts: t.optional_section(
                 "hsts",
-                "Tells browsers to use only TLS for this site from then on.",
+                "HSTS (`Strict-Transport-Security`). It tells browsers to use only TLS for this \
+                 site.",
             ),
             pairs: own_pair(t, certificate, key)
                 .into_iter()
@@ -402,15 +406,21 @@ impl Section for HstsSettings {
         t.live();
         let settings = Self {
             max_age: t
-                .key("max_age", "How long browsers remember it.")
+                .key(
+                    "max_age",
+                    "How long browsers use only TLS after a response.",
+                )
                 .default(HSTS_AGE),
             include_subdomains: t
-                .key("include_subdomains", "Applies to all subdomains, too.")
+                .key(
+                    "include_subdomains",
+                    "Whether HSTS also applies to all subdomains.",
+                )
                 .default(false),
             preload: t
                 .key(
                     "preload",
-                    "The site may be put on the preload list of browsers.",
+                    "Whether the site may be added to the preload list of browsers.",
                 )
                 .default(false),
         };
@@ -432,13 +442,13 @@ pub(super) fn read_http2(t: &mut Table<'_>) -> Http2Limits {
         clear: t
             .key(
                 "h2c",
-                "HTTP/2 without TLS, too, for clients that begin with HTTP/2.",
+                "Whether HTTP/2 also works without TLS (h2c), for clients that begin with HTTP/2.",
             )
             .default(default.clear),
         streams: t
             .key(
                 "max_concurrent_streams",
-                "Requests that a client may have open on a connection.",
+                "How many requests a client may have open on one connection.",
             )
             .zero_is_default()
             .range(1..=MOST_STREAMS)

@@ -154,7 +154,7 @@ pub struct Uploads {
 impl Section for HttpSettings {
     fn read(t: &mut Table<'_>) -> Self {
         let address = read_address(t);
-        let uploads: Uploads = t.section("uploads", "Files in forms.");
+        let uploads: Uploads = t.section("uploads", "Files that clients upload in forms.");
         let mut settings = Self {
             unix_socket: listen::read_unix_socket(t, address.as_ref()),
             proxies: listen::read_proxies(t, matches!(address, Some(Listen::Unix(_)))),
@@ -162,42 +162,49 @@ impl Section for HttpSettings {
             listen: listen::read_list(t),
             ssl: t.optional_section(
                 "ssl",
-                "TLS. Without this section, the server does not serve TLS.",
+                "TLS. Without this section, the server does not offer TLS.",
             ),
             http2: t.section_with(
                 "http2",
-                "HTTP/2. With TLS, it is always on.",
+                "HTTP/2. It is always on for TLS.",
                 listen::read_http2,
             ),
             threads: read_threads(t),
             internal_error_code: read_internal_error_code(t),
             access_logs: t
-                .key("access_logs", "More fields in the record of each request.")
+                .key(
+                    "access_logs",
+                    "Adds more details to the log record of each request.",
+                )
                 .live()
                 .default(false),
             server_timing: read_server_timing(t),
             max_request_size: t
-                .key("max_request_size", "A larger body is answered 413.")
+                .key(
+                    "max_request_size",
+                    "The largest request body. A request with a larger one is answered 413.",
+                )
                 .live()
                 .zero_is_default()
                 .default(MAX_REQUEST_SIZE),
             raw_body: t
-                .key("raw_body", "Forms reach PHP unparsed.")
+                .key("raw_body", "Whether PHP gets forms unparsed.")
                 .live()
                 .default(false),
             middleware: read_middleware(t),
             headers: t.optional_section(
                 "headers",
-                "Fields that the server sets. Used by the middleware `headers`.",
+                "Header fields that the server sets. Used by the middleware `headers`.",
             ),
             sendfile: t.section(
                 "sendfile",
-                "Files that PHP names for the server to send, by `X-Sendfile` or \
+                "Files that the server sends for PHP: a response names them in `X-Sendfile` or \
                  `X-Accel-Redirect`. Used by the middleware `sendfile`.",
             ),
             compress: t.section(
                 "compress",
-                "Compression of bodies. Used by the middlewares `compress`, `gzip` and `zstd`.",
+                "Compression of responses and decompression of requests. Used by the middlewares \
+                 `compress`, `gzip` and `zstd`.",
             ),
             files: t.optional_section(
                 "static",
@@ -205,27 +212,27 @@ impl Section for HttpSettings {
             ),
             access_log: t.optional_section(
                 "access_log",
-                "A line for each request, for log analysers, whatever answers the request: PHP, a \
-                 file or the server.",
+                "An access log for log analysers: one line for each request, whether PHP, a file \
+                 or the server itself answers it.",
             ),
             request_id: t.optional_section(
                 "request_id",
-                "An ID for each request: in the response, in log records, and for PHP as a header \
-                 and as the attribute `request_id`.",
+                "An ID for each request. It is in the response and in log records. PHP gets it as \
+                 a header and as the attribute `request_id`.",
             ),
             rate_limit: read_rate_limit(t),
             rate_limiter: read_rate_limiter(t),
             rewrite: rewrite::read(t),
             error_pages: t.optional_section(
                 "error_pages",
-                "Pages that replace the server's own short texts; clients that ask for JSON get \
-                 JSON. Used by the middleware `error_pages`.",
+                "Pages that replace the server's own short error texts. Clients that ask for JSON \
+                 get JSON. Used by the middleware `error_pages`.",
             ),
             timeouts: t.section(
                 "timeouts",
-                "How long a client may take; then its connection is closed.",
+                "Time limits for clients. A connection that exceeds one is closed.",
             ),
-            forms: t.section("forms", "Limits of forms."),
+            forms: t.section("forms", "Limits for forms."),
             max_connections: read_max_connections(t),
             max_header_fields: read_max_header_fields(t),
             client_memory: read_client_memory(t),
@@ -266,7 +273,7 @@ fn read_address(t: &mut Table<'_>) -> Option<Listen> {
     let elsewhere = t.is_written("listen") || t.is_written("ssl");
     let address = t.key(
         "address",
-        "Where to listen for HTTP. With `listen` or `ssl` and without this key, only there.",
+        "The address for HTTP. If only `listen` or `ssl` is set, the server listens only there.",
     );
     if elsewhere {
         address.optional()
@@ -276,7 +283,7 @@ fn read_address(t: &mut Table<'_>) -> Option<Listen> {
 }
 
 fn read_threads(t: &mut Table<'_>) -> usize {
-    t.key("threads", "I/O threads.")
+    t.key("threads", "Number of I/O threads.")
         .ours()
         .range(1..=MAX_IO_THREADS)
         .default_as(
@@ -288,7 +295,7 @@ fn read_threads(t: &mut Table<'_>) -> usize {
 fn read_internal_error_code(t: &mut Table<'_>) -> u16 {
     t.key(
         "internal_error_code",
-        "The status of a reply when PHP fails.",
+        "The status of the response if PHP fails.",
     )
     .live()
     .zero_is_default()
@@ -300,8 +307,8 @@ fn read_internal_error_code(t: &mut Table<'_>) -> u16 {
 fn read_middleware(t: &mut Table<'_>) -> Vec<String> {
     t.key(
         "middleware",
-        "What requests pass on their way to PHP: the last one listed sees them first; with \
-         `compat: 3` the first one.",
+        "Middlewares that requests pass on their way to PHP. The last one listed sees a request \
+         first; with `compat: 3`, the first one listed does.",
     )
     .live()
     .default(Vec::new())
@@ -319,7 +326,7 @@ fn read_rate_limit(t: &mut Table<'_>) -> Option<RateLimitSettings> {
 fn read_rate_limiter(t: &mut Table<'_>) -> Option<RateLimitSettings> {
     t.optional_section_with(
         "rate_limiter",
-        "The same with the keys and answers of RoadRunner 3. Used by the middleware \
+        "The same limit with RoadRunner 3's keys and responses. Used by the middleware \
          `rate_limiter`.",
         RateLimitSettings::read_limiter,
     )
@@ -329,7 +336,7 @@ fn read_rate_limiter(t: &mut Table<'_>) -> Option<RateLimitSettings> {
 fn read_spool_dir(t: &mut Table<'_>, uploads: &Uploads) -> PathBuf {
     t.key(
         "spool_dir",
-        "Directory for large request bodies while they arrive.",
+        "The directory for large request bodies while they arrive.",
     )
     .ours()
     .default_as(uploads.dir.clone(), "`uploads.dir`")
@@ -338,8 +345,8 @@ fn read_spool_dir(t: &mut Table<'_>, uploads: &Uploads) -> PathBuf {
 fn read_server_timing(t: &mut Table<'_>) -> bool {
     t.key(
         "server_timing",
-        "Responses of PHP get the field `Server-Timing`: how long the request waited for a worker, \
-         and what PHP's time was spent on. In development mode they always get it.",
+        "Adds the header `Server-Timing` to PHP's responses. It shows how long the request waited \
+         for a worker and how PHP spent its time. In development mode, it is always added.",
     )
     .ours()
     .live()
@@ -349,17 +356,17 @@ fn read_server_timing(t: &mut Table<'_>) -> bool {
 fn read_development(t: &mut Table<'_>) -> DevelopmentSettings {
     t.section(
         "development",
-        "What [development mode](command-line.md#serve) does in a browser.",
+        "Features of [development mode](command-line.md#serve) in a browser.",
     )
 }
 
 fn read_max_connections(t: &mut Table<'_>) -> Option<usize> {
     t.key(
         "max_connections",
-        "Connections at a time. At the limit, the connection that has been idle for \
-         the longest time is closed for a new one; if all have a request, the new \
-         connection is closed. When not written: the process's limit of open files \
-         minus what the rest of the server needs.",
+        "How many connections may be open at a time. At the limit, a new connection replaces the \
+         one that has been idle for the longest time. If all connections have a request, the new \
+         one is closed. By default, the limit is the process's limit of open files, minus what the \
+         rest of the server needs.",
     )
     .ours()
     .range(1..=10_000_000)
@@ -369,8 +376,8 @@ fn read_max_connections(t: &mut Table<'_>) -> Option<usize> {
 fn read_max_header_fields(t: &mut Table<'_>) -> usize {
     t.key(
         "max_header_fields",
-        "Fields that the head of a request may have; a request with more is answered \
-         431. A cookie that is split into parts, as in HTTP/2, counts as one field.",
+        "How many header fields a request may have. A request with more is answered 431. A cookie \
+         that is split into parts, as in HTTP/2, counts as one field.",
     )
     .ours()
     .range(20..=2000)
@@ -388,11 +395,11 @@ fn default_address() -> Listen {
 fn read_client_memory(t: &mut Table<'_>) -> Size {
     t.key(
         "client_memory",
-        "Memory that all clients together may make the server hold: bodies that have not come \
-         whole, responses that are not taken, compression under way, open streams of HTTP/2. Small \
-         requests are not counted. From three quarters on, bodies go to files earlier and responses \
-         are not compressed; beyond all of it the connection that holds the most is closed, one of \
-         the address that holds the most.",
+        "How much memory all clients together may use in the server. Counted are request bodies \
+         that are still arriving, responses that clients have not yet read, compression, and open \
+         HTTP/2 streams. Small requests are not counted. Above three quarters of the limit, bodies \
+         go to files earlier and responses are not compressed. Above the limit, the server takes \
+         the address that uses the most memory, and closes that address's largest connection.",
     )
     .ours()
     .range(Size::megabytes(16)..=Size::megabytes(1000 << 10))
@@ -402,9 +409,9 @@ fn read_client_memory(t: &mut Table<'_>) -> Size {
 fn read_max_per_address(t: &mut Table<'_>) -> Option<u32> {
     t.key(
         "max_per_address",
-        "Connections that one address may have at a time (for IPv6, a /64 network). \
-                     Connections of trusted proxies are not counted; instead, their requests are \
-         counted by the client's address.",
+        "How many connections one address may have at a time. For IPv6, an address is a /64 \
+         network. Connections of trusted proxies are not counted; their requests are, by the \
+         client's address.",
     )
     .live()
     .ours()
@@ -419,7 +426,7 @@ impl Section for RequestIdSettings {
         let header = t
             .key(
                 "header",
-                "The field with the ID, in requests and responses.",
+                "The header field with the ID, in requests and responses.",
             )
             .default("X-Request-Id".to_owned());
         if header.is_empty() || !header.bytes().all(is_token) || header.contains('_') {
@@ -431,8 +438,8 @@ impl Section for RequestIdSettings {
             from_client: t
                 .key(
                     "from_client",
-                    "Whether to keep an ID that the client sends, if it is valid: at most 128 \
-                     letters, digits and `-_.:`.",
+                    "Whether to keep an ID that the client sends. A valid ID has at most 128 \
+                     letters, digits and `-_.:`; any other is replaced.",
                 )
                 .default(true),
         }
@@ -450,16 +457,18 @@ impl Section for Uploads {
         Self {
             forbid: endings(
                 "forbid",
-                "File extensions that are refused, such as `.php`.",
+                "Files with these extensions are refused, such as `.php`.",
             ),
             allow: endings(
                 "allow",
-                "The only file extensions that are accepted; empty accepts all.",
+                "Only files with these extensions are accepted. An empty list accepts all.",
             ),
-            dir: t.key("dir", "Directory for uploaded files.").default_as(
-                env::temp_dir(),
-                "the system's directory for temporary files",
-            ),
+            dir: t
+                .key("dir", "The directory for uploaded files.")
+                .default_as(
+                    env::temp_dir(),
+                    "the system's directory for temporary files",
+                ),
         }
     }
 }

@@ -58,8 +58,8 @@ impl RateLimitSettings {
         let rate: Option<Rate> = t
             .key(
                 "rate",
-                "How many requests a client may send in a time; further requests are answered 429 \
-                 with `Retry-After`.",
+                "How many requests a client may send in which time. Further requests are answered \
+                 429 with `Retry-After`.",
             )
             .optional();
         if !was_written {
@@ -68,14 +68,18 @@ impl RateLimitSettings {
         let most_at_once = rate.map_or(1, |rate| rate.count);
         let settings = Self {
             burst: t
-                .key("burst", "How many requests may arrive at once.")
+                .key(
+                    "burst",
+                    "How many requests may arrive at once before the rate applies.",
+                )
                 .range(1..=MOST)
                 .default_as(most_at_once, "the number in `rate`"),
             by: t
                 .key(
                     "by",
-                    "What identifies a client: `address` (for IPv6, the /64 network), or \
-                     `header:NAME`, the value of a field, and the address if the field is missing.",
+                    "What identifies a client. `address` is the client's address, for IPv6 its /64 \
+                     network. `header:NAME` is the value of a header field, or the address if the \
+                     field is missing.",
                 )
                 .default(RateKey::Address),
             refusal: Refusal::Ours,
@@ -93,31 +97,39 @@ impl RateLimitSettings {
         let kind = t
             .key(
                 "key",
-                "Who is one client: an address, the value of a field, or all together.",
+                "What identifies a client: its address, the value of a header field, or nothing, \
+                 so that all clients share one limit.",
             )
             .public()
             .differs(
                 "each IPv6 address by itself",
-                "a client has a whole /64 of them",
+                "one client usually has a whole /64 network",
             )
             .default(KeyKind::Ip);
         let header: Option<String> = t
             .key(
                 "header",
-                "The field, with `key: header`; a request without it is answered 400.",
+                "The header field for `key: header`. A request without it is answered 400.",
             )
             .optional();
         let was_written = t.is_written("rate");
         let count: Option<u32> = t
-            .key("rate", "How many requests of one client in an `interval`; more are answered 429 with `Retry-After`.")
+            .key(
+                "rate",
+                "How many requests one client may send in one `interval`. Further requests are \
+                 answered 429 with `Retry-After`.",
+            )
             .range(1..=MOST)
             .optional();
         let per = t
-            .key("interval", "The time that `rate` is for.")
+            .key("interval", "The time that `rate` refers to.")
             .range(Duration::from_millis(1)..=Duration::from_hours(24))
             .default(Duration::from_secs(1));
         let burst = t
-            .key("burst", "How many of them may come at once.")
+            .key(
+                "burst",
+                "How many requests may arrive at once before the rate applies.",
+            )
             .range(1..=MOST)
             .default(1);
         t.no_effect(

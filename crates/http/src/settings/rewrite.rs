@@ -41,9 +41,9 @@ pub enum TargetPiece {
 pub(super) fn read(t: &mut Table<'_>) -> Vec<RewriteRule> {
     let rules = t.section_list_with(
         "rewrite",
-        "Rules that give requests another target or redirect them. The first rule that matches \
+        "Rules that change the path of a request or redirect it. The first rule that matches \
          applies. Used by the middleware `rewrite`.",
-        "A rule.",
+        "One rule.",
         MOST_RULES,
         |t| {
             t.ours();
@@ -58,32 +58,38 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
     let path: Option<Expression> = t
         .key(
             "path",
-            "An expression that is searched for in the path, without the query, as the client sent \
-             it and in each way in which programs read it. The case of letters counts.",
+            "A case-sensitive regular expression. It may match any part of the path, without the \
+             query. It is tried on the path as the client sent it, and on each decoded form that a \
+             program may use.",
         )
         .optional();
     let hosts = t
         .key(
             "host",
-            "Limits the rule to these hosts; `*.example.com` means all hosts below `example.com`.",
+            "The rule applies only to these hosts. `*.example.com` means all hosts below \
+             `example.com`.",
         )
         .optional()
         .unwrap_or_default();
     let to: Option<Target> = t
         .key(
             "to",
-            "The new path, or for a redirect also a whole URI; `{1}` is what the first group \
-             found. The client's query is kept, unless it ends in `?`.",
+            "The new path. For a redirect, it may be a whole URI. `{1}` is the text of the first \
+             group. The client's query is kept, unless this text ends in `?`.",
         )
         .optional();
     let status: Option<u16> = t
-        .key("status", "Makes it a redirect: 301, 302, 303, 307 or 308.")
+        .key(
+            "status",
+            "The status of a redirect: 301, 302, 303, 307 or 308. Without it, the server continues \
+             with the new path.",
+        )
         .optional();
     let unless_refused = t
         .key(
             "unless_refused",
-            "Leaves alone a request that a route with `refuse` would take, by its path as the \
-             client sent it: that route answers it.",
+            "The rule does not apply if a route with `refuse` matches the path that the client \
+             sent. That route then answers the request.",
         )
         .default(false);
     for (key, is_written, hint) in [

@@ -162,8 +162,8 @@ pub(super) fn read_pools(t: &mut Table<'_>) -> Vec<(String, HttpPoolSettings)> {
     t.sections_like(
         "pools",
         "More pools, by name.",
-        "A pool. Accepts every key of `http.pool`, with the same defaults, but inherits no values \
-         from there.",
+        "One pool. It accepts every key of `http.pool`, with the same defaults. It does not \
+         inherit values from there.",
         MOST_POOLS,
         |t| {
             t.ours();
@@ -216,10 +216,10 @@ pub(super) fn read_routes(
     let mut routes: Vec<RouteSettings> = Vec::new();
     t.section_list_with(
         "routes",
-        "Which requests go to which pool, with which limits. The first route that matches wins; \
-         requests without a route go to the pool `default`.",
-        "A route. It matches requests that meet all of its conditions: `path`, `host`, `method`, \
-         `not_method`, `header`, `address` and `not_address`.",
+        "Which requests go to which pool, and with which limits. The first route that matches \
+         applies. Requests without a route go to the pool `default`.",
+        "One route. It matches a request that meets all of its conditions: `path`, `host`, \
+         `method`, `not_method`, `header`, `address` and `not_address`.",
         MOST_ROUTES,
         |t| {
             t.ours();
@@ -267,23 +267,25 @@ fn read_route(
         basic_auth: t
             .optional_section_with(
                 "basic_auth",
-                "A name and a password for all requests of this route, and for files of \
-                 `http.static` (RFC 7617). Scripts find the name in `REMOTE_USER`, handlers in the \
-                 attribute `remote_user`. A client with ten wrong passwords waits: 429.",
+                "A name and a password that all requests of this route need, including those for \
+                 files of `http.static` (RFC 7617). Scripts get the name in `REMOTE_USER`, \
+                 handlers in the attribute `remote_user`. A client that has sent ten wrong \
+                 passwords is answered 429 for a while.",
                 BasicAuthSettings::read,
             )
             .flatten(),
         max_request_size: t
             .key(
                 "max_request_size",
-                "A larger body is answered 413, in place of `http.max_request_size`.",
+                "The largest request body, instead of `http.max_request_size`. A request with a \
+                 larger one is answered 413.",
             )
             .zero_is_default()
             .optional(),
         request_body: t
             .key(
                 "request_body",
-                "When a worker gets a request's body, in place of the pool's `request_body`.",
+                "When a worker gets the body of a request, instead of the pool's `request_body`.",
             )
             .optional(),
         broken,
@@ -296,52 +298,54 @@ fn read_conditions(t: &mut Table<'_>) -> Conditions {
         paths: t
             .key(
                 "path",
-                "Paths, however a client spells them; `/admin/*` is `/admin` and all below it, `~ \\.bak$` \
-                 all paths in which a regular expression is found, `!~ ^/open/` \
-                 all others, and there the case of letters counts.",
+                "Paths, in any encoding that a client uses. `/admin/*` matches `/admin` and \
+                 everything below it. `~ \\.bak$` matches all paths in which the regular \
+                 expression is found; `!~ ^/open/` matches all others. Regular expressions are \
+                 case-sensitive.",
             )
             .optional()
             .unwrap_or_default(),
         hosts: t
             .key(
                 "host",
-                "Hosts, compared without port and case; `*.example.com` is all below it.",
+                "Hosts, compared without port and case. `*.example.com` matches all hosts below \
+                 `example.com`.",
             )
             .optional()
             .unwrap_or_default(),
         methods: t
-            .key("method", "Methods; `GET` is also `HEAD`.")
+            .key("method", "Methods. `GET` also matches `HEAD`.")
             .optional()
             .unwrap_or_default(),
         not_methods: t
             .key(
                 "not_method",
-                "Methods that it is not for, written as clients send them; here `GET` is not \
-                 `HEAD`.",
+                "Methods that the route does not match, written as clients send them. `GET` does \
+                 not include `HEAD` here.",
             )
             .optional()
             .unwrap_or_default(),
         headers: t
             .key(
                 "header",
-                "Fields that must all match, each by a regular expression that is searched for in \
-                 its value; a request without the field has an empty one.",
+                "Header fields, each with a regular expression that may match any part of the \
+                 value. All must match. A missing field counts as empty.",
             )
             .optional()
             .unwrap_or_default(),
         addresses: t
             .key(
                 "address",
-                "Addresses of clients, and nets of them. Behind proxies, `http.trusted_subnets` \
-                 says whose word counts. A client of a unix socket has none.",
+                "Addresses and networks of clients. Behind proxies, `http.trusted_subnets` lists \
+                 the proxies that may name the client. A client of a unix socket has no address.",
             )
             .optional()
             .unwrap_or_default(),
         not_addresses: t
             .key(
                 "not_address",
-                "Addresses of clients that it is not for; the others include clients of a unix \
-                 socket.",
+                "Addresses of clients that the route does not match. A client of a unix socket has \
+                 no address, so the route matches it.",
             )
             .optional()
             .unwrap_or_default(),
@@ -376,21 +380,22 @@ fn read_terms(t: &mut Table<'_>) -> Terms {
         priority: t
             .key(
                 "priority",
-                "Among calls that wait for the same pool, lower numbers go first.",
+                "Calls that wait for the same pool start in this order, the lowest number first.",
             )
             .range(0..=u8::MAX)
             .default(Terms::default().priority),
         deadline: t
             .key(
                 "deadline",
-                "How long a call may take, in place of the pool's `supervisor.exec_ttl`.",
+                "The time limit of a call, instead of the pool's `supervisor.exec_ttl`.",
             )
             .range(SHORTEST..=LONGEST)
             .optional(),
         slow: t
             .key(
                 "slow",
-                "Requests that took longer get a record, in place of the pool's `slow`.",
+                "Requests that take longer than this get a log record, instead of the pool's \
+                 `slow`.",
             )
             .range(SHORTEST..=LONGEST)
             .optional(),
@@ -414,9 +419,9 @@ fn read_refuse(t: &mut Table<'_>) -> Option<u16> {
     let refuse: Option<u16> = t
         .key(
             "refuse",
-            "The status, 400 to 499, that all requests of this route are answered with. No pool \
-             gets one, and no file is sent. A route without conditions, or with `/*` alone, \
-             leaves the files of `http.static`.",
+            "The status, 400 to 499, of the answer to all requests of this route. They reach no \
+             pool, and no file is sent. If the route has no conditions, or only `/*`, files of \
+             `http.static` are still sent.",
         )
         .range(400..=499)
         .optional();
@@ -433,9 +438,10 @@ fn read_scripts(t: &mut Table<'_>, mode: Mode) -> Answering {
     let scripts: AnsweringKey = t
         .key(
             "scripts",
-            "Which scripts of the pool's `root` answer: `all`; `named`, those that the path names \
-             and that stand for its directory, but not the `fallback`; `front`, the `fallback` \
-             alone; `none`, so that only files are sent and all else is answered 404.",
+            "Which scripts of the pool's `root` may run. `all`: all of them. `named`: those that \
+             the path names, and the index of a directory, but not the `fallback`. `front`: only \
+             the `fallback`. `none`: no script; files are sent, and all other requests are \
+             answered 404.",
         )
         .default(AnsweringKey(Answering::All));
     if scripts.0 != Answering::All && mode == Mode::Worker {
@@ -485,8 +491,9 @@ fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
     let prefix: Option<String> = t
         .key(
             "strip_prefix",
-            "The path that the pool's `root` is mounted at: with `/cgi-bin`, a request for \
-             `/cgi-bin/a.sh` finds `a.sh` there. For pools with a `root`.",
+            "A prefix that is removed from the path before the pool's `root` is searched. With \
+             `/cgi-bin`, a request for `/cgi-bin/a.sh` runs `a.sh` in the root. Only for pools \
+             with a `root`.",
         )
         .optional();
     let prefix = prefix?;
@@ -519,7 +526,7 @@ fn read_prefix(t: &mut Table<'_>, mode: Mode) -> Option<String> {
 
 fn read_pool(t: &mut Table<'_>, pools: &[(String, HttpPoolSettings)]) -> String {
     let written = t
-        .key("pool", "The pool's name.")
+        .key("pool", "The name of the pool.")
         .default(DEFAULT_POOL.to_owned());
     let names = || std::iter::once(DEFAULT_POOL).chain(pools.iter().map(|(name, _)| name.as_str()));
     if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(&written)) {

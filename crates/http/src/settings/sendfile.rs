@@ -27,19 +27,19 @@ impl Section for SendfileSettings {
             roots: t
                 .key(
                     "roots",
-                    "Directories that may contain the files named by `X-Sendfile`; empty: any file \
-                     that the workers' user may read.",
+                    "Directories that may contain the files named by `X-Sendfile`. An empty list \
+                     allows any file that the workers' user may read.",
                 )
                 .default(Vec::new()),
             locations: t.section_list_with(
                 "locations",
-                "Targets for `X-Accel-Redirect`, as nginx's internal locations. The pool's user must be \
-                 allowed to read the file.",
-                "A location.",
+                "Targets for `X-Accel-Redirect`, like nginx's internal locations. The pool's user \
+                 must be allowed to read the file.",
+                "One target.",
                 MOST_LOCATIONS,
                 |t| {
                     let prefix: String = t
-                        .key("prefix", "What the target begins with.")
+                        .key("prefix", "The prefix of the target.")
                         .default("/".to_owned());
                     if !prefix.starts_with('/') {
                         t.error(
@@ -48,8 +48,12 @@ impl Section for SendfileSettings {
                             &format!("write `/{prefix}`"),
                         );
                     }
-                    let root: Option<PathBuf> =
-                        t.key("root", "The directory with its files.").optional();
+                    let root: Option<PathBuf> = t
+                        .key(
+                            "root",
+                            "The directory that contains the files of this target.",
+                        )
+                        .optional();
                     if root.is_none() {
                         t.error(
                             "root",
