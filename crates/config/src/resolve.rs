@@ -84,7 +84,7 @@ pub struct Difference {
     pub why: String,
 }
 
-/// `http.pool.queue_timeout: 30s; RoadRunner: 60s (ours answers before a proxy's 60 s)`
+/// `http.pool.queue_timeout: 30s; RoadRunner: 60s (a proxy should not give up before the 503)`
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -264,10 +264,17 @@ fn read<S>(
     let mut table = Table::root(run, map, place.clone());
     table.loading_key(
         "version",
-        "The version of the format: `\"3\"`; `\"2\"`, or none, is the older one.",
+        "The version of the file format: `\"3\"`. `\"2\"`, or no version, is RoadRunner's older \
+         format.",
     );
-    table.loading_key("include", "More files, merged over this one key by key.");
-    table.loading_key("envfile", "A file of variables, beside this file.");
+    table.loading_key(
+        "include",
+        "More files. Their values replace those of this file, key by key.",
+    );
+    table.loading_key(
+        "envfile",
+        "A file with variables, relative to this file's directory.",
+    );
     let settings = statements(&mut table);
     table.finish();
     settings

@@ -115,21 +115,22 @@ impl Settings {
     pub fn read_with(t: &mut Table<'_>, kinds: &Services) -> Self {
         let era = t.era();
         let compat = t
-                .key(
-                    "compat",
-                    "Which RoadRunner the file was written for, where two of them read it in different ways \
-                     ([what depends on it](../migration/from-roadrunner.md#two-eras)).",
-                )
-                .ours()
-                .default_as(
-                    era,
-                    "told by keys that one of them alone has, else by Composer's packages, else `2025`; in `pronghorn.yaml` `2025`",
-                );
-        let server = t.section("server", "How workers are started.");
+            .key(
+                "compat",
+                "The RoadRunner version that the file was written for. Two versions read some keys \
+                 differently ([the differences](../migration/from-roadrunner.md#two-eras)).",
+            )
+            .ours()
+            .default_as(
+                era,
+                "recognised by keys that only one of the two has, else by Composer's packages, \
+                 else `2025`; always `2025` in `pronghorn.yaml`",
+            );
+        let server = t.section("server", "How the server starts workers.");
         let state_dir = state_dir(t);
         let reports = t.section(
             "reports",
-            "Reports of crashes, time-outs, fatal errors and failed boots, as files in \
+            "Reports of crashes, timeouts, fatal errors and failed boots, as files in \
              `state_dir/reports`. `pronghorn crashes` shows them.",
         );
         let (mut services, mut unconfigured) = (Vec::new(), Vec::new());
@@ -347,16 +348,17 @@ const RPC: &str = "rpc";
 /// Where the server keeps what outlives it.
 pub(crate) fn state_dir(t: &mut Table<'_>) -> Option<PathBuf> {
     t.key::<PathBuf>(
-                "state_dir",
-                "Where the server keeps what outlives it, jobs for instance. When not written: `$STATE_DIRECTORY`, which \
-                 systemd sets; as root a folder in `/var/lib/pronghorn`, named by that of the configuration \
-                 (`srv+shop` for `/srv/shop`); one in `$XDG_STATE_HOME/pronghorn`; or `.pronghorn` beside the \
-                 configuration. `pronghorn status` shows it. A server that is root refuses one that others could \
-                 replace: the directories on its way are root's too.",
-            )
-            .ours()
-            .is_path()
-        .optional()
+        "state_dir",
+        "The directory for data that survives a restart, such as jobs. The default is the first of \
+         these that applies: `$STATE_DIRECTORY`, which systemd sets; as root, a directory in \
+         `/var/lib/pronghorn` named after that of the configuration (`srv+shop` for `/srv/shop`); \
+         a directory in `$XDG_STATE_HOME/pronghorn`; `.pronghorn` beside the configuration. \
+         `pronghorn status` shows it. As root, the server refuses a directory that other users \
+         could replace: all directories on its path must belong to root.",
+    )
+    .ours()
+    .is_path()
+    .optional()
 }
 
 /// `docs/reference/configuration.md`, from the statements that read the keys.

@@ -39,21 +39,21 @@ impl Section for ReportSettings {
         let mask: Vec<String> = t
             .key(
                 "mask",
-                "Parts of the names of request headers and query parameters whose values are \
-                 replaced with `***`, in any case of letters, beside those whose values \
-                 `config show` replaces. A list replaces the default one.",
+                "In reports, the values of some request headers and query parameters are replaced \
+                 with `***`: those whose names contain one of these texts, in upper or lower case, \
+                 and those that `config show` replaces. Your list replaces the default one.",
             )
             .default(SECRETS.map(ToOwned::to_owned).to_vec());
         Self {
             keep: t
                 .key(
                     "keep",
-                    "How many reports are kept; the oldest ones go. 0 writes none.",
+                    "How many reports are kept. The oldest are removed first. 0 writes no reports.",
                 )
                 .range(0..=MOST_KEPT)
                 .default(KEEP),
             size: t
-                .key("size", "The size of all reports together.")
+                .key("size", "The largest size of all reports together.")
                 .default(SIZE),
             mask: mask.iter().map(|part| part.to_lowercase()).collect(),
         }

@@ -61,46 +61,49 @@ impl Section for ServerSettings {
     fn read(t: &mut Table<'_>) -> Self {
         let settings = Self {
             command: t
-                .key("command", "The command of a worker.")
+                .key("command", "The command that starts a worker.")
                 .live()
                 .optional(),
             user: t
-                .key("user", "User that workers run as; needs root.")
+                .key(
+                    "user",
+                    "The user that workers run as. Requires a server that is started as root.",
+                )
                 .optional(),
             group: t
                 .key(
                     "group",
-                    "Group that workers run as; by default the user's own.",
+                    "The group that workers run as. By default, the user's own group.",
                 )
-                .differs("read and ignored", "it is used")
+                .differs("read and ignored", "it takes effect here")
                 .optional(),
             allow_root: t
                 .key(
                     "allow_root",
-                    "Whether workers may run as root. Without it `user: root` is refused, here and \
-                     in pools; a server that is started as root and has no `user` warns, and does \
-                     not start where systemd starts it.",
+                    "Whether workers may run as root. If false, the server refuses `user: root`, \
+                     here and in pools. A server that is started as root without a `user` prints a \
+                     warning; under systemd it does not start.",
                 )
                 .ours()
                 .default(false),
             env: t
                 .key(
                     "env",
-                    "Environment variables for workers; they override the server's.",
+                    "Environment variables for workers. They override the server's own.",
                 )
                 .live()
                 .default(Pairs::default()),
             relay: t
                 .key(
                     "relay",
-                    "The transport of workers of other packages. Whoever connects to a socket is a \
-                     worker only if the server has started it for a pool, as that pool's user.",
+                    "How workers of other packages connect. On a socket, the server accepts only \
+                     processes that it has started for a pool and that run as the pool's user.",
                 )
                 .default(RelayAddress::Pipes),
             on_init: t.optional_section(
                 "on_init",
-                "A command to run once before the first workers start; also in the new process of \
-                 an upgrade, but not at a reload.",
+                "A command that runs once before the first workers start. It also runs in the new \
+                 process of an upgrade, but not at a reload.",
             ),
         };
         if let RelayAddress::Tcp(address) = settings.relay
@@ -129,7 +132,7 @@ impl Section for OnInit {
         Self {
             command: t.key("command", "What to run.").optional(),
             exec_timeout: t
-                .key("exec_timeout", "How long the command may take.")
+                .key("exec_timeout", "Time limit for the command.")
                 .zero_is_default()
                 .default(ON_INIT_TIMEOUT),
             exit_on_error: t
@@ -141,15 +144,16 @@ impl Section for OnInit {
             user: t
                 .key(
                     "user",
-                    "User that the command runs as; needs root. By default the workers' user.",
+                    "The user that the command runs as. Requires a server that is started as root. \
+                     By default, the workers' user.",
                 )
                 .optional(),
             env: t
                 .key(
                     "env",
-                    "Environment variables for the command; they override the server's.",
+                    "Environment variables for the command. They override the server's own.",
                 )
-                .differs("the server's own win", "what is written wins")
+                .differs("the server's own win", "values in the file should win")
                 .default(Pairs::default()),
         }
     }

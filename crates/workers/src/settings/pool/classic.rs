@@ -48,7 +48,8 @@ pub(super) fn read_php(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
     let php = t.keys_where(mode == Mode::Classic, message, "remove it", |t| {
         t.key(
             "php",
-            "In `mode: classic`, the PHP that runs the scripts, and options for it; the one of `server.command` when not written, else `php`.",
+            "The PHP that runs the scripts in `mode: classic`, and its options. By default, the \
+             one in `server.command`, else `php`.",
         )
         .ours()
         .optional()
@@ -59,7 +60,12 @@ pub(super) fn read_php(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
 pub(super) fn read_spawn(t: &mut Table<'_>, mode: Mode) -> SpawnChoice {
     t.key(
         "spawn",
-        "How workers come to be. `fork`: from one process, so that they share one OPcache: in `mode: classic` from a PHP that has started its engine; in `mode: worker` from one that has booted the application up to its first wait for a call, with the extension and our PHP package. `exec`: each is a start of its command. `auto`: `fork` where that is safe as far as the server can tell, in `mode: worker` in pools of more than one worker; else `exec`, and a record says why.",
+        "How workers are created. `exec`: each worker runs its command. `fork`: one process is \
+         forked, so that all workers share one OPcache. In `mode: classic`, that process is a PHP \
+         that has started its engine. In `mode: worker`, it has booted the application up to its \
+         first wait for a call, which needs the extension and our PHP package. `auto`: `fork` if \
+         the server finds it safe and, in `mode: worker`, if the pool has more than one worker; \
+         else `exec`, and a log record gives the reason.",
     )
     .ours()
     .no_effect(mode.ignores(&[Mode::FastCgi]))

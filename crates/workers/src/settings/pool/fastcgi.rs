@@ -54,9 +54,9 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> FastCgiKeys {
     let settings = t.keys_where(holds, message, "remove it", |t| {
         t.section_with(
             "fastcgi",
-            "Who runs the scripts of a pool in `mode: fastcgi`. When nothing is written: the \
-             pool's `command`, a program that takes a listening socket as its standard input; else \
-             php-cgi, a process for each worker; else php-fpm.",
+            "What runs the scripts of a pool in `mode: fastcgi`. By default, it is the pool's \
+             `command`, a program that gets a listening socket as its standard input; else \
+             php-cgi, with one process for each worker; else php-fpm.",
             read_section,
         )
     });
@@ -84,8 +84,8 @@ fn read_section(t: &mut Table<'_>) -> FastCgiKeys {
     let addresses: Vec<Listen> = t
         .key(
             "address",
-            "Addresses of FastCGI servers that do the same, for instance php-fpm. Workers are \
-             distributed among them, and switch to the next server if theirs does not answer.",
+            "Addresses of FastCGI servers, such as php-fpm, that run the scripts. Workers are \
+             distributed among them. A worker whose server does not answer uses the next one.",
         )
         .default(Vec::new());
     if addresses.len() > MOST_ADDRESSES {
@@ -100,7 +100,7 @@ fn read_section(t: &mut Table<'_>) -> FastCgiKeys {
         php_fpm: t
             .key(
                 "php_fpm",
-                "The name or path of a php-fpm to run instead of php-cgi: its workers share one \
+                "The name or path of a php-fpm to run instead of php-cgi. Its workers share one \
                  OPcache, but can't be stopped at a deadline.",
             )
             .optional(),

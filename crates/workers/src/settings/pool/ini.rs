@@ -31,8 +31,8 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Ini {
     let preset = t
         .key(
             "ini_preset",
-            "Whether workers get the defaults of `ini`; `auto`: if their script names `Pronghorn\\`, as those of our \
-             package do.",
+            "Whether workers get the default settings of `ini`. With `auto`, they do if their \
+             script contains `Pronghorn\\`, as scripts for our package do.",
         )
         .ours()
         .no_effect(mode.ignores(&[Mode::FastCgi, Mode::Cgi]))
@@ -46,12 +46,16 @@ pub(super) fn read(t: &mut Table<'_>, mode: Mode) -> Ini {
     let (mut written, added) = t
         .key(
             "ini",
-            "Settings of PHP for workers, over those of its `php.ini`. What is not written is for workers that `ini_preset` \
-             means.",
+            "PHP settings for workers. They override `php.ini`. `ini_preset` says whether workers \
+             get defaults for the other settings.",
         )
         .ours()
         .no_effect(mode.ignores(&[Mode::Cgi]))
-        .over(if suits { INI } else { &[] }, "settings that suit kept processes, see [PHP's settings](../operations/php-settings.md)");
+        .over(
+            if suits { INI } else { &[] },
+            "settings for long-running processes, see [PHP's \
+             settings](../operations/php-settings.md)",
+        );
     if written.0.len() > MOST_INI {
         t.error(
             "ini",

@@ -278,9 +278,9 @@ impl RunnerKeys {
         let mode = t
             .key(
                 "mode",
-                "What the workers are: `worker` runs a worker script; `classic` any PHP program \
-                 below a `root`, and `fastcgi` too, by a FastCGI program; `cgi` programs below a \
-                 `root`, a process for each call.",
+                "What the workers run. `worker`: a worker script. `classic`: any PHP script below \
+                 a `root`. `fastcgi`: the same, with a FastCGI program. `cgi`: programs below a \
+                 `root`, with one process for each call.",
             )
             .ours()
             .guess(probably)
@@ -322,7 +322,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     t.live();
     t.key::<Duration>(
         "allocate_timeout",
-        "RoadRunner's one limit for boot and queue.",
+        "RoadRunner's single limit for both `boot_timeout` and `queue_timeout`.",
     )
     .zero_is_default()
     .optional();
@@ -340,7 +340,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let destroy_timeout = t
         .key(
             "destroy_timeout",
-            "How long calls under way may take when the server stops.",
+            "How long running calls may still take when the server stops.",
         )
         .zero_is_default()
         .default(DESTROY_TIMEOUT);
@@ -351,7 +351,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let debug = t
         .key(
             "debug",
-            "For development: a fresh worker for each call, errors in the browser.",
+            "For development: a new worker for each call, and errors in the browser.",
         )
         .refused(mode.without_kept())
         .default(false);
@@ -360,7 +360,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
     let client_gone = read_client_gone(t, mode);
     let request_body = calls.http_keys(t, |t| requests::read_body(t, mode));
     let slow = read_slow(t);
-    let limits = t.section_with("supervisor", "Limits per worker.", |t| {
+    let limits = t.section_with("supervisor", "Limits for each worker.", |t| {
         Limits::read(t, mode)
     });
     let common = CommonSettings {
@@ -403,7 +403,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
 fn read_boot_timeout(t: &mut Table<'_>, mode: Mode) -> Duration {
     t.key(
         "boot_timeout",
-        "How long a worker may take from its start to its handshake.",
+        "Time limit for a worker's start, up to its handshake.",
     )
     .ours()
     .or_key("allocate_timeout")
@@ -415,8 +415,8 @@ fn read_boot_timeout(t: &mut Table<'_>, mode: Mode) -> Duration {
 fn read_max_jobs(t: &mut Table<'_>, mode: Mode) -> Option<NonZeroU64> {
     t.key(
         "max_jobs",
-        "Calls after which a worker is replaced, with 0 to 14 % added by chance. It goes on \
-         until its successor is up; with 1, no worker gets a second call.",
+        "The number of calls after which a worker is replaced, plus a random 0 to 14 %. The worker \
+         continues until its successor is ready. With 1, no worker gets a second call.",
     )
     .refused(mode.without_kept())
     .limit()
@@ -426,9 +426,10 @@ fn read_max_jobs(t: &mut Table<'_>, mode: Mode) -> Option<NonZeroU64> {
 fn read_client_gone(t: &mut Table<'_>, mode: Mode) -> ClientGone {
     t.key(
         "client_gone",
-        "What happens to a waiting call whose client leaves: `run`, as with php-fpm, up to a \
-         quarter of the queue, or `drop`. Some programs send requests to themselves and do not \
-         wait, as WordPress does for its cron.",
+        "What happens to a waiting call whose client has disconnected. `run`: it still runs, as \
+         with php-fpm, but such calls fill at most a quarter of the queue. `drop`: it does not \
+         run. Some programs send requests to themselves and do not wait for the answer, as \
+         WordPress does for its cron; they need `run`.",
     )
     .ours()
     .refused(mode.without_kept())
@@ -451,16 +452,16 @@ impl Reach {
             storages: t
                 .key(
                     "storages",
-                    "Storages of `kv` that its workers reach, in shared memory and over their \
-                     connection; all when not written, none for `[]`.",
+                    "Storages of `kv` that the workers may use, in shared memory and over their \
+                     connection. By default, all; with `[]`, none.",
                 )
                 .ours()
                 .optional(),
             pipelines: t
                 .key(
                     "pipelines",
-                    "Pipelines of `jobs` that its workers may push to over their connection; all \
-                     when not written, none for `[]`.",
+                    "Pipelines of `jobs` that the workers may push to over their connection. By \
+                     default, all; with `[]`, none.",
                 )
                 .ours()
                 .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
@@ -468,9 +469,9 @@ impl Reach {
             methods: t
                 .key(
                     "methods",
-                    "Methods of RPC that its workers may call over their connection: services \
-                     (`kv`) and methods (`jobs.Push`), none for `[]`. When not written all; where \
-                     pools have different users, those that act on no other pool.",
+                    "RPC services (`kv`) and methods (`jobs.Push`) that the workers may call over \
+                     their connection. By default, all; if pools have different users, those that \
+                     affect no other pool. With `[]`, none.",
                 )
                 .ours()
                 .no_effect(mode.ignores(&[Mode::Cgi, Mode::FastCgi]))
@@ -492,21 +493,22 @@ impl CallTimes {
             reset_timeout: t
                 .key(
                     "reset_timeout",
-                    "How long calls under way may take when a reload replaces their workers.",
+                    "How long running calls may still take when a reload replaces their workers.",
                 )
                 .zero_is_default()
                 .default(RESET_TIMEOUT),
             stream_timeout: t
                 .key(
                     "stream_timeout",
-                    "How long a worker may go on with a stream whose client left.",
+                    "How long a worker may continue a stream after its client has disconnected.",
                 )
                 .zero_is_default()
                 .default(STREAM_TIMEOUT),
             deadline_max: t
                 .key(
                     "deadline_max",
-                    "The most time that a call may ask for, counted from then.",
+                    "The longest time by which a call may extend its deadline, counted from the \
+                     moment it asks.",
                 )
                 .ours()
                 .range(SHORTEST..=LONGEST)
@@ -520,7 +522,8 @@ fn read_user(t: &mut Table<'_>) -> (Option<String>, Option<String>) {
     let user = t
         .key(
             "user",
-            "User that its workers run as; needs root. By default `server.user`.",
+            "The user that the pool's workers run as. Requires a server that is started as root. \
+             By default, `server.user`.",
         )
         .ours()
         .not_live()
@@ -528,7 +531,7 @@ fn read_user(t: &mut Table<'_>) -> (Option<String>, Option<String>) {
     let group = t
         .key(
             "group",
-            "Group that its workers run as; by default the user's own.",
+            "The group that the pool's workers run as. By default, the user's own group.",
         )
         .ours()
         .not_live()
@@ -540,9 +543,9 @@ fn read_user(t: &mut Table<'_>) -> (Option<String>, Option<String>) {
 fn read_slow(t: &mut Table<'_>) -> Option<Duration> {
     t.key(
         "slow",
-        "What takes longer gets a record with what the time was spent on and, where a worker with \
-         the extension is at it for so long, with PHP's stack at that moment. At most ten in a \
-         second.",
+        "Calls that take longer than this get a log record that shows how their time was spent. If \
+         a worker with the extension is still busy after that time, the record also has PHP's \
+         stack at that moment. The limit is ten records per second.",
     )
     .ours()
     .live()
@@ -558,8 +561,8 @@ fn read_command(t: &mut Table<'_>, mode: Mode) -> Option<Command> {
     );
     t.key(
         "command",
-        "What to run as a worker; `server.command` when not written. In `mode: fastcgi` what \
-         speaks FastCGI, php-cgi when not written.",
+        "The command that starts a worker. By default, `server.command`. In `mode: fastcgi`, a \
+         program that speaks FastCGI; by default, php-cgi.",
     )
     .refused(match mode {
         Mode::Classic => Some(of_scripts),
@@ -573,20 +576,20 @@ fn read_queue(t: &mut Table<'_>) -> (usize, Duration) {
     let max_queue_size = t
         .key(
             "max_queue_size",
-            "How many calls may wait for a worker; more are answered 503.",
+            "How many calls may wait for a worker. Further calls are answered 503.",
         )
         .range(1..=MAX_QUEUE_SIZE)
-        .zero_means(MAX_QUEUE_SIZE, "every queue has an end")
-        .roadrunner("endless", "every queue has an end")
-        .differs("counts running calls too", "only waiting ones are counted")
+        .zero_means(MAX_QUEUE_SIZE, "every queue has a limit here")
+        .roadrunner("endless", "every queue has a limit here")
+        .differs("counts running calls, too", "only waiting calls count")
         .default(QUEUE_SIZE);
     let queue_timeout = t
         .key(
             "queue_timeout",
-            "How long a call may wait for a worker; then it is answered 503.",
+            "How long a call may wait for a worker. After that, it is answered 503.",
         )
         .ours()
-        .roadrunner("60s", "ours answers before a proxy's 60 s")
+        .roadrunner("60s", "a proxy should not give up before the 503")
         .or_key("allocate_timeout")
         .range(SHORTEST..=LONGEST)
         .default(QUEUE_TIMEOUT);
@@ -598,7 +601,8 @@ impl WorkerKeys {
         let transport = t
             .key(
                 "transport",
-                "How workers are connected; `auto` follows what a worker announces.",
+                "How workers exchange calls with the server: `relay`, over pipes or sockets; \
+                 `ring`, in shared memory. `auto` uses what a worker announces.",
             )
             .ours()
             .no_effect(mode.ignores(&[Mode::FastCgi]))
@@ -608,8 +612,8 @@ impl WorkerKeys {
         let spin = t
             .key(
                 "spin",
-                "How long a worker in shared memory looks for its next call before it sleeps. A \
-                 call that comes meanwhile finds it awake, and a processor is busy with looking.",
+                "How long a worker in shared memory polls for its next call before it sleeps. A \
+                 call that arrives in that time starts faster, but polling keeps a CPU busy.",
             )
             .ours()
             .range(Duration::from_micros(1)..=LONGEST_SPIN)
@@ -624,7 +628,7 @@ impl WorkerKeys {
         let codec = t
             .key(
                 "codec",
-                "How calls are written for foreign packages; `auto` is `json` for them.",
+                "The encoding of calls for workers of other packages. For them, `auto` is `json`.",
             )
             .ours()
             .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi]))
@@ -633,8 +637,9 @@ impl WorkerKeys {
         let globals = calls.http_keys(t, |t| {
             t.key(
                 "globals",
-                "Whether each call is a request of PHP's own, with the extension and our PHP \
-                 package: `$_GET`, `header()`, sessions, `exit` and what a call sets in PHP.",
+                "Whether each call is a complete PHP request with its own `$_GET`, `header()`, \
+                 sessions and `exit`. What a call sets in PHP does not affect the next call. Needs \
+                 the extension and our PHP package.",
             )
             .ours()
             .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
@@ -643,26 +648,32 @@ impl WorkerKeys {
         let leaks = t
             .key(
                 "leaks",
-                "What is done about state that calls of a route change for those after them, such \
-                 as a static property that holds a user, with the extension: `report` tells each \
-                 place once, `recycle` replaces the worker as well. One call of 64 is examined, in \
-                 development each. `auto` reports in development, and is `off` elsewhere.",
+                "What to do about state that a call leaves for later calls, such as a static \
+                 property that holds a user. Needs the extension. `report` logs each place once; \
+                 `recycle` also replaces the worker. The server examines one of 64 calls, and in \
+                 development mode every call. `auto` is `report` in development mode, and \
+                 otherwise `off`.",
             )
             .ours()
             .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi]))
             .refused(mode.without_kept())
             .default(Leaks::Auto);
-        let fence = t.section_with("relay", "Workers on pipes and sockets.", |t| {
-            t.key(
-                "fence",
-                "Whether a call to a foreign worker begins with a question, so that an answer to \
-                 another call can't be taken for its answer.",
-            )
-            .ours()
-            .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
-            .default(FenceWord(Fence::Always))
-            .0
-        });
+        let fence = t.section_with(
+            "relay",
+            "Settings for workers that are connected by pipes or sockets.",
+            |t| {
+                t.key(
+                    "fence",
+                    "Whether the server sends a ping before each call to a worker of another \
+                     package. Answers that arrive before the reply to the ping belong to an \
+                     earlier call and are dropped.",
+                )
+                .ours()
+                .no_effect(mode.ignores(&[Mode::Classic, Mode::FastCgi, Mode::Cgi]))
+                .default(FenceWord(Fence::Always))
+                .0
+            },
+        );
         Self {
             transport,
             spin,
@@ -688,35 +699,42 @@ impl Limits {
     fn read(t: &mut Table<'_>, mode: Mode) -> Self {
         Self {
             watch_tick: t
-                .key("watch_tick", "How often the soft limits are checked.")
+                .key(
+                    "watch_tick",
+                    "How often the server checks `ttl`, `idle_ttl` and `max_worker_memory`.",
+                )
                 .zero_is_default()
                 .range(Duration::from_millis(100)..=LONGEST)
                 .default(WATCH_TICK),
             ttl: t
-                .key("ttl", "Age at which a worker is replaced.")
+                .key("ttl", "The age at which a worker is replaced.")
                 .refused(mode.without_kept())
                 .limit(),
             idle_ttl: t
                 .key(
                     "idle_ttl",
-                    "Idle time after which a worker is replaced, if it has had a call.",
+                    "The time without a call after which a worker is replaced, if it has had a \
+                     call before.",
                 )
                 .refused(mode.without_kept())
                 .limit(),
             exec_ttl: t
                 .key(
                     "exec_ttl",
-                    "The hard time limit of a call: the client gets 504, and the worker is \
+                    "The time limit of a call. After it, the client gets 504, and the worker is \
                      stopped.",
                 )
                 .zero_warns("a call that never ends holds its worker for ever, and nobody is told")
-                .roadrunner("off", "ours ends a hung worker")
+                .roadrunner(
+                    "off",
+                    "a hung worker must not block a place in the pool forever",
+                )
                 .limit_of(EXEC_TTL),
             max_worker_memory: t
                 .key(
                     "max_worker_memory",
-                    "Memory at which a worker is replaced after its call; memory that it shares \
-                     with others does not count.",
+                    "The memory use at which a worker is replaced after its current call. Memory \
+                     that it shares with other processes does not count.",
                 )
                 .refused(mode.without_kept())
                 .limit(),

@@ -35,10 +35,10 @@ pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec
     let targets: Vec<String> = t
         .key(
             "warmup",
-            "Paths, `/` for instance, that every new worker answers before it gets requests of \
-             clients, within `boot_timeout`; with `spawn: fork` the process that they are forked \
-             from, once for all. One that answers 5xx has not come up: a reload with it is rolled \
-             back. In pools of scripts paths below the root.",
+            "Paths, such as `/`, that every new worker must answer before it gets requests from \
+             clients, within `boot_timeout`. With `spawn: fork`, only the process that is forked \
+             answers them, once. A worker whose answer has status 5xx counts as failed, and a \
+             reload is rolled back. In pools with a `root`, the paths are below the root.",
         )
         .ours()
         .no_effect(elsewhere)
@@ -76,7 +76,8 @@ pub(super) fn read_warmup(t: &mut Table<'_>, mode: Mode, elsewhere: bool) -> Vec
 pub(super) fn read_retry(t: &mut Table<'_>) -> Retry {
     t.key(
         "retry",
-        "Which calls are retried if their worker dies before it replies.",
+        "Which calls run again if their worker dies before it replies. `safe`: GET, HEAD, OPTIONS \
+         and TRACE. `idempotent`: also PUT and DELETE.",
     )
     .ours()
     .default(Retry::Safe)
@@ -89,9 +90,9 @@ pub(super) fn read_body(t: &mut Table<'_>, mode: Mode) -> RequestBody {
     );
     t.key(
         "request_body",
-        "`buffer`: a worker gets a request when all of its body is there. `stream`: it reads the \
-         body as it comes, and a slow client holds it; forms are buffered all the same. Needs the \
-         package `pronghorn/worker`.",
+        "When a worker gets a request. `buffer`: when the whole body has arrived. `stream`: at \
+         once. The worker reads the body while it arrives, so a slow client occupies the worker; \
+         forms are still buffered. `stream` needs the package `pronghorn/worker`.",
     )
     .ours()
     .no_effect(mode.ignores(&[Mode::FastCgi]))

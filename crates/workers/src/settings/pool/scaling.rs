@@ -30,16 +30,17 @@ pub(super) fn num_workers(t: &mut Table<'_>) -> usize {
         Era::V2025 => MAX_WORKERS,
         Era::V3 => MAX_WORKERS_3,
     };
-    t.key("num_workers", "How many workers run at once.")
+    t.key("num_workers", "How many workers the pool has.")
         .range(1..=most)
         .zero_is_default()
         .roadrunner(
             "the machine's CPUs",
-            "a call to oneself must not deadlock, and a container's limits count",
+            "an application that calls itself must not deadlock, and a container's CPU limit \
+             counts",
         )
         .default_as(
             default_workers(),
-            "CPUs that this process may use, at least 2",
+            "number of CPUs that this process may use, at least 2",
         )
 }
 
@@ -48,7 +49,7 @@ pub(super) fn scaling(t: &mut Table<'_>, num_workers: usize) -> Option<Scaling> 
     let min = t
         .key(
             "min_workers",
-            "How many workers are always there, in a pool that grows; `num_workers` when not written.",
+            "The smallest number of workers in a pool that grows. By default, `num_workers`.",
         )
         .ours()
         .range(1..=MAX_WORKERS)
@@ -56,15 +57,16 @@ pub(super) fn scaling(t: &mut Table<'_>, num_workers: usize) -> Option<Scaling> 
     let max = t
         .key(
             "max_workers",
-            "How many workers there are at most; one is added while calls wait for 100 ms, and ends after a minute \
-             without a call. `num_workers` is fixed when not written.",
+            "The largest number of workers. The pool adds one while calls wait for 100 ms, and \
+             ends it after a minute without a call. By default, the pool does not grow.",
         )
         .ours()
         .range(1..=MAX_WORKERS)
         .optional();
     let dynamic = t.optional_section_with(
         "dynamic_allocator",
-        "RoadRunner's way to more workers under load: they come while calls wait for 100 ms.",
+        "RoadRunner's keys for more workers under load. Workers are added while calls wait for 100 \
+         ms.",
         |t| read_dynamic(t, num_workers),
     );
     let fewest = min.unwrap_or(num_workers);
@@ -111,25 +113,28 @@ fn read_dynamic(t: &mut Table<'_>, num_workers: usize) -> Scaling {
         Era::V3 => MAX_WORKERS_3.saturating_sub(num_workers).max(1),
     };
     let more = t
-        .key("max_workers", "How many workers more than `num_workers`.")
+        .key(
+            "max_workers",
+            "How many workers may be added to `num_workers`.",
+        )
         .range(1..=most)
         .zero_is_default()
         .default(DYNAMIC_WORKERS.min(most));
     let step = t
-        .key("spawn_rate", "How many workers are added at once.")
+        .key("spawn_rate", "How many workers are added at a time.")
         .range(1..=MOST_DYNAMIC)
         .zero_is_default()
         .default(SPAWN_RATE);
     let idle = t
         .key(
             "idle_timeout",
-            "Time without a call after which an added worker ends.",
+            "An added worker ends after this time without a call.",
         )
         .zero_is_default()
         .range(Duration::from_secs(1)..=LONGEST)
         .differs(
-            "ends all added workers together, so long after the last was added",
-            "one that works is needed",
+            "ends all added workers together, this time after the last one was added",
+            "a busy worker is still needed",
         )
         .default(SCALING_IDLE);
     Scaling {

@@ -87,9 +87,9 @@ pub(super) fn read_clear_env(t: &mut Table<'_>, mode: Mode) -> bool {
     let clear_env = t.keys_where(holds, message, "remove it", |t| {
         t.key(
             "clear_env",
-            "In other modes than `worker`, whether scripts see of the environment only \
-             `server.env`, `HOME` and `USER`, as under php-fpm; php-cgi and programs also \
-             `TMPDIR`, programs `PATH`.",
+            "Whether scripts get a clean environment, as under php-fpm: only `server.env`, `HOME` \
+             and `USER`. php-cgi and programs also get `TMPDIR`, and programs get `PATH`. For \
+             pools whose `mode` is not `worker`.",
         )
         .ours()
         .default(true)
@@ -101,8 +101,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let root: Option<PathBuf> = t
         .key(
             "root",
-            "The directory of a site: its scripts run, its other files are sent. This key and the \
-             next seven are of pools in another `mode` than `worker`.",
+            "The directory of a site. Its scripts run; its other files are sent. This key and the \
+             next seven are only for pools whose `mode` is not `worker`.",
         )
         .ours()
         .optional();
@@ -113,8 +113,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let links = t
         .key::<Symlinks>(
             "symlinks",
-            "Which symbolic links below the root are followed: none, those that stay in the root, \
-             or all.",
+            "Which symbolic links below the root are followed: `never` none, `inside` those that \
+             stay in the root, `anywhere` all.",
         )
         .ours()
         .default(Symlinks(Links::Inside));
@@ -122,8 +122,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let resolve = t
         .key(
             "resolve_root",
-            "When links in the path of `root` itself are resolved: `never`, scripts see it as it \
-             is written; or for `each_request`, so that a deployment which moves such a link takes \
+            "When symbolic links in the path of `root` itself are resolved. `never`: scripts see \
+             the path as written. `each_request`: a deployment that changes such a link takes \
              effect at once, as with nginx's `$realpath_root`.",
         )
         .ours()
@@ -131,8 +131,8 @@ fn read_site(t: &mut Table<'_>, mode: Mode) -> SiteSettings {
     let software: Option<String> = t
         .key(
             "server_software",
-            "What scripts find in `SERVER_SOFTWARE`; `pronghorn/` and the version when not \
-             written. Some programs decide by it what the server can do.",
+            "The value of `SERVER_SOFTWARE` for scripts. By default, `pronghorn/` and the version. \
+             Some programs use it to find out what the server can do.",
         )
         .ours()
         .optional();
@@ -173,7 +173,8 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>, Vec
     let index: Vec<String> = t
         .key(
             "index",
-            "Scripts and files that answer for a directory: the first of them that exists.",
+            "Scripts and files that answer a request for a directory. The first one that exists is \
+             used.",
         )
         .ours()
         .default(INDEX.map(str::to_owned).into());
@@ -182,8 +183,8 @@ fn read_php(t: &mut Table<'_>) -> (Vec<String>, Option<String>, Vec<String>, Vec
     let fallback: String = t
         .key(
             "fallback",
-            "The script, by its path below the root, for paths without a file; with `none`, they \
-             are answered 404.",
+            "The script that answers requests for paths without a file, as a path below the root. \
+             With `none`, such requests are answered 404.",
         )
         .ours()
         .default_as(usual, "the first script of `index`");
@@ -221,11 +222,12 @@ fn read_forbid(t: &mut Table<'_>) -> Vec<String> {
     let forbid: Vec<String> = t
         .key(
             "forbid",
-            "Files below the root that are not sent, in any case of letters: by ending (`.sql`), by \
-             the end of their names (`*~`), by name (`composer.json`), or, with a slash in it, by \
-             path, of a file or a directory (`storage/logs/`), whose scripts do not run either. `*` is \
-             all files, and `app/*` all below a directory, without scripts. Compressed copies of them \
-             are not sent either. PHP sources and names that begin with a dot are never sent.",
+            "Files below the root that are not sent. A pattern matches by extension (`.sql`), by \
+             the end of a name (`*~`), by name (`composer.json`) or, if it contains a slash, by \
+             path (`storage/logs/`). Upper and lower case are equal. `*` matches all files and \
+             `app/*` all files below a directory, but not scripts. If a path names a directory, \
+             its scripts do not run either. Compressed copies of these files are not sent. PHP \
+             sources and names that begin with a dot are never sent.",
         )
         .ours()
         .default(Vec::new());
@@ -261,8 +263,8 @@ fn read_no_scripts(t: &mut Table<'_>, fallback: Option<&str>) -> Vec<String> {
     let folders: Vec<String> = t
         .key(
             "no_scripts",
-            "Directories, by their paths below the root, in which no script runs, for instance \
-             those for uploads: a path to a script there is answered 404.",
+            "Directories in which no script runs, such as those for uploads, as paths below the \
+             root. A request for a script there is answered 404.",
         )
         .ours()
         .default(Vec::new());
