@@ -54,7 +54,7 @@ pub(crate) fn address_or(
     let address = t
         .key(
             "addr",
-            "Its address, with the name and the password if it asks for them.",
+            "The broker's address, with a user name and a password if the broker needs them.",
         )
         .default(default.to_owned());
     let address = match scheme {

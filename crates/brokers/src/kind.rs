@@ -53,12 +53,10 @@ impl SharedKey {
 
     const fn sentence(self) -> &'static str {
         match self {
-            Self::Queue => {
-                "What the broker calls the place of the jobs; the pipeline's name when not written."
-            }
+            Self::Queue => "The name of the queue in the broker. By default, the pipeline's name.",
             Self::Topic => {
-                "The topic that jobs are pushed to; a driver that needs none takes the pipeline's \
-                 name when it is not written."
+                "The topic that jobs are pushed to. If the driver does not require this key, the \
+                 default is the pipeline's name."
             }
         }
     }

@@ -6,14 +6,13 @@ use pronghorn_config::Table;
 pub(crate) use pronghorn_client::Tls as BrokerTls;
 
 pub(crate) fn read(t: &mut Table<'_>) -> BrokerTls {
-    let sentence = "Encryption, with an address that asks for it.";
+    let sentence = "TLS, for an address that requires it.";
     t.section_with("tls", sentence, |t| {
-        let root_ca = "A file with the certificates to trust, in PEM; those of the system when \
-                           not written.";
+        let root_ca = "A PEM file with the certificates to trust. By default, those of the system.";
         let root_ca = t.key("root_ca", root_ca).is_path().optional();
-        let cert = "A file with the certificate by which the broker knows this server, in PEM.";
+        let cert = "A PEM file with the certificate that this server presents to the broker.";
         let cert = t.key("cert", cert).is_path().optional();
-        let key = "A file with the key of `cert`, in PEM.";
+        let key = "A PEM file with the private key of `cert`.";
         let key = t.key("key", key).is_path().optional();
         if cert.is_some() != key.is_some() {
             let (there, missing) = if cert.is_some() {

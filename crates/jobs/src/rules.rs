@@ -103,15 +103,15 @@ impl Retry {
 
 impl Rules {
     pub(crate) fn read(t: &mut Table<'_>) -> Self {
-        let retry = t.section_with("retry", "When a job that failed runs again.", |t| {
+        let retry = t.section_with("retry", "When a failed job runs again.", |t| {
             t.ours();
             read_retry(t)
         });
         let deadline = t
             .key(
                 "deadline",
-                "How long one attempt of a job may take, for jobs that don't say it themselves; \
-                 `exec_ttl` of the pool when not written.",
+                "Time limit for one attempt of a job, unless the job has its own. By default, \
+                 `exec_ttl` of the pool.",
             )
             .ours()
             .range(Duration::from_millis(1)..=Duration::from_hours(24))
@@ -119,7 +119,7 @@ impl Rules {
         let expires = t
             .key(
                 "expires",
-                "How old a job may be when it begins; an older one does not run any more.",
+                "How old a job may be when it begins. An older job does not run.",
             )
             .ours()
             .range(Duration::from_secs(1)..=Duration::from_hours(365 * 24))
@@ -127,20 +127,23 @@ impl Rules {
         let concurrency = t
             .key(
                 "concurrency",
-                "How many jobs of this pipeline run at a time at most.",
+                "How many jobs of this pipeline may run at a time.",
             )
             .ours()
             .range(1..=65_536)
             .optional();
-        let rate = t.optional_section_with("rate", "How many jobs may begin in which time.", |t| {
+        let rate = t.optional_section_with("rate", "The rate at which jobs may begin.", |t| {
             t.ours();
             Rate {
                 jobs: t
-                    .key("jobs", "So many, also all at once.")
+                    .key(
+                        "jobs",
+                        "How many jobs may begin within `per`, even all at once.",
+                    )
                     .range(1..=1_000_000)
                     .default(10),
                 per: t
-                    .key("per", "In this time.")
+                    .key("per", "The length of that period.")
                     .range(Duration::from_millis(1)..=Duration::from_hours(24))
                     .default(Duration::from_secs(1)),
             }
@@ -157,21 +160,26 @@ impl Rules {
 
 fn read_retry(t: &mut Table<'_>) -> Retry {
     let max = t
-        .key("max", "Attempts in all; then the job is a dead letter.")
+        .key(
+            "max",
+            "The number of attempts, including the first. After the last one, the job becomes a \
+             dead letter.",
+        )
         .range(1..=MOST_ATTEMPTS)
         .default(ATTEMPTS);
     let backoff = t
         .key(
             "backoff",
-            "How long is waited before the next attempt: `exponential` is a second, two, four, up to an \
-             hour; or a list of times, of which the last is for all that follow.",
+            "The time before the next attempt. `exponential`: one second, then two, four and so \
+             on, up to an hour. A list gives each time; its last value is for all further \
+             attempts.",
         )
         .default(Backoff::Exponential);
     let jitter = t
         .key(
             "jitter",
-            "Adds up to a quarter to each time, so that jobs that failed together don't come again \
-             together.",
+            "Whether a random part, up to a quarter, is added to each time. Jobs that failed \
+             together then do not run again together.",
         )
         .default(true);
     Retry {

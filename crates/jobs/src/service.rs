@@ -94,7 +94,7 @@ impl JobsService {
     /// `t` is the whole configuration. None without the section `jobs`.
     pub fn read(t: &mut Table<'_>) -> Option<Self> {
         let brokers = Brokers::read(t);
-        let sentence = "Queues of jobs. Without this section there are none.";
+        let sentence = "Job queues. Without this section, there are none.";
         let settings =
             t.optional_section_with(JOBS, sentence, |t| JobsSettings::read(t, brokers))?;
         Some(Self { settings })

@@ -243,7 +243,7 @@ impl JobsSettings {
         let num_pollers = t
             .key(
                 "num_pollers",
-                "How many jobs run at a time at most; as many as there are workers when not written.",
+                "How many jobs may run at a time. By default, the number of workers.",
             )
             .zero_is_default()
             .range(1..=65_536)
@@ -251,7 +251,7 @@ impl JobsSettings {
         let timeout = t
             .key(
                 "timeout",
-                "How long a driver may take for a push or another step.",
+                "Time limit for a push or another operation of a driver.",
             )
             .zero_is_default()
             .range(Seconds(Duration::from_secs(1))..=Seconds(LONGEST_TIMEOUT))
@@ -264,13 +264,14 @@ impl JobsSettings {
         let consume: Vec<String> = t
             .key(
                 "consume",
-                "The pipelines whose jobs run from the start; the others wait for `jobs.Resume`.",
+                "The pipelines whose jobs run from the start. Other pipelines wait for \
+                 `jobs.Resume`.",
             )
             .default(Vec::new());
         let pipelines = t.sections_with(
             "pipelines",
-            "Where jobs are until they run, by name.",
-            "A pipeline.",
+            "Pipelines by name. A pipeline stores jobs until they run.",
+            "One pipeline.",
             |t| read_pipeline(t, &brokers),
         );
         check_names(t, &pipelines, &consume);
@@ -392,8 +393,8 @@ fn warn_of_unconsumed(t: &mut Table<'_>, pipelines: &[&str], consume: &[String])
 fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
     let named = t.sections_like(
         "pools",
-        "Several pools for jobs, by name, in place of `jobs.pool`. A pipeline names its pool.",
-        "A pool. Accepts every key of `jobs.pool`, with the same defaults.",
+        "Several pools for jobs, by name, instead of `jobs.pool`. A pipeline names its pool.",
+        "One pool. It accepts every key of `jobs.pool`, with the same defaults.",
         MOST_POOLS,
         |t| {
             let usable = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -408,7 +409,7 @@ fn read_pools(t: &mut Table<'_>) -> Vec<JobsPool> {
         let hint = "give it a name in `jobs.pools`, or remove those";
         t.error("pool", "stands beside `jobs.pools`", hint);
     }
-    let only: PoolSettings = t.section("pool", "Those who run jobs.");
+    let only: PoolSettings = t.section("pool", "The workers that run jobs.");
     if named.is_empty() {
         return vec![JobsPool {
             name: DEFAULT_POOL.to_owned(),
@@ -430,14 +431,16 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
     let choice = t
         .key(
             "driver",
-            "Where the jobs are: `memory` until the server stops, `embedded` in its own store, the others in a broker. \
-             RoadRunner's `boltdb` is taken for `embedded`.",
+            "Where jobs are stored. `memory`: in memory, until the server stops. `embedded`: in \
+             the server's own store. All others: in a broker. RoadRunner's `boltdb` means \
+             `embedded`.",
         )
         .default(DriverChoice::Embedded);
     let pool = t
         .key(
             "pool",
-            "The pool of `jobs.pools` whose workers run these jobs. A job's header `pool` names another one.",
+            "The pool of `jobs.pools` whose workers run these jobs. A job can name another pool in \
+             its header `pool`.",
         )
         .default(DEFAULT_POOL.to_owned());
     let rules = Rules::read(t);
@@ -455,19 +458,25 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
     }
     // RoadRunner takes it in both places.
     let priority = t
-        .key::<u32>("priority", "Of jobs that have none; lower goes first.")
+        .key::<u32>(
+            "priority",
+            "The priority of jobs that have none. A lower number runs first.",
+        )
         .zero_is_default()
         .optional();
     let (inside, driver) = t.section_with("config", "Settings of the driver.", |t| {
         let priority = t
-            .key::<u32>("priority", "Of jobs that have none; lower goes first.")
+            .key::<u32>(
+                "priority",
+                "The priority of jobs that have none. A lower number runs first.",
+            )
             .zero_is_default()
             .optional();
         let message = format!("is of pipelines with `driver: {MEMORY}`");
         let max_size = t.keys_where(choice == DriverChoice::Memory, &message, "remove it", |t| {
             t.key(
                 "max_size",
-                "How much memory the jobs may take; a push beyond it is refused.",
+                "How much memory the jobs may use. A push that would exceed it is refused.",
             )
             .ours()
             .default(MAX_SIZE)

@@ -100,8 +100,8 @@ impl KvSettings {
     pub fn read(t: &mut Table<'_>) -> Self {
         let written = t.sections_with(
             "kv",
-            "Storages of keys and values, by name. Without this section there are none.",
-            "A storage.",
+            "Key-value storages, by name. Without this section, there are none.",
+            "One storage.",
             read_storage,
         );
         let storages = written.into_iter().map(|(name, storage)| {
@@ -153,7 +153,7 @@ fn elsewhere(t: &mut Table<'_>, name: &str, storage: &Storage) -> Option<DriverS
     if storage.has_config || !is_server || !has_address || t.is_known(name) {
         return None;
     }
-    let sentence = "Settings of the storage of this name.";
+    let sentence = "Settings of the storage with this name.";
     Some(t.section_with(name, sentence, |t| read_config(t, storage.choice)))
 }
 
@@ -161,8 +161,9 @@ fn read_storage(t: &mut Table<'_>) -> Storage {
     let choice = t
         .key(
             "driver",
-            "Where the entries are: `memory` until the server stops, `embedded` in its own store, \
-             `redis` and `memcached` in servers of these. RoadRunner's `boltdb` is taken for `embedded`.",
+            "Where entries are stored. `memory`: in memory, until the server stops. `embedded`: in \
+             the server's own store. `redis` and `memcached`: in such a server. RoadRunner's \
+             `boltdb` means `embedded`.",
         )
         .default(DriverChoice::Memory);
     if choice == DriverChoice::Boltdb {
@@ -189,18 +190,19 @@ fn read_config(t: &mut Table<'_>, choice: DriverChoice) -> DriverSettings {
     let memory = t.keys_where(of(DriverChoice::Memory), message, "remove it", read_memory);
     let message = "is of storages with `driver: redis`";
     let redis = t.keys_where(of(DriverChoice::Redis), message, "remove it", |t| {
-            Box::new(RedisStorage {
-                server: RedisSettings::read(t),
-                prefix: t
-                    .key(
-                        "prefix",
-                        "Before all keys. With it, `Clear` removes these keys; without, all of the database.",
-                    )
-                    .ours()
-                    .optional()
-                    .unwrap_or_default(),
-            })
-        });
+        Box::new(RedisStorage {
+            server: RedisSettings::read(t),
+            prefix: t
+                .key(
+                    "prefix",
+                    "A text that is put before all keys. With it, `Clear` removes only keys with \
+                     this prefix; without it, all keys of the database.",
+                )
+                .ours()
+                .optional()
+                .unwrap_or_default(),
+        })
+    });
     let message = "is of storages with `driver: memcached`";
     let memcached = t.keys_where(
         of(DriverChoice::Memcached),
@@ -230,8 +232,9 @@ fn read_memory(t: &mut Table<'_>) -> DriverSettings {
     let max_size = t
         .key(
             "max_size",
-            "How much memory the entries may take; what was not read for the longest time goes first. It is \
-             taken as it is needed. An entry may have a 128th of it, at least 64 KB and at most 4 MB.",
+            "How much memory the entries may use. Above it, the entries that were not read for the \
+             longest time are removed. The memory is allocated as needed. One entry may have a \
+             128th of it, but at least 64 KB and at most 4 MB.",
         )
         .ours()
         .range(LEAST_SIZE..=MOST_SIZE)
@@ -239,8 +242,8 @@ fn read_memory(t: &mut Table<'_>) -> DriverSettings {
     let persist = t
         .key(
             "persist",
-            "Whether a stop writes the entries into a file of the state directory, which the next start \
-             reads. A server that is killed loses them.",
+            "Whether a stop writes the entries to a file in the state directory, which the next \
+             start reads. A server that is killed loses its entries.",
         )
         .ours()
         .default(false);
@@ -254,7 +257,8 @@ fn read_memcached(t: &mut Table<'_>) -> DriverSettings {
     let written: Vec<String> = t
         .key(
             "addr",
-            "The servers. A key is in one of them, the same as for RoadRunner.",
+            "The servers. A key is stored on one of them, the same one that RoadRunner would \
+             choose.",
         )
         .default(vec![MEMCACHED.to_owned()]);
     let addresses: Vec<_> = written
@@ -277,7 +281,7 @@ fn read_memcached(t: &mut Table<'_>) -> DriverSettings {
         t.error("addr", &message, "write another number of them");
     }
     let timeout = t
-        .key("timeout", "What a command may take, with its answer.")
+        .key("timeout", "Time limit for a command and its answer.")
         .ours()
         .zero_is_default()
         .range(TIMEOUTS)

@@ -33,19 +33,20 @@ struct AtWork {
 impl Lock {
     /// Reads the section of RoadRunner 3.
     pub fn read(t: &mut Table<'_>) -> Self {
-        let redis = t.optional_section_with("lock", "Locks over RPC are always there.", |t| {
-            let choice = t
-                .key(
-                    "driver",
-                    "Where locks are kept: `redis` for servers that share them.",
-                )
-                .default(DriverChoice::Memory);
-            t.section_with("config", "Settings of the driver.", |t| {
-                let message = "is of `driver: redis`";
-                let is_redis = choice == DriverChoice::Redis;
-                t.keys_where(is_redis, message, "remove it", RedisSettings::read)
-            })
-        });
+        let redis =
+            t.optional_section_with("lock", "Locks over RPC. They are always available.", |t| {
+                let choice = t
+                    .key(
+                        "driver",
+                        "Where locks are stored. Use `redis` if several servers share them.",
+                    )
+                    .default(DriverChoice::Memory);
+                t.section_with("config", "Settings of the driver.", |t| {
+                    let message = "is of `driver: redis`";
+                    let is_redis = choice == DriverChoice::Redis;
+                    t.keys_where(is_redis, message, "remove it", RedisSettings::read)
+                })
+            });
         Self {
             redis: redis.flatten(),
         }

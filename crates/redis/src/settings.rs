@@ -55,7 +55,7 @@ pub enum RedisAddress {
 impl RedisSettings {
     /// Reads a section.
     pub fn read(t: &mut Table<'_>) -> Self {
-        let encryption = "Encryption. Without this section there is none.";
+        let encryption = "TLS. Without this section, connections are not encrypted.";
         Self::read_named(t).read_rest(t, encryption)
     }
 
@@ -65,8 +65,8 @@ impl RedisSettings {
         let url: Option<String> = t
             .key(
                 "addr",
-                "One Redis as a URL, with the name, the password and the number of the database, \
-                 in place of `addrs`.",
+                "One Redis server as a URL, with the user name, the password and the number of the \
+                 database, instead of `addrs`.",
             )
             .optional();
         let settings = match url {
@@ -86,7 +86,8 @@ impl RedisSettings {
                 })
             }
         };
-        let encryption = "Encryption. Without this section only `rediss://` in `addr` asks for it.";
+        let encryption =
+            "TLS. Without this section, it is used only if `addr` begins with `rediss://`.";
         Self {
             read_timeout,
             ..settings
@@ -168,7 +169,8 @@ impl RedisSettings {
         let written: Vec<String> = t
             .key(
                 "addrs",
-                "Its address; those of several nodes for a cluster, or those of sentinels with `master_name`.",
+                "The address of the Redis server. For a cluster, the addresses of several nodes; \
+                 with `master_name`, those of the sentinels.",
             )
             .default(vec![ADDRESS.to_owned()]);
         let mut addresses = Vec::with_capacity(written.len());
@@ -194,22 +196,23 @@ impl RedisSettings {
             master_name: t
                 .key(
                     "master_name",
-                    "What sentinels call the master; with it, `addrs` are those of sentinels.",
+                    "The name of the master for the sentinels. With this key, `addrs` are the \
+                     sentinels' addresses.",
                 )
                 .optional(),
             user: t
-                .key("username", "Who asks, where Redis has users.")
+                .key("username", "The user name, if Redis has users.")
                 .optional(),
             password: t.key("password", "The password.").secret().optional(),
             sentinel_user: t
-                .key("sentinel_username", "Who asks the sentinels.")
+                .key("sentinel_username", "The user name for the sentinels.")
                 .optional(),
             sentinel_password: t
-                .key("sentinel_password", "The password of the sentinels.")
+                .key("sentinel_password", "The password for the sentinels.")
                 .secret()
                 .optional(),
             database: t
-                .key("db", "The number of the database; a cluster has only 0.")
+                .key("db", "The number of the database. A cluster has only 0.")
                 .range(0..=LAST_DATABASE)
                 .default(0),
             ..Self::at(addresses)
@@ -224,12 +227,12 @@ impl RedisSettings {
         let settings = Self {
             tls: tls.or(self.tls),
             dial_timeout: t
-                .key("dial_timeout", "What a connection may take.")
+                .key("dial_timeout", "Time limit for connecting.")
                 .zero_is_default()
                 .range(TIMEOUTS)
                 .default(self.dial_timeout),
             read_timeout: t
-                .key("read_timeout", "What a command may take, with its answer.")
+                .key("read_timeout", "Time limit for a command and its answer.")
                 .zero_is_default()
                 .range(TIMEOUTS)
                 .default(self.read_timeout),
@@ -321,19 +324,16 @@ fn read_tls(t: &mut Table<'_>) -> Tls {
     let root_ca = t
         .key(
             "root_ca",
-            "A file with the certificates to trust, in PEM; those of the system when not written.",
+            "A PEM file with the certificates to trust. By default, those of the system.",
         )
         .is_path()
         .optional();
     let cert: Option<PathBuf> = t
-        .key(
-            "cert",
-            "A file with the certificate of this server, in PEM.",
-        )
+        .key("cert", "A PEM file with this server's certificate.")
         .is_path()
         .optional();
     let key: Option<PathBuf> = t
-        .key("key", "A file with its key, in PEM.")
+        .key("key", "A PEM file with the certificate's private key.")
         .is_path()
         .optional();
     let identity = match (cert, key) {

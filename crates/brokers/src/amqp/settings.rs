@@ -70,10 +70,16 @@ impl Default for AmqpExchange {
 
 /// The section `amqp`.
 pub(super) fn server(t: &mut Table<'_>) -> AmqpServers {
-    let sentence = "The AMQP broker of pipelines with `driver: amqp`; with `compat: 3`, sections of \
-                    such keys by names that `connection` says.";
+    let sentence = "The AMQP broker for pipelines with `driver: amqp`. With `compat: 3`, this \
+                    section contains named sections with these keys, and a pipeline's `connection` \
+                    selects one.";
     if t.era() == Era::V3 {
-        return AmqpServers(t.sections_with("amqp", sentence, "A connection.", connection));
+        return AmqpServers(t.sections_with(
+            "amqp",
+            sentence,
+            "One connection to a broker.",
+            connection,
+        ));
     }
     let only = t.section_with("amqp", sentence, connection);
     AmqpServers(vec![(DEFAULT.to_owned(), only)])
@@ -117,21 +123,21 @@ pub(crate) fn read(
     let connection = t
         .key(
             "connection",
-            "Which section of `amqp` says where the broker is.",
+            "The section of `amqp` with the connection to use.",
         )
         .default(DEFAULT.to_owned());
     if servers.0.iter().all(|(name, _)| *name != connection) {
         let message = format!("names `{connection}`, and there is no section `amqp.{connection}`");
         t.error("connection", &message, "add it, with `addr` in it");
     }
-    let exchange = t.section_with("exchange", "Where jobs are pushed to.", |t| {
+    let exchange = t.section_with("exchange", "The exchange that jobs are pushed to.", |t| {
         read_exchange(t, &NESTED)
     });
-    let queue = t.section_with("queue", "Where jobs wait.", |t| {
+    let queue = t.section_with("queue", "The queue that jobs wait in.", |t| {
         let name = t
             .key(
                 "name",
-                "What the broker calls it; the pipeline's name when not written.",
+                "The name in the broker. By default, the pipeline's name.",
             )
             .optional();
         read_queue(t, &NESTED, name)
@@ -192,22 +198,35 @@ fn read_exchange(t: &mut Table<'_>, names: &Names) -> AmqpExchange {
     let AmqpExchange { name, kind, .. } = AmqpExchange::default();
     AmqpExchange {
         name: t
-            .key(names.exchange, "The exchange that jobs are pushed to.")
+            .key(
+                names.exchange,
+                "The name of the exchange that jobs are pushed to.",
+            )
             .default(name),
         kind: t
             .key(
                 names.kind,
-                "How it chooses queues: `direct`, `fanout`, `topic`, `headers`, or what a plugin adds.",
+                "How the exchange chooses queues: `direct`, `fanout`, `topic`, `headers`, or a \
+                 type that a plugin of the broker adds.",
             )
             .default(kind),
         durable: t
-            .key(names.exchange_durable, "The exchange outlives the broker.")
+            .key(
+                names.exchange_durable,
+                "Whether the exchange survives a restart of the broker.",
+            )
             .default(false),
         auto_delete: t
-            .key(names.exchange_auto_delete, "The exchange goes with its last queue.")
+            .key(
+                names.exchange_auto_delete,
+                "Whether the exchange is deleted together with its last queue.",
+            )
             .default(false),
         declare: t
-            .key(names.exchange_declare, "Whether to create the exchange where it is missing.")
+            .key(
+                names.exchange_declare,
+                "Whether to create the exchange if it does not exist.",
+            )
             .default(true),
     }
 }
@@ -217,7 +236,7 @@ fn read_queue(t: &mut Table<'_>, names: &Names, name: Option<String>) -> AmqpQue
     let headers: Pairs = t
         .key(
             names.headers,
-            "Arguments of the queue, as `x-queue-type: quorum`.",
+            "Arguments of the queue, such as `x-queue-type: quorum`.",
         )
         .default(Pairs::default());
     AmqpQueue {
@@ -225,37 +244,44 @@ fn read_queue(t: &mut Table<'_>, names: &Names, name: Option<String>) -> AmqpQue
         routing_key: t
             .key::<String>(
                 "routing_key",
-                "By what the exchange finds the queue; its name when not written.",
+                "The routing key that leads from the exchange to the queue. By default, the \
+                 queue's name.",
             )
             .optional(),
         durable: t
-            .key("durable", "The queue outlives the broker.")
+            .key(
+                "durable",
+                "Whether the queue survives a restart of the broker.",
+            )
             .default(false),
         auto_delete: t
             .key(
                 names.queue_auto_delete,
-                "The queue goes with its last consumer.",
+                "Whether the queue is deleted together with its last consumer.",
             )
             .default(false),
         exclusive: t
-            .key("exclusive", "The queue is for this connection alone.")
+            .key(
+                "exclusive",
+                "Whether only this connection may use the queue.",
+            )
             .default(false),
         delete_on_stop: t
             .key(
                 names.delete_on_stop,
-                "The queue goes when the server stops, with its jobs.",
+                "Whether the queue and its jobs are deleted when the server stops.",
             )
             .default(false),
         consumer_id: t
             .key(
                 "consumer_id",
-                "What the consumer is called; the broker chooses when not written.",
+                "The name of the consumer. By default, the broker chooses one.",
             )
             .default(String::new()),
         declare: t
             .key(
                 names.queue_declare,
-                "Whether to create the queue where it is missing.",
+                "Whether to create the queue if it does not exist.",
             )
             .default(true),
         headers: headers

@@ -30,11 +30,11 @@ pub(crate) struct BeanstalkPipeline {
 
 /// The section `beanstalk`.
 pub(super) fn server(t: &mut Table<'_>) -> BeanstalkServer {
-    let sentence = "The beanstalkd of pipelines with `driver: beanstalk`.";
+    let sentence = "The beanstalkd for pipelines with `driver: beanstalk`.";
     t.section_with("beanstalk", sentence, |t| BeanstalkServer {
         address: address(t, BEANSTALK, &["tcp", "unix"]),
         timeout: t
-            .key("timeout", "What a connection and an answer may take.")
+            .key("timeout", "Time limit for connecting, and for an answer.")
             .zero_is_default()
             .default(TIMEOUT),
     })
@@ -43,7 +43,7 @@ pub(super) fn server(t: &mut Table<'_>) -> BeanstalkServer {
 /// The keys of a pipeline's `config`.
 pub(super) fn read(t: &mut Table<'_>, server: &BeanstalkServer) -> BeanstalkPipeline {
     let tube = t
-        .key("tube", "The tube of the jobs.")
+        .key("tube", "The tube that contains the jobs.")
         .default(TUBE.to_owned());
     if !is_tube(&tube) {
         let message = "has a sign that beanstalkd takes in no name, or more than 200";

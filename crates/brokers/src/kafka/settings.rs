@@ -128,10 +128,14 @@ pub(crate) struct KafkaPipeline {
 
 /// The section `kafka`.
 pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
-    let sentence = "The Kafka of pipelines with `driver: kafka`.";
+    let sentence = "The Kafka cluster for pipelines with `driver: kafka`.";
     t.section_with("kafka", sentence, |t| {
         let brokers: Vec<String> = t
-            .key("brokers", "Brokers to begin with, as `host:port`; needed.")
+            .key(
+                "brokers",
+                "Required. Brokers that the server connects to first, as `host:port`. They tell it \
+                 the others.",
+            )
             .default(Vec::new());
         let is_place = |it: &String| {
             it.rsplit_once(':')
@@ -143,7 +147,7 @@ pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
         }
         let is_encrypted = t.is_written("tls");
         let tls = tls::read(t);
-        let sasl = t.section_with("sasl", "Who this server is.", |t| {
+        let sasl = t.section_with("sasl", "How this server authenticates (SASL).", |t| {
             for key in ["zid", "nonce", "is_token", "user_agent"] {
                 t.no_effect(key, "a name and a password say who it is");
             }
@@ -151,9 +155,9 @@ pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
                 t.not_yet(key, "credentials of AWS");
             }
             let mechanism = t
-                .key("mechanism", "How it is proved.")
+                .key("mechanism", "The SASL mechanism.")
                 .default(SaslMechanism::Plain);
-            let username: Option<String> = t.key("username", "The name.").optional();
+            let username: Option<String> = t.key("username", "The user name.").optional();
             let password: Option<String> = t.key("password", "The password.").optional();
             Some(KafkaSasl {
                 mechanism,
@@ -175,11 +179,11 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
     let create_topics = t
         .key(
             "auto_create_topics_enable",
-            "Whether to create topics that are missing, as the brokers' defaults say.",
+            "Whether to create topics that do not exist, with the brokers' default settings.",
         )
         .default(false);
     t.no_effect("sasl_options", "`kafka.sasl` says who this server is");
-    let sentence = "How jobs are pushed.";
+    let sentence = "Settings for pushing jobs.";
     let (acks, compression) = t.section_with("producer_options", sentence, |t| {
         for key in ["disable_idempotent", "max_message_bytes", "request_timeout"] {
             t.no_effect(key, "the client's own rule holds");
@@ -194,20 +198,21 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
         let acks = t
             .key(
                 "required_acks",
-                "Which brokers have a job when its push is done.",
+                "Which brokers must have stored a job before its push is complete.",
             )
             .default(KafkaAcks::All);
         let compression = t
-            .key("compression_codec", "How jobs are packed.")
+            .key("compression_codec", "The compression of jobs.")
             .default(KafkaCompression::None);
         (acks, compression)
     });
-    let sentence = "Where jobs are taken from.";
+    let sentence = "Settings for taking jobs.";
     let (topics, start) = t.section_with("consumer_options", sentence, |t| {
         let topics: Vec<String> = t
             .key(
                 "topics",
-                "Topics that jobs are taken from; the first one is that of pushes that name none. The pipeline's name when not written.",
+                "Topics that jobs are taken from. A job that is pushed without a topic goes to the \
+                 first one. By default, the topic with the pipeline's name.",
             )
             .default(Vec::new());
         // A name that is no topic is a pattern then.
@@ -221,23 +226,35 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
         for key in ["max_fetch_message_size", "min_fetch_message_size"] {
             t.no_effect(key, "jobs are brought when workers are free");
         }
-        let start = t.section_with("consumer_offset", "Where a new group begins.", |t| {
-            t.no_effect("value", "a group begins at the start or at the end");
-            t.key("type", "At the first job that the topics have, or behind the last.")
+        let start = t.section_with(
+            "consumer_offset",
+            "Where a new consumer group begins.",
+            |t| {
+                t.no_effect("value", "a group begins at the start or at the end");
+                t.key(
+                    "type",
+                    "`AtStart`: with the oldest job. `AtEnd`: only with jobs that are pushed from \
+                     then on.",
+                )
                 .default(KafkaStart::AtStart)
-        });
+            },
+        );
         (topics, start)
     });
-    let sentence = "The servers that share the jobs.";
+    let sentence = "The consumer group, which is all servers that share the jobs.";
     let (group, instance) = t.section_with("group_options", sentence, |t| {
         t.no_effect("block_rebalance_on_poll", "a partition that moves is told");
         let group = t
-            .key("group_id", "The group of these servers; each group has all jobs.")
+            .key(
+                "group_id",
+                "The name of the consumer group. Each group gets all jobs.",
+            )
             .default(GROUP.to_owned());
         let instance: Option<String> = t
             .key(
                 "instance_id",
-                "The name of this server in its group: one that comes back has its partitions again.",
+                "The name of this server in its group. A server that reconnects with the same name \
+                 gets the same partitions again.",
             )
             .optional();
         (group, instance)

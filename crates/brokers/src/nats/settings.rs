@@ -53,7 +53,7 @@ impl NatsServer {
 
 /// The section `nats`.
 pub(super) fn server(t: &mut Table<'_>) -> NatsServer {
-    let sentence = "The NATS of pipelines with `driver: nats`; it needs JetStream.";
+    let sentence = "The NATS server for pipelines with `driver: nats`. It needs JetStream.";
     t.section_with("nats", sentence, |t| NatsServer {
         // RoadRunner takes an address without a scheme, too.
         address: address_or(t, NATS, &["nats", "tls"], Some("nats")),
@@ -75,31 +75,32 @@ pub(crate) fn read(t: &mut Table<'_>, server: &NatsServer) -> NatsPipeline {
         stream: t
             .key(
                 "stream",
-                "The stream that keeps the subject; it is created where it is missing.",
+                "The stream that stores the subject. The server creates it if it does not exist.",
             )
             .default(STREAM.to_owned()),
         deliver_new: t
             .key(
                 "deliver_new",
-                "Whether to pass over what the stream has before its first server comes.",
+                "Whether to skip jobs that are in the stream before the first server connects.",
             )
             .default(false),
         delete_stream_on_stop: t
             .key(
                 "delete_stream_on_stop",
-                "The stream goes when the server stops, with its jobs.",
+                "Whether the stream and its jobs are deleted when the server stops.",
             )
             .default(false),
         delete_after_ack: t
             .key(
                 "delete_after_ack",
-                "Whether a job that is done leaves the stream; else the stream's limits remove it.",
+                "Whether a job is deleted from the stream when it is done. Otherwise, the stream's \
+                 limits remove it.",
             )
             .default(false),
         ack_wait: t
             .key::<Seconds>(
                 "ack_wait",
-                "How long a server may be silent before its jobs go to the others.",
+                "How long a server may be silent before other servers get its jobs.",
             )
             .zero_is_default()
             .range(Seconds(*ACK_WAIT_RANGE.start())..=Seconds(*ACK_WAIT_RANGE.end()))

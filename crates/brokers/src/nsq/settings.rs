@@ -70,26 +70,29 @@ pub(crate) struct NsqPipeline {
 
 /// The section `nsq`.
 pub(super) fn server(t: &mut Table<'_>) -> NsqServer {
-    let sentence = "The nsqd of pipelines with `driver: nsq`.";
+    let sentence = "The nsqd for pipelines with `driver: nsq`.";
     t.section_with("nsq", sentence, |t| {
         let address = t
-            .key("addr", "Where its clients connect.")
+            .key("addr", "The address of nsqd for clients.")
             .default(NSQ.to_owned());
         check_place(t, "addr", &address, NSQ);
-        let sentence = "Where it counts its jobs over HTTP; port 4151 of the host of `addr` when \
-                        not written.";
+        let sentence = "The HTTP address of nsqd, which is used to count jobs. By default, port \
+                        4151 on the host of `addr`.";
         let http_address: Option<String> = t.key("http_addr", sentence).ours().optional();
         if let Some(address) = &http_address {
             check_place(t, "http_addr", address, "127.0.0.1:4151");
         }
-        let sentence = "Every nsqlookupd, as `host:port` of its HTTP: jobs are taken from each nsqd \
-                        that they name, too.";
+        let sentence = "The HTTP addresses of all nsqlookupd, as `host:port`. Jobs are also taken \
+                        from each nsqd that they list.";
         let lookupd: Vec<String> = t.key("lookupd", sentence).default(Vec::new());
         for address in &lookupd {
             check_place(t, "lookupd", address, "127.0.0.1:4161");
         }
         let lookupd_poll_interval = t
-            .key("lookupd_poll_interval", "How often they are asked.")
+            .key(
+                "lookupd_poll_interval",
+                "How often the server asks nsqlookupd.",
+            )
             .zero_is_default()
             .range(POLL_RANGE)
             .default(POLL_INTERVAL);
@@ -102,9 +105,13 @@ pub(super) fn server(t: &mut Table<'_>) -> NsqServer {
                 .default(default)
         };
         NsqServer {
-            dial_timeout: timeout("dial_timeout", "What a connection may take.", DIAL_TIMEOUT),
-            read_timeout: timeout("read_timeout", "What an answer may take.", READ_TIMEOUT),
-            write_timeout: timeout("write_timeout", "What a command may take.", WRITE_TIMEOUT),
+            dial_timeout: timeout("dial_timeout", "Time limit for connecting.", DIAL_TIMEOUT),
+            read_timeout: timeout("read_timeout", "Time limit for an answer.", READ_TIMEOUT),
+            write_timeout: timeout(
+                "write_timeout",
+                "Time limit for sending a command.",
+                WRITE_TIMEOUT,
+            ),
             tls: is_encrypted.then_some(tls),
             lookupd,
             lookupd_poll_interval,
@@ -138,7 +145,7 @@ pub(crate) fn read(
     let channel = t
         .key(
             "channel",
-            "The channel that jobs are taken from; each channel has all jobs.",
+            "The channel that jobs are taken from. Each channel gets all jobs.",
         )
         .default(CHANNEL.to_owned());
     // The page of the keys has no name of a pipeline.

@@ -40,18 +40,19 @@ pub(crate) struct PubSubPipeline {
 
 /// The section `google_pub_sub`.
 pub(super) fn server(t: &mut Table<'_>) -> PubSubServer {
-    let sentence = "The Pub/Sub of pipelines with `driver: google_pub_sub`.";
+    let sentence = "Google Cloud Pub/Sub for pipelines with `driver: google_pub_sub`.";
     t.section_with("google_pub_sub", sentence, |t| {
         let insecure = t
             .key(
                 "insecure",
-                "No encryption and no credentials, for an emulator.",
+                "Whether to connect without encryption and credentials, for an emulator.",
             )
             .default(false);
         let endpoint: Option<String> = t
             .key(
                 "endpoint",
-                "Its `host:port`; Google's when not written, and with `insecure` 127.0.0.1:8085.",
+                "The address of Pub/Sub, as `host:port`. By default, Google's; with `insecure`, \
+                 127.0.0.1:8085.",
             )
             .optional();
         if endpoint.as_ref().is_some_and(|it| it.contains('/')) {
@@ -78,14 +79,15 @@ pub(crate) fn read(
         "`retry` of the pipeline says how often a job is tried",
     );
     let mut text = |name, sentence| -> Option<String> { t.key(name, sentence).optional() };
-    let project = text("project_id", "The project of the topic; needed.");
+    let project = text("project_id", "Required. The project of the topic.");
     let subscription = text(
         "subscription",
-        "The subscription that jobs are taken from; the topic's name when not written.",
+        "The subscription that jobs are taken from. By default, the topic's name.",
     );
     let dead_letter_topic = text(
         "dead_letter_topic",
-        "A topic for jobs that are given up, beside the server's dead letters.",
+        "A topic that also gets jobs that were given up. The server keeps them as dead letters in \
+         any case.",
     );
     // The page of the keys has no name of a pipeline.
     if pipeline != "<name>" {

@@ -44,7 +44,7 @@ pub(super) fn read(t: &mut Table<'_>, pipeline: &str, queue: Option<String>) -> 
         claim_after: t
             .key(
                 "claim_after",
-                "How long a server may be silent before its jobs go to the others.",
+                "How long a server may be silent before other servers get its jobs.",
             )
             .ours()
             .range(CLAIM_AFTER_RANGE)

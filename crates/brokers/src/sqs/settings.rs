@@ -60,19 +60,23 @@ pub(crate) struct SqsPipeline {
 
 /// The section `sqs`.
 pub(super) fn server(t: &mut Table<'_>) -> SqsServer {
-    let sentence = "The SQS of pipelines with `driver: sqs`. What is not written comes from the \
-                    environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION` and the like) or the machine's role.";
+    let sentence = "Amazon SQS for pipelines with `driver: sqs`. Keys that are not set come from \
+                    the environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION` and similar variables) or \
+                    from the machine's role.";
     t.section_with("sqs", sentence, |t| {
         let mut text = |name, sentence| {
             let text: Option<String> = t.key(name, sentence).optional();
             text.filter(|text| !text.is_empty())
         };
         let server = SqsServer {
-            key: text("key", "The ID of an access key."),
-            secret: text("secret", "The access key."),
-            session_token: text("session_token", "The token of a key for a time."),
-            region: text("region", "The region of the queues, as `eu-west-1`."),
-            endpoint: text("endpoint", "A URL instead of AWS's."),
+            key: text("key", "The access key ID."),
+            secret: text("secret", "The secret access key."),
+            session_token: text(
+                "session_token",
+                "The session token of temporary credentials.",
+            ),
+            region: text("region", "The region of the queues, such as `eu-west-1`."),
+            endpoint: text("endpoint", "A URL to use instead of AWS's."),
         };
         if server.key.is_some() != server.secret.is_some() {
             let (there, missing) = if server.key.is_some() {
@@ -109,13 +113,13 @@ pub(crate) fn read(t: &mut Table<'_>, server: &SqsServer, queue: Option<String>)
         declare: !t
             .key(
                 "skip_queue_declaration",
-                "Whether the queue is there already, and this server may not create it.",
+                "Whether the server must not create the queue, because it already exists.",
             )
             .default(false),
         visibility: seconds(
             t.key(
                 "visibility_timeout",
-                "Seconds for which a server may be silent before its jobs go to the others.",
+                "Seconds for which a server may be silent before other servers get its jobs.",
             )
             .zero_is_default()
             .range(VISIBILITY_RANGE)
@@ -124,13 +128,15 @@ pub(crate) fn read(t: &mut Table<'_>, server: &SqsServer, queue: Option<String>)
         retain_failed: t
             .key(
                 "retain_failed_jobs",
-                "Whether a job that is given up stays in the queue, for its own dead letters.",
+                "Whether a job that was given up stays in the queue, for SQS's own dead-letter \
+                 queue.",
             )
             .default(false),
         error_visibility: seconds(
             t.key(
                 "error_visibility_timeout",
-                "Seconds for which such a job is given to nobody; `visibility_timeout` when not written.",
+                "Seconds for which SQS hides such a job. With 0, it is hidden until \
+                 `visibility_timeout` has passed.",
             )
             .range(0..=43_200)
             .default(0),
@@ -138,7 +144,8 @@ pub(crate) fn read(t: &mut Table<'_>, server: &SqsServer, queue: Option<String>)
         wait: seconds(
             t.key(
                 "wait_time_seconds",
-                "How long a request waits for a job; a stop waits for it, too.",
+                "Seconds for which a request waits for a job. A stop of the server also waits that \
+                 long.",
             )
             .zero_is_default()
             .range(1..=LONGEST_WAIT)
@@ -147,15 +154,19 @@ pub(crate) fn read(t: &mut Table<'_>, server: &SqsServer, queue: Option<String>)
         group: t
             .key(
                 "message_group_id",
-                "The group of jobs in a queue whose name ends in `.fifo`; the pipeline's name when not written.",
+                "The message group of jobs in a FIFO queue, whose name ends in `.fifo`. By \
+                 default, the pipeline's name.",
             )
             .optional(),
         attributes: pairs(
-            t.key("attributes", "Attributes of a queue that is created.")
-                .default(Pairs::default()),
+            t.key(
+                "attributes",
+                "Attributes for a queue that the server creates.",
+            )
+            .default(Pairs::default()),
         ),
         tags: pairs(
-            t.key("tags", "Tags of a queue that is created.")
+            t.key("tags", "Tags for a queue that the server creates.")
                 .default(Pairs::default()),
         ),
     };

@@ -119,8 +119,9 @@ impl Setting for Zone {
 pub fn read(t: &mut Table<'_>) -> Vec<(String, ScheduleSettings)> {
     let schedules = t.sections_with(
         "schedules",
-        "Jobs by the clock, by name.",
-        "A schedule: `cron` or `every`, and the `job` that is pushed or the `command` that is run.",
+        "Schedules by name. Each one pushes a job or runs a command at certain times.",
+        "One schedule. It has `cron` or `every`, and either the `job` to push or the `command` to \
+         run.",
         |t| {
             t.ours();
             read_one(t)
@@ -142,39 +143,43 @@ pub fn read(t: &mut Table<'_>) -> Vec<(String, ScheduleSettings)> {
 fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     let described = t.name() == "<name>";
     let cron = t
-        .key::<Pattern>("cron", "When it is due, as in a crontab.")
+        .key::<Pattern>("cron", "The times, as in a crontab.")
         .optional();
     let every = t
         .key(
             "every",
-            "How often it is due, counted from 1970 on: `5m` is at each full five minutes.",
+            "The interval, counted from 1970: `5m` means at every full five minutes.",
         )
         .range(Duration::from_secs(1)..=Duration::from_hours(24 * 365))
         .optional();
     let Zone(zone) = t
         .key(
             "time_zone",
-            "The time zone of `cron`; the same on every machine if it is not written.",
+            "The time zone of `cron`. The time zone of the machine is not used.",
         )
         .default(Zone(Tz::UTC));
     let job: Option<String> = t
-        .key("job", "The name of the job, for its handler.")
+        .key(
+            "job",
+            "The name of the job to push. It selects the handler.",
+        )
         .optional();
     let command: Option<Command> = t
         .key(
             "command",
-            "Instead of a job: a command, run in the server's folder, as its user, with the variables of `server.env`.",
+            "A command to run instead of pushing a job. It runs in the server's directory, as the \
+             server's user, with the variables of `server.env`.",
         )
         .optional();
     let limit = t
         .key(
             "timeout",
-            "How long the command may run before it is killed.",
+            "Time limit for the command. After it, the command is killed.",
         )
         .range(Duration::from_secs(1)..=Duration::from_hours(24 * 7))
         .default(COMMAND_TIMEOUT);
     let pipeline = t
-        .key("pipeline", "The pipeline that it is pushed to.")
+        .key("pipeline", "The pipeline that the job is pushed to.")
         .default("default".to_owned());
     let payload = t
         .key("payload", "The job's payload.")
@@ -182,20 +187,22 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     let overlap = t
         .key(
             "overlap",
-            "When the run before has not ended: `skip` leaves this one out, `queue` lets it wait, `allow` runs both.",
+            "What happens if the previous run has not ended. `skip`: this run is left out. \
+             `queue`: it waits. `allow`: both run at the same time.",
         )
         .default(Overlap::Skip);
     let catch_up = t
         .key(
             "catch_up",
-            "Which runs are made up for that were due while the server was down: `none`, the last `one`, or `all`, \
-             up to 100.",
+            "Which runs are caught up on that were missed while the server was down: `none`; \
+             `one`, the last; `all`, up to 100.",
         )
         .default(CatchUp::One);
     let jitter = t
         .key(
             "jitter",
-            "A run begins up to so much later, so that not all of a minute begin at once.",
+            "The largest random delay of a run. It keeps schedules of the same minute from all \
+             beginning at once.",
         )
         .range(Duration::ZERO..=Duration::from_hours(24))
         .default(Duration::ZERO);
