@@ -22,15 +22,18 @@ impl Section for MetricsSettings {
         let (host, port) = ADDRESS;
         Self {
             address: t
-                .key("address", "Where Prometheus asks. Any path answers.")
+                .key(
+                    "address",
+                    "The address for Prometheus. Every path returns the metrics.",
+                )
                 .default(Address {
                     host: Some(host.to_owned()),
                     port,
                 }),
             collectors: t.sections_with(
                 "collect",
-                "Metrics of the application, as if it had declared them over RPC.",
-                "One of them, by the name that the application changes it by.",
+                "Metrics of the application, as if the application had declared them over RPC.",
+                "One metric, with the name that the application uses to change it.",
                 read_collector,
             ),
         }
@@ -38,18 +41,27 @@ impl Section for MetricsSettings {
 }
 
 fn read_collector(t: &mut Table<'_>) -> Declaration {
-    let kind: Option<CollectorKind> = t.key("type", "What its numbers mean.").optional();
+    let kind: Option<CollectorKind> = t.key("type", "The type of the metric.").optional();
     let kind = kind.map(|CollectorKind(kind)| kind);
     if kind.is_none() && !t.is_written("type") {
         let hint = "for example `type: counter`";
         t.error("type", "is not set: it says what the metric counts", hint);
     }
     let mut text = |name, sentence| t.key::<String>(name, sentence).optional();
-    let namespace = text("namespace", "What its name begins with, before a `_`.");
-    let subsystem = text("subsystem", "What follows in its name, before a `_`.");
-    let help = text("help", "What people read about it.");
+    let namespace = text(
+        "namespace",
+        "The first part of the metric's name, before a `_`.",
+    );
+    let subsystem = text(
+        "subsystem",
+        "The second part of the metric's name, before a `_`.",
+    );
+    let help = text("help", "The description of the metric.");
     let buckets: Option<Vec<Bound>> = t
-        .key("buckets", "Upper bounds of a histogram, ascending.")
+        .key(
+            "buckets",
+            "The upper bounds of a histogram's buckets, in ascending order.",
+        )
         .optional();
     let buckets = buckets.unwrap_or_default();
     let declaration = Declaration {
@@ -58,7 +70,7 @@ fn read_collector(t: &mut Table<'_>) -> Declaration {
         subsystem: subsystem.unwrap_or_default(),
         help: help.unwrap_or_default(),
         labels: t
-            .key("labels", "Names of its labels.")
+            .key("labels", "The names of the metric's labels.")
             .optional()
             .unwrap_or_default(),
         buckets: buckets.into_iter().map(|Bound(bound)| bound).collect(),
@@ -93,8 +105,8 @@ fn read_quantiles(t: &mut Table<'_>, kind: Option<Kind>) -> Vec<f64> {
     let objectives: Pairs = t
         .key(
             "objectives",
-            "Quantiles of a summary, from 0 to 1, with the errors that RoadRunner may make; here \
-             each is at most 1 % away.",
+            "The quantiles of a summary, from 0 to 1, each with the error that RoadRunner may \
+             make. Here, the error is always at most 1 %.",
         )
         .default(Pairs::default());
     let quantiles = objectives.iter().map(|(quantile, _)| {

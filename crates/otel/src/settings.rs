@@ -121,7 +121,8 @@ impl Section for OtelSettings {
         let exporter = t
             .key(
                 "exporter",
-                "Where traces go: to a collector that speaks OTLP, or as lines of JSON.",
+                "Where traces go: `otlp` to a collector that speaks OTLP, `stdout` and `stderr` as \
+                 lines of JSON.",
             )
             .default(Exporter::Otlp);
         if exporter == Exporter::Zipkin {
@@ -140,31 +141,50 @@ impl Section for OtelSettings {
         Self {
             target,
             resource: read_resource(t),
-            sampling: t.section_with("sampling", "Which traces are kept.", read_sampling),
+            sampling: t.section_with(
+                "sampling",
+                "Which traces are kept (sampling).",
+                read_sampling,
+            ),
             queue: t
-                .key("queue", "Traces that wait for the exporter; more are lost and counted.")
+                .key(
+                    "queue",
+                    "How many traces may wait for the exporter. Further traces are lost and \
+                     counted.",
+                )
                 .ours()
                 .range(1..=1_000_000)
                 .default(QUEUE),
-            batch: t.section_with("batch", "What is sent at once.", |t| {
-                t.ours();
-                Batch {
-                    spans: t
-                        .key("spans", "As soon as there are so many.")
-                        .range(1..=100_000)
-                        .default(BATCH_SPANS),
-                    wait: t
-                        .key("wait", "As soon as the first one has waited so long.")
-                        .range(Duration::from_millis(10)..=Duration::from_secs(300))
-                        .default(BATCH_WAIT),
-                }
-            }),
-            metrics: t.optional_section_with(
-                "metrics",
-                "What the server counts, for the same collector. Without this section it is not exported.",
+            batch: t.section_with(
+                "batch",
+                "When waiting traces are sent. The first of the two limits applies.",
                 |t| {
                     t.ours();
-                    t.key("interval", "How often.")
+                    Batch {
+                        spans: t
+                            .key(
+                                "spans",
+                                "Traces are sent when the waiting ones have this many spans.",
+                            )
+                            .range(1..=100_000)
+                            .default(BATCH_SPANS),
+                        wait: t
+                            .key(
+                                "wait",
+                                "Traces are sent when the first one has waited this long.",
+                            )
+                            .range(Duration::from_millis(10)..=Duration::from_secs(300))
+                            .default(BATCH_WAIT),
+                    }
+                },
+            ),
+            metrics: t.optional_section_with(
+                "metrics",
+                "The server's metrics for the same collector. Without this section, they are not \
+                 exported.",
+                |t| {
+                    t.ours();
+                    t.key("interval", "How often metrics are exported.")
                         .range(Duration::from_secs(1)..=Duration::from_secs(3600))
                         .default(METRICS_INTERVAL)
                 },
@@ -175,7 +195,7 @@ impl Section for OtelSettings {
 
 fn read_collector(t: &mut Table<'_>) -> CollectorSettings {
     let client = t
-        .key("client", "Which way of OTLP the collector speaks.")
+        .key("client", "The OTLP transport of the collector.")
         .default(Client::Http);
     let port = match client {
         Client::Http => HTTP_PORT,
@@ -193,7 +213,9 @@ fn read_collector(t: &mut Table<'_>) -> CollectorSettings {
         client,
         host: endpoint.host.unwrap_or_else(|| "127.0.0.1".to_owned()),
         port: endpoint.port,
-        tls: !t.key("insecure", "Without TLS.").default(false),
+        tls: !t
+            .key("insecure", "Whether to connect without TLS.")
+            .default(false),
         compress: t
             .key("compress", "Whether requests are compressed with gzip.")
             .default(false),
@@ -201,7 +223,7 @@ fn read_collector(t: &mut Table<'_>) -> CollectorSettings {
         metrics_path,
         headers: read_headers(t),
         timeout: t
-            .key("timeout", "How long the collector may take for an answer.")
+            .key("timeout", "Time limit for an answer of the collector.")
             .ours()
             .range(Duration::from_millis(10)..=Duration::from_secs(300))
             .default(TIMEOUT),
@@ -213,7 +235,7 @@ fn read_paths(t: &mut Table<'_>) -> (String, String) {
     let written: Option<String> = t
         .key(
             "custom_url",
-            "The path for traces at the collector, instead of `/v1/traces`.",
+            "The collector's path for traces, instead of `/v1/traces`.",
         )
         .optional();
     let written = written.filter(|path| !path.is_empty());
@@ -241,7 +263,7 @@ fn read_headers(t: &mut Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
     let written: Pairs = t
         .key(
             "headers",
-            "Header fields of each request, such as a key of the collector's operator.",
+            "Header fields for each request, such as an API key of the collector's provider.",
         )
         .secret()
         .default(Pairs::default());
@@ -285,17 +307,23 @@ fn read_resource(t: &mut Table<'_>) -> Vec<(&'static str, String)> {
     );
     t.section_with(
         "resource",
-        "What traces and metrics say of this server.",
+        "The attributes of this server in traces and metrics.",
         |t| {
             let name = t
-                .key("service_name", "What the application is called.")
-                .roadrunner("`RoadRunner`", "it is the server's name")
+                .key("service_name", "The name of the application.")
+                .roadrunner("`RoadRunner`", "each server uses its own name")
                 .default(name.unwrap_or_else(|| SERVICE_NAME.to_owned()));
             let mut text = |name, sentence| t.key::<String>(name, sentence).optional();
             let own = text("service_version", "The application's version.").or(version);
-            let namespace = text("service_namespace", "What several services have in common.");
+            let namespace = text(
+                "service_namespace",
+                "The namespace, which several services can share.",
+            );
             let instance = t
-                .key("service_instance_id", "Which of several servers it is.")
+                .key(
+                    "service_instance_id",
+                    "The ID of this server among several.",
+                )
                 .default_as(instance(), "a random UUID");
             let optional = [("service.version", own), ("service.namespace", namespace)];
             let optional = optional
@@ -330,21 +358,24 @@ fn read_sampling(t: &mut Table<'_>) -> Sampling {
         parent: t
             .key(
                 "parent",
-                "Whether what a client has decided counts before `ratio`.",
+                "Whether a client's sampling decision takes precedence over `ratio`.",
             )
             .default(true),
         ratio: t
-            .key("ratio", "How many of the others are kept, from 0 to 1.")
+            .key(
+                "ratio",
+                "The fraction of other traces that is kept, from 0 to 1.",
+            )
             .default(Ratio(RATIO))
             .0,
         errors: t
             .key(
                 "errors",
-                "Whether traces with a status of 500 or more are kept in any case.",
+                "Whether traces with a status of 500 or more are always kept.",
             )
             .default(true),
         slow: t
-            .key("slow", "Traces that took longer are kept in any case.")
+            .key("slow", "Traces that take longer than this are always kept.")
             .limit_of(SLOW),
     }
 }

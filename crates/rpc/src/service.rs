@@ -40,7 +40,10 @@ impl Section for Rpc {
         });
         Self {
             listen: t
-                .key("listen", "Where to listen; workers find it in `RR_RPC`.")
+                .key(
+                    "listen",
+                    "The address to listen on. Workers get it in `RR_RPC`.",
+                )
                 .default(default),
             version: t.era().version(),
         }

@@ -33,7 +33,7 @@ impl Services {
         Self(vec![
             ServiceKind::optional(
                 "http",
-                "The HTTP server. Without this section, the server does not serve HTTP.",
+                "The HTTP server. Without this section, the server does not offer HTTP.",
                 move |settings| HttpService {
                     settings,
                     around: around.clone(),
@@ -41,12 +41,13 @@ impl Services {
             ),
             ServiceKind::optional(
                 "rpc",
-                "RPC calls from PHP to the server. Without this section, there is no RPC.",
+                "Remote procedure calls (RPC) from PHP to the server. Without this section, there \
+                 is no RPC.",
                 |rpc: Rpc| rpc,
             ),
             ServiceKind::optional(
                 "fileserver",
-                "A file server on an address of its own. Without this section, there is none.",
+                "A file server with its own address. Without this section, there is none.",
                 |settings| FileService { settings },
             ),
             ServiceKind::always("status", StatusService::read),
@@ -54,7 +55,7 @@ impl Services {
             ServiceKind::always("kv", KvService::read),
             ServiceKind::optional(
                 "metrics",
-                "What is counted, for Prometheus. Without this section nobody can ask for it.",
+                "Metrics for Prometheus. Without this section, they are not available.",
                 move |settings| MetricsService {
                     settings,
                     collectors: collectors.clone(),
@@ -62,14 +63,14 @@ impl Services {
             ),
             ServiceKind::optional(
                 "admin",
-                "What the server knows of itself: metrics, health, and as JSON its status, \
-                 workers, queues, routes, reports and configuration; read-only.",
+                "A read-only HTTP interface to the server's own state: metrics, health and, as \
+                 JSON, status, workers, queues, routes, reports and configuration.",
                 move |keys| AdminService::new(keys, of_admin.clone()),
             ),
             ServiceKind::optional_with("jobs", JobsService::read),
             ServiceKind::optional(
                 "otel",
-                "Traces for OpenTelemetry. Without this section nothing is traced.",
+                "Traces for OpenTelemetry. Without this section, the server does not trace.",
                 move |settings| OtelService {
                     settings,
                     counting: counting.clone(),

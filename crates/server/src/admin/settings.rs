@@ -24,8 +24,8 @@ impl Section for AdminSettings {
         let listen = t
             .key(
                 "listen",
-                "Where to listen: an address, or a unix socket (`unix:///run/app/admin.sock`, for \
-                 the server's user alone).",
+                "The address to listen on, or a unix socket (`unix:///run/app/admin.sock`), which \
+                 only the server's user may use.",
             )
             .default(Listen::Tcp(Address {
                 host: Some(HOST.to_owned()),
@@ -34,8 +34,9 @@ impl Section for AdminSettings {
         let token: Option<String> = t
             .key(
                 "token",
-                "What clients send as `Authorization: Bearer TOKEN`, at least 16 characters. Health \
-                 checks need none. Required where other machines reach the address.",
+                "The token that clients send as `Authorization: Bearer TOKEN`, with at least 16 \
+                 characters. Health checks do not need it. It is required if other machines can \
+                 reach the address.",
             )
             .guards()
             .optional();

@@ -147,8 +147,8 @@ impl Section for LogSettings {
         Self {
             channels: t.sections_with(
                 "channels",
-                "Settings for the records of parts of the server, by the name of the part.",
-                "Keys that are not written are as in `logs`.",
+                "Settings for the records of single parts of the server, by the name of the part.",
+                "One part of the server. Keys that are not set have the values of `logs`.",
                 |t| LogTarget::read(t, Some(&target)),
             ),
             target,
@@ -187,25 +187,29 @@ impl LogSettings {
 impl LogTarget {
     /// A channel has what is written for it, and all else from `logs`.
     fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Self {
-        let mode = t.key("mode", "The format of records; other keys can change it.");
+        let mode = t.key(
+            "mode",
+            "The format of records. `production`: JSON. `development`: readable text. `raw`: only \
+             the message. `off`: no records. `encoding` and `format` can change it.",
+        );
         let mode = match logs {
             Some(logs) => mode.default_as(logs.mode, "as `logs.mode`"),
             None => mode.default(LogMode::Development),
         };
-        let level = t.key("level", "The lowest level that is written.");
+        let level = t.key("level", "The lowest level of records that are written.");
         let level = match logs {
             Some(logs) => level.default_as(logs.level, "as `logs.level`"),
             None => level
-                .roadrunner("debug", "debug records flood")
+                .roadrunner("debug", "debug records would flood the log")
                 .default(Level::Info),
         };
         let output_written = t.is_written("output");
-        let output = t.key("output", "`stdout`, `stderr` or files.");
+        let output = t.key("output", "Where records go: `stdout`, `stderr` or files.");
         let output = match logs {
             Some(logs) => output.default_as(logs.output.clone(), "as `logs.output`"),
             None => output.default(vec![LogOutput::Stderr]),
         };
-        let line_ending = t.key("line_ending", "After each record.");
+        let line_ending = t.key("line_ending", "The text after each record.");
         let line_ending = match logs {
             Some(logs) => line_ending.default_as(logs.line_ending.clone(), "as `logs.line_ending`"),
             None => line_ending.default("\n".to_owned()),
@@ -213,7 +217,7 @@ impl LogTarget {
         let is_skipped = t
             .key(
                 "skip_line_ending",
-                "Nothing after a record, as RoadRunner 3 has it.",
+                "Whether `line_ending` is left out, as in RoadRunner 3.",
             )
             .default(false);
         let line_ending = if is_skipped {
@@ -229,7 +233,7 @@ impl LogTarget {
                 .optional_section_with(FILE, FILE_SENTENCE, |t| FileLog::read(t, None))
                 .flatten(),
         };
-        let encoding = t.key("encoding", "Text or JSON.");
+        let encoding = t.key("encoding", "The encoding of records: text or JSON.");
         let encoding = match logs {
             Some(logs) if logs.mode == mode && logs.file.is_some() == file.is_some() => {
                 encoding.default_as(logs.encoding, "as `logs.encoding`")
@@ -271,15 +275,15 @@ fn read_format(t: &mut Table<'_>, logs: Option<&LogTarget>) -> (Option<String>, 
     let format: Option<String> = t
         .key(
             "format",
-            "The record itself, in place of what `mode` and `encoding` say: `%time%`, `%level%`, \
-             `%message%`, `%logger%`, `%attrs%`, `%source_file%`, `%source_line%` and \
-             `%source_func%` stand for its parts.",
+            "The format of a record, instead of `mode` and `encoding`. These placeholders stand \
+             for its parts: `%time%`, `%level%`, `%message%`, `%logger%`, `%attrs%`, \
+             `%source_file%`, `%source_line%` and `%source_func%`.",
         )
         .optional();
     let time = t.key(
         "time_format",
-        "How `%time%` is written, always in UTC: a layout of Go, which shows how it would write \
-         January 2, 2006, 15:04:05.",
+        "The format of `%time%`, which is always in UTC. It is a Go layout: write January 2, 2006, \
+         15:04:05 in the form that you want.",
     );
     let time = match logs {
         Some(logs) => time.default_as(logs.time_format.clone(), "as `logs.time_format`"),
@@ -298,14 +302,14 @@ impl LogMode {
 }
 
 const FILE: &str = "file_logger_options";
-const FILE_SENTENCE: &str = "A file that is rotated by size, instead of `output`; JSON, unless \
-                             `encoding` says otherwise.";
+const FILE_SENTENCE: &str = "A log file that is rotated by size, instead of `output`. It has JSON \
+                             records, unless `encoding` is set.";
 
 impl FileLog {
     /// None, and an error, without a path. A channel has what is written for it, and all else from
     /// `logs`.
     fn read(t: &mut Table<'_>, logs: Option<&Self>) -> Option<Self> {
-        let path = t.key("log_output", "The file.");
+        let path = t.key("log_output", "The path of the log file.");
         let path: Option<PathBuf> = match logs {
             Some(logs) => Some(path.default_as(logs.path.clone(), "as in `logs`")),
             None => path.optional(),
@@ -315,11 +319,14 @@ impl FileLog {
             t.error("log_output", "is missing", hint);
         }
         let max_size = t
-            .key("max_size", "Size at which a new file is begun.")
+            .key("max_size", "The size at which a new file begins.")
             .zero_is_default()
             .default(logs.map_or(FILE_MAX_SIZE, |logs| logs.max_size));
         let max_age = t
-            .key("max_age", "Days after which an old file is removed.")
+            .key(
+                "max_age",
+                "The number of days after which an old file is deleted.",
+            )
             .zero_is_default()
             .default(logs.map_or(FILE_MAX_AGE, |logs| logs.max_age));
         let max_backups = t
@@ -327,7 +334,7 @@ impl FileLog {
             .zero_is_default()
             .default(logs.map_or(FILE_MAX_BACKUPS, |logs| logs.max_backups));
         let compress = t
-            .key("compress", "Old files are compressed.")
+            .key("compress", "Whether old files are compressed.")
             .default(logs.is_some_and(|logs| logs.compress));
         Some(Self {
             path: path?,

@@ -147,13 +147,13 @@ impl Settings {
         let with_pools: Vec<&'static str> = with_pools.map(|(name, _)| *name).collect();
         let reload = t.optional_section_with(
             "reload",
-            "New workers when files change, as in RoadRunner 2. Without this section, only \
-             development mode watches files.",
+            "Workers are replaced when files change, as in RoadRunner 2. Without this section, \
+             only development mode watches files.",
             |t| Watching::read(t, &with_pools),
         );
         let endure = t.section(
             "endure",
-            "Stopping and upgrading the server; the name is RoadRunner's.",
+            "How the server stops and upgrades. RoadRunner gave the section its name.",
         );
         for (name, service) in &services {
             logs.services.push(name);
@@ -378,7 +378,7 @@ impl Section for EndureSettings {
             grace_period: t
                 .key(
                     "grace_period",
-                    "How long a stop may take in total; then everything ends at once.",
+                    "Time limit for a stop. After it, everything ends at once.",
                 )
                 .live()
                 .zero_is_default()
@@ -386,19 +386,21 @@ impl Section for EndureSettings {
             upgrade: t
                 .key(
                     "upgrade",
-                    "How SIGUSR2 switches to a new process; `in_place` keeps the process ID.",
+                    "How SIGUSR2 switches to a new process: `beside` starts it beside the old one, \
+                     `in_place` keeps the process ID.",
                 )
                 .live()
                 .ours()
                 .default_as(
                     UpgradeChoice::Auto,
-                    "`auto`: `in_place` as the first process of a container or under a supervisor \
-                     that can't follow a new process ID",
+                    "`auto`: `in_place` for the first process of a container and under a \
+                     supervisor that can't follow a new process ID, else `beside`",
                 ),
             upgrade_timeout: t
                 .key(
                     "upgrade_timeout",
-                    "How long a new process may take to be ready; then the old process continues.",
+                    "Time limit for a new process to become ready. After it, the old process \
+                     continues.",
                 )
                 .live()
                 .ours()
@@ -407,8 +409,8 @@ impl Section for EndureSettings {
             watchdog: t
                 .key::<u64>(
                     "watchdog_sec",
-                    "How often the server reports to systemd, in seconds; by default half of the \
-                     unit's `WatchdogSec`.",
+                    "Seconds between reports to systemd. By default, half of the unit's \
+                     `WatchdogSec`.",
                 )
                 .range(0..=MOST_WATCHDOG)
                 .optional()

@@ -36,13 +36,13 @@ impl Section for StatusSettings {
             address: t
                 .key(
                     "address",
-                    "Where to listen for `/health` and `/livez`, `/ready` and `/readyz`, `/jobs`.",
+                    "The address for `/health`, `/livez`, `/ready`, `/readyz` and `/jobs`.",
                 )
                 .default(address),
             check_timeout: t
                 .key::<Seconds>(
                     "check_timeout",
-                    "How long a client may take to send its request.",
+                    "Time limit for a client to send its request.",
                 )
                 .zero_is_default()
                 .range(Seconds(Duration::from_secs(1))..=Seconds(Duration::from_hours(1)))
@@ -59,8 +59,8 @@ impl Section for StatusSettings {
             drain_delay: t
                 .key(
                     "drain_delay",
-                    "How long a stopping server continues to serve while `/ready` already answers \
-                     503: as long as a load balancer takes to notice.",
+                    "How long a stopping server still serves while `/ready` already answers 503. \
+                     Set it to the time that a load balancer needs to notice.",
                 )
                 .ours()
                 .default(Duration::ZERO),

@@ -17,14 +17,17 @@ impl Watching {
         let interval = t
             .key(
                 "interval",
-                "How long changes are collected at most, and how often files are checked where the \
-                 kernel reports no changes.",
+                "The longest time for which changes are collected before a reload. Where the \
+                 kernel reports no changes, files are checked at this interval.",
             )
             .zero_is_default()
             .range(Duration::from_millis(100)..=Duration::from_hours(1))
             .default(INTERVAL);
         let patterns: Vec<String> = t
-            .key("patterns", "Endings of the names of files to watch.")
+            .key(
+                "patterns",
+                "Files are watched if their names end with one of these texts.",
+            )
             .default(vec![ENDING.to_owned()]);
         let patterns = endings(&patterns);
         let patterns = if patterns.is_empty() {
@@ -33,9 +36,9 @@ impl Watching {
             patterns
         };
         let others = t.names_in("services");
-        t.section_with("services", "What to watch, by service.", |t| {
+        t.section_with("services", "The files to watch, for each service.", |t| {
             let watching = services.iter().map(|&name| {
-                let sentence = "For the workers of all pools of this service.";
+                let sentence = "The files to watch for the workers of all pools of this service.";
                 let watching =
                     t.section_with(name, sentence, |t| read_service(t, interval, &patterns));
                 (name, watching)
@@ -53,27 +56,30 @@ impl Watching {
 
 fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> Watching {
     let own: Vec<String> = t
-        .key("patterns", "Endings of the names of files to watch.")
+        .key(
+            "patterns",
+            "Files are watched if their names end with one of these texts.",
+        )
         .default_as(patterns.to_vec(), "`reload.patterns`");
     let own = endings(&own);
     Watching {
         folders: t
             .key(
                 "dirs",
-                "Directories to watch, relative to the working directory.",
+                "The directories to watch, relative to the working directory.",
             )
             .default(vec![PathBuf::from(".")]),
         recursive: t
             .key(
                 "recursive",
-                "Watch subdirectories, too; of `vendor` only `vendor/composer`, which each \
-                 installation writes.",
+                "Whether to watch subdirectories, too. Of `vendor`, only `vendor/composer` is \
+                 watched, which each installation changes.",
             )
             .default(false),
         ignored: t
             .key(
                 "ignore",
-                "Directories that are never watched: a name, or the last names of a path.",
+                "Directories that are not watched: a name, or the last names of a path.",
             )
             .default(Vec::new()),
         patterns: if own.is_empty() {
