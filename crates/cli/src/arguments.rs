@@ -59,7 +59,7 @@ pub(crate) struct Globals {
     /// Configuration file [default: pronghorn.yaml, else .rr.yaml]
     #[arg(short, long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Working directory [default: the configuration file's]
+    /// Working directory [default: the directory of the configuration file]
     #[arg(
         short = 'w',
         long = "workdir",
@@ -68,10 +68,10 @@ pub(crate) struct Globals {
         value_name = "DIR"
     )]
     pub(crate) workdir: Option<PathBuf>,
-    /// File of variables for the configuration and the workers
+    /// File with variables for the configuration and the workers
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) dotenv: Option<PathBuf>,
-    /// Set a configuration key, for instance `http.address=:8080`; repeatable
+    /// Set a configuration key, for example `http.address=:8080`; repeatable
     #[arg(
         short = 'o',
         long = "override",
@@ -79,19 +79,19 @@ pub(crate) struct Globals {
         value_name = "KEY=VALUE"
     )]
     pub(crate) overrides: Vec<String>,
-    /// Print only results and errors; does not affect the logs
+    /// Print only results and errors; does not affect log records
     #[arg(short, long, global = true)]
     pub(crate) silent: bool,
     /// Write the server's process ID to `.pid` in the working directory
     #[arg(short, long, global = true)]
     pub(crate) pid: bool,
-    /// RoadRunner's profiler; accepted, does nothing
+    /// Accepted for RoadRunner's profiler; does nothing
     #[arg(short, long, global = true, hide = true)]
     pub(crate) debug: bool,
     /// With `stop`: do not wait for requests in progress
     #[arg(short, long, global = true)]
     pub(crate) force: bool,
-    /// RoadRunner's experimental features; accepted, does nothing
+    /// Accepted for RoadRunner's experimental features; does nothing
     #[arg(short, long = "enable-experimental", global = true, hide = true)]
     pub(crate) experimental: bool,
     /// Print the version
@@ -103,7 +103,7 @@ pub(crate) struct Globals {
 pub(crate) enum Command {
     /// Start the server; Ctrl-C stops it
     Serve(Serve),
-    /// Validate the configuration: list all mistakes, and differences from RoadRunner
+    /// Validate the configuration; list all mistakes and the differences from RoadRunner
     Check(Check),
     /// Show the configuration
     Config {
@@ -112,7 +112,7 @@ pub(crate) enum Command {
     },
     /// Replace all workers without losing a request, and empty caches
     Reset {
-        /// Pools, `http` for all of HTTP, or `static` for the cache of files [default: all]
+        /// Pools to reset; `http` for all HTTP pools, `static` for the file cache [default: all]
         #[arg(value_name = "POOL")]
         of: Vec<String>,
     },
@@ -120,67 +120,67 @@ pub(crate) enum Command {
     Reload,
     /// List workers and what each is running
     Workers {
-        /// Pools, or `http` for all of HTTP [default: all]
+        /// Pools to list; `http` for all HTTP pools [default: all]
         #[arg(value_name = "POOL")]
         of: Vec<String>,
-        /// Update the list every second; `q` ends
+        /// Update the list every second; press `q` to quit
         #[arg(short = 'i', long = "interactive")]
         live: bool,
-        /// Start this many more workers in the pool [default pool: default]
+        /// Add this many workers to the pool [default pool: default]
         #[arg(long, value_name = "COUNT", conflicts_with_all = ["live", "remove"])]
         add: Option<u16>,
-        /// End this many workers of the pool; each finishes its request
+        /// Remove this many workers from the pool; each finishes its request first
         #[arg(long, value_name = "COUNT", conflicts_with = "live")]
         remove: Option<u16>,
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long, conflicts_with_all = ["live", "add", "remove"])]
         json: bool,
     },
-    /// List reports of crashes, time-outs, fatal errors and failed boots; the server need not run
+    /// List reports of crashes, timeouts, fatal errors and failed boots; works without a server
     Crashes(Crashes),
-    /// Show the state of the server; exits with 1 unless the server is ready
+    /// Show the state of the server; exit with 1 unless the server is ready
     Status {
-        /// Exit with 1 only if the server hangs or is gone: for health checks that restart it
+        /// Exit with 1 only if the server hangs or does not run; for health checks that restart it
         #[arg(long)]
         alive: bool,
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show the newest records of the server's log; `-f` follows it
+    /// Show the newest records of the server's log; `-f` waits for more
     Logs(Logs),
-    /// Stop the server and wait until it has ended; `-f` does not wait for requests
+    /// Stop the server and wait until it has ended; with `-f`, do not wait for requests
     Stop,
-    /// Show the pipelines of jobs, and act on them and on dead letters
+    /// Show job pipelines; manage pipelines, jobs and dead letters
     Jobs(Jobs),
-    /// Write a first configuration for the application in this directory
+    /// Write a configuration for the application in this directory
     Init {
-        /// Translate the configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
+        /// Translate this configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
         /// repeatable for nginx and php-fpm
         #[arg(long, value_name = "FILE")]
         from: Vec<PathBuf>,
     },
-    /// A unit for systemd
+    /// Write or print a unit for systemd
     Service {
         #[command(subcommand)]
         command: ServiceCommand,
     },
-    /// Build the PHP extension, or show for which PHP there is one
+    /// Build the PHP extension, or show which PHP has one
     Extension {
         #[command(subcommand)]
         command: ExtensionCommand,
     },
     /// Make this machine trust the local certificate authority of `serve --tls`
     Trust(Trust),
-    /// Show the schedules of jobs; run, pause or resume one
+    /// Show job schedules; run, pause or resume one
     Schedules(Schedules),
-    /// Show the storages of `kv`, and act on their entries
+    /// Show the storages of `kv`; read and delete their entries
     Cache(Cache),
-    /// Print the completion script of a shell
+    /// Print the completion script for a shell
     Completion { shell: Shell },
     /// Print the version
     Version {
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -192,22 +192,22 @@ pub(crate) enum Command {
 pub(crate) struct Jobs {
     #[command(subcommand)]
     pub(crate) command: Option<JobsCommand>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// List the pipelines
     #[arg(long)]
     list: bool,
-    /// Pause pipelines: they take jobs and give none to workers
+    /// Pause pipelines; they accept jobs, but give none to workers
     #[arg(long)]
     pause: bool,
     /// Resume pipelines
     #[arg(long)]
     resume: bool,
-    /// Destroy pipelines; what is kept in memory goes with them
+    /// Destroy pipelines; jobs in memory are lost
     #[arg(long)]
     destroy: bool,
-    /// Names of pipelines, with commas between them or one by one
+    /// Names of pipelines, separated by commas or spaces
     #[arg(value_name = "PIPELINE")]
     pub(crate) of: Vec<String>,
 }
@@ -217,7 +217,7 @@ pub(crate) struct Jobs {
 pub(crate) struct Schedules {
     #[command(subcommand)]
     pub(crate) command: Option<SchedulesCommand>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -226,19 +226,19 @@ pub(crate) struct Schedules {
 #[derive(Debug, Args)]
 pub(crate) struct Logs {
     // The short flag is that of `--force`, which means nothing here.
-    /// Go on with new records until Ctrl-C
+    /// Continue with new records until Ctrl-C
     #[arg(id = "force", short = 'f', long = "follow")]
     pub(crate) follow: bool,
-    /// How many records to show, the newest ones
+    /// Number of records to show
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
     pub(crate) lines: u64,
-    /// Only those of the request with this ID
+    /// Show only records of the request with this ID
     #[arg(long, value_name = "ID")]
     pub(crate) request: Option<String>,
-    /// Only those of this level and above
+    /// Show only records of this level and above
     #[arg(long, value_name = "LEVEL")]
     pub(crate) level: Option<LogLevel>,
-    /// Print JSON, an object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -269,7 +269,7 @@ impl LogLevel {
 pub(crate) struct Cache {
     #[command(subcommand)]
     pub(crate) command: Option<CacheCommand>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -277,11 +277,11 @@ pub(crate) struct Cache {
 /// What there is to do with entries.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheCommand {
-    /// Print the value of a key; values that PHP has serialised as text
+    /// Print the value of a key; a value that PHP has serialised is shown as text
     Get {
         storage: String,
         key: String,
-        /// The bytes as they are kept
+        /// Print the stored bytes
         #[arg(long)]
         raw: bool,
     },
@@ -294,7 +294,7 @@ pub(crate) enum CacheCommand {
     /// Delete all entries of a storage
     Clear {
         storage: String,
-        /// Only those whose keys begin so, of a storage in memory
+        /// Only entries whose keys begin with this; only for storages in memory
         #[arg(long)]
         prefix: Option<String>,
     },
@@ -303,54 +303,54 @@ pub(crate) enum CacheCommand {
 /// What there is to do with a schedule.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
-    /// Show the last runs of one, with the last lines of a command
+    /// Show the last runs of a schedule and, for a command, its last lines of output
     Show {
         name: String,
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Run one now, also a paused one
+    /// Run a schedule now, even if it is paused
     Run { name: String },
-    /// Pause one: it does not run by itself, also after a restart of the server
+    /// Pause a schedule; it does not run on its own, even after a restart of the server
     Pause { name: String },
-    /// Resume one
+    /// Resume a schedule
     Resume { name: String },
 }
 
 /// What there is to do with jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// Print each job that ends, until a signal
+    /// Print each job when it ends, until a signal arrives
     Tail(OfPipeline),
-    /// List the jobs of a pipeline: those that wait, are delayed or run
+    /// List the waiting, delayed and running jobs of a pipeline
     List { pipeline: String },
-    /// List dead letters: jobs that were given up, the newest first
+    /// List dead letters, which are jobs that were given up, newest first
     Dead(OfPipeline),
-    /// List batches whose jobs have not all ended
+    /// List unfinished batches
     Batches,
-    /// Show a job: a dead letter, one that runs and how far it is, or one that waits here
+    /// Show a job: a dead letter, a running job and its progress, or a waiting job
     Show {
         /// The job's ID
         id: String,
     },
-    /// Run dead letters again, as if they had not run
+    /// Run dead letters again, as if they had never run
     Retry(Letters),
     /// Remove dead letters
     Discard(Letters),
-    /// Cancel jobs: those that wait are removed, those that run are ended
+    /// Cancel jobs; waiting jobs are removed, running jobs are ended
     Cancel {
         /// IDs of jobs
         #[arg(required = true)]
         ids: Vec<String>,
     },
-    /// Remove all jobs of a pipeline that wait, also delayed ones; those that run go on
+    /// Remove all waiting and delayed jobs of a pipeline; running jobs continue
     Clear { pipeline: String },
-    /// Print the jobs of a pipeline, a line of JSON each; pause it first
+    /// Print the jobs of a pipeline, one line of JSON for each; pause the pipeline first
     Export { pipeline: String },
-    /// Push the jobs of such lines, from standard input
+    /// Push jobs from the output of `export` on standard input
     Import,
-    /// Pause pipelines: they take jobs and give none to workers
+    /// Pause pipelines; they accept jobs, but give none to workers
     Pause(Named),
     /// Resume pipelines
     Resume(Named),
@@ -367,10 +367,10 @@ pub(crate) struct Named {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OfPipeline {
-    /// Of this pipeline only
+    /// Only this pipeline
     #[arg(value_name = "PIPELINE")]
     first: Option<String>,
-    /// The pipeline, as an option: `retry` and `discard` take it so
+    /// Only this pipeline, as an option; the same as for `retry` and `discard`
     #[arg(long)]
     pipeline: Option<String>,
 }
@@ -387,7 +387,7 @@ impl OfPipeline {
 pub(crate) struct Letters {
     /// IDs of jobs
     pub(crate) ids: Vec<String>,
-    /// All of this pipeline
+    /// All dead letters of this pipeline
     #[arg(long)]
     pub(crate) pipeline: Option<String>,
 }
@@ -420,23 +420,23 @@ pub(crate) struct Crashes {
     /// Show the report whose ID begins with this, or list the reports of a group
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// Count reports with the same cause
+    /// Group reports by cause, and count them
     #[arg(long, conflicts_with = "id")]
     pub(crate) group: bool,
-    /// How many reports to list, the newest ones
+    /// Number of reports to list, newest first
     #[arg(long, value_name = "N", default_value_t = 20, conflicts_with_all = ["id", "group", "json"])]
     pub(crate) last: usize,
-    /// Print whole reports, as a JSON array; with `--group` the last one of each cause
+    /// Print whole reports as a JSON array; with `--group`, the last report of each cause
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Print what to write in the file for this release of RoadRunner
+    /// Print what to change in the file for this release of RoadRunner
     #[arg(long, value_name = "RELEASE", conflicts_with = "json")]
     pub(crate) to: Option<Release>,
-    /// Print JSON, for programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -469,20 +469,19 @@ pub(crate) enum Shell {
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Worker script, `index.php`, or directory with an application [default: what is found]
+    /// Worker script, `index.php` or directory of an application [default: found automatically]
     #[arg(value_name = "PATH")]
     pub(crate) target: Option<PathBuf>,
     /// Development mode: reload on changes, show errors in the browser, no time limits
     #[arg(long)]
     pub(crate) dev: bool,
-    /// Directory of PHP scripts and files to serve, as nginx and php-fpm do
+    /// Directory of PHP scripts and files to serve, as with nginx and php-fpm
     #[arg(long, value_name = "DIR", conflicts_with = "target")]
     pub(crate) root: Option<PathBuf>,
-    /// Address to serve HTTP on: `:8080`, or `8080` for this machine alone; the same as `-o
-    /// http.address=`
+    /// Address for HTTP: `:8080`, or `8080` for this machine only; the same as `-o http.address=`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// Serve HTTPS, with a certificate of a local authority that `pronghorn trust` installs
+    /// Serve HTTPS with a certificate of a local authority, which `pronghorn trust` installs
     #[arg(long)]
     pub(crate) tls: bool,
     /// Number of workers; the same as `-o http.pool.num_workers=`
@@ -496,10 +495,10 @@ pub(crate) struct Serve {
 /// The system's store of authorities.
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
-    /// Take it out of the store again
+    /// Remove the authority from the store
     #[arg(long)]
     pub(crate) remove: bool,
-    /// The store's folder; the command that applies changes is not run then
+    /// Directory of the store; the command that applies changes then does not run
     #[arg(long, value_name = "DIR")]
     pub(crate) into: Option<PathBuf>,
 }
@@ -507,7 +506,7 @@ pub(crate) struct Trust {
 /// How the scripts of an application run.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum ScriptMode {
-    /// In PHP processes that stay
+    /// In persistent PHP processes
     Classic,
     /// In a FastCGI program
     Fastcgi,
@@ -527,7 +526,7 @@ impl ScriptMode {
 pub(crate) enum ConfigCommand {
     /// Show every effective value and its source
     Show {
-        /// Print JSON, for programs
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -535,11 +534,11 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
-    /// Write the unit to /etc/systemd/system; never replaces one
+    /// Write the unit to /etc/systemd/system; never replace one
     Install {
         #[command(flatten)]
         unit: Unit,
-        /// Write it to this directory
+        /// Write the unit to this directory instead
         #[arg(long, value_name = "DIR")]
         into: Option<PathBuf>,
     },
@@ -552,30 +551,30 @@ pub(crate) enum ServiceCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct Unit {
-    /// The unit's name: one for each application on this machine
+    /// Name of the unit; each application on this machine needs its own
     #[arg(long, value_name = "NAME", default_value = "pronghorn")]
     pub(crate) name: String,
-    /// The user that server and workers run as
+    /// User that the server and the workers run as
     #[arg(long, value_name = "USER", default_value = "pronghorn")]
     pub(crate) user: String,
-    /// The server's binary [default: this one]
+    /// Binary of the server [default: this one]
     #[arg(long, value_name = "FILE")]
     pub(crate) program: Option<PathBuf>,
-    /// A socket that systemd opens at this address, in place of `http.address`; `print` prints its
-    /// unit instead
+    /// Let systemd open a socket at this address, instead of `http.address`; `print` then prints
+    /// the unit of the socket
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) socket: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExtensionCommand {
-    /// Build the extension for a PHP and put it where the server looks
+    /// Build the extension for a PHP and install it where the server looks
     Install {
-        /// The PHP to build for: a path, or a name in PATH [default: php]
+        /// PHP to build for, as a path or a name in PATH [default: php]
         #[arg(long, value_name = "PHP")]
         php: Option<PathBuf>,
     },
-    /// Show each PHP in PATH and its build of the extension; exits with 1 if `php` has none
+    /// Show each PHP in PATH and its build of the extension; exit with 1 if `php` has none
     Status {
         /// Print JSON
         #[arg(long)]
