@@ -26,7 +26,7 @@ pub fn describe_with<S>(read: impl Fn(&mut Table<'_>) -> S) -> Reference {
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("## Top level\n\nIn no section.\n")?;
+        f.write_str("## Top level\n\nKeys that are not in a section.\n")?;
         self.keys(f, "")?;
         for record in &self.records {
             if let Record::Section { path, sentence } = record {

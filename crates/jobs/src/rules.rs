@@ -143,7 +143,7 @@ impl Rules {
                     .range(1..=1_000_000)
                     .default(10),
                 per: t
-                    .key("per", "The length of that period.")
+                    .key("per", "The period that `jobs` refers to.")
                     .range(Duration::from_millis(1)..=Duration::from_hours(24))
                     .default(Duration::from_secs(1)),
             }

@@ -233,8 +233,8 @@ fn read_memory(t: &mut Table<'_>) -> DriverSettings {
         .key(
             "max_size",
             "How much memory the entries may use. Above it, the entries that were not read for the \
-             longest time are removed. The memory is allocated as needed. One entry may have a \
-             128th of it, but at least 64 KB and at most 4 MB.",
+             longest time are removed. The memory is allocated as needed. One entry may have up to \
+             a 128th of it; this limit is never below 64 KB or above 4 MB.",
         )
         .ours()
         .range(LEAST_SIZE..=MOST_SIZE)

@@ -131,15 +131,16 @@ impl Section for AccessLogSettings {
             output: t
                 .key(
                     "output",
-                    "`stdout`, `stderr` or files. A channel `access` in `logs.channels` replaces \
-                     it.",
+                    "Where lines go: `stdout`, `stderr` or files. A channel `access` in \
+                     `logs.channels` replaces it.",
                 )
                 .default(vec!["stdout".to_owned()]),
             sample: t
                 .key(
                     "sample",
-                    "With 100, one of 100 requests is logged; 0 logs none. Requests with a status \
-                     of 500 or more are always logged.",
+                    "How many requests there are for each one that is logged: with 100, one of 100 \
+                     is logged. 0 logs none. Requests with a status of 500 or more are always \
+                     logged.",
                 )
                 .range(0..=1_000_000)
                 .default(1),

@@ -68,7 +68,7 @@ impl ClientSettings {
                  different clients, the answer is 400.",
             )
             .differs(
-                "the first of them that is there",
+                "uses the first one that is present",
                 "a client could send a field that its proxy does not set",
             )
             .live()
@@ -97,8 +97,8 @@ impl ClientSettings {
                      scheme and the host.",
                 )
                 .differs(
-                    "the first address in `Forwarded`, then in `X-Forwarded-For`, for \
-                     `proxy_ip_parser`",
+                    "`proxy_ip_parser` uses the first address in `Forwarded`, else in \
+                     `X-Forwarded-For`",
                     "a client could write any address before the one that its proxy adds",
                 )
                 .live()

@@ -97,8 +97,9 @@ impl Section for CompressSettings {
             max_request_body: t
                 .key(
                     "max_request_body",
-                    "The largest decompressed size of a compressed request body. A larger one is \
-                     answered 413, as is one more than 200 times as long as the compressed body.",
+                    "The largest decompressed size of a compressed request body. A request with a \
+                     larger one is answered 413. So is a body that is more than 200 times as long \
+                     as its compressed form.",
                 )
                 .zero_is_default()
                 .default(by_default.max_request_body),

@@ -36,7 +36,7 @@ impl Section for ErrorPagesSettings {
             .key(
                 "pages",
                 "Files by status (`404: errors/404.html`) or by class of status (`5xx: \
-                 errors/down.html`). A file is sent unchanged, so a PHP source is refused.",
+                 errors/down.html`). Files are sent unchanged, so PHP sources are refused.",
             )
             .default(StatusPages::default());
         if let Some(pair) = pages.0.iter().find(|pair| is_php_source(&pair.value)) {

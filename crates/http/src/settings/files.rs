@@ -204,7 +204,7 @@ pub fn read_tag(t: &mut Table<'_>) -> Tag {
     let is_weak = t
         .key("weak", "Whether the `ETag` is weak.")
         .differs(
-            "made of the name alone",
+            "made only from the name",
             "an `ETag` made from the name would not change with the file",
         )
         .default(false);
@@ -259,7 +259,7 @@ pub fn read_roots(t: &mut Table<'_>, kind: Kind) -> Vec<RootKeys> {
                 "bytes_range",
                 "Whether clients may request parts of files (range requests).",
             )
-            .roadrunner("false", "downloads and videos can be resumed")
+            .roadrunner("false", "resuming a download or a video needs it")
             .default(true);
         root
     })

@@ -142,7 +142,7 @@ impl Section for HeadersSettings {
                      text removes a field.",
                 )
                 .differs(
-                    "added to those of the client",
+                    "adds them to the client's",
                     "a client could send the same field itself",
                 )
                 .default(FieldRules::default()),
@@ -153,7 +153,7 @@ impl Section for HeadersSettings {
                      a field.",
                 )
                 .differs(
-                    "a second one where PHP sets it, too",
+                    "adds a second one if PHP sets it, too",
                     "clients use only one of two equal fields",
                 )
                 .default(FieldRules::default()),

@@ -288,7 +288,7 @@ fn read_threads(t: &mut Table<'_>) -> usize {
         .range(1..=MAX_IO_THREADS)
         .default_as(
             default_io_threads(),
-            "1 below four CPUs, else a quarter of them",
+            "1 with fewer than 4 CPUs, else a quarter of their number",
         )
 }
 
@@ -395,11 +395,11 @@ fn default_address() -> Listen {
 fn read_client_memory(t: &mut Table<'_>) -> Size {
     t.key(
         "client_memory",
-        "How much memory all clients together may use in the server. Counted are request bodies \
-         that are still arriving, responses that clients have not yet read, compression, and open \
-         HTTP/2 streams. Small requests are not counted. Above three quarters of the limit, bodies \
-         go to files earlier and responses are not compressed. Above the limit, the server takes \
-         the address that uses the most memory, and closes that address's largest connection.",
+        "How much memory all clients together may use in the server. The limit counts request \
+         bodies that are still arriving, responses that clients have not yet read, compression, \
+         and open HTTP/2 streams, but not small requests. Above three quarters of it, bodies go to \
+         files earlier and responses are not compressed. Above the limit, the server takes the \
+         address that uses the most memory, and closes that address's largest connection.",
     )
     .ours()
     .range(Size::megabytes(16)..=Size::megabytes(1000 << 10))
@@ -410,8 +410,8 @@ fn read_max_per_address(t: &mut Table<'_>) -> Option<u32> {
     t.key(
         "max_per_address",
         "How many connections one address may have at a time. For IPv6, an address is a /64 \
-         network. Connections of trusted proxies are not counted; their requests are, by the \
-         client's address.",
+         network. Connections of trusted proxies are not counted. Instead, their requests count \
+         for the client's address.",
     )
     .live()
     .ours()

@@ -97,12 +97,12 @@ impl RateLimitSettings {
         let kind = t
             .key(
                 "key",
-                "What identifies a client: its address, the value of a header field, or nothing, \
-                 so that all clients share one limit.",
+                "What identifies a client. `ip`: its address. `header`: the value of a header \
+                 field. `global`: nothing, so that all clients share one limit.",
             )
             .public()
             .differs(
-                "each IPv6 address by itself",
+                "each IPv6 address is a client",
                 "one client usually has a whole /64 network",
             )
             .default(KeyKind::Ip);

@@ -88,8 +88,8 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
     let unless_refused = t
         .key(
             "unless_refused",
-            "The rule does not apply if a route with `refuse` matches the path that the client \
-             sent. That route then answers the request.",
+            "If true, the rule does not apply to requests whose original path a route with \
+             `refuse` matches. That route answers them.",
         )
         .default(false);
     for (key, is_written, hint) in [

@@ -380,7 +380,8 @@ fn read_terms(t: &mut Table<'_>) -> Terms {
         priority: t
             .key(
                 "priority",
-                "Calls that wait for the same pool start in this order, the lowest number first.",
+                "Among calls that wait for the same pool, the one with the lowest number starts \
+                 first.",
             )
             .range(0..=u8::MAX)
             .default(Terms::default().priority),

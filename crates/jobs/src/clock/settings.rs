@@ -194,15 +194,15 @@ fn read_one(t: &mut Table<'_>) -> Option<ScheduleSettings> {
     let catch_up = t
         .key(
             "catch_up",
-            "Which runs are caught up on that were missed while the server was down: `none`; \
-             `one`, the last; `all`, up to 100.",
+            "Which missed runs the server catches up on after it was down. `none`: no run. `one`: \
+             the last run. `all`: up to 100 runs.",
         )
         .default(CatchUp::One);
     let jitter = t
         .key(
             "jitter",
-            "The largest random delay of a run. It keeps schedules of the same minute from all \
-             beginning at once.",
+            "The largest random delay of a run. With it, schedules of the same minute do not all \
+             begin at once.",
         )
         .range(Duration::ZERO..=Duration::from_hours(24))
         .default(Duration::ZERO);

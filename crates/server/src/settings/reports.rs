@@ -39,9 +39,10 @@ impl Section for ReportSettings {
         let mask: Vec<String> = t
             .key(
                 "mask",
-                "In reports, the values of some request headers and query parameters are replaced \
-                 with `***`: those whose names contain one of these texts, in upper or lower case, \
-                 and those that `config show` replaces. Your list replaces the default one.",
+                "Names of request headers and query parameters whose values are replaced with \
+                 `***` in reports. A name matches if it contains one of these texts, in upper or \
+                 lower case. Values that `config show` replaces are replaced, too. Your list \
+                 replaces the default one.",
             )
             .default(SECRETS.map(ToOwned::to_owned).to_vec());
         Self {

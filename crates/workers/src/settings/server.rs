@@ -75,7 +75,7 @@ impl Section for ServerSettings {
                     "group",
                     "The group that workers run as. By default, the user's own group.",
                 )
-                .differs("read and ignored", "it takes effect here")
+                .differs("read and ignored", "this server uses the key")
                 .optional(),
             allow_root: t
                 .key(
@@ -153,7 +153,10 @@ impl Section for OnInit {
                     "env",
                     "Environment variables for the command. They override the server's own.",
                 )
-                .differs("the server's own win", "values in the file should win")
+                .differs(
+                    "the server's own take precedence",
+                    "values in the file should win",
+                )
                 .default(Pairs::default()),
         }
     }
