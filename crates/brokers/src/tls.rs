@@ -25,11 +25,11 @@ pub(crate) fn read(t: &mut Table<'_>) -> BrokerTls {
         }
         t.no_effect(
             "timeout",
-            "a connection that is not there after ten seconds is given up",
+            "connecting has a fixed time limit of ten seconds",
         );
         t.no_effect(
             "client_auth_type",
-            "the broker says whether it asks for a certificate",
+            "the broker decides whether it asks for a certificate",
         );
         BrokerTls {
             root_ca,

@@ -490,8 +490,8 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             DriverChoice::Memory | DriverChoice::Embedded | DriverChoice::Boltdb => None,
         };
         let place = brokers.read_pipeline(t, &name, kind);
-        t.no_effect("tube_priority", "each job has a priority of its own");
-        t.no_effect("reserve_timeout", "the server asks again by itself");
+        t.no_effect("tube_priority", "each job has its own priority");
+        t.no_effect("reserve_timeout", "the server asks again on its own");
         let driver = match choice {
             DriverChoice::Memory => {
                 let max_size = max_size.unwrap_or(MAX_SIZE).bytes();
@@ -502,7 +502,7 @@ fn read_pipeline(t: &mut Table<'_>, brokers: &Brokers) -> Option<PipelineSetting
             DriverChoice::Broker(_) => place.map(DriverSettings::Broker),
         };
         t.no_effect("file", "jobs are in the server's own store");
-        t.no_effect("permissions", "the store is for its owner alone");
+        t.no_effect("permissions", "only its owner may access the store");
         (priority, driver)
     });
     Some(PipelineSettings {

@@ -210,13 +210,10 @@ fn read_config(t: &mut Table<'_>, choice: DriverChoice) -> DriverSettings {
         "remove it",
         read_memcached,
     );
-    t.no_effect(
-        "interval",
-        "an entry is over in time, whenever it is removed",
-    );
+    t.no_effect("interval", "entries expire on time without it");
     t.no_effect("file", "entries are in the server's own store");
     t.no_effect("bucket", "each storage has its own part of the store");
-    t.no_effect("permissions", "the store is for its owner alone");
+    t.no_effect("permissions", "only its owner may access the store");
     match (choice, redis, memcached) {
         (DriverChoice::Redis, Some(redis), _) => DriverSettings::Redis(redis),
         (DriverChoice::Memcached, _, Some(memcached)) => memcached,

@@ -25,8 +25,8 @@ const MOST_ADDRESSES: usize = 64;
 const LAST_DATABASE: u32 = 65_535;
 
 const POOLED: &str = "one connection carries all commands";
-const RETRIED: &str = "a connection that was lost is opened again by the next command";
-const ON_MASTERS: &str = "masters are asked, which have what was written last";
+const RETRIED: &str = "the next command reopens a lost connection";
+const ON_MASTERS: &str = "only masters are asked, because they have the latest data";
 
 /// Where a Redis is.
 #[derive(Clone, PartialEq, Eq)]
@@ -238,10 +238,7 @@ impl RedisSettings {
                 .default(self.read_timeout),
             ..self
         };
-        t.no_effect(
-            "write_timeout",
-            "`read_timeout` holds for the whole of a command",
-        );
+        t.no_effect("write_timeout", "`read_timeout` covers the whole command");
         for key in [
             "pool_size",
             "min_idle_conns",

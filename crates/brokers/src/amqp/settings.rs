@@ -148,12 +148,12 @@ pub(crate) fn read(
 const NO_EFFECT: &[(&str, &str)] = &[
     (
         "redial_timeout",
-        "a broker that is away is tried again for as long as it is away",
+        "the server reconnects until the broker answers",
     ),
-    ("multiple_ack", "each job is acknowledged by itself"),
+    ("multiple_ack", "each job is acknowledged separately"),
     (
         "requeue_on_fail",
-        "a job that fails is tried again as `retry` says",
+        "`retry` of the pipeline says when a failed job runs again",
     ),
 ];
 

@@ -149,7 +149,10 @@ pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
         let tls = tls::read(t);
         let sasl = t.section_with("sasl", "How this server authenticates (SASL).", |t| {
             for key in ["zid", "nonce", "is_token", "user_agent"] {
-                t.no_effect(key, "a name and a password say who it is");
+                t.no_effect(
+                    key,
+                    "the server authenticates with a user name and a password",
+                );
             }
             for key in ["access_key", "secret_key", "session_token"] {
                 t.not_yet(key, "credentials of AWS");
@@ -165,7 +168,10 @@ pub(super) fn server(t: &mut Table<'_>) -> KafkaServer {
                 password: password.unwrap_or_default(),
             })
         });
-        t.no_effect("ping", "a broker that does not answer is tried again");
+        t.no_effect(
+            "ping",
+            "the server reconnects to a broker that does not answer",
+        );
         KafkaServer {
             brokers,
             tls: is_encrypted.then_some(tls),
@@ -182,11 +188,11 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
             "Whether to create topics that do not exist, with the brokers' default settings.",
         )
         .default(false);
-    t.no_effect("sasl_options", "`kafka.sasl` says who this server is");
+    t.no_effect("sasl_options", "`kafka.sasl` has the credentials");
     let sentence = "Settings for pushing jobs.";
     let (acks, compression) = t.section_with("producer_options", sentence, |t| {
         for key in ["disable_idempotent", "max_message_bytes", "request_timeout"] {
-            t.no_effect(key, "the client's own rule holds");
+            t.no_effect(key, "the Kafka client's own value applies");
         }
         for key in ["delivery_timeout", "transaction_timeout"] {
             t.no_effect(key, "`jobs.timeout` says how long a push may take");
@@ -224,7 +230,7 @@ pub(crate) fn read(t: &mut Table<'_>, server: &KafkaServer, pipeline: &str) -> K
         t.not_yet("consume_regexp", "topics by a pattern");
         t.not_yet("consume_partitions", "partitions by number");
         for key in ["max_fetch_message_size", "min_fetch_message_size"] {
-            t.no_effect(key, "jobs are brought when workers are free");
+            t.no_effect(key, "jobs are fetched when workers are free");
         }
         let start = t.section_with(
             "consumer_offset",

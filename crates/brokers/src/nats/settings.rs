@@ -65,7 +65,7 @@ pub(super) fn server(t: &mut Table<'_>) -> NatsServer {
 pub(crate) fn read(t: &mut Table<'_>, server: &NatsServer) -> NatsPipeline {
     t.no_effect(
         "rate_limit",
-        "`rate` of the pipeline says how many jobs may begin in a time",
+        "`rate` of the pipeline limits how many jobs begin",
     );
     let pipeline = NatsPipeline {
         server: server.clone(),

@@ -137,11 +137,11 @@ impl Section for StaticSettings {
                 .default_as(own.cache_duration, "as `cache_duration`"),
             ..own
         };
+        t.no_effect("cache_miss_ttl", "missing files are looked up each time");
         t.no_effect(
-            "cache_miss_ttl",
-            "files that are not there are looked for each time",
+            "cache_max_entries",
+            "each directory caches at most 512 files",
         );
-        t.no_effect("cache_max_entries", "each folder keeps 512 files at most");
         let mut roots = read_roots(t, Kind::Static);
         match dir {
             Some(folder) => roots.push(RootKeys { folder, ..own }),

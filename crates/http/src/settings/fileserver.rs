@@ -46,7 +46,7 @@ impl Section for FileServerSettings {
             tag: read_tag(t),
             roots: read_roots(t, Kind::Server),
         };
-        t.no_effect("stream_request_body", "files are asked for without a body");
+        t.no_effect("stream_request_body", "requests for files have no body");
         if settings.roots.is_empty() {
             t.error(
                 "serve",

@@ -134,7 +134,8 @@ impl RateLimitSettings {
             .default(1);
         t.no_effect(
             "max_entries",
-            "65,536 clients are known at a time; beyond, the one that is nearest to being idle is forgotten, and nobody is refused for it",
+            "the limit is 65,536 clients; above it, the least active one is forgotten, and no \
+             request is refused",
         );
         if !was_written {
             t.error("rate", "is missing", "for example `rate: 100`");

@@ -417,7 +417,7 @@ impl Section for EndureSettings {
                 .filter(|seconds| *seconds > 0)
                 .map(Duration::from_secs),
         };
-        t.no_effect("log_level", "`logs.level` holds for all records");
+        t.no_effect("log_level", "`logs.level` applies to all records");
         t.no_effect("print_graph", "there is no graph of plugins");
         settings
     }
@@ -427,8 +427,8 @@ impl Section for EndureSettings {
 fn not_yet(t: &mut Table<'_>) {
     let kv: Vec<String> = t.names_in("kv");
     t.not_yet("boltdb", "message queues and caches");
-    const OF_STORAGES: &str = "a storage of this name with `driver: redis` or `memcached` reads it where it \
-                               has no `config`";
+    const OF_STORAGES: &str = "only a storage of this name with `driver: redis` or `memcached` and \
+                               without `config` uses it";
     // A cache may keep its settings in a section of its own name at the top.
     let storages = kv.iter().map(String::as_str);
     for name in ["redis", "memcached", "memory"].into_iter().chain(storages) {
