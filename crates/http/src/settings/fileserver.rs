@@ -41,7 +41,7 @@ impl Section for FileServerSettings {
                 .range(1..=MAX_IO_THREADS)
                 .default_as(
                     default_io_threads(),
-                    "1 with fewer than 4 CPUs, else a quarter of their number",
+                    "1 below four CPUs, else a quarter of them",
                 ),
             tag: read_tag(t),
             roots: read_roots(t, Kind::Server),

@@ -288,7 +288,7 @@ fn read_threads(t: &mut Table<'_>) -> usize {
         .range(1..=MAX_IO_THREADS)
         .default_as(
             default_io_threads(),
-            "1 with fewer than 4 CPUs, else a quarter of their number",
+            "1 below four CPUs, else a quarter of them",
         )
 }
 

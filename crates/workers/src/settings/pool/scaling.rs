@@ -40,7 +40,7 @@ pub(super) fn num_workers(t: &mut Table<'_>) -> usize {
         )
         .default_as(
             default_workers(),
-            "number of CPUs that this process may use, at least 2",
+            "CPUs that this process may use, at least 2",
         )
 }
 
