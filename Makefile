@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
+.PHONY: help build tuned run tests-built test weekly test-brokers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -61,13 +61,14 @@ test: tests-built ## Run every test
 	$(OWN_PHP) $(PHPUNIT) -c php/worker/phpunit.xml.dist
 	$(OWN_PHP):$(TARGET)/extension/ini $(PHPUNIT) -c php/worker/phpunit.xml.dist
 
-weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, drawn servers of nginx, Kafka and SQS
+weekly: ## What seldom finds something, or takes long: the extension under valgrind, every order of the ring's steps, bugs planted in the pool, random histories of queues, drawn servers of nginx, Kafka and SQS, the Helm chart
 	@scripts/need build php extension tests
 	TESTS=valgrind scripts/build-extension
 	cargo test -p pronghorn-ring --features model
 	scripts/planted-bugs
 	cargo test --workspace --test e2e -- --ignored queue_model:: chain:: from_others::
 	$(MAKE) test-brokers
+	$(MAKE) check-deploy
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
 	@scripts/need build brokers nsq moto kafka
@@ -83,10 +84,16 @@ lint: ## Check formatting, links and dependencies, and run the linters
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'
 	scripts/check-dependencies
 	scripts/figures --check
+	scripts/check-deploy
 	$(TARGET)/tools/hadolint/bin/hadolint Dockerfile Containerfile.debian-slim
 	cargo clippy $(EVERYTHING) --all-targets -- -D warnings
 	cargo clippy -p pronghorn-ring --lib --tests --features model -- -D warnings
 	printf '%s\n' php/*/phpcs.xml.dist | xargs -P2 -I{} phpcs --standard={}
+
+check-deploy: ## Render the Helm chart and check it, with the compose file; helm is built first, in four minutes
+	@scripts/need build php deploy
+	cargo build --bin pronghorn
+	scripts/check-deploy
 
 docs: ## Build the documentation of the crates; a warning fails
 	@scripts/need build
