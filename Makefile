@@ -79,6 +79,7 @@ lint: ## Check formatting, links and dependencies, and run the linters
 	cargo fmt --all --check
 	scripts/check-width
 	scripts/check-links
+	scripts/check-words
 	scripts/project
 	scripts/check-workflows
 	! git ls-files | grep -E '[^A-Za-z0-9._/+-]'

@@ -1,5 +1,5 @@
-// Reads manifests on standard input and decodes each as the API server would: a field that its kind
-// does not have, or that is given twice, is a mistake. Kinds that are not Kubernetes' own are named.
+// Reads manifests on standard input and decodes each as strictly as the API server can. A field
+// that its kind does not have, or that is given twice, is a mistake. Kinds of others are only named.
 package main
 
 import (

@@ -32,7 +32,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.stop.terminationGracePeriod | default (add $longest 10) -}}
 {{- end -}}
 
-{{/* Mistakes that the schema can't see, because they concern two values or need an explanation. */}}
+{{/* The schema can't see these mistakes, or its message would not explain them. */}}
 {{- define "pronghorn.check" -}}
 {{- $v := .Values -}}
 {{- if and (eq $v.image.tag "latest") (not $v.image.digest) -}}
@@ -41,7 +41,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $longest := add $v.stop.drainDelay $v.stop.gracePeriod -}}
 {{- $period := include "pronghorn.terminationGracePeriod" . | int64 -}}
 {{- if le $period $longest -}}
-{{- fail (printf "stop.terminationGracePeriod is %d, and a stop may take %d s (drainDelay + gracePeriod): write more, or null" $period $longest) -}}
+{{- fail (printf (print "stop.terminationGracePeriod is %d, and a stop may take %d s "
+  "(drainDelay + gracePeriod): write more, or null") $period $longest) -}}
 {{- end -}}
 {{- if $v.config -}}
 {{- $config := fromYaml $v.config -}}
@@ -49,13 +50,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "config is not a pronghorn.yaml: %s" $config.Error) -}}
 {{- end -}}
 {{- end -}}
+{{- /* Numbers of a file and of --set have different types. */ -}}
 {{- $ports := list (int $v.ports.http) (int $v.ports.status) (int $v.ports.metrics) -}}
 {{- if lt (len (uniq $ports)) 3 -}}
 {{- fail "ports.http, ports.status and ports.metrics must differ" -}}
 {{- end -}}
 {{- if $v.autoscaling.enabled -}}
 {{- if $v.state.enabled -}}
-{{- fail "autoscaling.enabled and state.enabled: a pod that autoscaling removes would leave its jobs on a volume without a server. Use a broker for jobs, or a fixed number of replicas" -}}
+{{- fail (print "autoscaling.enabled and state.enabled: a pod that autoscaling removes would leave "
+  "its jobs on a volume without a server. Use a broker for jobs, or a fixed number of replicas") -}}
 {{- end -}}
 {{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
