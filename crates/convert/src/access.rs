@@ -56,9 +56,7 @@ pub(super) fn take(server: &mut Directive, index: &[String]) -> Vec<Access> {
     if has_others(server) {
         return Vec::new();
     }
-    let mut targets = vec!["/index.html".to_owned()];
-    targets.extend(index.iter().map(|it| format!("/{it}")));
-    add_targets(server, &mut targets);
+    let targets = targets(server, index);
     let (mut all, mut locations) = (Vec::new(), Vec::new());
     take_locations(
         &mut server.inside,
@@ -141,7 +139,14 @@ fn has_others(directive: &Directive) -> bool {
     })
 }
 
-/// Paths to which nginx leads others, where it looks at `allow` and `deny` again.
+/// Paths to which nginx leads others, where it asks again who may come. `index`: as in [`take`].
+pub(super) fn targets(server: &Directive, index: &[String]) -> Vec<String> {
+    let mut targets = vec!["/index.html".to_owned()];
+    targets.extend(index.iter().map(|it| format!("/{it}")));
+    add_targets(server, &mut targets);
+    targets
+}
+
 fn add_targets(directive: &Directive, targets: &mut Vec<String>) {
     for it in &directive.inside {
         let is_one = ["try_files", "error_page", "rewrite", "index"].contains(&it.name.as_str());

@@ -15,6 +15,7 @@ use super::limits::{
     advice, directories_of_scripts, endings, leads_away, limits, names_hidden,
     without_looking_around,
 };
+use super::passwords::OPEN;
 use super::tree::{Tree, Value};
 
 /// The first is the innermost, next to PHP.
@@ -112,6 +113,8 @@ pub(super) struct Site {
     pub(super) leads_to: Option<String>,
     /// Statements of Apache about files by their names. The last one holds.
     pub(super) named: Vec<NamedFiles>,
+    /// `basic_auth` of all of its routes.
+    pub(super) guard: Option<Tree>,
 }
 
 /// A statement that keeps clients from files by their names, or lets them in.
@@ -240,6 +243,16 @@ impl At {
         }
     }
 
+    /// Whether all of its paths begin with this one.
+    pub(super) fn is_below(&self, path: &str) -> bool {
+        match self {
+            Self::Path(it) | Self::Start(it) => it.starts_with(path),
+            Self::Below(it) => it.starts_with(path.trim_end_matches('/')) && !it.is_empty(),
+            Self::Expression(it) => it.starts_with(&format!("^{}", as_it_is(path))),
+            Self::Without(_) => false,
+        }
+    }
+
     /// Endings of files that are all that it is about.
     pub(super) fn endings(&self) -> Vec<String> {
         match self {
@@ -281,7 +294,7 @@ impl Rule {
         }
     }
 
-    fn refuses(&self) -> bool {
+    pub(super) fn refuses(&self) -> bool {
         self.keys.get("refuse").is_some()
     }
 
@@ -1621,6 +1634,7 @@ fn site_routes(
     routes: &mut Vec<Tree>,
     mut application: impl FnMut(&str, Tree) -> String,
 ) {
+    let known = routes.len();
     let with_hosts = || {
         let mut route = Tree::default();
         set_hosts(&mut route, hosts);
@@ -1741,8 +1755,17 @@ fn site_routes(
         routes.push(route);
     }
     routes.extend(joined(site.rules.iter().filter(|it| !is_first(it))).map(of_rules));
-    if many || !hosts.is_empty() || !site.whole.is_empty() || site.rest.is_some() {
+    let is_guarded = site.guard.is_some();
+    if many || !hosts.is_empty() || !site.whole.is_empty() || site.rest.is_some() || is_guarded {
         routes.push(whole());
+    }
+    for route in routes.iter_mut().skip(known) {
+        let own = [OPEN, "refuse", "basic_auth"];
+        let is_open = own.iter().any(|key| route.get(key).is_some());
+        route.remove(OPEN);
+        if let Some(guard) = site.guard.as_ref().filter(|_| !is_open) {
+            route.set("basic_auth", guard.clone());
+        }
     }
 }
 

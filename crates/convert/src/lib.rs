@@ -17,6 +17,7 @@ mod include;
 mod limits;
 mod nginx;
 mod octane;
+mod passwords;
 mod php;
 mod proof;
 mod roadrunner;

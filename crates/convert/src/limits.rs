@@ -14,7 +14,6 @@ const NAMES: &[&str] = &[
     "limit_except",
     "valid_referers",
     "auth_basic",
-    "auth_basic_user_file",
     "auth_request",
     "auth_jwt",
     "access_by_lua",

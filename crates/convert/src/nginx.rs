@@ -9,6 +9,7 @@ use super::draft::{
     is_in, is_script, led_to, pattern, refusal, scripts, seconds, size, target,
 };
 use super::limits::{endings, expand, has_parts, limits, methods};
+use super::passwords;
 use super::php::{
     Php, Runs, below_prefix, both, expression, gives_php, is_of_all_paths, is_of_scripts,
     leads_all_to, literal, locations, sends_files, takes_every_script, tries_own,
@@ -170,10 +171,12 @@ pub(super) fn read(mut all: Vec<Directive>, draft: &mut Draft) {
         join_conditions(server);
         keep_sources(&mut server.inside, false);
         let access = access::take(server, &around.index);
+        let passwords = passwords::take(server, &around.index);
         let Some(mut site) = self::server(server, draft, &around) else {
             continue;
         };
         access::restrict(&mut site, access, draft);
+        passwords::ask(&mut site, passwords, draft);
         if closes_all {
             site.close("");
         }

@@ -43,6 +43,12 @@ impl From<bool> for Value {
     }
 }
 
+impl From<Tree> for Value {
+    fn from(map: Tree) -> Self {
+        Self::Map(map)
+    }
+}
+
 impl From<Vec<String>> for Value {
     fn from(list: Vec<String>) -> Self {
         Self::List(list.into_iter().map(Self::Text).collect())

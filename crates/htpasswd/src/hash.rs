@@ -11,7 +11,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::apr1::Apr1;
 
-/// `htpasswd` with `-d` or `-p`, `openssl passwd -1`, yescrypt: broken long ago, or of one C library.
+/// `htpasswd` with `-d` or `-p`, `openssl passwd -1`, yescrypt: broken long ago, or of one C
+/// library.
 pub(crate) const UNKNOWN: &str =
     "has a hash of a kind that is not supported: make it anew with `htpasswd -B`";
 pub(crate) const BROKEN: &str = "has a hash that is not whole: make it anew with `htpasswd -B`";

@@ -71,7 +71,8 @@ impl Users {
         self.hashes.is_empty()
     }
 
-    /// Whether it is this one's password, of 512 bytes at most. Blocks for as long as the hash takes.
+    /// Whether it is this one's password, of 512 bytes at most. Blocks for as long as the hash
+    /// takes.
     pub fn verify(&self, name: &[u8], password: &[u8]) -> bool {
         if password.len() > LONGEST_PASSWORD {
             return false;

@@ -5,8 +5,8 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use subtle::ConstantTimeEq as _;
 
-/// Passwords that were right, by names. Keeps none of them, but 128 bits of keyed hashes, whose keys
-/// are drawn when it is made and never leave it.
+/// Passwords that were right, by names. Keeps none of them, but 128 bits of keyed hashes, whose
+/// keys are drawn when it is made and never leave it.
 #[derive(Debug, Default)]
 pub struct Verified {
     keys: [RandomState; 2],

@@ -63,8 +63,8 @@ impl OwnRouter {
         self.0.get().is_some()
     }
 
-    /// The route that has a say about a script that stands for the directory of a request: without a
-    /// guard it answers instead; `path` is the script's.
+    /// The route that has a say about a script that stands for the directory of a request: without
+    /// a guard it answers instead. `path` is the script's.
     pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Routed> {
         let router = self.0.get().and_then(Weak::upgrade)?;
         router.0.closing(&asked(request), path).cloned()

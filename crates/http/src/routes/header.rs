@@ -28,8 +28,8 @@ impl PartialEq for HeaderPattern {
 }
 
 impl HeaderPatterns {
-    /// `closes`: they decide who is kept out. Of several fields of one name, one is enough for that;
-    /// who is let in has no other, neither alone nor as PHP sees them, with commas between.
+    /// `closes`: they decide who is kept out. Of several fields of one name, one is enough for
+    /// that; who is let in has no other, neither alone nor as PHP sees them, with commas between.
     pub(super) fn match_all(&self, fields: &Fields, closes: bool) -> bool {
         self.0.iter().all(|pattern| {
             let mut values = fields.all(&pattern.name);

@@ -86,7 +86,8 @@ fn site() -> Site {
         .file("root/private/.htaccess", "Require all denied\n")
         .file("root/data/.htaccess", "php_flag engine off\n");
     // A root of a site of its own.
-    site.file("manual/page.txt", "FILE")
+    site.file("users", "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")
+        .file("manual/page.txt", "FILE")
         .file("manual/index.html", "FILE")
         .file("manual/a.php", SCRIPT)
 }
