@@ -204,7 +204,7 @@ test-php: tests-built ## Try the extension and some tests with other PHPs (as ro
 	@scripts/need clean
 	scripts/test-php $(SUITES)
 
-packages: tuned ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
+packages: tuned site ## Make the packages in target/packages, and try them in a Debian root (as root): half an hour
 	@scripts/need packages
 	scripts/test-release
 	scripts/packages $(TUNED)

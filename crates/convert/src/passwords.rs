@@ -158,9 +158,10 @@ fn keys(realm: &Directive, file: &Directive) -> Option<Tree> {
     if realm.contains('$') || file.contains('$') || file.is_empty() {
         return None;
     }
-    let file = match file.starts_with('/') {
-        true => file.to_owned(),
-        false => format!("{PREFIX}/{file}"),
+    let file = if file.starts_with('/') {
+        file.to_owned()
+    } else {
+        format!("{PREFIX}/{file}")
     };
     let mut keys = Tree::default();
     keys.set("user_file", file).set("realm", realm);

@@ -207,9 +207,10 @@ impl BasicAuth {
             // Verified all the same: else the time would tell which names are listed.
             return Judged::Unknown(credentials);
         }
-        match self.file.knows(&credentials) {
-            true => Judged::In(credentials),
-            false => Judged::Unknown(credentials),
+        if self.file.knows(&credentials) {
+            Judged::In(credentials)
+        } else {
+            Judged::Unknown(credentials)
         }
     }
 

@@ -26,11 +26,9 @@ pub(crate) fn scoped(pipeline: &str, key: &str) -> String {
 }
 
 /// The same for a job that has one.
-pub(crate) fn in_pipeline(pipeline: &str, unique: Unique) -> Unique {
-    Unique {
-        key: scoped(pipeline, &unique.key),
-        ..unique
-    }
+pub(crate) fn in_pipeline(pipeline: &str, mut unique: Unique) -> Unique {
+    unique.key = scoped(pipeline, &unique.key);
+    unique
 }
 
 /// Clones are the same ones.

@@ -38,10 +38,10 @@ fn a_route_lets_in_who_knows_the_password_in_every_mode() {
             .file(&format!("public/{mode}/style.css"), "a{}");
         let keys =
             format!("{{mode: {mode}, root: public, fallback: {mode}/index.php, num_workers: 1}}");
-        pools.push_str(&format!("    {mode}: {keys}\n"));
-        routes.push_str(&format!(
-            "  - {{path: /{mode}/*, pool: {mode}, basic_auth: {{user_file: .htpasswd, users: [ann]}}}}\n"
-        ));
+        pools = format!("{pools}    {mode}: {keys}\n");
+        routes = format!(
+            "{routes}  - {{path: /{mode}/*, pool: {mode}, basic_auth: {{user_file: .htpasswd, users: [ann]}}}}\n"
+        );
     }
     let server = Server::start(site.config(&format!(
         "version: '3'
@@ -105,13 +105,13 @@ http:
                 continue;
             }
             let body = String::from_utf8_lossy(&got.body).into_owned();
-            let expected = match (mode, path.ends_with(".css")) {
+            let expected = match (mode, path.ends_with("style.css")) {
                 (_, true) => "a{}",
                 ("handler", false) => "ann",
                 (_, false) => "ann Basic ann",
             };
             assert_eq!((got.status, body.as_str()), (200, expected), "{path}");
-            if path.ends_with(".css") {
+            if path.ends_with("style.css") {
                 let cache = got.header("cache-control").unwrap_or_default();
                 assert_eq!(cache, "private, max-age=60", "{path}");
             }

@@ -87,11 +87,16 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     kept.chain(Some('…')).take(width).collect()
 }
 
+/// A cell that is longer is cut: an ID may have thousands of characters, and JSON shows it whole.
+const WIDEST: usize = 64;
+
 /// A table: a row a line, columns as wide as what is in them.
 pub(super) fn columns<const COLUMNS: usize>(
     heads: [&str; COLUMNS],
     rows: &[[String; COLUMNS]],
 ) -> String {
+    let cut = |row: &[String; COLUMNS]| row.each_ref().map(|cell| cut(cell, WIDEST));
+    let rows: Vec<_> = rows.iter().map(cut).collect();
     let widths = rows.iter().fold(heads.map(str::len), |mut widths, row| {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
@@ -106,7 +111,7 @@ pub(super) fn columns<const COLUMNS: usize>(
         format!("{}\n", padded.join("  ").trim_end())
     };
     let mut out = line(heads.to_vec());
-    for row in rows {
+    for row in &rows {
         out.push_str(&line(row.iter().map(String::as_str).collect()));
     }
     out
@@ -147,6 +152,15 @@ mod tests {
         assert_eq!(cut("grün", 4), "grün");
         assert_eq!(cut("grün", 3), "gr…");
         assert_eq!(cut("grün", 1), "…");
+        let long = [
+            ["x".repeat(5000), "b".to_owned()],
+            ["y".to_owned(), "c".to_owned()],
+        ];
+        let shown = columns(["ID", "JOB"], &long);
+        assert!(
+            shown.lines().all(|line| line.chars().count() <= WIDEST + 5),
+            "{shown}"
+        );
         assert_eq!(cut("grün", 0), "");
     }
 }

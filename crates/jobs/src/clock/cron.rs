@@ -132,7 +132,10 @@ impl Field {
         let (range, step) = match text.split_once('/') {
             None => (text, None),
             Some((range, step)) => {
-                let step = step.parse::<u32>().ok().filter(|step| *step > 0);
+                // A longer one means the first number alone, and not what it says.
+                let longest = self.last - self.first + 1;
+                let step = step.parse::<u32>().ok();
+                let step = step.filter(|step| (1..=longest).contains(step));
                 (range, Some(step.ok_or_else(|| self.wrong(text))?))
             }
         };
@@ -439,6 +442,7 @@ mod tests {
             ("* * * * 1#6", "`1#6` is no day of the week"),
             ("* * * * 8", "`8` is no day of the week"),
             ("*/0 * * * *", "`*/0` is no minute"),
+            ("*/61 * * * *", "`*/61` is no minute"),
             ("1,,2 * * * *", "`` is no minute"),
             ("-1 * * * *", "`` is no minute"),
         ] {
