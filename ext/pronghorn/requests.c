@@ -1427,8 +1427,45 @@ static bool make_server_late(zend_string *name)
 	return is_armed || is_start;
 }
 
+/* php-fpm has them, the command line has not. */
+static ZEND_FUNCTION(apache_request_headers)
+{
+	ZEND_PARSE_PARAMETERS_NONE();
+
+	array_init(return_value);
+	if (call.request == NULL) {
+		return;
+	}
+	zval variables, *value;
+	zend_string *name;
+	array_init(&variables);
+	add_variables(&variables);
+	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL(variables), name, value) {
+		if (name != NULL && Z_TYPE_P(value) == IS_STRING) {
+			/* It takes the name apart where it is. */
+			char *own = estrndup(ZSTR_VAL(name), ZSTR_LEN(name));
+			sapi_add_request_header(own, (unsigned) ZSTR_LEN(name), Z_STRVAL_P(value), (unsigned) Z_STRLEN_P(value), return_value);
+			efree(own);
+		}
+	} ZEND_HASH_FOREACH_END();
+	zval_ptr_dtor(&variables);
+}
+
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
+ZEND_END_ARG_INFO()
+
+static const zend_function_entry functions[] = {
+	ZEND_FE(apache_request_headers, arginfo_headers)
+	ZEND_FALIAS(getallheaders, apache_request_headers, arginfo_headers)
+	ZEND_FE_END
+};
+
 void requests_startup(void)
 {
+	const bool is_worker = getenv("PRONGHORN_PIPES") != NULL || getenv("PRONGHORN_ZYGOTE") != NULL;
+	if (is_worker && strcmp(sapi_module.name, "cli") == 0) {
+		zend_register_functions(NULL, functions, NULL, MODULE_PERSISTENT);
+	}
 	for (size_t i = 0; i < GLOBALS; i++) {
 		globals[i].name = zend_string_init_interned(globals[i].text, strlen(globals[i].text), true);
 	}

@@ -567,3 +567,30 @@ fn programs_that_workers_start_do_not_take_themselves_for_workers() {
         server.stop();
     }
 }
+
+/// Functions of php-fpm, and those of PHP that look for the fields of a request in its own copy of
+/// `$_SERVER`, which no code has named by then.
+#[test]
+fn functions_that_look_at_the_fields_of_a_request_find_them() {
+    let site = site("").file(
+        "public/index.php",
+        "<?php if (isset($_GET['gzip'])) { ob_start('ob_gzhandler'); echo str_repeat('x', 1000); }
+         else { echo json_encode([getallheaders(), apache_request_headers() === getallheaders()]); }",
+    );
+    let server = Server::start(site);
+    let get = |target: &str, fields: &str| {
+        let mut connection = server.connect();
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
+        connection.response()
+    };
+    let plain = get("/?gzip", "");
+    assert_eq!((plain.body.len(), plain.header("content-encoding")), (1000, None));
+    let packed = get("/?gzip", "Accept-Encoding: gzip\r\n");
+    assert_eq!(packed.header("content-encoding"), Some("gzip"));
+    assert!(packed.body.len() < 100);
+    let fields = "X-Some-Field: 1\r\nX-Some-Field: 2\r\nCookie: a=b\r\n";
+    let expected = r#"[{"Host":"a","X-Some-Field":"1, 2","Cookie":"a=b"},true]"#;
+    assert_eq!(get("/", fields).text(), expected);
+    assert_eq!(get("/", "").text(), r#"[{"Host":"a"},true]"#);
+    server.stop();
+}
