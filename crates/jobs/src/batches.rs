@@ -28,7 +28,7 @@ const TREE: Tree = Tree::new("jobs.batches");
 /// How many batches there are, under [`COUNT`].
 const COUNTS: Tree = Tree::new("jobs.batches.count");
 const COUNT: &[u8] = b"all";
-/// `other 0 batch 0 job`: a job of a batch has the end of another one.
+/// `other 0 batch 0 job`: a job of a batch has the end of another one, by [`other`].
 const FOLLOWED: Tree = Tree::new("jobs.batches.followed");
 
 /// Batches that are not done. Some may have lost their jobs, with a pipeline that was in memory or
@@ -77,11 +77,35 @@ pub(crate) enum Stage {
     Pushed,
 }
 
+/// A job whose end others have: its pipeline and its ID, as one text. Those of a release before have
+/// the ID alone.
+pub(crate) fn other(pipeline: &str, id: &str) -> String {
+    format!("{pipeline}\u{1}{id}")
+}
+
+/// The pipeline, if it is known, and the ID.
+pub(crate) fn of_other(other: &str) -> (Option<&str>, &str) {
+    match other.split_once('\u{1}') {
+        Some((pipeline, id)) => (Some(pipeline), id),
+        None => (None, other),
+    }
+}
+
 /// A job of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) batch: String,
     pub(crate) job: String,
+}
+
+/// The outcome for a batch that is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BatchKept {
+    New,
+    /// It is there already, as whoever did not hear of it pushes it again.
+    Same,
+    /// Another one of its ID is there, and stays.
+    Other,
 }
 
 /// The job that comes last, and where it goes.
@@ -153,6 +177,17 @@ struct Stored {
 }
 
 impl Stored {
+    /// A process before the one that `began` then has ended while it pushed the jobs.
+    fn was_cut_off(&self, began: u64) -> bool {
+        self.is_under_way && self.since < began
+    }
+
+    /// Whether somebody pushes this one, which is kept, again.
+    fn is_same(&self, again: &Self) -> bool {
+        let what = |it: &Self| (it.pipeline.clone(), it.last.clone(), it.jobs, it.delay);
+        !self.is_under_way && what(self) == what(again)
+    }
+
     fn last(self) -> Last {
         let mut job = decode_job(&self.last);
         job.delay = Duration::from_millis(self.delay);
@@ -183,15 +218,15 @@ impl Batches {
         }))
     }
 
-    /// Keeps a batch before its jobs are pushed, the last of which is due after such a time. IDs
-    /// have no bytes of zero.
+    /// Keeps a batch before its jobs are pushed, the last of which is due after such a time, unless
+    /// there is one of this ID. IDs have no bytes of zero.
     pub(crate) async fn keep(
         &self,
         id: &str,
         last: &Last,
         jobs: Vec<String>,
         due_after: Duration,
-    ) -> Result<(), BatchError> {
+    ) -> Result<BatchKept, BatchError> {
         let now = now_ms();
         let stored = Stored {
             pipeline: last.pipeline.clone(),
@@ -208,25 +243,34 @@ impl Batches {
         let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
         let size =
             entry_size(&head, &value) + keys.iter().map(|key| entry_size(key, b"")).sum::<u64>();
+        let (began, id) = (self.0.began, id.to_owned());
         let write = move |transaction: &mut Transaction<'_>| {
-            let is_new = transaction.get(TREE, &head)?.is_none();
-            let count = count(transaction)? + u64::from(is_new);
+            if let Some(known) = transaction.get(TREE, &head)? {
+                let known = Stored::decode(&*known).unwrap_or_default();
+                if !known.was_cut_off(began) {
+                    let kept = if known.is_same(&stored) {
+                        BatchKept::Same
+                    } else {
+                        BatchKept::Other
+                    };
+                    return Ok(Some(kept));
+                }
+                remove(transaction, &id)?;
+            }
+            let count = count(transaction)? + 1;
             if count > MOST {
-                return Ok(false);
+                return Ok(None);
             }
             transaction.put(COUNTS, COUNT, &count.to_be_bytes())?;
             transaction.put(TREE, &head, &value)?;
             for key in &keys {
                 transaction.put(TREE, key, b"")?;
             }
-            Ok(true)
+            Ok(Some(BatchKept::New))
         };
         let store = self.open().await?;
-        if store.carry_out(size, write, |outcome| outcome).await?? {
-            Ok(())
-        } else {
-            Err(BatchError::TooMany)
-        }
+        let kept = store.carry_out(size, write, |outcome| outcome).await??;
+        kept.ok_or(BatchError::TooMany)
     }
 
     /// All jobs of a batch are pushed.
@@ -594,7 +638,7 @@ fn some(
             since: stored.since,
             until: stored.until(),
             is_over,
-            was_cut_off: stored.is_under_way && stored.since < began,
+            was_cut_off: stored.was_cut_off(began),
             pipeline: stored.pipeline,
         });
     }

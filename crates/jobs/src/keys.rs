@@ -25,6 +25,11 @@ pub(crate) fn scoped(pipeline: &str, key: &str) -> String {
     format!("{pipeline}\0{key}")
 }
 
+/// The pipeline of such a key.
+pub(crate) fn pipeline_of(key: &str) -> &str {
+    key.split_once('\0').map_or("", |(pipeline, _)| pipeline)
+}
+
 /// The same for a job that has one.
 pub(crate) fn in_pipeline(pipeline: &str, mut unique: Unique) -> Unique {
     unique.key = scoped(pipeline, &unique.key);
@@ -52,7 +57,8 @@ struct State {
     /// Keys of jobs that workers of the process before have, and the IDs of these.
     lent: HashMap<String, String>,
     cancelled: HashMap<String, Instant>,
-    running: HashMap<String, Running>,
+    /// By their IDs, which jobs of several pipelines may share.
+    running: HashMap<String, Vec<Running>>,
     /// Looks through the store that are under way, for jobs whose keys are given back.
     restoring: usize,
     /// Jobs that have let go of their keys since the first of these began.
@@ -123,7 +129,8 @@ impl Keys {
         let state = lock(&self.0);
         let held = state.unique.get(key).filter(|held| held.id == id);
         let is_lent = state.lent.get(key).is_some_and(|lent| lent == id);
-        !is_lent && !state.running.contains_key(id) && held.is_none_or(|held| held.is_done)
+        let runs = state.runs(pipeline_of(key), id);
+        !is_lent && !runs && held.is_none_or(|held| held.is_done)
     }
 
     /// The keys of jobs that workers of the process before have now, with the IDs of the jobs.
@@ -170,8 +177,10 @@ impl Keys {
     pub(crate) fn cancel_running(&self, id: &str) -> bool {
         let state = lock(&self.0);
         let running = state.running.get(id);
-        running.is_some_and(|running| {
-            running.cancelled.cancel();
+        running.is_some_and(|all| {
+            for running in all {
+                running.cancelled.cancel();
+            }
             true
         })
     }
@@ -217,15 +226,16 @@ impl Keys {
                 progress: None,
             },
         };
-        state.running.insert(job.id.clone(), running);
+        let all = state.running.entry(job.id.clone()).or_default();
+        all.push(running);
         Some(cancelled)
     }
 
     /// Notes how far a job has come. False: no worker has it.
     pub(crate) fn note_progress(&self, visible: &Visible, id: &str, progress: Progress) -> bool {
         let mut state = lock(&self.0);
-        let running = state.running.get_mut(id);
-        let running = running.filter(|running| visible.has(&running.seen.pipeline));
+        let mut running = state.running.get_mut(id).into_iter().flatten();
+        let running = running.find(|running| visible.has(&running.seen.pipeline));
         running.is_some_and(|running| {
             running.seen.progress = Some(progress);
             true
@@ -234,24 +244,44 @@ impl Keys {
 
     /// The same of a pipeline that somebody may see.
     pub(crate) fn running_in(&self, visible: &Visible, id: &str) -> Option<RunningJob> {
-        self.running(id).filter(|it| visible.has(&it.pipeline))
+        let state = lock(&self.0);
+        let mut running = state.running.get(id)?.iter();
+        let running = running.find(|running| visible.has(&running.seen.pipeline));
+        Some(running?.seen.clone())
+    }
+
+    /// The same of this pipeline, or of any one.
+    pub(crate) fn running_of(&self, pipeline: Option<&str>, id: &str) -> Option<RunningJob> {
+        let state = lock(&self.0);
+        let mut running = state.running.get(id)?.iter();
+        let is_it = |it: &&Running| pipeline.is_none_or(|name| it.seen.pipeline == name);
+        Some(running.find(is_it)?.seen.clone())
     }
 
     /// A job that a worker has.
     pub(crate) fn running(&self, id: &str) -> Option<RunningJob> {
-        Some(lock(&self.0).running.get(id)?.seen.clone())
+        self.running_of(None, id)
     }
 
-    pub(crate) fn ran(&self, id: &str) {
-        lock(&self.0).running.remove(id);
+    pub(crate) fn ran(&self, pipeline: &str, id: &str) {
+        let mut state = lock(&self.0);
+        let Some(all) = state.running.get_mut(id) else {
+            return;
+        };
+        if let Some(at) = all.iter().position(|it| it.seen.pipeline == pipeline) {
+            all.swap_remove(at);
+        }
+        if all.is_empty() {
+            state.running.remove(id);
+        }
     }
 }
 
 impl Held {
     /// Its job is too old and does not run: where it waits, nobody may ever look at it again.
-    fn is_left(&self, now_ms: u64, running: &HashMap<String, Running>) -> bool {
+    fn is_left(&self, now_ms: u64, runs: impl Fn(&str) -> bool) -> bool {
         let is_expired = self.expires_at.is_some_and(|at| at <= now_ms);
-        is_expired && !self.is_period && !running.contains_key(&self.id)
+        is_expired && !self.is_period && !runs(&self.id)
     }
 }
 
@@ -276,6 +306,11 @@ impl Drop for Restoring {
 }
 
 impl State {
+    fn runs(&self, pipeline: &str, id: &str) -> bool {
+        let mut all = self.running.get(id).into_iter().flatten();
+        all.any(|running| running.seen.pipeline == pipeline)
+    }
+
     fn take(&mut self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
         let now = Instant::now();
         if let Some(other) = self.lent.get(&unique.key).filter(|other| *other != id) {
@@ -283,7 +318,7 @@ impl State {
         }
         self.forget_ended(now);
         if let Some(held) = self.unique.get(&*unique.key) {
-            if !held.is_left(now_ms, &self.running) {
+            if !held.is_left(now_ms, |id| self.runs(pipeline_of(&unique.key), id)) {
                 return Err(NotTaken::By(held.id.clone()));
             }
             self.remove(&unique.key, |_| true);
@@ -434,9 +469,9 @@ mod tests {
             id: "b".to_owned(),
             ..Job::default()
         });
-        assert!(keys.run(&job, "p").is_some());
+        assert!(keys.run(&job, "").is_some());
         assert_eq!(keys.take(&expires(900), "c", 300), by("b"));
-        keys.ran("b");
+        keys.ran("", "b");
         assert_eq!(keys.take(&expires(900), "c", 300), Ok(()));
         keys.ended("k", "c");
         let period = Unique {
@@ -456,17 +491,50 @@ mod tests {
             id: "a".to_owned(),
             ..Job::default()
         });
-        assert!(keys.run(&job, "p").is_none());
-        let token = keys.run(&job, "p").expect("once is enough");
+        assert!(keys.run(&job, "").is_none());
+        let token = keys.run(&job, "").expect("once is enough");
         assert!(keys.cancel_running("a"));
         assert!(token.is_cancelled());
-        keys.ran("a");
+        keys.ran("p", "a");
         assert!(keys.note_cancelled("a"));
         keys.pushed(&[Job::clone(&job)]);
-        assert!(keys.run(&job, "p").is_some(), "it was pushed later");
+        assert!(keys.run(&job, "").is_some(), "it was pushed later");
         for number in 0..MOST_CANCELLED {
             assert!(keys.note_cancelled(&number.to_string()));
         }
         assert!(!keys.note_cancelled("more"));
+    }
+
+    #[test]
+    fn jobs_of_two_pipelines_may_have_one_id() {
+        let keys = Keys::default();
+        let job = |id: &str| {
+            let id = id.to_owned();
+            Arc::new(Job {
+                id,
+                ..Job::default()
+            })
+        };
+        let token = keys.run(&job("a"), "p").expect("it runs");
+        keys.run(&job("a"), "q").expect("it runs");
+        let progress = Progress {
+            done: 0.5,
+            text: String::new(),
+        };
+        let visible = Visible::of(HashSet::from(["q".to_owned()]));
+        assert!(keys.note_progress(&visible, "a", progress));
+        assert!(
+            keys.running_of(Some("p"), "a")
+                .expect("it runs")
+                .progress
+                .is_none()
+        );
+        keys.ran("q", "a");
+        assert!(keys.running_in(&visible, "a").is_none());
+        assert!(!keys.has_ended(&scoped("p", "k"), "a"));
+        assert!(keys.has_ended(&scoped("q", "k"), "a"));
+        assert!(keys.cancel_running("a") && token.is_cancelled());
+        keys.ran("p", "a");
+        assert!(keys.running("a").is_none());
     }
 }

@@ -68,11 +68,11 @@ pub(crate) struct Results(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<Of, (Ended, Instant)>,
+    kept: HashMap<ResultKey, (Ended, Instant)>,
     /// By IDs, the pipelines whose jobs of that ID have one.
     pipelines: HashMap<String, Vec<String>>,
     /// In the order of time; some may have gone.
-    order: VecDeque<(Of, Instant)>,
+    order: VecDeque<(ResultKey, Instant)>,
     bytes: usize,
     waiting: HashMap<String, Vec<Waiting>>,
     /// No job ends here any more.
@@ -81,7 +81,7 @@ struct State {
 
 /// Whose result it is: whoever chooses an ID must not answer for another pipeline's job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Of {
+struct ResultKey {
     pipeline: String,
     id: String,
 }
@@ -145,7 +145,7 @@ impl Results {
             state.waiting.insert(id.to_owned(), others);
         }
         let now = Instant::now();
-        let of = Of {
+        let of = ResultKey {
             pipeline: pipeline.to_owned(),
             id: id.to_owned(),
         };
@@ -205,10 +205,10 @@ impl State {
         let mut pipelines = self.pipelines.get(id)?.iter().rev();
         let pipeline = pipelines.find(|pipeline| visible.has(pipeline))?.clone();
         let id = id.to_owned();
-        Some(&self.kept.get(&Of { pipeline, id })?.0)
+        Some(&self.kept.get(&ResultKey { pipeline, id })?.0)
     }
 
-    fn forget(&mut self, of: &Of) {
+    fn forget(&mut self, of: &ResultKey) {
         if let Some((ended, _)) = self.kept.remove(of) {
             self.bytes -= ended.len();
         }

@@ -265,7 +265,13 @@ impl Settlement {
             Self::Nack { delay } => Fate::Again(Job { delay, ..again() }),
             Self::Requeue { headers, delay } => {
                 let mut job = Job { delay, ..again() };
-                job.merge(headers);
+                // A worker changes none that are the server's.
+                let headers = headers.into_iter();
+                job.merge(
+                    headers
+                        .filter(|(name, _)| !options::is_of_server(name))
+                        .collect(),
+                );
                 Fate::Again(job)
             }
         }
@@ -301,4 +307,31 @@ pub enum DriverError {
     /// The words are RoadRunner's.
     #[error("failed to acknowledge the JOB, the pipeline is probably stopped")]
     NotReserved,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_is_given_back_keeps_the_headers_of_the_server() {
+        let headers = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter();
+            let pairs = pairs.map(|(name, value)| ((*name).to_owned(), vec![(*value).to_owned()]));
+            pairs.collect::<Headers>()
+        };
+        let job = Job {
+            headers: headers(&[("pronghorn-batch", "own"), ("a", "1")]),
+            ..Job::default()
+        };
+        let requeue = Settlement::Requeue {
+            headers: headers(&[("pronghorn-batch", "other"), ("a", "2"), ("b", "3")]),
+            delay: Duration::ZERO,
+        };
+        let Fate::Again(job) = requeue.fate(&job) else {
+            panic!("it comes again")
+        };
+        let expected = [("pronghorn-batch", "own"), ("a", "2"), ("b", "3")];
+        assert_eq!(job.headers, headers(&expected));
+    }
 }

@@ -265,6 +265,11 @@ pub fn accept(
     }))
 }
 
+/// Whether the server alone sets this header.
+pub(crate) fn is_of_server(name: &str) -> bool {
+    [BATCH, EXPIRES_AT, HAD_KEY, REQUEUES, PLACE].contains(&name)
+}
+
 /// The key of a job that has one.
 pub fn unique_key(headers: &Headers) -> Option<&str> {
     headers.get(UNIQUE)?.first().map(String::as_str)

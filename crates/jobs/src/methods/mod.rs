@@ -94,24 +94,35 @@ impl Pushing {
         })
     }
 
-    /// A job that says of itself that it is of a batch would count as one of another pipeline's.
-    fn expect_no_batch(&self, operation: &str, jobs: &[(String, Job)]) -> Result<(), Failure> {
-        let is_kept_in = self
-            .caller
-            .borders()
-            .is_some_and(|it| it.pipelines.is_some());
-        match jobs
-            .iter()
-            .find(|(_, job)| job.headers.contains_key(options::BATCH))
-        {
-            Some((_, job)) if is_kept_in => Err(Failure::new(format!(
-                "{operation}the job {} has the header `{}`, which a pool with `pipelines` does not \
-                 set itself (hint: `jobs.Batch` makes a batch)",
+    /// Jobs of a pool with `pipelines` do not say of themselves that they are of a batch, which may
+    /// be another pipeline's, nor which other pool runs them.
+    fn expect_plain<'a>(
+        &self,
+        operation: &str,
+        jobs: impl Iterator<Item = (&'a str, &'a Job)>,
+    ) -> Result<(), Failure> {
+        let borders = self.caller.borders();
+        let Some(borders) = borders.filter(|it| it.pipelines.is_some()) else {
+            return Ok(());
+        };
+        for (pipeline, job) in jobs {
+            let pipeline = self.pipelines.registry().get(pipeline).ok();
+            let is_elsewhere = |pool: &str| pipeline.as_ref().is_none_or(|it| it.pool != pool);
+            let (header, hint) = if job.headers.contains_key(options::BATCH) {
+                (options::BATCH, "`jobs.Batch` makes a batch")
+            } else if job.pool().is_some_and(is_elsewhere) {
+                ("pool", "the pipeline says which pool runs its jobs")
+            } else {
+                continue;
+            };
+            return Err(Failure::new(format!(
+                "{operation}the job {} has the header `{header}`, which the pool `{}` may not set, \
+                 as it has `pipelines` (hint: {hint})",
                 job.id.escape_debug(),
-                options::BATCH
-            ))),
-            _ => Ok(()),
+                borders.pool
+            )));
         }
+        Ok(())
     }
 }
 
@@ -120,11 +131,15 @@ fn names(jobs: &[(String, Job)]) -> impl Iterator<Item = &str> {
     jobs.iter().map(|(pipeline, _)| &**pipeline)
 }
 
+fn each_of(jobs: &[(String, Job)]) -> impl Iterator<Item = (&str, &Job)> {
+    jobs.iter().map(|(pipeline, job)| (&**pipeline, job))
+}
+
 async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, Failure> {
     const OPERATION: &str = "rpc_push:\n\tjobs_plugin_push: ";
     let jobs = jobs?;
     pushing.expect(OPERATION, names(&jobs))?;
-    pushing.expect_no_batch(OPERATION, &jobs)?;
+    pushing.expect_plain(OPERATION, each_of(&jobs))?;
     let _call = pushing.pipelines.call().await;
     let pushed = pushing.pipelines.admission().push(jobs).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
@@ -135,6 +150,8 @@ async fn batch(pushing: Pushing, request: BatchRequest) -> Result<Kept, Failure>
     const OPERATION: &str = "rpc_batch: ";
     let (jobs, last) = request.jobs()?;
     pushing.expect(OPERATION, names(&jobs).chain([&*last.pipeline]))?;
+    let all = each_of(&jobs).chain([(&*last.pipeline, &last.job)]);
+    pushing.expect_plain(OPERATION, all)?;
     let _call = pushing.pipelines.call().await;
     let pushed = pushing.pipelines.push_batch(jobs, last).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;

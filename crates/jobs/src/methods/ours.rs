@@ -433,10 +433,10 @@ async fn waiting(pipelines: Pipelines, of: OfPipeline) -> Result<Line, Failure> 
         let part = pipelines.registry().list(&of.pipeline, after).await;
         let (pipeline, part) = part.map_err(|error| Failure::new(with_causes(&error)))?;
         jobs.extend(part.jobs.into_iter().map(|Listed { job, since }| {
-            let running = pipelines.keys().running(&job.id);
+            let running = pipelines.keys().running_of(Some(&pipeline), &job.id);
             let (state, due_in) = match running {
-                Some(running) if running.pipeline == pipeline => ("running", None),
-                _ => wait_of(&job),
+                Some(_) => ("running", None),
+                None => wait_of(&job),
             };
             InLine {
                 state,

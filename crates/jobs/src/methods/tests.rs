@@ -410,7 +410,8 @@ async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
         server.expect("Declare", &declare, "{}").await;
     }
     let borders = Borders {
-        pool: "web".to_owned(),
+        // As of the pool of HTTP, and as a pipeline calls the only pool of jobs.
+        pool: "default".to_owned(),
         methods: Allowed::default(),
         storages: None,
         pipelines: Some(vec!["mine".to_owned()]),
@@ -432,7 +433,24 @@ async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
     assert_eq!(taken, r#"{"duplicates":{"c":"a"}}"#);
     // Nor is its batch joined, or taken over.
     let said = push(&job("B1a", "mine", "pronghorn-batch", "B1")).await;
-    assert!(said.contains("`pronghorn-batch`, which a pool"), "{said}");
+    assert!(said.contains("`pronghorn-batch`, which the pool"), "{said}");
+    let said = push(&job("p", "mine", "pool", "other")).await;
+    assert!(said.contains("the header `pool`, which the pool"), "{said}");
+    let last = job("v", "mine", "pronghorn-batch", "L");
+    let last = last
+        .strip_prefix(r#"{"job":"#)
+        .unwrap()
+        .strip_suffix('}')
+        .unwrap();
+    let of = job("m", "mine", "x", "y");
+    let of = of
+        .strip_prefix(r#"{"job":"#)
+        .unwrap()
+        .strip_suffix('}')
+        .unwrap();
+    let batch = format!(r#"{{"jobs":[{of}],"then":{last}}}"#);
+    let said = server.call_by(&pool, "Batch", &batch).await;
+    assert!(said.contains("`pronghorn-batch`, which the pool"), "{said}");
     server
         .expect("Push", &job("B1b", "theirs", "pronghorn-batch", "B1"), "{}")
         .await;
@@ -466,4 +484,16 @@ async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
         .call_by(&pool, "Await", r#"{"id":"t","explain":true}"#)
         .await;
     assert_eq!(said, r#"{"state":"waiting","standing":"unknown"}"#);
+    // A pool of jobs sees those that it runs.
+    let borders = Borders {
+        pool: "jobs".to_owned(),
+        methods: Allowed::default(),
+        storages: None,
+        pipelines: Some(Vec::new()),
+    };
+    let runs = Caller::of_pool(&Arc::new(borders), Arc::new(Gate(Semaphore::new(1000))));
+    let said = server
+        .call_by(&runs, "Progress", r#"{"id":"t","done":0.5}"#)
+        .await;
+    assert_eq!(said, "true");
 }

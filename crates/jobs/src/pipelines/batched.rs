@@ -1,5 +1,6 @@
 //! Jobs of batches, and the one that comes when all of them have come to their end.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use pronghorn_base::{now_ms, with_causes};
@@ -9,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
-use crate::batches::{BatchError, Last, Part, Stage, Summary};
+use crate::batches::{BatchError, BatchKept, Last, Part, Stage, Summary, other};
 use crate::keys::scoped;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
@@ -46,44 +47,50 @@ impl Pipelines {
         for name in names {
             self.0.registry.get_open(name).await?.expect_ours()?;
         }
-        if let Some(known) = self.0.batches.pipeline_of_last(&id).await?
-            && known != last.pipeline
-        {
-            let why = format!("a batch `{id}` is there already, of another pipeline");
-            return Err(PipelineError::Refused(why));
-        }
         self.0.admission.accept(&last.job)?;
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
-        let mut keys = Vec::new();
+        let (mut keys, mut ids) = (Vec::new(), BTreeSet::new());
         for (pipeline, job) in &mut jobs {
             let batch = vec![id.clone()];
             job.headers.insert(options::BATCH.to_owned(), batch);
+            if !ids.insert(job.id.clone()) {
+                let id = job.id.escape_debug();
+                let why = format!("two jobs of the batch have the ID `{id}`");
+                return Err(PipelineError::Refused(why));
+            }
             let key = options::unique_key(&job.headers);
-            keys.extend(key.map(|key| (job.id.clone(), scoped(pipeline, key))));
+            keys.extend(key.map(|key| (pipeline.clone(), job.id.clone(), scoped(pipeline, key))));
         }
-        let ids = jobs.iter().map(|(_, job)| job.id.clone()).collect();
+        let ids = ids.into_iter().collect();
         let due_after = jobs.iter().map(|(_, job)| job.delay).max();
         let batches = &self.0.batches;
-        batches
-            .keep(&id, &last, ids, due_after.unwrap_or_default())
-            .await?;
+        let kept = batches.keep(&id, &last, ids, due_after.unwrap_or_default());
+        match kept.await? {
+            BatchKept::New => {}
+            BatchKept::Same => return Ok(Duplicates::new()),
+            BatchKept::Other => {
+                let id = id.escape_debug();
+                let why = format!("another batch `{id}` is there already");
+                return Err(PipelineError::Refused(why));
+            }
+        }
         let pushed = self.0.admission.push(jobs).await;
         let Ok(duplicates) = &pushed else {
             // Jobs of several pipelines may be there in part: they have no batch then.
             batches.forget(&id).await?;
             return pushed;
         };
-        for (job, key) in keys {
-            let Some(other) = duplicates.get(&job) else {
+        for (pipeline, job, key) in keys {
+            let Some(holder) = duplicates.get(&job) else {
                 continue;
             };
             let batch = id.clone();
             let part = Part { batch, job };
-            batches.follow(&part, other).await?;
+            batches.follow(&part, &other(&pipeline, holder)).await?;
             // It may have ended before it was followed.
-            if self.keys().has_ended(&key, other) {
-                self.tell_followers(other, false).await?;
+            if self.keys().has_ended(&key, holder) {
+                self.tell_followers(&pipeline, holder, false).await?;
             }
         }
         batches.is_pushed(&id).await?;
@@ -94,6 +101,7 @@ impl Pipelines {
     /// batches that have its end in the place of a job that was not kept.
     pub(crate) async fn tell_batches(
         &self,
+        pipeline: &str,
         job: &Job,
         extras: &JobOptions,
         failed: bool,
@@ -103,7 +111,7 @@ impl Pipelines {
             self.end_in_batch(&Part { batch, job }, failed).await?;
         }
         if extras.can_be_followed {
-            self.tell_followers(&job.id, failed).await?;
+            self.tell_followers(pipeline, &job.id, failed).await?;
         }
         Ok(())
     }
@@ -118,16 +126,24 @@ impl Pipelines {
         extras: &JobOptions,
         failed: bool,
     ) {
-        let tell = || self.tell_batches(job, extras, failed);
+        let tell = || self.tell_batches(&pipeline.name, job, extras, failed);
         told_by(until, &pipeline.name, &job.id, tell).await;
     }
 
-    pub(crate) async fn tell_followers(&self, job: &str, failed: bool) -> Result<(), BatchError> {
-        let parts = self.0.batches.followers(job).await?;
-        for part in &parts {
-            self.end_in_batch(part, failed).await?;
+    pub(crate) async fn tell_followers(
+        &self,
+        pipeline: &str,
+        id: &str,
+        failed: bool,
+    ) -> Result<(), BatchError> {
+        // A release before this one knew no pipelines.
+        for other in [&*other(pipeline, id), id] {
+            let parts = self.0.batches.followers(other).await?;
+            for part in &parts {
+                self.end_in_batch(part, failed).await?;
+            }
+            self.0.batches.forget_followers(other, &parts);
         }
-        self.0.batches.forget_followers(job, &parts);
         Ok(())
     }
 
@@ -142,7 +158,7 @@ impl Pipelines {
         failed: bool,
     ) {
         if extras.can_be_followed {
-            let tell = || self.tell_followers(&job.id, failed);
+            let tell = || self.tell_followers(&pipeline.name, &job.id, failed);
             told_by(until, &pipeline.name, &job.id, tell).await;
         }
     }

@@ -2,15 +2,17 @@
 //! them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::with_causes;
 use pronghorn_store::Store;
 use tokio::time::sleep;
 
-use super::Pipelines;
 use super::standing::Search;
-use crate::batches::BatchError;
+use super::{Pipeline, Pipelines};
+use crate::batches::{BatchError, of_other};
+use crate::keys::pipeline_of;
 
 /// How often a store is asked again that does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -38,7 +40,7 @@ impl Pipelines {
     pub(super) async fn lend_keys(&self, lent: HashMap<String, String>) {
         for (key, id) in self.0.keys.lend(lent) {
             if self.0.keys.has_ended(&key, &id)
-                && let Err(error) = self.tell_followers(&id, false).await
+                && let Err(error) = self.tell_followers(pipeline_of(&key), &id, false).await
             {
                 let error = with_causes(&error);
                 tracing::error!(target: "jobs", id, "the job has ended in the process before, and a batch that waits for it can't be told: {error}");
@@ -48,28 +50,31 @@ impl Pipelines {
 
     /// A batch that came in the process before has the end of this job, which may have ended here
     /// before that was written. Nobody else tells the batch then.
-    pub(super) async fn tell_if_gone(&self, job: &str) -> Result<(), BatchError> {
-        if !self.is_gone(job).await {
+    pub(super) async fn tell_if_gone(&self, other: &str) -> Result<(), BatchError> {
+        let (pipeline, job) = of_other(other);
+        if !self.is_gone(pipeline, job).await {
             return Ok(());
         }
         let failed = matches!(self.dead().read(job).await, Ok(Some(_)));
-        self.tell_followers(job, failed).await
+        self.tell_followers(pipeline.unwrap_or_default(), job, failed)
+            .await
     }
 
-    /// Whether no pipeline has a job. False where that is not certain.
-    async fn is_gone(&self, job: &str) -> bool {
+    /// Whether no pipeline has a job, or the one of it has not. False where that is not certain.
+    async fn is_gone(&self, pipeline: Option<&str>, job: &str) -> bool {
         let registry = &self.0.registry;
         let left_behind = registry.left_behind().await;
         if registry.waits() || !left_behind.is_ok_and(|it| it.is_empty()) {
             return false;
         }
-        for pipeline in registry.all() {
+        let is_asked = |it: &Arc<Pipeline>| pipeline.is_none_or(|name| it.name == name);
+        for pipeline in registry.all().into_iter().filter(is_asked) {
             // Between two parts of a list it may change its place.
             let found = self.look_for(&pipeline, job, 1).await;
             if !matches!(found, Search::NotThere) {
                 return false;
             }
         }
-        self.keys().running(job).is_none()
+        self.keys().running_of(pipeline, job).is_none()
     }
 }

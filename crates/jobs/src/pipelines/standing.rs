@@ -48,7 +48,10 @@ impl Pipelines {
             return Visible::default();
         };
         let all = self.0.registry.all().into_iter();
-        let own = all.filter(|pipeline| pipeline.pool == borders.pool);
+        // Pools of jobs have names of their own among all pools; one without a name is `jobs`.
+        let own = all.filter(|pipeline| {
+            borders.pool == "jobs" || borders.pool.strip_prefix("jobs-") == Some(&pipeline.pool)
+        });
         let own = own.map(|pipeline| pipeline.name.clone());
         Visible::of(own.chain(given.iter().cloned()).collect())
     }

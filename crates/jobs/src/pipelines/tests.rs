@@ -123,7 +123,10 @@ async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
     let removed = pipeline.driver.remove(Some("other"), None).await.unwrap();
     let other = &removed.jobs[0];
     let extras = JobOptions::of(&other.headers);
-    pipelines.tell_batches(other, &extras, true).await.unwrap();
+    pipelines
+        .tell_batches("p", other, &extras, true)
+        .await
+        .unwrap();
     scene.push_follower("last", "other").await;
     let (until, why) = (Instant::now(), Dropped::Cancelled);
     let dropped = pipelines.dropped(until, &pipeline, other, &extras, why);
@@ -246,4 +249,69 @@ async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
     let next = Scene::over(scene.store.clone(), "memory").await;
     next.pipelines.look_at_batches().await.unwrap();
     assert_eq!(ids().await, ["own", "whole"]);
+}
+
+/// Whoever has not heard that a batch is kept may push it again, and changes nothing of it. Another
+/// one of its ID is refused.
+#[tokio::test]
+async fn a_batch_that_is_there_stays_as_it_is() {
+    let scene = Scene::new().await;
+    scene.push_batch("last", job("part", false)).await;
+    let again = scene.push_batch("last", job("part", false)).await;
+    assert_eq!(
+        (again.len(), scene.ids().await),
+        (0, vec!["part".to_owned()])
+    );
+    let last = |name: &str| Last {
+        pipeline: "p".to_owned(),
+        job: Job {
+            name: name.to_owned(),
+            ..job("last", false)
+        },
+    };
+    let part = |id: &str| ("p".to_owned(), job(id, false));
+    let pipelines = &scene.pipelines;
+    let other = pipelines
+        .push_batch(vec![part("other")], last("another"))
+        .await;
+    let why = other.expect_err("there is one").to_string();
+    assert!(
+        why.contains("another batch `last` is there already"),
+        "{why}"
+    );
+    let twice = pipelines
+        .push_batch(vec![part("a"), part("a")], last("twice"))
+        .await;
+    let why = twice.expect_err("one of them would not count").to_string();
+    assert!(
+        why.contains("two jobs of the batch have the ID `a`"),
+        "{why}"
+    );
+    let (batches, _) = pipelines.list_batches(10).await.unwrap();
+    let [batch] = &batches[..] else {
+        panic!("{batches:?}")
+    };
+    assert_eq!((&*batch.id, batch.jobs, batch.ended), ("last", 1, 0));
+    assert_eq!(scene.ids().await, ["part"]);
+}
+
+/// A job of another pipeline has its own end, whatever its ID.
+#[tokio::test]
+async fn a_batch_follows_a_job_of_its_own_pipeline() {
+    let scene = Scene::new().await;
+    let other = vec![("p".to_owned(), job("other", true))];
+    scene.pipelines.admission().push(other).await.unwrap();
+    scene.push_follower("last", "other").await;
+    scene
+        .pipelines
+        .tell_followers("q", "other", false)
+        .await
+        .unwrap();
+    assert_eq!(scene.ids().await, ["other"]);
+    scene
+        .pipelines
+        .tell_followers("p", "other", false)
+        .await
+        .unwrap();
+    assert_eq!(scene.ids().await, ["other", "last"]);
 }

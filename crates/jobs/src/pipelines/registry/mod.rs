@@ -201,7 +201,7 @@ impl Registry {
         state.opening.iter().any(|opening| opening == name)
     }
 
-    pub(super) fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
         let pipeline = {
             let state = lock(&self.0.state);
             let exact = state.pipelines.get(name);
