@@ -527,13 +527,13 @@ static void empty_globals(void)
 
 enum variable {
 	SCRIPT_FILENAME, SCRIPT_NAME, PHP_SELF, DOCUMENT_ROOT, GATEWAY_INTERFACE, SERVER_SOFTWARE, REQUEST_METHOD, REQUEST_URI,
-	QUERY_STRING, SERVER_PROTOCOL, REMOTE_ADDR, REQUEST_SCHEME, HTTPS, SERVER_NAME, SERVER_PORT, HTTP_HOST, VARIABLES
+	QUERY_STRING, SERVER_PROTOCOL, REMOTE_ADDR, REQUEST_SCHEME, HTTPS, SERVER_NAME, SERVER_PORT, HTTP_HOST, REMOTE_USER, AUTH_TYPE, VARIABLES
 };
 
 static const char *const variable_names[VARIABLES] = {
 	"SCRIPT_FILENAME", "SCRIPT_NAME", "PHP_SELF", "DOCUMENT_ROOT", "GATEWAY_INTERFACE", "SERVER_SOFTWARE", "REQUEST_METHOD",
 	"REQUEST_URI", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "REQUEST_SCHEME", "HTTPS", "SERVER_NAME", "SERVER_PORT",
-	"HTTP_HOST",
+	"HTTP_HOST", "REMOTE_USER", "AUTH_TYPE",
 };
 static zend_string *names[VARIABLES];
 
@@ -695,6 +695,20 @@ static void add_address(zval *into, bool secure)
 	}
 }
 
+/* The name that the server has verified. */
+static void add_user(zval *into)
+{
+	const zval *attributes = property(slots->attributes, "attributes");
+	if (Z_TYPE_P(attributes) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(attributes)) == 0) {
+		return;
+	}
+	const zval *user = zend_hash_str_find(Z_ARRVAL_P(attributes), ZEND_STRL("remote_user"));
+	if (user != NULL && Z_TYPE_P(user) == IS_STRING) {
+		add_string(into, REMOTE_USER, Z_STR_P(user));
+		add_text(into, AUTH_TYPE, "Basic", 5);
+	}
+}
+
 static void add_variables(zval *into)
 {
 	const zend_string *uri = text(slots->uri, "uri"), *host = text(slots->host, "uri");
@@ -717,6 +731,7 @@ static void add_variables(zval *into)
 		add_text(into, HTTPS, "on", 2);
 	}
 	add_address(into, secure);
+	add_user(into);
 	const zend_string *fields = text(slots->fields, "uri");
 	const char *at = ZSTR_VAL(fields), *end = at + ZSTR_LEN(fields), *name;
 	char *value;

@@ -22,17 +22,20 @@ pub(crate) const TOO_SLOW: &str = "has a hash that takes too long or too much me
 const HIGHEST_COST: u32 = 16;
 /// About a second.
 const MOST_ROUNDS: u32 = 1_000_000;
+/// The rounds of SHA-crypt where a hash says nothing.
+const ROUNDS: u32 = 5_000;
 const SHA1_LEN: usize = 20;
 
 /// The hash of a password, by its kind.
 #[derive(Debug, Clone)]
 pub(crate) enum Hash {
     /// `$2y$`, `$2a$`, `$2b$`: `htpasswd -B`, PHP's `password_hash()`.
-    Bcrypt(Box<str>),
-    /// `$argon2id$`, `$argon2i$`, `$argon2d$`: PHP's `password_hash()`.
-    Argon2(Box<PasswordHash>),
+    Bcrypt { hash: Box<str>, cost: u32 },
+    /// `$argon2id$`, `$argon2i$`, `$argon2d$`: PHP's `password_hash()`. Its work is kilobytes in all
+    /// passes.
+    Argon2 { hash: Box<PasswordHash>, work: u64 },
     /// `$5$`, `$6$`: `htpasswd -2` and `-5`, `mkpasswd`.
-    ShaCrypt(Box<str>),
+    ShaCrypt { hash: Box<str>, rounds: u32 },
     /// `$apr1$`: `htpasswd` by default.
     Apr1(Apr1),
     /// `{SHA}` without a salt, `{SSHA}` with one.
@@ -64,12 +67,25 @@ impl Hash {
         }
     }
 
+    /// By which the slower one of two is known: nanoseconds, roughly.
+    pub(crate) fn slowness(&self) -> u64 {
+        match self {
+            Self::Sha1 { .. } => 1_000,
+            Self::Apr1(_) => 500_000,
+            Self::ShaCrypt { rounds, .. } => u64::from(*rounds) * 500,
+            Self::Bcrypt { cost, .. } => 50_000 << cost,
+            Self::Argon2 { work, .. } => work * 1_000,
+        }
+    }
+
     /// Compares in a time that does not depend on how much is right.
     pub(crate) fn verify(&self, password: &[u8]) -> bool {
         match self {
-            Self::Bcrypt(hash) => ::bcrypt::verify(password, hash).unwrap_or(false),
-            Self::Argon2(hash) => Argon2::default().verify_password(password, &**hash).is_ok(),
-            Self::ShaCrypt(hash) => ShaCrypt::default()
+            Self::Bcrypt { hash, .. } => ::bcrypt::verify(password, hash).unwrap_or(false),
+            Self::Argon2 { hash, .. } => {
+                Argon2::default().verify_password(password, &**hash).is_ok()
+            }
+            Self::ShaCrypt { hash, .. } => ShaCrypt::default()
                 .verify_password(password, &**hash)
                 .is_ok(),
             Self::Apr1(hash) => hash.verify(password),
@@ -96,7 +112,10 @@ fn sha1(text: &str, is_salted: bool) -> Result<Hash, &'static str> {
 fn bcrypt(text: &str) -> Result<Hash, &'static str> {
     let parts: ::bcrypt::HashParts = text.parse().map_err(|_| BROKEN)?;
     match parts.get_cost() {
-        ..=HIGHEST_COST => Ok(Hash::Bcrypt(text.into())),
+        cost @ ..=HIGHEST_COST => Ok(Hash::Bcrypt {
+            hash: text.into(),
+            cost,
+        }),
         _ => Err(TOO_SLOW),
     }
 }
@@ -104,11 +123,10 @@ fn bcrypt(text: &str) -> Result<Hash, &'static str> {
 fn sha_crypt(text: &str) -> Result<Hash, &'static str> {
     let mut fields = text.split('$').skip(2).peekable();
     let rounds = fields.next_if(|field| field.starts_with("rounds="));
-    if let Some(rounds) = rounds.and_then(|field| field.strip_prefix("rounds=")) {
-        let rounds: u32 = rounds.parse().map_err(|_| BROKEN)?;
-        if rounds > MOST_ROUNDS {
-            return Err(TOO_SLOW);
-        }
+    let rounds = rounds.and_then(|field| field.strip_prefix("rounds="));
+    let rounds: u32 = rounds.map_or(Ok(ROUNDS), str::parse).map_err(|_| BROKEN)?;
+    if rounds > MOST_ROUNDS {
+        return Err(TOO_SLOW);
     }
     let length = if text.starts_with("$5$") { 43 } else { 86 };
     let is_whole = |digest: &str| {
@@ -118,7 +136,10 @@ fn sha_crypt(text: &str) -> Result<Hash, &'static str> {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte))
     };
     match (fields.next(), fields.next(), fields.next()) {
-        (Some(_), Some(digest), None) if is_whole(digest) => Ok(Hash::ShaCrypt(text.into())),
+        (Some(_), Some(digest), None) if is_whole(digest) => Ok(Hash::ShaCrypt {
+            hash: text.into(),
+            rounds,
+        }),
         _ => Err(BROKEN),
     }
 }
@@ -134,5 +155,8 @@ fn argon2(text: &str) -> Result<Hash, &'static str> {
     if params.m_cost() > 256 << 10 || work > 4 << 20 {
         return Err(TOO_SLOW);
     }
-    Ok(Hash::Argon2(Box::new(hash)))
+    Ok(Hash::Argon2 {
+        hash: Box::new(hash),
+        work,
+    })
 }

@@ -25,8 +25,10 @@ const LONGEST_PASSWORD: usize = 512;
 /// The users of a file.
 #[derive(Debug, Default)]
 pub struct Users {
-    hashes: HashMap<Box<[u8]>, Hash>,
-    /// A hash of the file, verified for names that are not in it: so the time does not tell.
+    /// None is a name whose first line lets nobody in.
+    hashes: HashMap<Box<[u8]>, Option<Hash>>,
+    /// The slowest hash of the file. It is verified for names that are not in it, and beside
+    /// quicker ones, so that the time does not tell which names there are.
     decoy: Option<Hash>,
 }
 
@@ -50,25 +52,35 @@ impl Users {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            match entry(line) {
-                Ok((name, hash)) => {
-                    users.decoy.get_or_insert_with(|| hash.clone());
-                    users.hashes.entry(name.into()).or_insert(hash);
-                }
-                Err(why) => rejected.push(Rejected { line: at + 1, why }),
+            let (name, hash) = entry(line);
+            if let Err(why) = hash {
+                rejected.push(Rejected { line: at + 1, why });
+            }
+            let hash = hash.ok();
+            let slowest = users.decoy.as_ref().map_or(0, Hash::slowness);
+            if hash.as_ref().is_some_and(|it| it.slowness() > slowest) {
+                users.decoy.clone_from(&hash);
+            }
+            if let Some(name) = name {
+                users.hashes.entry(name.into()).or_insert(hash);
             }
         }
         (users, rejected)
     }
 
-    /// How many there are.
+    /// The number of those who may come in.
     pub fn len(&self) -> usize {
-        self.hashes.len()
+        self.hashes.values().flatten().count()
     }
 
     /// Whether nobody can come in.
     pub fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+        self.len() == 0
+    }
+
+    /// Whether somebody of this name may come in.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.hashes.get(name).is_some_and(Option::is_some)
     }
 
     /// Whether it is this one's password, of 512 bytes at most. Blocks for as long as the hash
@@ -77,26 +89,30 @@ impl Users {
         if password.len() > LONGEST_PASSWORD {
             return false;
         }
-        match (self.hashes.get(name), &self.decoy) {
-            (Some(hash), _) => hash.verify(password),
-            (None, Some(decoy)) => {
-                std::hint::black_box(decoy.verify(password));
-                false
-            }
-            (None, None) => false,
+        let hash = self.hashes.get(name).and_then(Option::as_ref);
+        if hash.is_some_and(|hash| hash.verify(password)) {
+            return true;
         }
+        let tried = hash.map_or(0, Hash::slowness);
+        if let Some(decoy) = self.decoy.as_ref().filter(|it| it.slowness() > tried) {
+            std::hint::black_box(decoy.verify(password));
+        }
+        false
     }
 }
 
-fn entry(line: &[u8]) -> Result<(&[u8], Hash), &'static str> {
+/// The name of a line, and its hash.
+fn entry(line: &[u8]) -> (Option<&[u8]>, Result<Hash, &'static str>) {
     let mut parts = line.splitn(3, |&byte| byte == b':');
     let (name, hash) = (parts.next().unwrap_or_default(), parts.next());
-    let hash = hash.ok_or("has no colon between a name and a hash")?;
+    let Some(hash) = hash else {
+        return (None, Err("has no colon between a name and a hash"));
+    };
     if name.is_empty() {
-        return Err("has no name before its colon");
+        return (None, Err("has no name before its colon"));
     }
-    let hash = std::str::from_utf8(hash).map_err(|_| hash::UNKNOWN)?;
-    Ok((name, Hash::read(hash)?))
+    let hash = std::str::from_utf8(hash).map_err(|_| hash::UNKNOWN);
+    (Some(name), hash.and_then(Hash::read))
 }
 
 #[cfg(test)]
@@ -144,6 +160,10 @@ mod tests {
         assert_eq!((users.len(), rejected), (1, Vec::new()));
         assert!(users.verify(b"a", b"test"));
         assert!(!users.verify(b"a", b""));
+        // Also one that locks it.
+        let (users, rejected) = Users::read(b"a:!x\na:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n");
+        assert_eq!((users.len(), rejected.len()), (0, 1));
+        assert!(!users.verify(b"a", b"test") && !users.has(b"a"));
     }
 
     #[test]

@@ -97,55 +97,55 @@ pub(crate) struct Unreadable {
 
 /// Findings on the files, before a start.
 pub(crate) fn look(settings: &HttpSettings, directory: &Path) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let named = settings
-        .routes
-        .iter()
-        .filter_map(|it| it.basic_auth.as_ref());
+    let named = settings.routes.iter();
+    let named = named.filter_map(|it| it.basic_auth.as_ref());
     let mut seen: Vec<&Path> = Vec::new();
-    for BasicAuthSettings { user_file, .. } in named {
-        if seen.contains(&user_file.as_path()) {
-            continue;
-        }
-        seen.push(user_file);
-        let path = begin_in(directory, user_file);
-        match read_linked(&path, LONGEST_FILE) {
-            Err(error) => findings.push(Finding::missing(
+    let mut findings = Vec::new();
+    for of_route in named {
+        let is_new = !seen.contains(&of_route.user_file.as_path());
+        seen.push(&of_route.user_file);
+        match read_linked(&begin_in(directory, &of_route.user_file), LONGEST_FILE) {
+            Ok(text) => look_into(of_route, &text, is_new, &mut findings),
+            Err(error) if is_new => findings.push(Finding::missing(
                 KEY,
                 format!(
                     "names `{}`, which can't be used: {error}",
-                    user_file.display()
+                    of_route.user_file.display()
                 ),
                 "the server does not start without it: `htpasswd -cB FILE NAME` makes one",
             )),
-            Ok(text) => {
-                let (users, rejected) = Users::read(&text);
-                findings.extend(
-                    rejected
-                        .iter()
-                        .take(MOST_TOLD)
-                        .map(|Rejected { line, why }| {
-                            Finding::doubtful(
-                                KEY,
-                                format!("names `{}`, whose line {line} {why}", user_file.display()),
-                                "until then nobody comes in by that line",
-                            )
-                        }),
-                );
-                if users.is_empty() && rejected.is_empty() {
-                    findings.push(Finding::doubtful(
-                        KEY,
-                        format!(
-                            "names `{}`, which has no names: nobody can come in",
-                            user_file.display()
-                        ),
-                        format!("add one: `htpasswd -B {} NAME`", user_file.display()),
-                    ));
-                }
-            }
+            Err(_) => {}
         }
     }
     findings
+}
+
+/// `is_new`: nothing was said of the file yet.
+fn look_into(of: &BasicAuthSettings, text: &[u8], is_new: bool, findings: &mut Vec<Finding>) {
+    let file = of.user_file.display();
+    let (users, rejected) = Users::read(text);
+    let mut doubt = |message: String, hint: String| {
+        findings.push(Finding::doubtful(KEY, message, hint));
+    };
+    for Rejected { line, why } in rejected.iter().take(MOST_TOLD).filter(|_| is_new) {
+        doubt(
+            format!("names `{file}`, whose line {line} {why}"),
+            "until then nobody comes in by that line".to_owned(),
+        );
+    }
+    if users.is_empty() && rejected.is_empty() && is_new {
+        doubt(
+            format!("names `{file}`, which has no names: nobody can come in"),
+            format!("add one: `htpasswd -B {file} NAME`"),
+        );
+    }
+    for name in of.users.iter().filter(|name| !users.has(name.as_bytes())) {
+        let name = name.escape_debug();
+        doubt(
+            format!("names `{file}`, where nobody of `users` is called `{name}`"),
+            format!("add the name: `htpasswd -B {file} {name}`, or take it out of `users`"),
+        );
+    }
 }
 
 /// Who may come in on a route.
@@ -207,7 +207,7 @@ impl BasicAuth {
             // Verified all the same: else the time would tell which names are listed.
             return Judged::Unknown(credentials);
         }
-        if self.file.knows(&credentials) {
+        if self.file.knows(client_of(request), &credentials) {
             Judged::In(credentials)
         } else {
             Judged::Unknown(credentials)
@@ -219,7 +219,7 @@ impl BasicAuth {
         request: &Request,
         credentials: Credentials,
     ) -> Result<Credentials, Response> {
-        let client = request.peer.address.ip().map(Household::of);
+        let client = client_of(request);
         let (verdict, credentials) = self.file.verify(client, credentials).await;
         let is_listed =
             self.users.is_empty() || self.users.iter().any(|it| **it == *credentials.name);
@@ -242,6 +242,11 @@ impl BasicAuth {
             .push("WWW-Authenticate", self.challenge.as_str());
         response
     }
+}
+
+/// Clients of unix sockets count as one.
+fn client_of(request: &Request) -> Option<Household> {
+    request.peer.address.ip().map(Household::of)
 }
 
 fn admitted(request: &mut Request, credentials: &Credentials) {
@@ -304,6 +309,8 @@ struct Known {
 struct Stamp {
     file: (u64, u64),
     modified: (i64, i64),
+    /// Of the inode: who keeps the other one, and changes rights alone, does not keep this.
+    changed: (i64, i64),
     size: u64,
 }
 
@@ -337,12 +344,10 @@ impl UserFile {
     }
 
     /// Whether it was right, and the file is the same since.
-    fn knows(&self, credentials: &Credentials) -> bool {
+    fn knows(&self, client: Option<Household>, credentials: &Credentials) -> bool {
         let known = lock(&self.known);
-        known.looked.elapsed() < LOOK_HOLDS
-            && known
-                .verified
-                .knows(&credentials.name, &credentials.password)
+        let Credentials { name, password } = credentials;
+        known.looked.elapsed() < LOOK_HOLDS && known.verified.knows(client, name, password)
     }
 
     async fn verify(
@@ -353,6 +358,15 @@ impl UserFile {
         let Ok(_place) = self.waiting.try_acquire() else {
             return (Verdict::Busy, credentials);
         };
+        // A look at the file waits for no hash.
+        let (file, now) = (self.clone(), Instant::now());
+        let looked = tokio::task::spawn_blocking(move || _ = file.refresh(now)).await;
+        if let Err(panicked) = looked {
+            std::panic::resume_unwind(panicked.into_panic());
+        }
+        if self.knows(client, &credentials) {
+            return (Verdict::Right, credentials);
+        }
         let turn = tokio::time::timeout(LONGEST_WAIT, self.turn.clone().lock_owned()).await;
         let Ok(turn) = turn else {
             return (Verdict::Busy, credentials);
@@ -379,7 +393,7 @@ impl UserFile {
         let Some(users) = self.refresh(now) else {
             return Verdict::Unreadable;
         };
-        if lock(&self.known).verified.knows(name, password) {
+        if lock(&self.known).verified.knows(client, name, password) {
             return Verdict::Right;
         }
         let tag = self.wrong.tag(client);
@@ -389,7 +403,7 @@ impl UserFile {
             return Verdict::TooOften(wait.div_ceil(1_000_000_000));
         }
         if users.verify(name, password) {
-            lock(&self.known).verified.remember(name, password);
+            lock(&self.known).verified.remember(client, name, password);
             return Verdict::Right;
         }
         _ = self.wrong.take(tag, moment); // it was let through a moment ago
@@ -464,6 +478,7 @@ impl Stamp {
         Self {
             file: (metadata.dev(), metadata.ino()),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
             size: metadata.len(),
         }
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Loaded, Map, Node, Value};
 
-/// Keys, wherever they stand, whose values are files of TLS. Other sections have a `key` as well,
-/// so a file has to be there.
-const OF_TLS: [&str; 3] = ["key", "cert", "root_ca"];
+/// Keys, wherever they stand, whose values are files of TLS or of passwords. Other sections have a
+/// `key` as well, so a file has to be there.
+const OF_SECRETS: [&str; 4] = ["key", "cert", "root_ca", "user_file"];
 /// The same for logs, which need not be there yet.
 const OF_LOGS: [&str; 2] = ["output", "log_output"];
 
@@ -22,10 +22,10 @@ pub fn own_files(loaded: &Loaded, here: &Path, folder: &Path) -> Vec<PathBuf> {
 fn named(map: &Map, folder: &Path, own: &mut Vec<PathBuf>) {
     for entry in &map.entries {
         let is = |keys: &[&str]| keys.iter().any(|key| entry.name.eq_ignore_ascii_case(key));
-        let (of_tls, of_logs) = (is(&OF_TLS), is(&OF_LOGS));
+        let (of_secrets, of_logs) = (is(&OF_SECRETS), is(&OF_LOGS));
         let mut add = |text: &str| {
             let path = folder.join(text);
-            if !text.is_empty() && (of_logs || of_tls && path.is_file()) {
+            if !text.is_empty() && (of_logs || of_secrets && path.is_file()) {
                 own.push(path);
             }
         };
@@ -55,11 +55,11 @@ mod tests {
 
     #[test]
     fn what_a_configuration_names_is_found() {
-        let files = ["tls/key.pem", "tls/cert.pem", "broker.pem"];
+        let files = ["tls/key.pem", "tls/cert.pem", "users", "broker.pem"];
         let directory = Directory::with(&files.map(|file| (file, "")));
         let cert = directory.join("tls/cert.pem");
         let yaml = format!(
-            "http:\n  ssl: {{key: tls/key.pem, cert: {}}}\n  static: {{dir: tls}}\n  rate_limit: {{key: ip}}\n\
+            "http:\n  ssl: {{key: tls/key.pem, cert: {}}}\n  static: {{dir: tls}}\n  rate_limit: {{key: ip}}\n  routes: [{{basic_auth: {{user_file: users}}}}]\n\
              logs:\n  output: [stderr, app.log]\n  channels: {{access: {{output: access.log}}}}\n\
              jobs: {{pipelines: {{a: {{tls: [{{key: broker.pem}}]}}}}}}\n",
             cert.display()
@@ -71,6 +71,7 @@ mod tests {
         let expected = [
             "tls/key.pem",
             "tls/cert.pem",
+            "users",
             "app.log",
             "access.log",
             "broker.pem",

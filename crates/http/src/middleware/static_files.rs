@@ -93,9 +93,17 @@ impl Handler for StaticFiles {
 /// A file that was sent for a password is for no shared cache (RFC 9111, section 3.5).
 fn private(mut response: Response) -> Response {
     let fields = &mut response.fields;
-    let value = fields.get("cache-control").map(<[u8]>::to_vec);
-    if let Some(value) = value.and_then(|value| String::from_utf8(value).ok()) {
-        fields.set("Cache-Control", value.replace("public", "private"));
-    }
+    let Some(value) = fields.get("cache-control") else {
+        return response;
+    };
+    let value = String::from_utf8_lossy(value).into_owned();
+    let is_shared = |part: &str| {
+        let name = part.split('=').next().unwrap_or_default().trim();
+        let shared = ["public", "private", "s-maxage"];
+        shared.iter().any(|it| name.eq_ignore_ascii_case(it))
+    };
+    let parts = value.split(',').map(str::trim).filter(|it| !is_shared(it));
+    let parts: Vec<&str> = std::iter::once("private").chain(parts).collect();
+    fields.set("Cache-Control", parts.join(", "));
     response
 }

@@ -46,6 +46,12 @@ final class ServerVariables
         if ($secure) {
             $server['HTTPS'] = 'on';
         }
+        $user = $request->attributes['remote_user'] ?? null;
+        if ($user !== null) {
+            // The server has verified it.
+            $server['REMOTE_USER'] = $user;
+            $server['AUTH_TYPE'] = 'Basic';
+        }
 
         return $server + self::fields($request->headers);
     }
