@@ -15,7 +15,6 @@ use super::limits::{
     advice, directories_of_scripts, endings, leads_away, limits, names_hidden,
     without_looking_around,
 };
-use super::passwords::OPEN;
 use super::tree::{Tree, Value};
 
 /// The first is the innermost, next to PHP.
@@ -334,6 +333,9 @@ pub(super) fn refusal(status: &str) -> Tree {
 
 /// In the keys of a rule, the pool of a site's front controller that sends no files.
 const FRONT: &str = "front, without files";
+
+/// A key of rules to which the password of their site does not belong; it ends with the draft.
+pub(super) const OPEN: &str = "without basic_auth";
 
 /// Begins, in the keys of a rule, the pool of the same root with another front controller.
 const LED_TO: &str = "front controller ";

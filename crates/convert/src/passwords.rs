@@ -3,7 +3,7 @@
 
 use super::access;
 use super::directive::Directive;
-use super::draft::{At, Draft, Rank, Rule, Site};
+use super::draft::{At, Draft, OPEN, Rank, Rule, Site};
 use super::limits::limits;
 use super::php::{expression, is_of_scripts};
 use super::tree::Tree;
@@ -30,7 +30,7 @@ pub(super) struct Passwords {
     locations: Vec<Password>,
 }
 
-/// What a location says.
+/// The statement of a location.
 struct Password {
     path: String,
     at: At,
@@ -150,9 +150,6 @@ fn open() -> Tree {
     keys
 }
 
-/// A key of [`open`].
-pub(super) const OPEN: &str = "without basic_auth";
-
 fn keys(realm: &Directive, file: &Directive) -> Option<Tree> {
     let (realm, file) = (realm.argument(0), file.argument(0));
     if realm.contains('$') || file.contains('$') || file.is_empty() {
@@ -237,7 +234,7 @@ mod tests {
         convert(&[directory.join("site.conf")]).unwrap()
     }
 
-    /// What each path gets.
+    /// The outcome for each path.
     fn gets(server: &str, paths: &[&str]) -> Vec<String> {
         let made = made(server);
         let yaml = made.yaml.as_str();

@@ -584,7 +584,10 @@ fn functions_that_look_at_the_fields_of_a_request_find_them() {
         connection.response()
     };
     let plain = get("/?gzip", "");
-    assert_eq!((plain.body.len(), plain.header("content-encoding")), (1000, None));
+    assert_eq!(
+        (plain.body.len(), plain.header("content-encoding")),
+        (1000, None)
+    );
     let packed = get("/?gzip", "Accept-Encoding: gzip\r\n");
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert!(packed.body.len() < 100);

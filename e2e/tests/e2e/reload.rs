@@ -405,6 +405,7 @@ const LIVE: &[(&str, &[&str])] = &[
             "http.sendfile.locations[]",
             "http.static.serve[]",
             "http.rate_limiter",
+            "http.routes[].basic_auth",
             "http.routes[].rate_limit",
             "logs.file_logger_options",
             "logs.channels.<name>",
@@ -562,6 +563,7 @@ fn what_excludes_other_settings_is_applied_by_a_reload_too() {
     let site = Site::new()
         .file("worker.php", &Site::sdk_worker(worker))
         .file("files/a.txt", "a file")
+        .file("users", "ann:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n")
         .config(start);
     let server = Server::start(site);
     let files = server.site().path("files").display().to_string();
@@ -572,7 +574,8 @@ fn what_excludes_other_settings_is_applied_by_a_reload_too() {
              rate_limiter: {{key: header, header: X-Key, rate: 1, interval: 1h, burst: 20}}\n  \
              static: {{serve: [{{prefix: /assets, root: files}}]}}\n  \
              sendfile: {{roots: [files], locations: [{{prefix: /protected, root: '{files}'}}]}}\n  \
-             routes: [{{path: /seldom, rate_limit: {{rate: 1/h}}}}, {{path: /*}}]\n\
+             routes: [{{path: /seldom, rate_limit: {{rate: 1/h}}}}, \
+             {{path: /guarded, basic_auth: {{user_file: users}}}}, {{path: /*}}]\n\
              logs:\n  file_logger_options: {{log_output: all.log}}\n  \
              channels: {{http: {{file_logger_options: {{log_output: http.log}}}}}}\n"
         ),
@@ -595,6 +598,7 @@ fn what_excludes_other_settings_is_applied_by_a_reload_too() {
     let location = ask("/send?by=X-Accel-Redirect&name=/protected/a.txt");
     assert_eq!(location.text(), "a file");
     assert_eq!([ask("/seldom").status, ask("/seldom").status], [200, 429]);
+    assert_eq!(ask("/guarded").status, 401);
     assert_eq!(server.get("/").status, 400, "it has no key");
     let more = (0..20).map(|_| ask("/").status);
     assert!(more.into_iter().any(|status| status == 429));

@@ -131,35 +131,51 @@ impl Certificates {
         tasks
     }
 
-    async fn refresh(&self) {
+    /// False where a pair that has changed can't be used.
+    async fn refresh(&self) -> bool {
         let store = self.store.clone();
         let Ok(renewed) = tokio::task::spawn_blocking(move || store.refresh()).await else {
-            return; // it panicked, which was reported
+            return false; // it panicked, which was reported
         };
+        let mut are_used = true;
         for Renewed { pair, result } in renewed {
+            are_used &= result.is_ok();
             tell(&pair, result);
         }
+        are_used
     }
 
-    /// Goes over to what the configuration names now, and reads what has changed.
-    pub(super) async fn renew(&self, settings: &HttpSettings, folder: &Path) {
-        let Some(ssl) = &settings.ssl else { return };
+    /// Goes over to what the configuration names now, and reads what has changed. False where the
+    /// old ones stay in use.
+    pub(super) async fn renew(&self, settings: &HttpSettings, folder: &Path) -> bool {
+        let Some(ssl) = &settings.ssl else {
+            return true;
+        };
         let (store, pairs) = (self.store.clone(), in_folder(&ssl.pairs, folder));
         let replaced = tokio::task::spawn_blocking(move || {
             if store.has(&pairs) {
-                return None;
+                // A look since may have told of them already.
+                return Err(Store::load(&pairs).err());
             }
-            Some(store.replace(&pairs))
+            Ok(store.replace(&pairs))
         });
         match replaced.await {
-            Ok(None) => self.refresh().await,
-            Ok(Some(Ok(()))) => {
+            Ok(Err(None)) => self.refresh().await,
+            Ok(Err(Some(error))) => {
+                if self.refresh().await {
+                    tracing::error!(target: "http", "the old certificates stay in use: {error}");
+                }
+                false
+            }
+            Ok(Ok(Ok(()))) => {
                 tracing::info!(target: "http", "new certificates are in use");
+                true
             }
-            Ok(Some(Err(error))) => {
+            Ok(Ok(Err(error))) => {
                 tracing::error!(target: "http", "the old certificates stay in use: {error}");
+                false
             }
-            Err(_) => {} // it panicked, which was reported
+            Err(_) => false, // it panicked, which was reported
         }
     }
 }

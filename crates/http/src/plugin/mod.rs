@@ -765,10 +765,10 @@ impl Http {
             .set(settings.max_per_address, settings.client.subnets());
         self.patience = Patience::of(settings);
         self.service.set_handler(handler);
-        if let Some(tls) = &self.tls {
-            tls.renew(settings, &self.resources.folder).await;
+        match &self.tls {
+            Some(tls) if !tls.renew(settings, &self.resources.folder).await => Reload::Failed,
+            _ => Reload::Applied,
         }
-        Reload::Applied
     }
 
     /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the

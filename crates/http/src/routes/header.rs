@@ -39,7 +39,11 @@ impl HeaderPatterns {
                 return found(first.unwrap_or_default());
             }
             let all: Vec<&[u8]> = fields.all(&pattern.name).collect();
-            let joined = all.join(&b", "[..]);
+            let between: &[u8] = match pattern.name.as_str() {
+                "cookie" => b"; ",
+                _ => b", ",
+            };
+            let joined = all.join(between);
             let mut all = all.into_iter().chain([&joined[..]]);
             if closes {
                 all.any(found)

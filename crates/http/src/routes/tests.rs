@@ -756,6 +756,17 @@ fn a_field_that_is_not_there_is_empty() {
     }
 }
 
+#[test]
+fn cookies_are_joined_as_php_sees_them() {
+    let mut fields = Fields::new();
+    fields.push("cookie", "a=1");
+    fields.push("cookie", "b=2");
+    let mut route = conditions("{header: {Cookie: 'a=1; b=2'}}");
+    route.closes = true;
+    let routes = Routes::new(vec![(route, true)], Otherwise::Default(false));
+    assert_eq!(routes.pick(&asked("GET", "", "/", &fields)), Ok(&true));
+}
+
 /// Whoever sends a field beside the one that decides is kept out all the same, and gets in no more.
 #[test]
 fn several_fields_of_one_name_open_nothing() {

@@ -191,6 +191,14 @@ fn wrong_name(name: &str) -> Option<(&'static str, String)> {
         let message = "has a name that stands for more than one pool";
         return Some((message, format!("for example `{name}-pool`")));
     }
+    let begins = |start: &str| {
+        name.get(..start.len())
+            .is_some_and(|it| it.eq_ignore_ascii_case(start))
+    };
+    if begins("jobs-") {
+        let message = "has a name as pools of `jobs.pools` have it";
+        return Some((message, "let it begin with another word".to_owned()));
+    }
     let message = "has a name that can't be used";
     (!name.bytes().all(usable)).then(|| {
         (
