@@ -31,8 +31,8 @@ const SHA1_LEN: usize = 20;
 pub(crate) enum Hash {
     /// `$2y$`, `$2a$`, `$2b$`: `htpasswd -B`, PHP's `password_hash()`.
     Bcrypt { hash: Box<str>, cost: u32 },
-    /// `$argon2id$`, `$argon2i$`, `$argon2d$`: PHP's `password_hash()`. Its work is kilobytes in all
-    /// passes.
+    /// `$argon2id$`, `$argon2i$`, `$argon2d$`: PHP's `password_hash()`. Its work is kilobytes in
+    /// all passes.
     Argon2 { hash: Box<PasswordHash>, work: u64 },
     /// `$5$`, `$6$`: `htpasswd -2` and `-5`, `mkpasswd`.
     ShaCrypt { hash: Box<str>, rounds: u32 },

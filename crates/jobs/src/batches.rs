@@ -77,8 +77,8 @@ pub(crate) enum Stage {
     Pushed,
 }
 
-/// A job whose end others have: its pipeline and its ID, as one text. Those of a release before have
-/// the ID alone.
+/// A job whose end others have: its pipeline and its ID, as one text. Those of a release before
+/// have the ID alone.
 pub(crate) fn other(pipeline: &str, id: &str) -> String {
     format!("{pipeline}\u{1}{id}")
 }

@@ -21,7 +21,7 @@ fn get(server: &Server, path: &str, fields: &str) -> Response {
 fn a_route_lets_in_who_knows_the_password_in_every_mode() {
     const SHOW: &str = "($_SERVER['REMOTE_USER'] ?? '-') . ' ' . ($_SERVER['AUTH_TYPE'] ?? '-') . ' ' . ($_SERVER['PHP_AUTH_USER'] ?? '-')";
     let script = format!("<?php echo {SHOW};");
-    let handler = "return $request->attributes['remote_user'] ?? 'nobody';";
+    let handler = "return ($request->attributes['remote_user'] ?? 'nobody') . ' ' . ($_SERVER['REMOTE_USER'] ?? '-') . ' ' . ($_SERVER['AUTH_TYPE'] ?? '-');";
     let mut site = Site::new()
         .file(".htpasswd", USERS)
         .file("worker.php", &Site::sdk_worker(handler))
@@ -107,7 +107,7 @@ http:
             let body = String::from_utf8_lossy(&got.body).into_owned();
             let expected = match (mode, path.ends_with("style.css")) {
                 (_, true) => "a{}",
-                ("handler", false) => "ann",
+                ("handler", false) => "ann ann Basic",
                 (_, false) => "ann Basic ann",
             };
             assert_eq!((got.status, body.as_str()), (200, expected), "{path}");
