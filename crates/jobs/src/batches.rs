@@ -80,12 +80,12 @@ pub(crate) enum Stage {
 /// A job whose end others have: its pipeline and its ID, as one text. Those of a release before
 /// have the ID alone.
 pub(crate) fn other(pipeline: &str, id: &str) -> String {
-    format!("{pipeline}\u{1}{id}")
+    format!("{pipeline}\0{id}")
 }
 
 /// The pipeline, if it is known, and the ID.
 pub(crate) fn of_other(other: &str) -> (Option<&str>, &str) {
-    match other.split_once('\u{1}') {
+    match other.split_once('\0') {
         Some((pipeline, id)) => (Some(pipeline), id),
         None => (None, other),
     }
@@ -174,6 +174,9 @@ struct Stored {
     /// Its jobs are being pushed.
     #[prost(bool, tag = "9")]
     is_under_way: bool,
+    /// A hash of its jobs. 0: of a release before.
+    #[prost(fixed64, tag = "10")]
+    content: u64,
 }
 
 impl Stored {
@@ -184,7 +187,7 @@ impl Stored {
 
     /// Whether somebody pushes this one, which is kept, again.
     fn is_same(&self, again: &Self) -> bool {
-        let what = |it: &Self| (it.pipeline.clone(), it.last.clone(), it.jobs, it.delay);
+        let what = |it: &Self| (it.pipeline.clone(), it.last.clone(), it.content, it.delay);
         !self.is_under_way && what(self) == what(again)
     }
 
@@ -225,6 +228,7 @@ impl Batches {
         id: &str,
         last: &Last,
         jobs: Vec<String>,
+        content: u64,
         due_after: Duration,
     ) -> Result<BatchKept, BatchError> {
         let now = now_ms();
@@ -238,6 +242,7 @@ impl Batches {
             until: now.saturating_add(millis(due_after.saturating_add(LONGEST))),
             delay: millis(last.job.delay),
             is_under_way: true,
+            content,
         };
         let (head, value) = (key(id, ""), stored.encode_to_vec());
         let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
@@ -462,7 +467,8 @@ impl Batches {
             return Ok(known);
         }
         let read = self.read_followers(Some(job)).await?;
-        Ok(read.into_iter().map(|(_, part)| part).collect())
+        let read = read.into_iter().filter(|(other, _)| other == job);
+        Ok(read.map(|(_, part)| part).collect())
     }
 
     /// These followers of a job have ended. Others may have come meanwhile, and stay.
@@ -534,9 +540,11 @@ fn link(other: &str, part: &Part) -> Vec<u8> {
 /// None for what is no such link.
 fn read_link(key: &[u8]) -> Option<(String, Part)> {
     let text = std::str::from_utf8(key).ok()?;
-    let mut names = text.split('\0').map(str::to_owned);
-    let (other, batch, job) = (names.next()?, names.next()?, names.next()?);
-    Some((other, Part { batch, job }))
+    // The end is that of the part: neither of its IDs has a byte of zero.
+    let (rest, job) = text.rsplit_once('\0')?;
+    let (other, batch) = rest.rsplit_once('\0')?;
+    let [batch, job] = [batch, job].map(str::to_owned);
+    Some((other.to_owned(), Part { batch, job }))
 }
 
 /// The batch, if this was the end of its last job but one.
@@ -709,8 +717,11 @@ mod tests {
         let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
-        batches.keep("a", &last(), names(3), none).await.unwrap();
-        batches.keep("ab", &last(), names(1), none).await.unwrap();
+        batches.keep("a", &last(), names(3), 1, none).await.unwrap();
+        batches
+            .keep("ab", &last(), names(1), 1, none)
+            .await
+            .unwrap();
         for (job, failed) in [("job-0", true), ("job-0", true), ("job-2", false)] {
             assert!(
                 batches
@@ -747,13 +758,13 @@ mod tests {
         let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
-        batches.keep("7", &last(), names(1), none).await.unwrap();
+        batches.keep("7", &last(), names(1), 1, none).await.unwrap();
         let open = store.get().await.unwrap();
         let fill =
             |transaction: &mut Transaction<'_>| transaction.put(COUNTS, COUNT, &MOST.to_be_bytes());
         let filled = open.carry_out(0, fill, |outcome| outcome).await;
         filled.unwrap().unwrap();
-        let refused = batches.keep("more", &last(), names(1), none).await;
+        let refused = batches.keep("more", &last(), names(1), 1, none).await;
         let refused = refused.unwrap_err().to_string();
         assert!(
             refused.starts_with("100000 batches are not done yet"),
@@ -761,8 +772,16 @@ mod tests {
         );
         batches.forget("7").await.unwrap();
         batches.forget("7").await.unwrap();
-        batches.keep("more", &last(), names(1), none).await.unwrap();
-        assert!(batches.keep("one", &last(), names(1), none).await.is_err());
+        batches
+            .keep("more", &last(), names(1), 1, none)
+            .await
+            .unwrap();
+        assert!(
+            batches
+                .keep("one", &last(), names(1), 1, none)
+                .await
+                .is_err()
+        );
         store.close().await;
     }
 
@@ -788,7 +807,7 @@ mod tests {
         let written = open.carry_out(0, before, |outcome| outcome).await;
         written.unwrap().unwrap();
         let none = Duration::ZERO;
-        batches.keep("3", &last(), names(1), none).await.unwrap();
+        batches.keep("3", &last(), names(1), 1, none).await.unwrap();
         let counted = |transaction: &mut Transaction<'_>| transaction.get(COUNTS, COUNT);
         let counted = open.carry_out(0, counted, |outcome| outcome).await;
         assert_eq!(counted.unwrap().unwrap().unwrap(), 4_u64.to_be_bytes());
@@ -808,7 +827,7 @@ mod tests {
         let batches = Batches::new(store.clone());
         assert!(batches.followers("other").await.unwrap().is_empty());
         batches
-            .keep("a", &last(), names(1), Duration::ZERO)
+            .keep("a", &last(), names(1), 1, Duration::ZERO)
             .await
             .unwrap();
         let duplicate = part("a", "job-0");
@@ -825,7 +844,7 @@ mod tests {
         assert!(batches.followers("othe").await.unwrap().is_empty());
         // One comes while the others are told.
         batches
-            .keep("b", &last(), names(1), Duration::ZERO)
+            .keep("b", &last(), names(1), 1, Duration::ZERO)
             .await
             .unwrap();
         let late = part("b", "job-0");

@@ -56,7 +56,9 @@ struct State {
     ends: BTreeSet<(Instant, Arc<str>)>,
     /// Keys of jobs that workers of the process before have, and the IDs of these.
     lent: HashMap<String, String>,
-    cancelled: HashMap<String, Instant>,
+    /// With the pipelines to which a job of that ID was pushed since: who cancelled it did not mean
+    /// that one.
+    cancelled: HashMap<String, (Instant, HashSet<String>)>,
     /// By their IDs, which jobs of several pipelines may share.
     running: HashMap<String, Vec<Running>>,
     /// Looks through the store that are under way, for jobs whose keys are given back.
@@ -191,21 +193,24 @@ impl Keys {
         if state.cancelled.len() >= MOST_CANCELLED {
             let now = Instant::now();
             let is_new = |since: &Instant| now.saturating_duration_since(*since) < LONGEST;
-            state.cancelled.retain(|_, since| is_new(since));
+            state.cancelled.retain(|_, (since, _)| is_new(since));
         }
         if state.cancelled.len() >= MOST_CANCELLED {
             return false;
         }
-        state.cancelled.insert(id.to_owned(), Instant::now());
+        let note = (Instant::now(), HashSet::new());
+        state.cancelled.insert(id.to_owned(), note);
         true
     }
 
     /// These are pushed: who cancelled their IDs before did not mean them.
-    pub(crate) fn pushed(&self, jobs: &[Job]) {
+    pub(crate) fn pushed(&self, pipeline: &str, jobs: &[Job]) {
         let mut state = lock(&self.0);
         if !state.cancelled.is_empty() {
             for job in jobs {
-                state.cancelled.remove(&job.id);
+                if let Some((_, since)) = state.cancelled.get_mut(&job.id) {
+                    since.insert(pipeline.to_owned());
+                }
             }
         }
     }
@@ -213,7 +218,9 @@ impl Keys {
     /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
     pub(crate) fn run(&self, job: &Arc<Job>, pipeline: &str) -> Option<CancellationToken> {
         let mut state = lock(&self.0);
-        if state.cancelled.remove(&job.id).is_some() {
+        let note = state.cancelled.get(&job.id);
+        if note.is_some_and(|(_, since)| !since.contains(pipeline)) {
+            state.cancelled.remove(&job.id);
             return None;
         }
         let cancelled = CancellationToken::new();
@@ -263,16 +270,15 @@ impl Keys {
         self.running_of(None, id)
     }
 
-    pub(crate) fn ran(&self, pipeline: &str, id: &str) {
+    /// The same one as of [`run`](Self::run).
+    pub(crate) fn ran(&self, job: &Arc<Job>) {
         let mut state = lock(&self.0);
-        let Some(all) = state.running.get_mut(id) else {
+        let Some(all) = state.running.get_mut(&job.id) else {
             return;
         };
-        if let Some(at) = all.iter().position(|it| it.seen.pipeline == pipeline) {
-            all.swap_remove(at);
-        }
+        all.retain(|it| !Arc::ptr_eq(&it.seen.job, job));
         if all.is_empty() {
-            state.running.remove(id);
+            state.running.remove(&job.id);
         }
     }
 }
@@ -471,7 +477,7 @@ mod tests {
         });
         assert!(keys.run(&job, "").is_some());
         assert_eq!(keys.take(&expires(900), "c", 300), by("b"));
-        keys.ran("", "b");
+        keys.ran(&job);
         assert_eq!(keys.take(&expires(900), "c", 300), Ok(()));
         keys.ended("k", "c");
         let period = Unique {
@@ -495,10 +501,11 @@ mod tests {
         let token = keys.run(&job, "").expect("once is enough");
         assert!(keys.cancel_running("a"));
         assert!(token.is_cancelled());
-        keys.ran("p", "a");
+        keys.ran(&job);
         assert!(keys.note_cancelled("a"));
-        keys.pushed(&[Job::clone(&job)]);
-        assert!(keys.run(&job, "").is_some(), "it was pushed later");
+        keys.pushed("p", &[Job::clone(&job)]);
+        assert!(keys.run(&job, "p").is_some(), "it was pushed later");
+        assert!(keys.run(&job, "q").is_none(), "and not there");
         for number in 0..MOST_CANCELLED {
             assert!(keys.note_cancelled(&number.to_string()));
         }
@@ -515,8 +522,10 @@ mod tests {
                 ..Job::default()
             })
         };
-        let token = keys.run(&job("a"), "p").expect("it runs");
-        keys.run(&job("a"), "q").expect("it runs");
+        let (of_p, again, of_q) = (job("a"), job("a"), job("a"));
+        let token = keys.run(&of_p, "p").expect("it runs");
+        keys.run(&again, "p").expect("it runs");
+        keys.run(&of_q, "q").expect("it runs");
         let progress = Progress {
             done: 0.5,
             text: String::new(),
@@ -529,12 +538,13 @@ mod tests {
                 .progress
                 .is_none()
         );
-        keys.ran("q", "a");
+        keys.ran(&of_q);
+        keys.ran(&again);
         assert!(keys.running_in(&visible, "a").is_none());
         assert!(!keys.has_ended(&scoped("p", "k"), "a"));
         assert!(keys.has_ended(&scoped("q", "k"), "a"));
         assert!(keys.cancel_running("a") && token.is_cancelled());
-        keys.ran("p", "a");
+        keys.ran(&of_p);
         assert!(keys.running("a").is_none());
     }
 }

@@ -269,7 +269,7 @@ impl Settlement {
                 let headers = headers.into_iter();
                 job.merge(
                     headers
-                        .filter(|(name, _)| !options::is_of_server(name))
+                        .filter(|(name, _)| !options::is_kept(name))
                         .collect(),
                 );
                 Fate::Again(job)
@@ -325,7 +325,13 @@ mod tests {
             ..Job::default()
         };
         let requeue = Settlement::Requeue {
-            headers: headers(&[("pronghorn-batch", "other"), ("a", "2"), ("b", "3")]),
+            headers: headers(&[
+                ("pronghorn-batch", "other"),
+                ("pronghorn-x", "y"),
+                ("pool", "z"),
+                ("a", "2"),
+                ("b", "3"),
+            ]),
             delay: Duration::ZERO,
         };
         let Fate::Again(job) = requeue.fate(&job) else {

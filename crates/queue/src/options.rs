@@ -265,9 +265,10 @@ pub fn accept(
     }))
 }
 
-/// Whether the server alone sets this header.
-pub(crate) fn is_of_server(name: &str) -> bool {
-    [BATCH, EXPIRES_AT, HAD_KEY, REQUEUES, PLACE].contains(&name)
+/// Whether a job that is given back keeps this header as it is: who runs it, how often, and what
+/// waits for it was decided when it was pushed.
+pub(crate) fn is_kept(name: &str) -> bool {
+    name.starts_with(PREFIX) || name == "pool"
 }
 
 /// The key of a job that has one.

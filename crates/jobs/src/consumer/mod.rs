@@ -261,7 +261,7 @@ impl<R: Runners> Consumer<R> {
                         attempt = attempt => attempt,
                         () = token.cancelled() => Outcome::Dropped(Dropped::Cancelled).into(),
                     };
-                    keys.ran(&pipeline.name, &job.id);
+                    keys.ran(&job);
                     attempt
                 }
             };

@@ -161,7 +161,7 @@ impl Admission {
         if jobs.is_empty() {
             return Ok(());
         }
-        self.0.keys.pushed(&jobs);
+        self.0.keys.pushed(&pipeline.name, &jobs);
         let (started, count) = (Instant::now(), jobs.len() as u64);
         let pushed = timeout(self.0.registry.patience(), pipeline.driver.push(jobs)).await;
         let pushed = match pushed {

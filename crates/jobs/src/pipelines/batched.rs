@@ -1,11 +1,12 @@
 //! Jobs of batches, and the one that comes when all of them have come to their end.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use pronghorn_base::{now_ms, with_causes};
-use pronghorn_queue::Job;
 use pronghorn_queue::options::{self, JobOptions};
+use pronghorn_queue::{Job, encode_job};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +52,9 @@ impl Pipelines {
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let (mut keys, mut ids) = (Vec::new(), BTreeSet::new());
+        let mut content = DefaultHasher::new();
         for (pipeline, job) in &mut jobs {
+            (&*pipeline, encode_job(job), job.delay).hash(&mut content);
             let batch = vec![id.clone()];
             job.headers.insert(options::BATCH.to_owned(), batch);
             if !ids.insert(job.id.clone()) {
@@ -65,7 +68,13 @@ impl Pipelines {
         let ids = ids.into_iter().collect();
         let due_after = jobs.iter().map(|(_, job)| job.delay).max();
         let batches = &self.0.batches;
-        let kept = batches.keep(&id, &last, ids, due_after.unwrap_or_default());
+        let kept = batches.keep(
+            &id,
+            &last,
+            ids,
+            content.finish(),
+            due_after.unwrap_or_default(),
+        );
         match kept.await? {
             BatchKept::New => {}
             BatchKept::Same => return Ok(Duplicates::new()),
@@ -136,8 +145,9 @@ impl Pipelines {
         id: &str,
         failed: bool,
     ) -> Result<(), BatchError> {
-        // A release before this one knew no pipelines.
-        for other in [&*other(pipeline, id), id] {
+        // A release before this one knew no pipelines, and took no byte of zero.
+        let of_before = Some(id).filter(|id| !id.contains('\0'));
+        for other in std::iter::once(&*other(pipeline, id)).chain(of_before) {
             let parts = self.0.batches.followers(other).await?;
             for part in &parts {
                 self.end_in_batch(part, failed).await?;

@@ -231,7 +231,7 @@ async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
     let pipelines = &scene.pipelines;
     let before = Batches::new(scene.store.clone());
     for id in ["cut off", "whole"] {
-        let kept = before.keep(id, &last, vec!["part".to_owned()], Duration::ZERO);
+        let kept = before.keep(id, &last, vec!["part".to_owned()], 1, Duration::ZERO);
         kept.await.unwrap();
     }
     before.is_pushed("whole").await.unwrap();
