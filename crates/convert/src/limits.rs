@@ -288,8 +288,12 @@ pub(super) fn advice(directive: &Directive) -> &'static str {
             "no module that comes with the server has it, so it may say who gets what: where it is \
              misspelled, put it right; where it refuses nobody, take it out of a copy of the file"
         }
+        name if name.starts_with("auth_basic") => {
+            "a route with `basic_auth` for these paths, and for those of the scripts that answer for \
+             them, asks for the password"
+        }
         name if name.contains("auth") => {
-            "passwords are not checked here: let the application do it, or a proxy in front"
+            "write a route with `basic_auth`, or let the application or a proxy in front check it"
         }
         name if name.contains("ssl") => {
             "certificates of clients are not asked for: let a proxy in front do it"

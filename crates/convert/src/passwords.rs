@@ -3,7 +3,7 @@
 
 use super::access;
 use super::directive::Directive;
-use super::draft::{At, Draft, OPEN, Rank, Rule, Site};
+use super::draft::{At, Draft, OPEN, Rank, Rule, Site, scripts};
 use super::limits::limits;
 use super::php::{expression, is_of_scripts};
 use super::tree::Tree;
@@ -28,6 +28,8 @@ pub(super) struct Passwords {
     /// For all of it.
     whole: Option<Tree>,
     locations: Vec<Password>,
+    /// Locations that were open beside it, and are not.
+    not_open: Vec<String>,
 }
 
 /// The statement of a location.
@@ -81,6 +83,31 @@ pub(super) fn take(server: &mut Directive, index: &[String]) -> Passwords {
             let is_of_php = name == "location" && expression(it).is_some_and(is_of_scripts);
             is_of_php || PLAIN.contains(&name) || name.starts_with("fastcgi_")
         };
+        // nginx asks again where a script or another location answers in the end.
+        let is_of_files = |it: &Directive| {
+            let name = it.name.as_str();
+            name == "try_files" && it.arguments.last().is_some_and(|it| it.starts_with('='))
+                || ["access_log", "default_type", "expires", "log_not_found"].contains(&name)
+                || name == "allow" && it.argument(0) == "all"
+        };
+        if is_off && passwords.whole.is_some() {
+            let is_alone = rank == Rank::Strong && has_only(&without, &is_of_files);
+            if !is_alone {
+                passwords.not_open.push(it.shown());
+            }
+            without.inside.retain(|it| it.name != "allow");
+            *it = without;
+            if is_alone {
+                let keys = None;
+                passwords.locations.push(Password {
+                    path,
+                    at,
+                    rank,
+                    keys,
+                });
+            }
+            continue;
+        }
         let is_usual =
             !limits(&without) && has_only(&without, &is_plain) && !has(&without, &is_one);
         // Those that lead to it would need the password, too.
@@ -88,9 +115,7 @@ pub(super) fn take(server: &mut Directive, index: &[String]) -> Passwords {
             At::Path(path) => path.ends_with(target.as_str()),
             _ => target.starts_with(&path),
         });
-        // Within a server that has one, it may only let all in.
-        let is_known = keys.is_some() != (is_off && passwords.whole.is_some());
-        if is_usual && !is_target && is_known {
+        if is_usual && !is_target && keys.is_some() {
             *it = without;
             passwords.locations.push(Password {
                 path,
@@ -99,10 +124,6 @@ pub(super) fn take(server: &mut Directive, index: &[String]) -> Passwords {
                 keys,
             });
         }
-    }
-    // Others in it have their own ways, or none that is known.
-    if passwords.whole.is_some() && has(&taken, &is_one) {
-        return Passwords::default();
     }
     if !has(&taken, &|it| it.name == "auth_basic") {
         taken.inside.retain(|it| it.name != "auth_basic_user_file");
@@ -134,6 +155,13 @@ pub(super) fn ask(site: &mut Site, passwords: Passwords, draft: &mut Draft) {
             ));
         }
     }
+    for location in passwords.not_open {
+        draft.limits.push(format!(
+            "{}: `{location}`: `auth_basic off` is left out, and the password of the server holds \
+             there; a route without `basic_auth` for these paths opens them",
+            site.shown()
+        ));
+    }
     site.guard = passwords.whole;
 }
 
@@ -145,7 +173,7 @@ fn guarded(keys: &Tree) -> Tree {
 
 /// The keys of a rule to which a site's password does not belong; they end with the draft.
 fn open() -> Tree {
-    let mut keys = Tree::default();
+    let mut keys = scripts("none");
     keys.set(OPEN, "yes");
     keys
 }
@@ -329,6 +357,23 @@ mod tests {
         assert_eq!(made(&with).limits, Vec::<String>::new());
         let other = format!("{ASK} location /b/ {{ auth_basic b; auth_basic_user_file /b; }}");
         assert_eq!(gets(&other, &["/", "/b/x"]), [all, "/b"]);
+        // A script there, or the front controller, answers in another location.
+        for off in [
+            "location /b/ { auth_basic off; }",
+            "location ^~ /b/ { auth_basic off; try_files $uri /index.php; }",
+            "location = /b/ { auth_basic off; }",
+        ] {
+            let with = format!("{ASK} {off}");
+            assert_eq!(
+                gets(&with, &["/b/", "/b/x.php", "/index.php/b/"]),
+                [all; 3],
+                "{off}"
+            );
+            assert!(
+                made(&with).limits.join(" ").contains("`auth_basic off`"),
+                "{off}"
+            );
+        }
     }
 
     /// The front controller answers for paths that need no password, and so on.
