@@ -186,6 +186,8 @@ pub(crate) struct Unknown {
     /// Path of the section it stands in; empty at the top.
     pub(crate) section: String,
     pub(crate) name: String,
+    /// Its section takes none.
+    pub(crate) is_error: bool,
     pub(crate) siblings: Vec<String>,
 }
 
@@ -232,7 +234,7 @@ fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
     for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
         let message = format!("unknown key `{}`", unknown.path());
         // Whoever types one expects an effect; a file may be older than its server.
-        let severity = if unknown.place.is_override() {
+        let severity = if unknown.is_error || unknown.place.is_override() {
             Severity::Error
         } else {
             severity

@@ -37,6 +37,8 @@ pub struct Table<'a> {
     ours: bool,
     /// A reload applies each key of this section.
     live: bool,
+    /// An unknown key of this section is an error, whatever it is elsewhere.
+    strict: bool,
 }
 
 impl<'a> Table<'a> {
@@ -50,6 +52,7 @@ impl<'a> Table<'a> {
             unused: Vec::new(),
             ours: false,
             live: false,
+            strict: false,
         }
     }
 
@@ -174,6 +177,12 @@ impl<'a> Table<'a> {
         self.live = true;
     }
 
+    /// Says that an unknown key of this section, and of those below it, is an error: misspelled, it
+    /// may be a limit that does not hold.
+    pub fn strict(&mut self) {
+        self.strict = true;
+    }
+
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
@@ -261,6 +270,7 @@ impl<'a> Table<'a> {
         let mut table = Table {
             ours: self.ours,
             live: self.live,
+            strict: self.strict,
             run: &mut *self.run,
             map,
             place,
@@ -531,6 +541,7 @@ impl<'a> Table<'a> {
                     place: entry.origin.place.clone(),
                     section: self.path.clone(),
                     name: entry.name.clone(),
+                    is_error: self.strict,
                     siblings: self.known.iter().filter(useful).cloned().collect(),
                 });
             }

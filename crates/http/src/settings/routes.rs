@@ -232,6 +232,7 @@ pub(super) fn read_routes(
         |t| {
             t.ours();
             t.live();
+            t.strict();
             let route = read_route(t, default, pools);
             let covers = |earlier: &RouteSettings| {
                 !earlier.broken && !route.broken && earlier.conditions.cover(&route.conditions)
