@@ -25,12 +25,15 @@ const LONGEST_PASSWORD: usize = 512;
 /// The users of a file.
 #[derive(Debug, Default)]
 pub struct Users {
-    /// None is a name whose first line lets nobody in.
-    hashes: HashMap<Box<[u8]>, Option<Hash>>,
+    /// With their texts; none is a name whose first line lets nobody in.
+    hashes: HashMap<Box<[u8]>, Option<Written>>,
     /// The slowest hash of the file. It is verified for names that are not in it, and beside
     /// quicker ones, so that the time does not tell which names there are.
     decoy: Option<Hash>,
 }
+
+/// A hash with its text.
+type Written = (Hash, Box<str>);
 
 /// A line that lets nobody in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +59,13 @@ impl Users {
             if let Err(why) = hash {
                 rejected.push(Rejected { line: at + 1, why });
             }
-            let hash = hash.ok();
+            let known = hash.ok();
             let slowest = users.decoy.as_ref().map_or(0, Hash::slowness);
-            if hash.as_ref().is_some_and(|it| it.slowness() > slowest) {
-                users.decoy.clone_from(&hash);
+            if let Some((hash, _)) = known.as_ref().filter(|it| it.0.slowness() > slowest) {
+                users.decoy = Some(hash.clone());
             }
             if let Some(name) = name {
-                users.hashes.entry(name.into()).or_insert(hash);
+                users.hashes.entry(name.into()).or_insert(known);
             }
         }
         (users, rejected)
@@ -78,9 +81,10 @@ impl Users {
         self.len() == 0
     }
 
-    /// Whether somebody of this name may come in.
-    pub fn has(&self, name: &[u8]) -> bool {
-        self.hashes.get(name).is_some_and(Option::is_some)
+    /// The text of the hash of a name, which changes with the password; none lets nobody in.
+    pub fn hash_of(&self, name: &[u8]) -> Option<&str> {
+        let (_, text) = self.hashes.get(name)?.as_ref()?;
+        Some(text)
     }
 
     /// Whether it is this one's password, of 512 bytes at most. Blocks for as long as the hash
@@ -90,6 +94,7 @@ impl Users {
             return false;
         }
         let hash = self.hashes.get(name).and_then(Option::as_ref);
+        let hash = hash.map(|(hash, _)| hash);
         if hash.is_some_and(|hash| hash.verify(password)) {
             return true;
         }
@@ -101,8 +106,8 @@ impl Users {
     }
 }
 
-/// The name of a line, and its hash.
-fn entry(line: &[u8]) -> (Option<&[u8]>, Result<Hash, &'static str>) {
+/// The name of a line, and its hash with its text.
+fn entry(line: &[u8]) -> (Option<&[u8]>, Result<Written, &'static str>) {
     let mut parts = line.splitn(3, |&byte| byte == b':');
     let (name, hash) = (parts.next().unwrap_or_default(), parts.next());
     let Some(hash) = hash else {
@@ -111,8 +116,9 @@ fn entry(line: &[u8]) -> (Option<&[u8]>, Result<Hash, &'static str>) {
     if name.is_empty() {
         return (None, Err("has no name before its colon"));
     }
-    let hash = std::str::from_utf8(hash).map_err(|_| hash::UNKNOWN);
-    (Some(name), hash.and_then(Hash::read))
+    let text = std::str::from_utf8(hash).map_err(|_| hash::UNKNOWN);
+    let hash = text.and_then(|text| Ok((Hash::read(text)?, text.into())));
+    (Some(name), hash)
 }
 
 #[cfg(test)]
@@ -163,7 +169,7 @@ mod tests {
         // Also one that locks it.
         let (users, rejected) = Users::read(b"a:!x\na:{SHA}qUqP5cyxm6YcTAhz05Hph5gvu9M=\n");
         assert_eq!((users.len(), rejected.len()), (0, 1));
-        assert!(!users.verify(b"a", b"test") && !users.has(b"a"));
+        assert!(!users.verify(b"a", b"test") && users.hash_of(b"a").is_none());
     }
 
     #[test]

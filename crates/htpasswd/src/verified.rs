@@ -7,8 +7,8 @@ use std::hash::{BuildHasher as _, Hash, RandomState};
 const MOST: usize = 10_000;
 
 /// Passwords that were right, each for the client that sent it: whoever guesses has no use of what
-/// others know. Keeps none of them, but 128 bits of keyed hashes, whose keys are drawn when it is
-/// made and never leave it.
+/// others know. Each holds for as long as the hash of its name is the same. Keeps none of them, but
+/// 128 bits of keyed hashes, whose keys are drawn when it is made and never leave it.
 #[derive(Debug, Default)]
 pub struct Verified {
     keys: [RandomState; 2],
@@ -16,27 +16,22 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// The password of this name was right.
-    pub fn remember(&mut self, client: impl Hash, name: &[u8], password: &[u8]) {
+    /// The password of this name was right: it has this hash.
+    pub fn remember(&mut self, client: impl Hash, name: &[u8], hash: &str, password: &[u8]) {
         if self.right.len() >= MOST {
             self.right.clear();
         }
-        let tag = self.tag(client, name, password);
+        let tag = self.tag(client, name, hash, password);
         self.right.insert(tag);
     }
 
-    /// Whether it was right when this client sent it the last time.
-    pub fn knows(&self, client: impl Hash, name: &[u8], password: &[u8]) -> bool {
-        self.right.contains(&self.tag(client, name, password))
+    /// Whether it was right when this client sent it the last time, and the hash is the same.
+    pub fn knows(&self, client: impl Hash, name: &[u8], hash: &str, password: &[u8]) -> bool {
+        self.right.contains(&self.tag(client, name, hash, password))
     }
 
-    /// Forgets all: another file has come.
-    pub fn clear(&mut self) {
-        self.right.clear();
-    }
-
-    fn tag(&self, client: impl Hash, name: &[u8], password: &[u8]) -> [u64; 2] {
-        let all = (client, name, password);
+    fn tag(&self, client: impl Hash, name: &[u8], hash: &str, password: &[u8]) -> [u64; 2] {
+        let all = (client, name, hash, password);
         self.keys.each_ref().map(|keys| keys.hash_one(&all))
     }
 }
@@ -48,22 +43,21 @@ mod tests {
     #[test]
     fn only_what_was_right_is_known_to_who_has_sent_it() {
         let mut verified = Verified::default();
-        verified.remember(1, b"a", b"one");
-        assert!(verified.knows(1, b"a", b"one"));
-        for (client, name, password) in [
-            (2, &b"a"[..], &b"one"[..]),
-            (1, b"a", b"two"),
-            (1, b"b", b"one"),
-            (1, b"ao", b"ne"),
-            (1, b"a", b""),
+        verified.remember(1, b"a", "h", b"one");
+        assert!(verified.knows(1, b"a", "h", b"one"));
+        for (client, name, hash, password) in [
+            (2, &b"a"[..], "h", &b"one"[..]),
+            (1, b"a", "h", b"two"),
+            (1, b"a", "i", b"one"),
+            (1, b"b", "h", b"one"),
+            (1, b"ah", "", b"one"),
+            (1, b"a", "h", b""),
         ] {
-            assert!(!verified.knows(client, name, password));
+            assert!(!verified.knows(client, name, hash, password));
         }
-        verified.clear();
-        assert!(!verified.knows(1, b"a", b"one"));
         for client in 0..=MOST {
-            verified.remember(client, b"a", b"one");
+            verified.remember(client, b"a", "h", b"one");
         }
-        assert!(verified.right.len() <= MOST && verified.knows(MOST, b"a", b"one"));
+        assert!(verified.right.len() <= MOST && verified.knows(MOST, b"a", "h", b"one"));
     }
 }

@@ -10,7 +10,7 @@
 use std::future::ready;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -43,6 +43,10 @@ const WRONG: Rate = Rate {
     per: Duration::from_mins(1),
 };
 const WRONG_AT_ONCE: u32 = 10;
+const GUESSES: Rate = Rate {
+    count: 100,
+    per: Duration::from_mins(1),
+};
 /// Lines that let nobody in are told one by one, up to so many.
 const MOST_TOLD: usize = 10;
 
@@ -56,25 +60,20 @@ impl Guards {
     /// # Errors
     ///
     /// When one can't be read.
-    pub(crate) fn open(settings: &HttpSettings, directory: &Path) -> Result<Self, Unreadable> {
+    pub(crate) fn open(
+        settings: &HttpSettings,
+        directory: &Path,
+        files: &UserFiles,
+    ) -> Result<Self, Unreadable> {
         let mut guards = Self::default();
-        let mut files: Vec<Arc<UserFile>> = Vec::new();
         for settings in settings
             .routes
             .iter()
             .filter_map(|it| it.basic_auth.as_ref())
         {
             let path = begin_in(directory, &settings.user_file);
-            let known = files.iter().find(|file| file.path == path).cloned();
-            let file = match known {
-                Some(file) => file,
-                None => {
-                    let file = UserFile::open(path.clone())
-                        .map_err(|source| Unreadable { path, source })?;
-                    files.push(Arc::new(file));
-                    files[files.len() - 1].clone()
-                }
-            };
+            let file = files.open(&path);
+            let file = file.map_err(|source| Unreadable { path, source })?;
             let guard = BasicAuth::new(settings, file);
             guards.0.push((settings.clone(), Arc::new(guard)));
         }
@@ -139,7 +138,11 @@ fn look_into(of: &BasicAuthSettings, text: &[u8], is_new: bool, findings: &mut V
             format!("add one: `htpasswd -B {file} NAME`"),
         );
     }
-    for name in of.users.iter().filter(|name| !users.has(name.as_bytes())) {
+    for name in of
+        .users
+        .iter()
+        .filter(|name| users.hash_of(name.as_bytes()).is_none())
+    {
         let name = name.escape_debug();
         doubt(
             format!("names `{file}`, where nobody of `users` is called `{name}`"),
@@ -203,7 +206,7 @@ impl BasicAuth {
         let Some(credentials) = Credentials::of(request) else {
             return Judged::Out(self.refusal());
         };
-        if !self.users.is_empty() && !self.users.iter().any(|it| **it == *credentials.name) {
+        if !self.lists(&credentials) {
             // Verified all the same: else the time would tell which names are listed.
             return Judged::Unknown(credentials);
         }
@@ -214,18 +217,21 @@ impl BasicAuth {
         }
     }
 
+    fn lists(&self, credentials: &Credentials) -> bool {
+        self.users.is_empty() || self.users.iter().any(|it| **it == *credentials.name)
+    }
+
     async fn verified(
         &self,
         request: &Request,
         credentials: Credentials,
     ) -> Result<Credentials, Response> {
         let client = client_of(request);
-        let (verdict, credentials) = self.file.verify(client, credentials).await;
-        let is_listed =
-            self.users.is_empty() || self.users.iter().any(|it| **it == *credentials.name);
+        let is_listed = self.lists(&credentials);
+        let (verdict, credentials) = self.file.verify(client, credentials, is_listed).await;
         match verdict {
-            Verdict::Right if is_listed => Ok(credentials),
-            Verdict::Right | Verdict::Wrong => Err(self.refusal()),
+            Verdict::Right => Ok(credentials),
+            Verdict::Wrong => Err(self.refusal()),
             Verdict::TooOften(seconds) => {
                 self.file.tell_too_often(request);
                 Err(later(429, seconds))
@@ -279,6 +285,27 @@ impl Credentials {
     }
 }
 
+/// The files that guards have, also those of the settings before: a reload makes nobody prove a
+/// password again.
+#[derive(Debug, Default)]
+pub(crate) struct UserFiles(Mutex<Vec<Weak<UserFile>>>);
+
+impl UserFiles {
+    fn open(&self, path: &Path) -> std::io::Result<Arc<UserFile>> {
+        let mut all = lock(&self.0);
+        all.retain(|file| file.strong_count() > 0);
+        let mut known = all.iter().filter_map(Weak::upgrade);
+        if let Some(file) = known.find(|file| file.path == path) {
+            let read = read(path)?;
+            file.set(read, Instant::now());
+            return Ok(file);
+        }
+        let file = Arc::new(UserFile::open(path.to_owned())?);
+        all.push(Arc::downgrade(&file));
+        Ok(file)
+    }
+}
+
 /// A file of names with hashes, and what is known of it.
 #[derive(Debug)]
 struct UserFile {
@@ -288,6 +315,9 @@ struct UserFile {
     turn: Arc<Turn<()>>,
     waiting: Semaphore,
     wrong: Limiter,
+    /// Counts all passwords that are not known. A client with too many has no use of those that
+    /// were right: somebody else at its address may guess.
+    guesses: Limiter,
     /// The moment from which that counts.
     started: Instant,
     told: LogThrottle,
@@ -302,6 +332,14 @@ struct Known {
     stamp: Option<Stamp>,
     looked: Instant,
     verified: Verified,
+}
+
+impl Known {
+    fn knows(&self, client: Option<Household>, credentials: &Credentials) -> bool {
+        let Credentials { name, password } = credentials;
+        let hash = self.users.as_ref().and_then(|users| users.hash_of(name));
+        hash.is_some_and(|hash| self.verified.knows(client, name, hash, password))
+    }
 }
 
 /// By which a file that has changed is told.
@@ -337,36 +375,56 @@ impl UserFile {
             turn: Arc::default(),
             waiting: Semaphore::new(MOST_WAITING),
             wrong: Limiter::new(WRONG, WRONG_AT_ONCE),
+            guesses: Limiter::new(GUESSES, GUESSES.count),
             started: Instant::now(),
             told: LogThrottle::default(),
             unreadable: LogThrottle::default(),
         })
     }
 
-    /// Whether it was right, and the file is the same since.
+    /// Whether it was right, and its hash is the same since.
     fn knows(&self, client: Option<Household>, credentials: &Credentials) -> bool {
+        let now = Instant::now();
+        let is_free = || {
+            self.guesses
+                .look(self.guesses.tag(client), self.moment(now))
+                .is_ok()
+        };
         let known = lock(&self.known);
-        let Credentials { name, password } = credentials;
-        known.looked.elapsed() < LOOK_HOLDS && known.verified.knows(client, name, password)
+        let is_new = now.saturating_duration_since(known.looked) < LOOK_HOLDS;
+        is_new && known.knows(client, credentials) && is_free()
+    }
+
+    fn moment(&self, now: Instant) -> u64 {
+        let moment = now.saturating_duration_since(self.started).as_nanos();
+        u64::try_from(moment).unwrap_or(u64::MAX)
+    }
+
+    fn set(&self, (users, stamp): (Users, Option<Stamp>), now: Instant) {
+        let mut known = lock(&self.known);
+        known.users = Some(Arc::new(users));
+        known.stamp = stamp;
+        known.looked = now;
     }
 
     async fn verify(
         self: &Arc<Self>,
         client: Option<Household>,
         credentials: Credentials,
+        is_listed: bool,
     ) -> (Verdict, Credentials) {
-        let Ok(_place) = self.waiting.try_acquire() else {
-            return (Verdict::Busy, credentials);
-        };
-        // A look at the file waits for no hash.
+        // A look at the file waits for no hash, and needs no place among those who do.
         let (file, now) = (self.clone(), Instant::now());
         let looked = tokio::task::spawn_blocking(move || _ = file.refresh(now)).await;
         if let Err(panicked) = looked {
             std::panic::resume_unwind(panicked.into_panic());
         }
-        if self.knows(client, &credentials) {
+        if is_listed && self.knows(client, &credentials) {
             return (Verdict::Right, credentials);
         }
+        let Ok(_place) = self.waiting.try_acquire() else {
+            return (Verdict::Busy, credentials);
+        };
         let turn = tokio::time::timeout(LONGEST_WAIT, self.turn.clone().lock_owned()).await;
         let Ok(turn) = turn else {
             return (Verdict::Busy, credentials);
@@ -374,7 +432,7 @@ impl UserFile {
         let file = self.clone();
         let now = Instant::now();
         let work = move || {
-            let verdict = file.verify_now(client, &credentials, now);
+            let verdict = file.verify_now(client, &credentials, is_listed, now);
             drop(turn); // not when the client goes: its hash is still computed
             (verdict, credentials)
         };
@@ -387,23 +445,32 @@ impl UserFile {
     fn verify_now(
         &self,
         client: Option<Household>,
-        Credentials { name, password }: &Credentials,
+        credentials: &Credentials,
+        is_listed: bool,
         now: Instant,
     ) -> Verdict {
         let Some(users) = self.refresh(now) else {
             return Verdict::Unreadable;
         };
-        if lock(&self.known).verified.knows(client, name, password) {
+        // Others of the same client may have been verified while this one waited.
+        if is_listed && self.knows(client, credentials) {
             return Verdict::Right;
         }
-        let tag = self.wrong.tag(client);
-        let moment = now.saturating_duration_since(self.started).as_nanos();
-        let moment = u64::try_from(moment).unwrap_or(u64::MAX);
-        if let Err(wait) = self.wrong.look(tag, moment) {
-            return Verdict::TooOften(wait.div_ceil(1_000_000_000));
+        let seconds = |wait: u64| Verdict::TooOften(wait.div_ceil(1_000_000_000));
+        let moment = self.moment(now);
+        if let Err(wait) = self.guesses.take(self.guesses.tag(client), moment) {
+            return seconds(wait);
         }
-        if users.verify(name, password) {
-            lock(&self.known).verified.remember(client, name, password);
+        let tag = self.wrong.tag(client);
+        if let Err(wait) = self.wrong.look(tag, moment) {
+            return seconds(wait);
+        }
+        let Credentials { name, password } = credentials;
+        if users.verify(name, password) && is_listed {
+            // It holds for this hash: the file may have changed meanwhile.
+            let hash = users.hash_of(name).unwrap_or_default();
+            let mut known = lock(&self.known);
+            known.verified.remember(client, name, hash, password);
             return Verdict::Right;
         }
         _ = self.wrong.take(tag, moment); // it was let through a moment ago
@@ -425,7 +492,6 @@ impl UserFile {
         if known.stamp.is_some() && stamp.as_ref().ok() == known.stamp.as_ref() {
             return known.users.clone();
         }
-        known.verified.clear();
         match read(&self.path) {
             Ok((users, stamp)) => {
                 known.users = Some(Arc::new(users));

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use pronghorn_config::{Loaded, Map, Node, Value};
 
-/// Keys, wherever they stand, whose values are files of TLS or of passwords. Other sections have a
-/// `key` as well, so a file has to be there.
-const OF_SECRETS: [&str; 4] = ["key", "cert", "root_ca", "user_file"];
-/// The same for logs, which need not be there yet.
-const OF_LOGS: [&str; 2] = ["output", "log_output"];
+/// Keys, wherever they stand, whose values are files of TLS. Other sections have a `key` as well,
+/// so a file has to be there.
+const OF_TLS: [&str; 3] = ["key", "cert", "root_ca"];
+/// The same for logs and passwords, which need not be there yet.
+const OF_OTHERS: [&str; 3] = ["output", "log_output", "user_file"];
 
 /// Absolute paths. `here` is where the configuration's own path begins, `folder` where those in it
 /// do.
@@ -22,10 +22,10 @@ pub fn own_files(loaded: &Loaded, here: &Path, folder: &Path) -> Vec<PathBuf> {
 fn named(map: &Map, folder: &Path, own: &mut Vec<PathBuf>) {
     for entry in &map.entries {
         let is = |keys: &[&str]| keys.iter().any(|key| entry.name.eq_ignore_ascii_case(key));
-        let (of_secrets, of_logs) = (is(&OF_SECRETS), is(&OF_LOGS));
+        let (of_tls, of_others) = (is(&OF_TLS), is(&OF_OTHERS));
         let mut add = |text: &str| {
             let path = folder.join(text);
-            if !text.is_empty() && (of_logs || of_secrets && path.is_file()) {
+            if !text.is_empty() && (of_others || of_tls && path.is_file()) {
                 own.push(path);
             }
         };

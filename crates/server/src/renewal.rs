@@ -150,10 +150,18 @@ impl Server {
             }
             source.logged_by = settings.logs.clone();
         }
-        if let Some(places) = &self.places {
-            self.keep_to_itself(own_files(&loaded, &here, &places.folder));
+        let own = self.places.as_ref();
+        let own = own.map(|places| own_files(&loaded, &here, &places.folder));
+        // Until all of it is applied, those of before are the server's as well.
+        let before = self.own_files.clone();
+        if let Some(own) = &own {
+            let both = before.iter().chain(own).cloned();
+            self.keep_to_itself(both.collect());
         }
         let applied = self.apply(settings, &changed, &loaded).await;
+        if let Some(own) = own.filter(|_| !applied.has_failed) {
+            self.keep_to_itself(own);
+        }
         if !applied.has_failed && applied.wait_for_restart.is_empty() {
             self.configuration
                 .set(loaded.to_json(), effective_json(&effective));

@@ -102,6 +102,8 @@ pub struct Server {
     pub(crate) source: Option<Source>,
     /// None until services start.
     pub(crate) places: Option<Places>,
+    /// Files that no client gets.
+    pub(crate) own_files: Vec<PathBuf>,
     pub(crate) configuration: Configuration,
     /// None until services start.
     pub(crate) configuration_metrics: Option<ConfigurationMetrics>,
@@ -194,6 +196,7 @@ impl Server {
             control: plan.control.clone(),
             source,
             places: None,
+            own_files: Vec::new(),
             configuration,
             configuration_metrics: None,
             reports: None,
@@ -414,7 +417,8 @@ impl Server {
 
     /// These files, and those that the server keeps in its state directory, are sent to no client.
     /// Something else may lie beside those.
-    pub(crate) fn keep_to_itself(&self, mut files: Vec<PathBuf>) {
+    pub(crate) fn keep_to_itself(&mut self, mut files: Vec<PathBuf>) {
+        self.own_files.clone_from(&files);
         let mut folders = Vec::new();
         if let Some(Places { state, .. }) = &self.places {
             files.extend(KEPT.map(|name| state.join(name)));

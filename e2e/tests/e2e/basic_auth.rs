@@ -238,3 +238,40 @@ fn what_is_wrong_with_the_file_is_told_before_the_start() {
     }
     assert!(check(Some(USERS), "{user_file: .htpasswd}").0);
 }
+
+/// Wherever it lies, and whatever becomes of a reload.
+#[test]
+fn the_file_of_users_is_sent_to_nobody() {
+    let config = |routes: &str| {
+        format!(
+            "version: '3'
+server: {{command: php worker.php}}
+http:
+  address: 127.0.0.1:0
+  middleware: [static]
+  static: {{dir: files}}
+  pool: {{num_workers: 1}}
+  routes: [{routes}]
+"
+        )
+    };
+    let guarded = "{path: /in, basic_auth: {user_file: files/users}}";
+    let site = Site::new()
+        .file("files/users", USERS)
+        .file("files/a.txt", "a")
+        .file("worker.php", &Site::sdk_worker("return 'php';"))
+        .config(&config(guarded));
+    let server = Server::start(site);
+    let is_kept = || get(&server, "/users", "").text() == "php";
+    assert_eq!(get(&server, "/a.txt", "").text(), "a");
+    assert!(is_kept());
+    // Another guard can't be made, so the first one stays, and so does its file.
+    let other = "{path: /in, basic_auth: {user_file: none}}";
+    server.site().write(".rr.yaml", &config(other));
+    server
+        .steer(&["reload"])
+        .assert_refused(&["the reload failed"]);
+    assert!(is_kept());
+    assert_eq!(get(&server, "/in", "").status, 401);
+    server.stop();
+}

@@ -35,7 +35,7 @@ mod listening;
 mod look;
 mod pages;
 
-use crate::basic_auth::Guards;
+use crate::basic_auth::{Guards, UserFiles};
 use crate::body::BodySettings;
 use crate::bridge::PoolHandler;
 use crate::development::{Changes, Development, Reloading};
@@ -126,6 +126,7 @@ struct HttpResources {
     metrics: Registry,
     caches: Caches,
     file_caches: Arc<FileCaches>,
+    user_files: UserFiles,
     /// By the names of pools; they stay over a reload, with what they have learned.
     route_names: Mutex<HashMap<String, Arc<RouteNames>>>,
     tracer: Tracer,
@@ -343,6 +344,7 @@ impl HttpService {
             metrics: context.metrics.named(HTTP),
             caches: context.caches.clone(),
             file_caches: Arc::default(),
+            user_files: UserFiles::default(),
             route_names: Mutex::default(),
             tracer: context.tracer.clone(),
         };
@@ -497,7 +499,8 @@ impl HttpResources {
             local_redirects: Arc::default(),
             own_router: Arc::default(),
         };
-        let guards = Guards::open(settings, &self.folder).map_err(Unusable::users)?;
+        let guards = Guards::open(settings, &self.folder, &self.user_files);
+        let guards = guards.map_err(Unusable::users)?;
         let of_scripts = |(name, pool): (&str, &HttpPoolSettings)| {
             let is_script = pool.workers.site().is_none();
             is_script.then(|| pools.get(name)).flatten()
