@@ -48,13 +48,17 @@ impl Pipelines {
         for name in names {
             self.0.registry.get_open(name).await?.expect_ours()?;
         }
+        // Before times are looked at: whoever pushes it again sends the same.
+        let mut content = DefaultHasher::new();
+        let all = jobs.iter().map(|(pipeline, job)| (pipeline, job));
+        for (pipeline, job) in all.chain([(&last.pipeline, &last.job)]) {
+            (pipeline, encode_job(job), job.delay).hash(&mut content);
+        }
         self.0.admission.accept(&last.job)?;
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let (mut keys, mut ids) = (Vec::new(), BTreeSet::new());
-        let mut content = DefaultHasher::new();
         for (pipeline, job) in &mut jobs {
-            (&*pipeline, encode_job(job), job.delay).hash(&mut content);
             let batch = vec![id.clone()];
             job.headers.insert(options::BATCH.to_owned(), batch);
             if !ids.insert(job.id.clone()) {

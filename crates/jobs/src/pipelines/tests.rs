@@ -262,6 +262,22 @@ async fn a_batch_that_is_there_stays_as_it_is() {
         (again.len(), scene.ids().await),
         (0, vec!["part".to_owned()])
     );
+    // Also where a time is counted from the push.
+    for _ in 0..2 {
+        let mut late = job("late", false);
+        let seconds = vec!["60".to_owned()];
+        late.headers.insert("pronghorn-expires".to_owned(), seconds);
+        let last = Last {
+            pipeline: "p".to_owned(),
+            job: late,
+        };
+        let jobs = vec![("p".to_owned(), job("of late", false))];
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        scene.pipelines.push_batch(jobs, last).await.unwrap();
+    }
+    scene.pipelines.cancel("late").await.unwrap();
+    let pipeline = scene.pipelines.registry().get("p").unwrap();
+    pipeline.driver.remove(Some("of late"), None).await.unwrap();
     let last = |name: &str| Last {
         pipeline: "p".to_owned(),
         job: Job {
