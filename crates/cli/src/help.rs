@@ -38,6 +38,7 @@ const ABOUT: &[About] = &[
         "config show -o http.pool.num_workers=4",
     ),
     About::new("reset", TALKS, "reset default"),
+    About::new("reload", TALKS, "reload"),
     About::new("workers", CONFIGURED, "workers -i"),
     About::new("crashes", CONFIGURED, "crashes --group"),
     About::new("status", CONFIGURED, "status --json"),
@@ -171,6 +172,7 @@ mod tests {
     const WITHOUT_JSON: &[&str] = &[
         "serve",
         "config",
+        "reload",
         "reset",
         "stop",
         "init",
