@@ -397,7 +397,6 @@ fn the_first_route_that_matches_wins() {
     let routes = written.iter().map(|text| conditions(text)).zip(0..);
     let routes = Routes::new(routes.collect(), Otherwise::Default(9));
     let mut gold = Fields::new();
-    gold.push("x-tier", "silver");
     gold.push("x-tier", "gold");
     gold.push("accept", "application/json");
     let mut goldish = Fields::new();
