@@ -192,6 +192,19 @@ pub(super) struct Rule {
 }
 
 impl At {
+    /// As a site's rules have it.
+    pub(super) fn normal(self) -> Self {
+        match self {
+            Self::Below(path) => Self::Below(path.trim_end_matches('/').to_owned()),
+            Self::Expression(expression) => Self::Expression(expression.replace('\n', "\\n")),
+            Self::Without(expression) => Self::Without(expression.replace('\n', "\\n")),
+            Self::Start(path) if path.ends_with('/') => {
+                Self::Below(path.trim_end_matches('/').to_owned())
+            }
+            path @ (Self::Path(_) | Self::Start(_)) => path,
+        }
+    }
+
     /// As `path` of a route.
     fn written(&self) -> String {
         let escaped = |path: &str| {
@@ -435,15 +448,7 @@ impl Site {
 
     /// False where the server would not take it.
     pub(super) fn rule(&mut self, at: At, rank: Rank, keys: Tree) -> bool {
-        let at = match at {
-            At::Below(path) => At::Below(path.trim_end_matches('/').to_owned()),
-            At::Expression(expression) => At::Expression(expression.replace('\n', "\\n")),
-            At::Without(expression) => At::Without(expression.replace('\n', "\\n")),
-            At::Start(path) if path.ends_with('/') => {
-                At::Below(path.trim_end_matches('/').to_owned())
-            }
-            path @ (At::Path(_) | At::Start(_)) => path,
-        };
+        let at = at.normal();
         let is_taken = PathPattern::parse(&at.written()).is_ok();
         if is_taken {
             self.rules.push(Rule::new(at, rank, keys));

@@ -5,7 +5,7 @@ use super::access;
 use super::directive::Directive;
 use super::draft::{At, Draft, OPEN, Rank, Rule, Site, scripts};
 use super::limits::limits;
-use super::php::{expression, is_of_scripts};
+use super::php::{expression, is_of_scripts, locations};
 use super::tree::Tree;
 
 /// Where Debian's and the project's own packages have nginx's files: relative names begin there.
@@ -90,33 +90,29 @@ pub(super) fn take(server: &mut Directive, index: &[String]) -> Passwords {
                 || ["access_log", "default_type", "expires", "log_not_found"].contains(&name)
                 || name == "allow" && it.argument(0) == "all"
         };
-        if is_off && passwords.whole.is_some() {
+        let is_said = if is_off && passwords.whole.is_some() {
             let is_alone = rank == Rank::Strong && has_only(&without, &is_of_files);
             if !is_alone {
                 passwords.not_open.push(it.shown());
             }
             without.inside.retain(|it| it.name != "allow");
             *it = without;
-            if is_alone {
-                let keys = None;
-                passwords.locations.push(Password {
-                    path,
-                    at,
-                    rank,
-                    keys,
-                });
+            is_alone
+        } else {
+            let is_usual =
+                !limits(&without) && has_only(&without, &is_plain) && !has(&without, &is_one);
+            // Paths that lead to it would need the password, too.
+            let is_target = targets.iter().any(|target| match &at {
+                At::Path(path) => path.ends_with(target.as_str()),
+                _ => target.starts_with(&path),
+            });
+            let is_said = is_usual && !is_target && keys.is_some();
+            if is_said {
+                *it = without;
             }
-            continue;
-        }
-        let is_usual =
-            !limits(&without) && has_only(&without, &is_plain) && !has(&without, &is_one);
-        // Those that lead to it would need the password, too.
-        let is_target = targets.iter().any(|target| match &at {
-            At::Path(path) => path.ends_with(target.as_str()),
-            _ => target.starts_with(&path),
-        });
-        if is_usual && !is_target && keys.is_some() {
-            *it = without;
+            is_said
+        };
+        if is_said {
             passwords.locations.push(Password {
                 path,
                 at,
@@ -211,18 +207,6 @@ fn has_only(directive: &Directive, is_it: &dyn Fn(&Directive) -> bool) -> bool {
         .all(|it| is_it(it) && has_only(it, is_it))
 }
 
-fn locations(server: &Directive) -> impl Iterator<Item = &Directive> {
-    server.inside.iter().filter(|it| it.name == "location")
-}
-
-/// The paths of a prefix, as a site has them.
-fn below(path: &str) -> At {
-    match path.strip_suffix('/') {
-        Some(directory) => At::Below(directory.to_owned()),
-        None => At::Start(path.to_owned()),
-    }
-}
-
 /// Path, paths and rank of a location without an expression.
 fn place(location: &Directive) -> Option<(String, At, Rank)> {
     let (how, path) = match &location.arguments[..] {
@@ -235,11 +219,11 @@ fn place(location: &Directive) -> Option<(String, At, Rank)> {
     }
     let (at, rank) = match how {
         "=" => (At::Path(path.clone()), Rank::Exact),
-        "^~" => (below(path), Rank::Strong),
-        "" => (below(path), Rank::Plain),
+        "^~" => (At::Start(path.clone()), Rank::Strong),
+        "" => (At::Start(path.clone()), Rank::Plain),
         _ => return None,
     };
-    Some((path.clone(), at, rank))
+    Some((path.clone(), at.normal(), rank))
 }
 
 #[cfg(test)]

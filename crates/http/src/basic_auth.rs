@@ -151,7 +151,7 @@ fn look_into(of: &BasicAuthSettings, text: &[u8], is_new: bool, findings: &mut V
     }
 }
 
-/// Who may come in on a route.
+/// The guard of a route.
 #[derive(Debug)]
 pub(crate) struct BasicAuth {
     file: Arc<UserFile>,
@@ -192,14 +192,13 @@ impl BasicAuth {
     /// The answer.
     pub(crate) async fn admit(&self, request: &mut Request) -> Result<(), Response> {
         match self.judge(request) {
-            Judged::In(credentials) => admitted(request, &credentials),
-            Judged::Out(response) => return Err(response),
-            Judged::Unknown(credentials) => {
-                let credentials = self.verified(request, credentials).await?;
+            Judged::In(credentials) => {
                 admitted(request, &credentials);
+                Ok(())
             }
+            Judged::Out(response) => Err(response),
+            Judged::Unknown(credentials) => self.verify(request, credentials).await,
         }
-        Ok(())
     }
 
     fn judge(&self, request: &Request) -> Judged {
@@ -221,16 +220,19 @@ impl BasicAuth {
         self.users.is_empty() || self.users.iter().any(|it| **it == *credentials.name)
     }
 
-    async fn verified(
+    async fn verify(
         &self,
-        request: &Request,
+        request: &mut Request,
         credentials: Credentials,
-    ) -> Result<Credentials, Response> {
+    ) -> Result<(), Response> {
         let client = client_of(request);
         let is_listed = self.lists(&credentials);
         let (verdict, credentials) = self.file.verify(client, credentials, is_listed).await;
         match verdict {
-            Verdict::Right => Ok(credentials),
+            Verdict::Right => {
+                admitted(request, &credentials);
+                Ok(())
+            }
             Verdict::Wrong => Err(self.refusal()),
             Verdict::TooOften(seconds) => {
                 self.file.tell_too_often(request);
@@ -347,7 +349,7 @@ impl Known {
 struct Stamp {
     file: (u64, u64),
     modified: (i64, i64),
-    /// Of the inode: who keeps the other one, and changes rights alone, does not keep this.
+    /// The inode's change time: a change of rights alone moves it, and nobody can set it back.
     changed: (i64, i64),
     size: u64,
 }
@@ -415,10 +417,7 @@ impl UserFile {
     ) -> (Verdict, Credentials) {
         // A look at the file waits for no hash, and needs no place among those who do.
         let (file, now) = (self.clone(), Instant::now());
-        let looked = tokio::task::spawn_blocking(move || _ = file.refresh(now)).await;
-        if let Err(panicked) = looked {
-            std::panic::resume_unwind(panicked.into_panic());
-        }
+        on_a_thread(move || file.refresh(now)).await;
         if is_listed && self.knows(client, &credentials) {
             return (Verdict::Right, credentials);
         }
@@ -436,10 +435,7 @@ impl UserFile {
             drop(turn); // not when the client goes: its hash is still computed
             (verdict, credentials)
         };
-        match tokio::task::spawn_blocking(work).await {
-            Ok(verified) => verified,
-            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-        }
+        on_a_thread(work).await
     }
 
     fn verify_now(
@@ -520,6 +516,14 @@ impl UserFile {
     }
 }
 
+/// Does what may block. A panic in it is one of the caller.
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
 /// Its users, and the stamp by which it will be told from another one, if that can be relied on.
 fn read(path: &Path) -> std::io::Result<(Users, Option<Stamp>)> {
     // Looked at before: what changes in between is read again.
@@ -571,8 +575,8 @@ impl Handler for Guarded {
                 self.next.handle(request, exchange)
             }
             Judged::Out(response) => Box::pin(ready(response)),
-            Judged::Unknown(_) => Box::pin(async move {
-                match self.guard.admit(&mut request).await {
+            Judged::Unknown(credentials) => Box::pin(async move {
+                match self.guard.verify(&mut request, credentials).await {
                     Ok(()) => self.next.handle(request, exchange).await,
                     Err(response) => response,
                 }

@@ -1,4 +1,4 @@
-//! How many requests a client may send in a time, and how many at once.
+//! A limiter of requests: a rate for each client, and a burst.
 //!
 //! GCRA: of each client one moment is kept, that at which it would be idle had its requests come
 //! evenly. It moves on with each request, and a request is refused when it is too far ahead. The
@@ -16,12 +16,12 @@ use crate::settings::Rate;
 const SETS: usize = 4096;
 const WAYS: usize = 16;
 
-/// How many requests each client may send. Knows no clock: moments are nanoseconds from some start.
+/// A rate and a burst for each client. It knows no clock: moments are nanoseconds from some start.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     /// Between two requests that come evenly.
     interval: u64,
-    /// How far ahead of that a client may be.
+    /// A client may be so far ahead of that.
     tolerance: u64,
     keys: RandomState,
     sets: Box<[Mutex<[Slot; WAYS]>]>,
@@ -29,7 +29,7 @@ pub(crate) struct Limiter {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// Of a keyed hash; two clients with the same one share a limit, once in 10^19.
+    /// A keyed hash of the client. Two clients share one, and a limit, once in 10^19.
     tag: u64,
     idle_at: u64,
 }

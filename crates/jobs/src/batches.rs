@@ -28,7 +28,8 @@ const TREE: Tree = Tree::new("jobs.batches");
 /// How many batches there are, under [`COUNT`].
 const COUNTS: Tree = Tree::new("jobs.batches.count");
 const COUNT: &[u8] = b"all";
-/// `other 0 batch 0 job`: a job of a batch has the end of another one, by [`other`].
+/// `other 0 batch 0 job`: a job of a batch has the end of another one, which is
+/// written as [`scoped`](crate::keys::scoped) has it.
 const FOLLOWED: Tree = Tree::new("jobs.batches.followed");
 
 /// Batches that are not done. Some may have lost their jobs, with a pipeline that was in memory or
@@ -75,20 +76,6 @@ pub(crate) enum Stage {
     Waits { since: Instant },
     /// All but forgetting it.
     Pushed,
-}
-
-/// A job whose end others have: its pipeline and its ID, as one text. Those of a release before
-/// have the ID alone.
-pub(crate) fn other(pipeline: &str, id: &str) -> String {
-    format!("{pipeline}\0{id}")
-}
-
-/// The pipeline, if it is known, and the ID.
-pub(crate) fn of_other(other: &str) -> (Option<&str>, &str) {
-    match other.split_once('\0') {
-        Some((pipeline, id)) => (Some(pipeline), id),
-        None => (None, other),
-    }
 }
 
 /// A job of a batch.

@@ -20,14 +20,23 @@ pub(crate) const MOST: usize = 1_000_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
 
-/// A key as it is kept here: whoever pushes to one pipeline takes no key of another one.
+/// A key, or the ID of a job, with its pipeline: whoever pushes to one pipeline takes no key of
+/// another one.
 pub(crate) fn scoped(pipeline: &str, key: &str) -> String {
     format!("{pipeline}\0{key}")
 }
 
-/// The pipeline of such a key.
-pub(crate) fn pipeline_of(key: &str) -> &str {
-    key.split_once('\0').map_or("", |(pipeline, _)| pipeline)
+/// The pipeline, and the key or the ID. A release before wrote these without a pipeline.
+pub(crate) fn unscoped(scoped: &str) -> (Option<&str>, &str) {
+    match scoped.split_once('\0') {
+        Some((pipeline, key)) => (Some(pipeline), key),
+        None => (None, scoped),
+    }
+}
+
+/// The pipeline alone.
+pub(crate) fn pipeline_of(scoped: &str) -> &str {
+    unscoped(scoped).0.unwrap_or_default()
 }
 
 /// The same for a job that has one.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pronghorn_config::Table;
 
-/// Who may come in, by name and password.
+/// The users of a route, by name and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuthSettings {
     /// Names with hashes, as `htpasswd` writes them.

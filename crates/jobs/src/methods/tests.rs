@@ -436,18 +436,12 @@ async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
     assert!(said.contains("`pronghorn-batch`, which the pool"), "{said}");
     let said = push(&job("p", "mine", "pool", "other")).await;
     assert!(said.contains("the header `pool`, which the pool"), "{said}");
-    let last = job("v", "mine", "pronghorn-batch", "L");
-    let last = last
-        .strip_prefix(r#"{"job":"#)
-        .unwrap()
-        .strip_suffix('}')
-        .unwrap();
-    let of = job("m", "mine", "x", "y");
-    let of = of
-        .strip_prefix(r#"{"job":"#)
-        .unwrap()
-        .strip_suffix('}')
-        .unwrap();
+    let alone = |pushed: &str| {
+        let job = pushed.strip_prefix(r#"{"job":"#).unwrap();
+        job.strip_suffix('}').unwrap().to_owned()
+    };
+    let last = alone(&job("v", "mine", "pronghorn-batch", "L"));
+    let of = alone(&job("m", "mine", "x", "y"));
     let batch = format!(r#"{{"jobs":[{of}],"then":{last}}}"#);
     let said = server.call_by(&pool, "Batch", &batch).await;
     assert!(said.contains("`pronghorn-batch`, which the pool"), "{said}");

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
-use crate::batches::{BatchError, BatchKept, Last, Part, Stage, Summary, other};
+use crate::batches::{BatchError, BatchKept, Last, Part, Stage, Summary};
 use crate::keys::scoped;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
@@ -100,7 +100,7 @@ impl Pipelines {
             };
             let batch = id.clone();
             let part = Part { batch, job };
-            batches.follow(&part, &other(&pipeline, holder)).await?;
+            batches.follow(&part, &scoped(&pipeline, holder)).await?;
             // It may have ended before it was followed.
             if self.keys().has_ended(&key, holder) {
                 self.tell_followers(&pipeline, holder, false).await?;
@@ -151,7 +151,7 @@ impl Pipelines {
     ) -> Result<(), BatchError> {
         // A release before this one knew no pipelines, and took no byte of zero.
         let of_before = Some(id).filter(|id| !id.contains('\0'));
-        for other in std::iter::once(&*other(pipeline, id)).chain(of_before) {
+        for other in std::iter::once(&*scoped(pipeline, id)).chain(of_before) {
             let parts = self.0.batches.followers(other).await?;
             for part in &parts {
                 self.end_in_batch(part, failed).await?;

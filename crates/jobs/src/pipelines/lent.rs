@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::standing::Search;
 use super::{Pipeline, Pipelines};
-use crate::batches::{BatchError, of_other};
-use crate::keys::pipeline_of;
+use crate::batches::BatchError;
+use crate::keys::{pipeline_of, unscoped};
 
 /// How often a store is asked again that does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ impl Pipelines {
     /// A batch that came in the process before has the end of this job, which may have ended here
     /// before that was written. Nobody else tells the batch then.
     pub(super) async fn tell_if_gone(&self, other: &str) -> Result<(), BatchError> {
-        let (pipeline, job) = of_other(other);
+        let (pipeline, job) = unscoped(other);
         if !self.is_gone(pipeline, job).await {
             return Ok(());
         }
