@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{LogThrottle, Trusted, begin_in, heaviest, lock};
@@ -29,6 +29,7 @@ use pronghorn_process::file::{identity, name_of_open};
 use rustix::fs::{Access, AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 /// Names of spool files: this, what they are for, where the server's number is its own, that
@@ -36,6 +37,8 @@ use tokio_util::task::TaskTracker;
 const PREFIX: &str = "pronghorn-";
 /// Nothing that is in use is older: the file of a call lives as long as the call.
 const OLD: Duration = Duration::from_secs(24 * 3600);
+/// How long a write waits for the files of clients that were told to end.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// A folder for spool files and what is left of its share of the disk.
 #[derive(Debug)]
@@ -63,6 +66,8 @@ struct Share {
     limit: u64,
     /// Files that are held for clients.
     held: Mutex<BTreeMap<u64, HeldFile>>,
+    /// One of these has gone, with its bytes.
+    gone: Condvar,
     next: AtomicU64,
 }
 
@@ -144,6 +149,7 @@ impl Spool {
                 used: AtomicU64::new(0),
                 limit: free.f_bavail.saturating_mul(free.f_frsize) / 2,
                 held: Mutex::default(),
+                gone: Condvar::new(),
                 next: AtomicU64::new(1),
             })
         };
@@ -268,6 +274,25 @@ impl Spool {
 }
 
 impl Share {
+    /// Takes so many bytes for a file. Where other clients were told to end, and there is no room
+    /// until they have, it waits for them, as long as a write may.
+    fn take(&self, file: Option<u64>, bytes: u64) -> Result<(), SpoolError> {
+        let end = Instant::now() + LEAVING;
+        let mut held = lock(&self.held);
+        loop {
+            let taken = self.reserve(bytes);
+            let left = end.saturating_duration_since(Instant::now());
+            let is_leaving = |file: &HeldFile| file.bytes > 0 && file.client.is_closing();
+            let leaves_itself = file.and_then(|id| held.get(&id)).is_some_and(is_leaving);
+            let waits = !leaves_itself && held.values().any(is_leaving);
+            if taken.is_ok() || left.is_zero() || !waits {
+                return taken;
+            }
+            let waited = self.gone.wait_timeout(held, left);
+            (held, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     fn reserve(&self, bytes: u64) -> Result<(), SpoolError> {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         if used.saturating_add(bytes) > self.limit {
@@ -438,7 +463,7 @@ impl SpoolFile {
         if let Some(held) = self.held {
             self.spool.share.make_room(held, more)?;
         }
-        let taken = self.spool.share.reserve(more);
+        let taken = self.spool.share.take(self.held, more);
         let written = taken.and_then(|()| {
             let written = io::Write::write_all(&mut self.file, bytes);
             written.map_err(|source| {
@@ -510,10 +535,14 @@ impl Drop for SpoolFile {
     fn drop(&mut self) {
         self.unlink();
         let share = &self.spool.share;
-        if let Some(held) = self.held {
-            lock(&share.held).remove(&held);
+        // Both under the lock: whoever waits sees that it has gone when there is room.
+        let mut held = lock(&share.held);
+        if let Some(file) = self.held {
+            held.remove(&file);
         }
         share.give_back(self.len);
+        drop(held);
+        share.gone.notify_all();
     }
 }
 
@@ -698,6 +727,24 @@ mod tests {
             "{refused}"
         );
         assert_eq!(is_closed(), [false, true, false, false]);
+    }
+
+    #[test]
+    fn a_write_waits_for_the_room_of_a_client_that_ends() {
+        let spool = spool(400); // of which clients get 300
+        let (greedy, other) = (Client::of("192.0.2.1"), Client::of("192.0.2.2"));
+        let leaving = file_of(&spool, &greedy, 250);
+        let mut file = file_of(&spool, &other, 40);
+        std::thread::scope(|scope| {
+            let written = scope.spawn(|| file.append(&[0; 120]));
+            while !greedy.is_closing() {
+                std::thread::yield_now();
+            }
+            assert!(!written.is_finished(), "it waits: 410 bytes do not fit");
+            drop(leaving);
+            written.join().unwrap().unwrap();
+        });
+        assert_eq!(spool.usage().0, 160);
     }
 
     #[test]
