@@ -82,6 +82,8 @@ pub(crate) enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Part {
     pub(crate) batch: String,
+    /// The push of that batch. 0: not known, and it counts.
+    pub(crate) push: u64,
     pub(crate) job: String,
 }
 
@@ -164,6 +166,10 @@ struct Stored {
     /// A hash of its jobs and of the last one as they came. 0: of a release before.
     #[prost(fixed64, tag = "10")]
     content: u64,
+    /// A number that its jobs have, too, so that those of one of this ID that was cancelled do not
+    /// count. 0: of a release before.
+    #[prost(fixed64, tag = "11")]
+    push: u64,
 }
 
 impl Stored {
@@ -214,7 +220,7 @@ impl Batches {
         id: &str,
         last: &Last,
         jobs: Vec<String>,
-        content: u64,
+        (content, push): (u64, u64),
         due_after: Duration,
     ) -> Result<BatchKept, BatchError> {
         let now = now_ms();
@@ -229,6 +235,7 @@ impl Batches {
             delay: millis(last.job.delay),
             is_under_way: true,
             content,
+            push,
         };
         let (head, value) = (key(id, ""), stored.encode_to_vec());
         let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
@@ -288,8 +295,8 @@ impl Batches {
         part: &Part,
         failed: bool,
     ) -> Result<Option<Last>, BatchError> {
-        let Part { batch, job } = part.clone();
-        let write = move |transaction: &mut Transaction<'_>| end(transaction, &batch, &job, failed);
+        let ended = part.clone();
+        let write = move |transaction: &mut Transaction<'_>| end(transaction, &ended, failed);
         let store = self.open().await?;
         let last = store.carry_out(0, write, |outcome| outcome).await??;
         let is_mine = last.is_some() && {
@@ -530,21 +537,25 @@ fn read_link(key: &[u8]) -> Option<(String, Part)> {
     let (rest, job) = text.rsplit_once('\0')?;
     let (other, batch) = rest.rsplit_once('\0')?;
     let [batch, job] = [batch, job].map(str::to_owned);
-    Some((other.to_owned(), Part { batch, job }))
+    let push = 0; // links go with their batch
+    Some((other.to_owned(), Part { batch, push, job }))
 }
 
 /// The batch, if this was the end of its last job but one.
 fn end(
     transaction: &mut Transaction<'_>,
-    batch: &str,
-    job: &str,
+    part: &Part,
     failed: bool,
 ) -> Result<Option<Stored>, Failed> {
+    let Part { batch, push, job } = part;
     let (head, entry) = (key(batch, ""), key(batch, job));
     let Some(value) = transaction.get(TREE, &head)? else {
         return Ok(None); // it was over before
     };
     let mut stored = Stored::decode(&*value).unwrap_or_default();
+    if ![0, stored.push].contains(push) {
+        return Ok(None); // its batch was cancelled, and this one pushed since
+    }
     // One that has run again after a crash is not counted twice.
     if let Some(followed) = transaction.get(TREE, &entry)? {
         transaction.remove(TREE, &entry)?;
@@ -576,7 +587,8 @@ fn unlink(
         && !other.is_empty()
     {
         let (batch, job) = (batch.to_owned(), job.to_owned());
-        transaction.remove(FOLLOWED, &link(other, &Part { batch, job }))?;
+        let push = 0; // no part of a link
+        transaction.remove(FOLLOWED, &link(other, &Part { batch, push, job }))?;
     }
     Ok(())
 }
@@ -690,7 +702,11 @@ mod tests {
 
     fn part(batch: &str, job: &str) -> Part {
         let (batch, job) = (batch.to_owned(), job.to_owned());
-        Part { batch, job }
+        Part {
+            batch,
+            push: 0,
+            job,
+        }
     }
 
     fn names(count: usize) -> Vec<String> {
@@ -703,9 +719,12 @@ mod tests {
         let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
-        batches.keep("a", &last(), names(3), 1, none).await.unwrap();
         batches
-            .keep("ab", &last(), names(1), 1, none)
+            .keep("a", &last(), names(3), (1, 1), none)
+            .await
+            .unwrap();
+        batches
+            .keep("ab", &last(), names(1), (1, 1), none)
             .await
             .unwrap();
         for (job, failed) in [("job-0", true), ("job-0", true), ("job-2", false)] {
@@ -744,13 +763,16 @@ mod tests {
         let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
         let none = Duration::ZERO;
-        batches.keep("7", &last(), names(1), 1, none).await.unwrap();
+        batches
+            .keep("7", &last(), names(1), (1, 1), none)
+            .await
+            .unwrap();
         let open = store.get().await.unwrap();
         let fill =
             |transaction: &mut Transaction<'_>| transaction.put(COUNTS, COUNT, &MOST.to_be_bytes());
         let filled = open.carry_out(0, fill, |outcome| outcome).await;
         filled.unwrap().unwrap();
-        let refused = batches.keep("more", &last(), names(1), 1, none).await;
+        let refused = batches.keep("more", &last(), names(1), (1, 1), none).await;
         let refused = refused.unwrap_err().to_string();
         assert!(
             refused.starts_with("100000 batches are not done yet"),
@@ -759,12 +781,12 @@ mod tests {
         batches.forget("7").await.unwrap();
         batches.forget("7").await.unwrap();
         batches
-            .keep("more", &last(), names(1), 1, none)
+            .keep("more", &last(), names(1), (1, 1), none)
             .await
             .unwrap();
         assert!(
             batches
-                .keep("one", &last(), names(1), 1, none)
+                .keep("one", &last(), names(1), (1, 1), none)
                 .await
                 .is_err()
         );
@@ -793,7 +815,10 @@ mod tests {
         let written = open.carry_out(0, before, |outcome| outcome).await;
         written.unwrap().unwrap();
         let none = Duration::ZERO;
-        batches.keep("3", &last(), names(1), 1, none).await.unwrap();
+        batches
+            .keep("3", &last(), names(1), (1, 1), none)
+            .await
+            .unwrap();
         let counted = |transaction: &mut Transaction<'_>| transaction.get(COUNTS, COUNT);
         let counted = open.carry_out(0, counted, |outcome| outcome).await;
         assert_eq!(counted.unwrap().unwrap().unwrap(), 4_u64.to_be_bytes());
@@ -813,7 +838,7 @@ mod tests {
         let batches = Batches::new(store.clone());
         assert!(batches.followers("other").await.unwrap().is_empty());
         batches
-            .keep("a", &last(), names(1), 1, Duration::ZERO)
+            .keep("a", &last(), names(1), (1, 1), Duration::ZERO)
             .await
             .unwrap();
         let duplicate = part("a", "job-0");
@@ -830,7 +855,7 @@ mod tests {
         assert!(batches.followers("othe").await.unwrap().is_empty());
         // One comes while the others are told.
         batches
-            .keep("b", &last(), names(1), 1, Duration::ZERO)
+            .keep("b", &last(), names(1), (1, 1), Duration::ZERO)
             .await
             .unwrap();
         let late = part("b", "job-0");

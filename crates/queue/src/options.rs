@@ -22,6 +22,8 @@ const RESULT: &str = "pronghorn-result";
 const ATTEMPTS: &str = "pronghorn-attempts";
 /// The batch that it is of.
 pub const BATCH: &str = "pronghorn-batch";
+/// The push of that batch, as a number: one of the same ID may have been cancelled before.
+pub const BATCH_PUSH: &str = "pronghorn-batch-push";
 /// How often in a row its handler has wanted it again at once.
 const REQUEUES: &str = "pronghorn-requeues";
 /// The topic of a push to Kafka.
@@ -61,6 +63,8 @@ pub struct JobOptions {
     pub wants_result: bool,
     /// The batch that it is of.
     pub batch: Option<String>,
+    /// The push of that batch; 0: of a release before.
+    pub batch_push: u64,
 }
 
 /// A job of which there may be one with this key.
@@ -93,6 +97,7 @@ impl JobOptions {
                 HAD_KEY => options.can_be_followed = true,
                 RESULT => options.wants_result = true,
                 BATCH => options.batch = Some(value.to_owned()),
+                BATCH_PUSH => options.batch_push = value.parse().unwrap_or(0),
                 _ => {}
             }
         }
@@ -238,8 +243,8 @@ pub fn accept(
                     "the header {name} is `{value}`; accepted: `queued`, `running`"
                 ));
             }
-            UNIQUE | HAD_KEY | RESULT | EXPIRES_AT | REQUEUES | BATCH | TOPIC | PARTITION
-            | PLACE => {}
+            UNIQUE | HAD_KEY | RESULT | EXPIRES_AT | REQUEUES | BATCH | BATCH_PUSH | TOPIC
+            | PARTITION | PLACE => {}
             _ => {
                 let name = name.escape_debug();
                 return Err(format!(

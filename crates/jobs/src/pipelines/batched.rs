@@ -57,10 +57,15 @@ impl Pipelines {
         self.0.admission.accept(&last.job)?;
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
+        let push = fastrand::u64(1..);
         let (mut keys, mut ids) = (Vec::new(), BTreeSet::new());
         for (pipeline, job) in &mut jobs {
-            let batch = vec![id.clone()];
-            job.headers.insert(options::BATCH.to_owned(), batch);
+            for (name, value) in [
+                (options::BATCH, id.clone()),
+                (options::BATCH_PUSH, push.to_string()),
+            ] {
+                job.headers.insert(name.to_owned(), vec![value]);
+            }
             if !ids.insert(job.id.clone()) {
                 let id = job.id.escape_debug();
                 let why = format!("two jobs of the batch have the ID `{id}`");
@@ -76,7 +81,7 @@ impl Pipelines {
             &id,
             &last,
             ids,
-            content.finish(),
+            (content.finish(), push),
             due_after.unwrap_or_default(),
         );
         match kept.await? {
@@ -99,7 +104,7 @@ impl Pipelines {
                 continue;
             };
             let batch = id.clone();
-            let part = Part { batch, job };
+            let part = Part { batch, push, job };
             batches.follow(&part, &scoped(&pipeline, holder)).await?;
             // It may have ended before it was followed.
             if self.keys().has_ended(&key, holder) {
@@ -120,8 +125,9 @@ impl Pipelines {
         failed: bool,
     ) -> Result<(), BatchError> {
         if let Some(batch) = extras.batch.clone() {
-            let job = job.id.clone();
-            self.end_in_batch(&Part { batch, job }, failed).await?;
+            let (push, job) = (extras.batch_push, job.id.clone());
+            self.end_in_batch(&Part { batch, push, job }, failed)
+                .await?;
         }
         if extras.can_be_followed {
             self.tell_followers(pipeline, &job.id, failed).await?;

@@ -155,7 +155,11 @@ async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {
         let pipeline = scene.pipelines.registry().get("p").unwrap();
         pipeline.driver.remove(Some("part"), None).await.unwrap();
         let (batch, part) = ("last".to_owned(), "part".to_owned());
-        let part = Part { batch, job: part };
+        let part = Part {
+            batch,
+            push: 0,
+            job: part,
+        };
         batches.follow(&part, "other").await.unwrap();
         batches.forget_followers("other", &[part]);
         if !is_gone {
@@ -188,7 +192,11 @@ async fn a_batch_that_somebody_is_at_is_not_adopted() {
     let batches = &scene.pipelines.0.batches;
     scene.push_batch("last", job("part", false)).await;
     let (batch, part) = ("last".to_owned(), "part".to_owned());
-    let part = Part { batch, job: part };
+    let part = Part {
+        batch,
+        push: 0,
+        job: part,
+    };
     assert!(batches.ended(&part, false).await.unwrap().is_some());
     batches.adopt("last");
     assert!(!batches.has_waiting());
@@ -204,7 +212,11 @@ async fn a_stop_waits_until_a_batch_is_forgotten_whose_last_job_is_pushed() {
     let batches = &scene.pipelines.0.batches;
     scene.push_batch("last", job("part", false)).await;
     let (batch, part) = ("last".to_owned(), "part".to_owned());
-    let part = Part { batch, job: part };
+    let part = Part {
+        batch,
+        push: 0,
+        job: part,
+    };
     assert!(batches.ended(&part, false).await.unwrap().is_some());
     batches.put_off("last", Instant::now());
     let end = CancellationToken::new();
@@ -231,7 +243,7 @@ async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
     let pipelines = &scene.pipelines;
     let before = Batches::new(scene.store.clone());
     for id in ["cut off", "whole"] {
-        let kept = before.keep(id, &last, vec!["part".to_owned()], 1, Duration::ZERO);
+        let kept = before.keep(id, &last, vec!["part".to_owned()], (1, 1), Duration::ZERO);
         kept.await.unwrap();
     }
     before.is_pushed("whole").await.unwrap();
@@ -309,6 +321,32 @@ async fn a_batch_that_is_there_stays_as_it_is() {
     };
     assert_eq!((&*batch.id, batch.jobs, batch.ended), ("last", 1, 0));
     assert_eq!(scene.ids().await, ["part"]);
+}
+
+/// The jobs of a batch that was cancelled run on, and are none of the batch that has its ID since.
+#[tokio::test]
+async fn a_job_of_a_cancelled_batch_does_not_end_the_next_one_of_its_id() {
+    let scene = Scene::new().await;
+    let pipelines = &scene.pipelines;
+    let take = async || {
+        let pipeline = pipelines.registry().get("p").unwrap();
+        let removed = pipeline.driver.remove(Some("part"), None).await.unwrap();
+        removed.jobs.into_iter().next().unwrap()
+    };
+    let end = async |part: &Job| {
+        let extras = JobOptions::of(&part.headers);
+        let told = pipelines.tell_batches("p", part, &extras, false);
+        told.await.unwrap();
+    };
+    scene.push_batch("last", job("part", false)).await;
+    let before = take().await;
+    pipelines.cancel("last").await.unwrap();
+    scene.push_batch("last", job("part", false)).await;
+    let since = take().await;
+    end(&before).await;
+    assert_eq!(scene.ids().await, [""; 0]);
+    end(&since).await;
+    assert_eq!(scene.ids().await, ["last"]);
 }
 
 /// A job of another pipeline has its own end, whatever its ID.
