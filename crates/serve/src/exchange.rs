@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pronghorn_h1::Refusal;
 use pronghorn_wire::Fields;
-use thiserror::Error;
 
+use crate::body_error::BodyError;
 use crate::client_memory::Charge;
+use crate::detached::DetachedBody;
 use crate::upgrade::Upgrade;
 
 /// One request's connection, lent to its handler.
@@ -17,6 +17,12 @@ pub trait Exchange: Send {
     /// The next piece of the request's body; `None` at its end. Tells the client to go on if it
     /// waits for that.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>>;
+
+    /// Takes the rest of the body away, to be read beside the response and for as long as that
+    /// lasts. None where the protocol has one after the other: HTTP/1.1.
+    fn detach_body(&mut self) -> Option<DetachedBody> {
+        None
+    }
 
     /// The body was not asked for, for so long: the client could not send, and its limits for
     /// slowness do not count that.
@@ -65,24 +71,4 @@ impl dyn Exchange + '_ {
     pub async fn flush(&mut self) {
         poll_fn(|cx| self.poll_flush(cx)).await;
     }
-}
-
-/// Why a body did not arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum BodyError {
-    /// The client's: broken framing.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The client's: too slow.
-    #[error("the body came too slowly")]
-    TooSlow,
-    /// The client's: it is not in the coding that it claims to be in.
-    #[error("the body is no {0}, or not all of it")]
-    Malformed(&'static str),
-    /// The client's: without its coding it is longer than this.
-    #[error("the body is too large without its coding: at most {0} bytes are taken")]
-    TooLarge(u64),
-    /// The client left.
-    #[error("the client left in the middle of the body")]
-    Gone,
 }

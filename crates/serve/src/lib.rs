@@ -13,10 +13,12 @@
 
 mod accept;
 mod addresses;
+mod body_error;
 mod buffers;
 mod client_memory;
 mod connection;
 mod date;
+mod detached;
 mod end_watch;
 mod endpoint;
 mod exchange;
@@ -40,10 +42,12 @@ mod uptake;
 
 pub use accept::{wanted, weighed};
 pub use addresses::{Addresses, ConnectionPermit, NoPermit};
+pub use body_error::BodyError;
 pub use buffers::give_back_body;
 pub use client_memory::{Charge, UNCOUNTED};
+pub use detached::DetachedBody;
 pub use endpoint::{ControlEndpoint, Endpoint};
-pub use exchange::{BodyError, Exchange};
+pub use exchange::Exchange;
 pub use limits::{CLIENT_MEMORY, Http2Limits, Limits, SEND_PAUSE};
 pub use listener::{Accepting, ListenAddress, Listener, UnknownHost, resolve};
 pub use message::{Body, Handled, Handler, Part, Peer, Request, Response, Unhandled, vary};

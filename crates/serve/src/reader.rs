@@ -13,6 +13,7 @@ use bytes::Bytes;
 use pronghorn_base::LogThrottle;
 use pronghorn_pool::{Content, Piece, Pieces, SpoolFile};
 use pronghorn_process::file::{Patience, read_at};
+use pronghorn_wire::Fields;
 use tokio::task::JoinHandle;
 
 use crate::message::{Body, Part};
@@ -119,6 +120,12 @@ impl Reader {
     /// Reads no more than this of a file at a time from now on.
     pub(crate) fn read_at_most(&mut self, most: usize) {
         self.most = most.clamp(1, FILE_PIECE);
+    }
+
+    /// Fields that a body which is made has behind its end.
+    pub(crate) fn trailers(&mut self) -> Option<Fields> {
+        let trailers = self.made.as_mut().map(|made| made.trailers());
+        trailers.filter(|trailers| !trailers.is_empty())
     }
 
     /// The next piece. Pending when there is none yet: what was had before should be on its way

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use pronghorn_wire::Fields;
 
 /// The next piece of a body.
 #[derive(Debug)]
@@ -35,4 +36,10 @@ pub trait BodySource: Debug + Send {
     /// The next piece. Pending when there is none yet: what was had before should be on its way
     /// then.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read>;
+
+    /// Fields behind the body that are only known at its end, where the protocol has a place for
+    /// them. Asked for once, after [`Read::End`].
+    fn trailers(&mut self) -> Fields {
+        Fields::new()
+    }
 }

@@ -21,10 +21,11 @@ use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
+use crate::body_error::BodyError;
 use crate::client_memory::{Charge, ClientBytes};
 use crate::date::epoch_us;
 use crate::end_watch::EndWatch;
-use crate::exchange::{BodyError, Exchange};
+use crate::exchange::Exchange;
 use crate::message::{Body, Part, Peer, Request, Response, Unhandled, WITHOUT_TLS};
 use crate::reader::Reader;
 use crate::sent::{OnSent, Sent};

@@ -18,9 +18,11 @@ use tokio::time::Instant;
 
 use super::block::{Fault, MARK};
 use super::state::Running;
+use crate::body_error::BodyError;
 use crate::client_memory::Charge;
 use crate::date;
-use crate::exchange::{BodyError, Exchange};
+use crate::detached::DetachedBody;
+use crate::exchange::Exchange;
 use crate::message::{Body, Request, Response, Unhandled};
 use crate::reader::{FILE_PIECE, Reader};
 use crate::sent::{OnSent, Sent};
@@ -264,7 +266,7 @@ impl Stream {
         framing: &mut h1::Response,
         out: &mut SendStream<Bytes>,
         body: Body,
-        trailers: HeaderMap,
+        mut trailers: HeaderMap,
     ) -> Result<(), Cut> {
         let mut reader = Reader::new(body);
         let shared = self.running.0.clone();
@@ -347,6 +349,9 @@ impl Stream {
         framing.end(&mut Vec::new(), &Fields::new());
         if framing.is_broken() {
             return Ok(());
+        }
+        if let Some(more) = reader.trailers() {
+            trailers.extend(header_map(more.iter()));
         }
         if trailers.is_empty() {
             out.send_data(Bytes::new(), true)?;
@@ -510,6 +515,12 @@ impl Exchange for Stream {
         let until = self.since + until;
         let late = self.timer.poll(cx, Some(until));
         late.map(|()| Err(BodyError::TooSlow))
+    }
+
+    fn detach_body(&mut self) -> Option<DetachedBody> {
+        self.hear();
+        let body = self.body.take()?;
+        Some(DetachedBody::new(body, std::mem::take(&mut self.held)))
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -1,0 +1,317 @@
+//! A call as a service sees it, and what it gives back.
+
+use std::fmt::Debug;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer, UNCOUNTED};
+use tokio::time::Instant;
+
+use crate::base64_pieces::Pieces;
+use crate::content::Content;
+use crate::gzip;
+use crate::message::{Decoder, FrameError, RawMessage};
+use crate::metadata::Metadata;
+use crate::path::MethodPath;
+use crate::status::{Code, Status};
+
+/// A call without its messages.
+#[derive(Debug)]
+pub struct Call {
+    pub method: MethodPath,
+    pub content: Content,
+    /// All fields of the request but `host`, those of gRPC itself too.
+    pub metadata: Metadata,
+    /// As the client calls the server.
+    pub authority: String,
+    /// When the client stops to wait.
+    pub deadline: Option<Instant>,
+    pub peer: Arc<Peer>,
+    /// When the head of the request was there.
+    pub accepted: Instant,
+    /// The same moment in microseconds since the Unix epoch.
+    pub accepted_us: u64,
+}
+
+/// How a call ends: with a status, and metadata beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    pub status: Status,
+    pub trailers: Metadata,
+}
+
+impl From<Status> for Ending {
+    fn from(status: Status) -> Self {
+        Self {
+            status,
+            trailers: Metadata::new(),
+        }
+    }
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub struct Reply {
+    /// Metadata before the messages.
+    pub headers: Metadata,
+    pub body: ReplyBody,
+}
+
+/// The messages of an answer, and its end.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// No message.
+    Empty(Ending),
+    One(Bytes, Ending),
+    Stream(Box<dyn Streamed>),
+}
+
+/// The next part of an answer in a stream.
+#[derive(Debug)]
+pub enum Messages {
+    Message(Bytes),
+    End(Ending),
+}
+
+/// Gives messages as they come. Dropped before its end, when the client has left or its deadline
+/// has passed.
+pub trait Streamed: Debug + Send {
+    /// The next message or the end, after which it is not asked again.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages>;
+}
+
+impl Reply {
+    /// Without a message: mostly a failure.
+    pub fn ended(ending: impl Into<Ending>) -> Self {
+        Self {
+            headers: Metadata::new(),
+            body: ReplyBody::Empty(ending.into()),
+        }
+    }
+
+    /// One message, and success.
+    pub fn message(message: impl Into<Bytes>) -> Self {
+        Self {
+            headers: Metadata::new(),
+            body: ReplyBody::One(message.into(), Status::OK.into()),
+        }
+    }
+
+    /// Messages as they come.
+    pub fn stream(streamed: impl Streamed + 'static) -> Self {
+        Self {
+            headers: Metadata::new(),
+            body: ReplyBody::Stream(Box::new(streamed)),
+        }
+    }
+}
+
+/// Makes messages of the bytes of a body.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    decoder: Decoder,
+    /// For gRPC-Web in text.
+    text: Option<Pieces>,
+    /// The client said that messages may be compressed.
+    gzip: bool,
+    most: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new(is_text: bool, gzip: bool, most: usize) -> Self {
+        Self {
+            decoder: Decoder::new(most),
+            text: is_text.then(Pieces::default),
+            gzip,
+            most,
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> Result<(), Status> {
+        match &mut self.text {
+            None => self.decoder.add(bytes),
+            Some(text) => {
+                let decoded = text.decode(bytes).ok_or_else(|| {
+                    Status::new(
+                        Code::Internal,
+                        "the body is not in base64, or not all of it",
+                    )
+                })?;
+                self.decoder.add(&decoded);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message as it came.
+    fn take(&mut self) -> Result<Option<RawMessage>, Status> {
+        match self.decoder.take() {
+            Ok(Some(message)) if message.trailers => Err(flag(0x80)),
+            Ok(message) => Ok(message),
+            Err(FrameError::Flag(seen)) => Err(flag(seen)),
+            Err(FrameError::TooLong { announced, most }) => Err(Status::new(
+                Code::ResourceExhausted,
+                format!("grpc: received message larger than max ({announced} vs. {most})"),
+            )),
+        }
+    }
+
+    async fn plain(&self, message: RawMessage) -> Result<Bytes, Status> {
+        match (message.compressed, self.gzip) {
+            (false, _) => Ok(message.bytes),
+            (true, true) => gzip::decompress(message.bytes, self.most).await,
+            (true, false) => Err(Status::new(
+                Code::Internal,
+                "grpc: compressed flag set with identity or empty encoding",
+            )),
+        }
+    }
+
+    /// The body is over.
+    fn end(&self) -> Result<(), Status> {
+        if self.decoder.held() > 0 {
+            return Err(Status::new(Code::Internal, "the last message is not whole"));
+        }
+        Ok(())
+    }
+}
+
+fn flag(seen: u8) -> Status {
+    let text = format!("grpc: received unexpected payload format {seen}");
+    Status::new(Code::Internal, text)
+}
+
+/// Why the client's messages did not arrive.
+fn failed(error: BodyError) -> Status {
+    match error {
+        BodyError::Gone => Status::new(Code::Cancelled, "the client left"),
+        BodyError::TooSlow => Status::new(Code::Cancelled, error.to_string()),
+        error => Status::new(Code::Internal, error.to_string()),
+    }
+}
+
+/// The messages of the client, and whether it is still there.
+pub struct Input<'a> {
+    exchange: &'a mut dyn Exchange,
+    incoming: Incoming,
+    /// For what is held of a message.
+    charge: Charge,
+}
+
+impl<'a> Input<'a> {
+    pub(crate) fn new(exchange: &'a mut dyn Exchange, incoming: Incoming) -> Self {
+        Self {
+            exchange,
+            incoming,
+            charge: Charge::default(),
+        }
+    }
+
+    /// The one message of a unary call.
+    ///
+    /// # Errors
+    ///
+    /// With what the call ends, where there is none, or more.
+    pub async fn only(&mut self) -> Result<Bytes, Status> {
+        let Some(message) = self.next().await? else {
+            let text =
+                "cardinality violation: received no request message from non-client-streaming RPC";
+            return Err(Status::new(Code::Internal, text));
+        };
+        if self.next().await?.is_some() {
+            let text = "cardinality violation: received multiple request messages for \
+                        non-client-streaming RPC";
+            return Err(Status::new(Code::Internal, text));
+        }
+        Ok(message)
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.incoming.take()? {
+                return self.incoming.plain(message).await.map(Some);
+            }
+            match self.exchange.body().await {
+                Ok(Some(piece)) => {
+                    self.incoming.add(&piece)?;
+                    let held = self.incoming.decoder.held();
+                    if held > UNCOUNTED {
+                        if self.charge.is_none() {
+                            self.charge = self.exchange.charge();
+                        }
+                        self.charge.set(held);
+                    }
+                }
+                Ok(None) => return self.incoming.end().map(|()| None),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Ready when the client has left. Only after the last message.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.exchange.poll_gone(cx)
+    }
+
+    /// Somebody is at work on the answer; see [`Exchange::begun`].
+    pub fn begun(&mut self, can_be_told: bool) {
+        self.exchange.begun(can_be_told);
+    }
+
+    /// The client's messages, to be read beside the answer. None over HTTP/1.1.
+    pub fn detach(&mut self) -> Option<Detached> {
+        let body = self.exchange.detach_body()?;
+        let (is_text, gzip, most) = (false, self.incoming.gzip, self.incoming.most);
+        let incoming = std::mem::replace(&mut self.incoming, Incoming::new(is_text, gzip, most));
+        Some(Detached {
+            body,
+            incoming,
+            is_over: false,
+        })
+    }
+}
+
+impl Debug for Input<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("incoming", &self.incoming)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The messages of a client that streams.
+#[derive(Debug)]
+pub struct Detached {
+    body: DetachedBody,
+    incoming: Incoming,
+    is_over: bool,
+}
+
+impl Detached {
+    /// The next message; `None` when the client has sent its last one. Cancel safe but for what is
+    /// being decompressed.
+    ///
+    /// # Errors
+    ///
+    /// With what the call ends.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(message) = self.incoming.take()? {
+                return self.incoming.plain(message).await.map(Some);
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+            match poll_fn(|cx| self.body.poll_next(cx)).await {
+                Ok(Some(piece)) => self.incoming.add(&piece)?,
+                Ok(None) => {
+                    self.is_over = true;
+                    self.incoming.end()?;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}

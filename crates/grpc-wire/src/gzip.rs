@@ -1,0 +1,101 @@
+//! Compressed messages. gzip is the only coding, as in grpc-go.
+
+use std::io::{self, Read as _, Write as _};
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::status::{Code, Status};
+
+/// Longer ones go to a file thread: the I/O thread has others to serve.
+const INLINE: usize = 64 << 10;
+/// Shorter ones only grow.
+const WORTH_IT: usize = 64;
+
+/// A message out of its coding, of at most so many bytes: few may stand for many.
+pub(crate) async fn decompress(bytes: Bytes, most: usize) -> Result<Bytes, Status> {
+    if bytes.len() <= INLINE / 8 {
+        return expand(&bytes, most);
+    }
+    let expanded = tokio::task::spawn_blocking(move || expand(&bytes, most));
+    expanded.await.unwrap_or_else(|_| Err(ending()))
+}
+
+fn expand(bytes: &[u8], most: usize) -> Result<Bytes, Status> {
+    let mut out = Vec::new();
+    let limit = most as u64 + 1;
+    match MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut out) {
+        Ok(_) if out.len() > most => {
+            let text = format!("grpc: received message after decompression larger than max {most}");
+            Err(Status::new(Code::ResourceExhausted, text))
+        }
+        Ok(_) => Ok(out.into()),
+        Err(error) => {
+            let text = format!("grpc: failed to decompress the received message: {error}");
+            Err(Status::new(Code::Internal, text))
+        }
+    }
+}
+
+/// A message in its coding. None where that would not make it shorter.
+pub(crate) async fn compress(bytes: Bytes) -> Option<Bytes> {
+    if bytes.len() < WORTH_IT {
+        return None;
+    }
+    let length = bytes.len();
+    let compressed = if length <= INLINE {
+        shrink(&bytes)
+    } else {
+        let work = tokio::task::spawn_blocking(move || shrink(&bytes));
+        work.await
+            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    };
+    compressed.ok().filter(|shorter| shorter.len() < length)
+}
+
+/// The same for a message of a stream, where nobody can wait.
+pub(crate) fn compress_now(bytes: &[u8]) -> Option<Bytes> {
+    if bytes.len() < WORTH_IT || bytes.len() > INLINE {
+        return None;
+    }
+    shrink(bytes)
+        .ok()
+        .filter(|shorter| shorter.len() < bytes.len())
+}
+
+fn shrink(bytes: &[u8]) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes)?;
+    Ok(encoder.finish()?.into())
+}
+
+fn ending() -> Status {
+    Status::new(Code::Unavailable, "the server ends")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_compressed_is_read_back() {
+        for length in [64, 5000, 200_000] {
+            let bytes = Bytes::from(vec![7; length]);
+            let shorter = compress(bytes.clone()).await.unwrap();
+            assert!(shorter.len() < length);
+            assert_eq!(decompress(shorter, length).await.unwrap(), bytes);
+        }
+        assert!(compress(Bytes::from_static(b"short")).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_bomb_is_refused() {
+        let bomb = shrink(&vec![0; 10 << 20]).unwrap();
+        let refused = decompress(bomb, 1 << 20).await.unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        let refused = decompress(Bytes::from_static(b"no gzip"), 100).await;
+        assert_eq!(refused.unwrap_err().code, Code::Internal);
+    }
+}
