@@ -86,6 +86,8 @@ lint: ## Check formatting, links and dependencies, and run the linters
 	scripts/check-dependencies
 	scripts/figures --check
 	scripts/check-deploy
+	cargo build --bin pronghorn
+	scripts/check-schema $(TARGET)/debug/pronghorn
 	$(TARGET)/tools/hadolint/bin/hadolint Dockerfile Containerfile.debian-slim
 	cargo clippy $(EVERYTHING) --all-targets -- -D warnings
 	cargo clippy -p pronghorn-ring --lib --tests --features model -- -D warnings

@@ -530,6 +530,8 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print a JSON Schema of the configuration, for completion in editors
+    Schema,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,7 +1,7 @@
-//! `check` and `config show`.
+//! `check`, `config show` and `config schema`.
 
 use pronghorn_config::{Era, Input};
-use pronghorn_server::settings::{Form, Said, check as judge, config_show};
+use pronghorn_server::settings::{self, Form, Said, check as judge, config_show};
 use pronghorn_server::{Services, environment, look};
 
 use crate::application::{Application, missing_package};
@@ -34,6 +34,12 @@ pub(crate) fn check(arguments: &Arguments, services: &Services, options: &Check)
 
 pub(crate) fn show(arguments: &Arguments, services: &Services, json: bool) -> Exit {
     tell(&config_show(services, &input_of(arguments), Form::of(json)))
+}
+
+/// No configuration is read: the schema has all keys that there are.
+pub(crate) fn schema(services: &Services) -> Exit {
+    say(&settings::schema(services));
+    Exit::Done
 }
 
 /// Without a configuration what `serve` would find.

@@ -37,6 +37,11 @@ const ABOUT: &[About] = &[
         CONFIGURED,
         "config show -o http.pool.num_workers=4",
     ),
+    About::new(
+        "config schema",
+        &[],
+        "config schema > pronghorn.schema.json",
+    ),
     About::new("reset", TALKS, "reset default"),
     About::new("reload", TALKS, "reload"),
     About::new("workers", CONFIGURED, "workers -i"),
@@ -172,6 +177,7 @@ mod tests {
     const WITHOUT_JSON: &[&str] = &[
         "serve",
         "config",
+        "config schema",
         "reload",
         "reset",
         "stop",

@@ -126,7 +126,9 @@ fn configuration(application: &Application) -> String {
     let Application { name, sign, .. } = application;
     let mut text = format!(
         "# {name}, found by `{sign}`. `pronghorn check` validates this file, `pronghorn config show`\n\
-         # prints every key.\nversion: \"3\"\n\n"
+         # prints every key. For completion in an editor, write `pronghorn config schema` to a file,\n\
+         # and `# yaml-language-server: $schema=FILE` as the first line here.\n\
+         version: \"3\"\n\n"
     );
     let runs = application.relative();
     if let Relative::Worker { script, env, .. } = &runs {

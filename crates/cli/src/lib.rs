@@ -68,6 +68,9 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Config {
             command: ConfigCommand::Show { json },
         } => config::show(&arguments, &services, *json),
+        Command::Config {
+            command: ConfigCommand::Schema,
+        } => config::schema(&services),
         Command::Crashes(options) => crashes::run(name, &arguments, options),
         Command::Reset { of } => steer::reset(name, &arguments, of),
         Command::Reload => steer::reload(name, &arguments),

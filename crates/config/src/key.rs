@@ -516,6 +516,7 @@ impl<'t, 'a, T: Setting> Key<'t, 'a, T> {
         self.table.run().records.push(Record::Key(KeyRecord {
             path,
             sentence: self.sentence,
+            shape: T::shape(),
             accepts: format!("{}{zero}", self.accepts),
             default,
             fallback: self.fallback,

@@ -46,6 +46,7 @@ mod node;
 mod place;
 mod reference;
 mod resolve;
+mod schema;
 mod secret;
 mod setting;
 mod show;
@@ -62,10 +63,11 @@ pub use node::{Entry, Map, Node, Text, Value};
 pub use place::{Origin, Place};
 pub use reference::{Reference, describe, describe_with};
 pub use resolve::{Change, Difference, Effective, Resolved};
+pub use schema::schema;
 pub use secret::request::RequestMask;
 pub use setting::{
-    Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shown, Size, Subnet,
-    Wrong, show_duration,
+    Address, Choice, Command, Endpoint, Listen, Pair, Pairs, Seconds, Setting, Shape, Shown, Size,
+    Subnet, Wrong, show_duration,
 };
 pub use suggest::nearest;
 pub use table::{Section, Table};

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use crate::era;
 use crate::resolve::{DefaultShown, KeyRecord, Record, described};
 use crate::setting::Shown;
 use crate::table::{Section, Table};
@@ -20,7 +21,7 @@ pub fn describe<S: Section>() -> Reference {
 /// As [`describe`], for sections that are not known before the program runs.
 pub fn describe_with<S>(read: impl Fn(&mut Table<'_>) -> S) -> Reference {
     Reference {
-        records: described(&read),
+        records: described(&read, era::DEFAULT),
     }
 }
 

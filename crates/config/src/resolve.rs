@@ -3,12 +3,12 @@
 use std::fmt;
 
 use crate::diagnostic::{Diagnostics, Report, Severity};
-use crate::era::{self, Era};
+use crate::era::Era;
 use crate::expand::join;
 use crate::load::Loaded;
 use crate::node::{Map, Node, Value};
 use crate::place::{Origin, Place};
-use crate::setting::{Shown, Wrong, shorten};
+use crate::setting::{Shape, Shown, Wrong, shorten};
 use crate::suggest::{aliases, is_same, nearest};
 use crate::table::Table;
 
@@ -154,6 +154,7 @@ pub(crate) struct KeyRecord {
     pub(crate) path: String,
     pub(crate) sentence: &'static str,
     pub(crate) accepts: String,
+    pub(crate) shape: Shape,
     pub(crate) default: DefaultShown,
     pub(crate) fallback: Option<&'static str>,
     /// RoadRunner has no such key.
@@ -229,7 +230,7 @@ fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
     if run.unknown.is_empty() {
         return;
     }
-    let known = described(statements);
+    let known = described(statements, run.era);
     let severity = run.unknown_severity;
     for unknown in run.unknown.iter().take(MOST_UNKNOWN) {
         let message = format!("unknown key `{}`", unknown.path());
@@ -250,8 +251,8 @@ fn tell_unknown<S>(run: &mut Run, statements: &dyn Fn(&mut Table<'_>) -> S) {
 }
 
 /// The statements, run over nothing.
-pub(crate) fn described<S>(statements: &dyn Fn(&mut Table<'_>) -> S) -> Vec<Record> {
-    let mut run = Run::new(Severity::Error, era::DEFAULT);
+pub(crate) fn described<S>(statements: &dyn Fn(&mut Table<'_>) -> S, era: Era) -> Vec<Record> {
+    let mut run = Run::new(Severity::Error, era);
     run.describing = true;
     read(&mut run, None, &Place::file(0, ""), statements);
     run.records

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use pronghorn_base::lock;
-use pronghorn_config::{Node, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Node, Setting, Shape, Shown, Table, Wrong};
 use pronghorn_queue::{Job, options};
 use tokio::time::Instant;
 
@@ -198,6 +198,10 @@ impl Setting for Backoff {
 
     fn accepts() -> String {
         format!("`{EXPONENTIAL}`, or {}", Vec::<Duration>::accepts())
+    }
+
+    fn shape() -> Shape {
+        Vec::<Duration>::shape()
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

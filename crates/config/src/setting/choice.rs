@@ -1,6 +1,6 @@
 //! One of a few words.
 
-use super::{Setting, Shown, Wrong, text};
+use super::{Setting, Shape, Shown, Wrong, text};
 use crate::node::Node;
 use crate::suggest::nearest;
 
@@ -45,6 +45,10 @@ impl<T: Choice> Setting for T {
             .map(|(_, (s, _))| format!("`{s}`"))
             .collect();
         spelled.join(", ")
+    }
+
+    fn shape() -> Shape {
+        Shape::Words(T::CHOICES.iter().map(|(spelling, _)| *spelling).collect())
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Setting, Shown, Wrong};
+use super::{Setting, Shape, Shown, Wrong};
 use crate::node::{Node, Value};
 use crate::secret::masked_words;
 
@@ -46,6 +46,10 @@ impl Setting for Command {
 
     fn accepts() -> String {
         "a command, or a list of its parts".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::List(Box::new(Shape::Text))
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -1,6 +1,6 @@
 //! Lists: a YAML list, a text with commas, or a single value.
 
-use super::{Setting, Shown, Wrong};
+use super::{Setting, Shape, Shown, Wrong};
 use crate::node::{Node, Text, Value};
 
 impl<T: Setting> Setting for Vec<T> {
@@ -11,6 +11,10 @@ impl<T: Setting> Setting for Vec<T> {
 
     fn accepts() -> String {
         format!("a list; each: {}", T::accepts())
+    }
+
+    fn shape() -> Shape {
+        Shape::List(Box::new(T::shape()))
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

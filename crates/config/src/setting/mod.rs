@@ -34,6 +34,11 @@ pub trait Setting: Sized {
     /// What is accepted, in words that can follow "accepted:".
     fn accepts() -> String;
 
+    /// How it is written, for editors.
+    fn shape() -> Shape {
+        Shape::Text
+    }
+
     /// Reads a value that is not null.
     ///
     /// # Errors
@@ -53,6 +58,23 @@ pub trait Setting: Sized {
     fn is_zero(&self) -> bool {
         false
     }
+}
+
+/// How a value is written in YAML, as far as an editor has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One text or number.
+    Text,
+    /// A whole number.
+    Number,
+    /// `true` or `false`.
+    Bool,
+    /// One of these words.
+    Words(Vec<&'static str>),
+    /// A list, or one of its items.
+    List(Box<Shape>),
+    /// Names with texts.
+    Pairs,
 }
 
 /// A value that cannot be read.

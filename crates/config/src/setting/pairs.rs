@@ -1,6 +1,6 @@
 //! Names with texts, in the order of the file.
 
-use super::{Setting, Shown, Wrong, shorten};
+use super::{Setting, Shape, Shown, Wrong, shorten};
 use crate::node::{Map, Node, Value, map_of_list};
 use crate::place::Origin;
 
@@ -38,6 +38,10 @@ impl Setting for Pairs {
 
     fn accepts() -> String {
         "names with texts".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Pairs
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

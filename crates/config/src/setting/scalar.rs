@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Setting, Shown, Wrong, text};
+use super::{Setting, Shape, Shown, Wrong, text};
 use crate::node::Node;
 
 macro_rules! whole_numbers {
@@ -14,6 +14,10 @@ macro_rules! whole_numbers {
 
             fn accepts() -> String {
                 "a whole number".to_owned()
+            }
+
+            fn shape() -> Shape {
+                Shape::Number
             }
 
             fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
@@ -50,6 +54,10 @@ impl Setting for bool {
 
     fn accepts() -> String {
         "`true` or `false`".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Bool
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

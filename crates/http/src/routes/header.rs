@@ -1,6 +1,6 @@
 //! Header fields, by regular expressions.
 
-use pronghorn_config::{Node, Pair, Pairs, Setting, Shown, Text, Value, Wrong};
+use pronghorn_config::{Node, Pair, Pairs, Setting, Shape, Shown, Text, Value, Wrong};
 use pronghorn_wire::Fields;
 use regex::bytes::Regex;
 
@@ -81,6 +81,10 @@ impl Setting for HeaderPatterns {
 
     fn accepts() -> String {
         "names of fields with regular expressions".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Pairs
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

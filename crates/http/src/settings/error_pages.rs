@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shown, Table, Wrong};
+use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shape, Shown, Table, Wrong};
 
 use crate::files::is_php_source;
 
@@ -79,6 +79,10 @@ impl Setting for StatusPages {
 
     fn accepts() -> String {
         "statuses from 400 to 599, `4xx` or `5xx`, each with a file".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Pairs
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use pronghorn_config::{Node, Pair, Pairs, Section, Setting, Shown, Table, Text, Value, Wrong};
+use pronghorn_config::{
+    Node, Pair, Pairs, Section, Setting, Shape, Shown, Table, Text, Value, Wrong,
+};
 
 use crate::expression::Expression;
 use crate::routes::is_token;
@@ -316,6 +318,10 @@ impl Setting for FieldRules {
 
     fn accepts() -> String {
         "names of fields with their values".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Pairs
     }
 
     fn read(node: &Node) -> Result<Self, Vec<Wrong>> {

@@ -366,6 +366,11 @@ pub fn reference() -> String {
     format!("{}{}", include_str!("reference.md"), describe::<Settings>())
 }
 
+/// A JSON Schema of everything that can be written, for editors.
+pub fn schema(services: &Services) -> String {
+    pronghorn_config::schema(|t| Settings::read_with(t, services))
+}
+
 impl Section for Settings {
     fn read(t: &mut Table<'_>) -> Self {
         Self::read_with(t, &Services::default())
