@@ -120,22 +120,23 @@ impl PoolHandler {
             None => scripts,
             Some(releases) => &Box::pin(releases.now()).await,
         };
-        match scripts.find(&request).await {
-            Answerer::Server(response) => response,
+        let found = scripts.find(&request).await;
+        // Without routes nothing is asked for each request.
+        if self.own_router.is_there() {
+            let path = match &found {
+                Answerer::Server(answer) => answer.page.clone(),
+                Answerer::Script(script) => scripts.index_path(&request, script),
+            };
+            if let Some(path) = path {
+                request = match self.own_router.ask(request, &path, exchange).await {
+                    Ok(request) => request,
+                    Err(answer) => return answer,
+                };
+            }
+        }
+        match found {
+            Answerer::Server(answer) => answer.response,
             Answerer::Script(script) => {
-                if self.own_router.is_there()
-                    && let Some(path) = scripts.index_path(&request, &script)
-                    && let Some(closing) = self.own_router.closing(&request, &path)
-                {
-                    match closing.guard {
-                        None => return closing.handler.handle(request, exchange).await,
-                        Some(guard) => {
-                            if let Err(refusal) = guard.admit(&mut request).await {
-                                return refusal;
-                            }
-                        }
-                    }
-                }
                 let scripts = scripts.clone();
                 let script = Some(ScriptCall { scripts, script });
                 self.answer(request, exchange, script).await

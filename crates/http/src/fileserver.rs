@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 
 use crate::compress::Compressor;
-use crate::files::{Files, Tag};
+use crate::files::{Answer, Files, Tag};
 use crate::middleware::Unusable;
 use crate::settings::{CompressSettings, RootKeys};
 
@@ -52,7 +52,7 @@ impl FileServer {
             return response;
         }
         for (files, compressor) in &self.roots {
-            let Some(response) = files.answer(&request).await else {
+            let Some(Answer { response, .. }) = files.answer(&request).await else {
                 continue;
             };
             return match compressor {

@@ -63,11 +63,35 @@ impl OwnRouter {
         self.0.get().is_some()
     }
 
-    /// The route that has a say about a script that stands for the directory of a request: without
-    /// a guard it answers instead. `path` is the script's.
-    pub(crate) fn closing(&self, request: &Request, path: &[u8]) -> Option<Routed> {
-        let router = self.0.get().and_then(Weak::upgrade)?;
-        router.0.closing(&asked(request), path).cloned()
+    /// Asks the route that has a say about a script or a page that stands for the path of a
+    /// request. `path` is its own, decoded.
+    ///
+    /// # Errors
+    ///
+    /// The answer of that route.
+    pub(crate) async fn ask(
+        &self,
+        mut request: Request,
+        path: &[u8],
+        exchange: &mut dyn Exchange,
+    ) -> Result<Request, Response> {
+        let Some(router) = self.0.get().and_then(Weak::upgrade) else {
+            return Ok(request);
+        };
+        let closing = router.0.closing(&asked(&request), path).cloned();
+        match closing {
+            None => Ok(request),
+            Some(Routed {
+                guard: None,
+                handler,
+            }) => Err(handler.handle(request, exchange).await),
+            Some(Routed {
+                guard: Some(guard), ..
+            }) => {
+                guard.admit(&mut request).await?;
+                Ok(request)
+            }
+        }
     }
 }
 

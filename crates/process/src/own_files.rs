@@ -18,6 +18,9 @@ use crate::file::name_of_open;
 struct OwnFiles {
     /// Files by device and inode, which are the same by every link and in every case of letters.
     identities: Vec<(u64, u64)>,
+    /// Files as they are named. A link on the way may lead elsewhere at any time, as that to the
+    /// release of a deployment does.
+    named: Vec<PathBuf>,
     /// Their paths, without any link in them: a log may be made again at any time.
     paths: Vec<PathBuf>,
     /// The same of folders: all in them is the server's.
@@ -32,24 +35,27 @@ static OWN: RwLock<Option<Arc<OwnFiles>>> = RwLock::new(None);
 /// Takes these files and folders, by absolute paths, for the server's own, instead of those from
 /// before. What is not there yet counts by its path.
 pub fn set(files: &[PathBuf], folders: &[PathBuf]) {
-    let identities = files.iter().filter_map(|path| {
-        let metadata = path.metadata().ok()?;
-        metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
-    });
     let own = OwnFiles {
-        identities: identities.collect(),
+        identities: files.iter().filter_map(|path| identity_at(path)).collect(),
+        named: files.to_owned(),
         paths: files.iter().map(|path| real(path)).collect(),
         folders: folders.iter().map(|path| real(path)).collect(),
     };
     *OWN.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(own));
 }
 
-/// Whether an open file is one of them. Costs a call of the kernel: for a file that is looked at,
-/// not for one that is known.
+fn identity_at(path: &Path) -> Option<(u64, u64)> {
+    let metadata = path.metadata().ok()?;
+    metadata.is_file().then(|| (metadata.dev(), metadata.ino()))
+}
+
+/// Whether an open file is one of them. Costs a call of the kernel for each of them: for a file
+/// that is looked at, not for one that is known.
 pub fn has(file: &File, (device, inode): (u64, u64)) -> bool {
     let own = OWN.read().unwrap_or_else(PoisonError::into_inner).clone();
     let own = own.unwrap_or_default();
-    if own.identities.contains(&(device, inode)) {
+    let is_it = |path: &PathBuf| identity_at(path) == Some((device, inode));
+    if own.identities.contains(&(device, inode)) || own.named.iter().any(is_it) {
         return true;
     }
     // Without /proc, what is there counts by its identity alone.
@@ -141,6 +147,14 @@ mod tests {
         for name in ["pronghorn.yaml", "Pronghorn.YML", "pronghorn.yaml~"] {
             std::fs::write(at(name), "").unwrap();
             assert!(is_own(name), "{name}");
+        }
+        std::fs::create_dir(at("next")).unwrap();
+        std::fs::write(at("next/conf"), "").unwrap();
+        assert!(!is_own("next/conf"));
+        std::fs::remove_file(at("link")).unwrap();
+        std::os::unix::fs::symlink("next", at("link")).unwrap();
+        for name in ["next/conf", "real/conf"] {
+            assert!(is_own(name), "{name} after the link has moved");
         }
         set(&[], &[]);
         assert!(!is_own("real/conf"), "it is none any more");

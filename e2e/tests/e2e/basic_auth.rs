@@ -151,6 +151,51 @@ http:
     }
 }
 
+/// The same for a page that is no script, wherever files come from.
+#[test]
+fn a_page_that_stands_for_another_path_is_guarded_by_its_own_path() {
+    const STATIC: &str = "  middleware: [static]\n  \
+         static: {dir: public, index: [index.html], fallback: shell.html}\n  \
+         pool: {command: php worker.php, num_workers: 1}\n";
+    const CLASSIC: &str =
+        "  pool: {mode: classic, root: public, num_workers: 1, index: [index.php, index.html]}\n";
+    for (keys, pages) in [
+        (
+            STATIC,
+            &["/d/", "/d//", "/d/index.html", "/any", "/shell.html"][..],
+        ),
+        (CLASSIC, &["/d/", "/d//", "/d/index.html"][..]),
+    ] {
+        for path in ["'~ \\.html$'", "[/d/index.html, /shell.html]"] {
+            for (limit, closed, with_password) in [
+                ("basic_auth: {user_file: .htpasswd}", 401, 200),
+                ("refuse: 403", 403, 403),
+            ] {
+                let site = Site::new()
+                    .file(".htpasswd", USERS)
+                    .file("worker.php", &Site::sdk_worker("return 'php';"))
+                    .file("public/d/index.html", "closed")
+                    .file("public/shell.html", "closed")
+                    .file("public/e/index.txt", "open");
+                let server = Server::start(site.config(&format!(
+                    "version: '3'\nhttp:\n  address: 127.0.0.1:0\n{keys}  routes:\n  - {{path: {path}, {limit}}}\n"
+                )));
+                for page in pages {
+                    let html = "Accept: text/html\r\n";
+                    let got = get(&server, page, html);
+                    let case = format!("{path} {limit} {page}: {}", got.text());
+                    assert_eq!(got.status, closed, "{case}");
+                    let got = get(&server, page, &format!("{html}{ANN}"));
+                    assert_eq!(got.status, with_password, "{case}");
+                    assert_eq!(got.text() == "closed", with_password == 200, "{case}");
+                }
+                assert_eq!(get(&server, "/e/index.txt", "").text(), "open");
+                server.stop();
+            }
+        }
+    }
+}
+
 #[test]
 fn the_file_may_change_and_a_client_that_guesses_has_to_wait() {
     let handler = "return 'in';";
@@ -255,14 +300,24 @@ http:
 "
         )
     };
-    let guarded = "{path: /in, basic_auth: {user_file: files/users}}";
+    let guarded = "{path: /in, basic_auth: {user_file: files/users}},
+        {path: /link, basic_auth: {user_file: current/users}}";
     let site = Site::new()
         .file("files/users", USERS)
+        .file("files/1/users", USERS)
+        .file("files/2/users", USERS)
         .file("files/a.txt", "a")
         .file("worker.php", &Site::sdk_worker("return 'php';"))
         .config(&config(guarded));
+    std::os::unix::fs::symlink("files/1", site.path("current")).unwrap();
     let server = Server::start(site);
     let is_kept = || get(&server, "/users", "").text() == "php";
+    // A deployment makes the link lead to the next release.
+    assert_eq!(get(&server, "/1/users", "").text(), "php");
+    let next = server.site().path("next");
+    std::os::unix::fs::symlink("files/2", &next).unwrap();
+    std::fs::rename(next, server.site().path("current")).unwrap();
+    assert_eq!(get(&server, "/2/users", "").text(), "php");
     assert_eq!(get(&server, "/a.txt", "").text(), "a");
     assert!(is_kept());
     // Another guard can't be made, so the first one stays, and so does its file.

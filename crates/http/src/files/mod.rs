@@ -77,16 +77,34 @@ impl FileCaches {
 /// What there is for a request.
 #[derive(Debug)]
 pub enum Looked {
-    Answer(Response),
+    Answer(Answer),
     /// No file: somebody else may know.
     Nothing,
     /// Only a disk can tell: ask [`Files::answer`].
     Later,
 }
 
+/// A file, a redirect or a refusal.
+#[derive(Debug)]
+pub struct Answer {
+    pub response: Response,
+    /// The path of a page that stands for that of the request, decoded: a route for it counts, too.
+    pub page: Option<Vec<u8>>,
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self {
+            response,
+            page: None,
+        }
+    }
+}
+
 /// What a path leads to, and by which root.
 enum Place<'a> {
-    File(Arc<Entry>, &'a Root),
+    /// With its own path below the root where it stands for another one.
+    File(Arc<Entry>, &'a Root, Option<Vec<u8>>),
     Folder,
     Forbidden,
     Nothing,
@@ -126,12 +144,12 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock || made_room(&error) => {
                 Looked::Later
             }
-            Err(error) => Looked::Answer(trouble(head, &error)),
+            Err(error) => Looked::Answer(trouble(head, &error).into()),
         }
     }
 
     /// What there is for a request; `None` when that is no file.
-    pub async fn answer(self: &Arc<Self>, request: &Request) -> Option<Response> {
+    pub async fn answer(self: &Arc<Self>, request: &Request) -> Option<Answer> {
         match self.look(&request.head, request.accepted) {
             Looked::Answer(response) => Some(response),
             Looked::Nothing => None,
@@ -147,7 +165,7 @@ impl Files {
         self: &Arc<Self>,
         request: &Request,
         path: Vec<u8>,
-    ) -> Option<Response> {
+    ) -> Option<Answer> {
         match self.look_at(&path, &request.head, request.accepted) {
             Looked::Answer(response) => Some(response),
             Looked::Nothing => None,
@@ -155,7 +173,7 @@ impl Files {
         }
     }
 
-    async fn answer_slowly(self: &Arc<Self>, request: &Request, path: Vec<u8>) -> Option<Response> {
+    async fn answer_slowly(self: &Arc<Self>, request: &Request, path: Vec<u8>) -> Option<Answer> {
         let head = &request.head;
         let (files, page) = (self.clone(), wants_page(head));
         let (now, for_answer) = (request.accepted, head.clone());
@@ -170,12 +188,12 @@ impl Files {
                 }
             }) {
                 Ok(place) => answer(place, &for_answer),
-                Err(error) => Some(trouble(&for_answer, &error)),
+                Err(error) => Some(trouble(&for_answer, &error).into()),
             }
         });
         looking
             .await
-            .unwrap_or_else(|panicked| Some(trouble(head, &io::Error::other(panicked))))
+            .unwrap_or_else(|panicked| Some(trouble(head, &io::Error::other(panicked)).into()))
     }
 
     /// What is at a normal path below one of the folders, whether it may be sent or not.
@@ -206,7 +224,8 @@ impl Files {
         }
         for root in &self.roots {
             match root.find(named, page, now, patience)? {
-                Found::File(entry) => return Ok(Place::File(entry, root)),
+                Found::File(entry) => return Ok(Place::File(entry, root, None)),
+                Found::Page(entry, path) => return Ok(Place::File(entry, root, Some(path))),
                 Found::Folder => return Ok(Place::Folder),
                 Found::Nothing => {}
             }
@@ -250,11 +269,11 @@ pub(crate) fn is_public(below: Option<&Path>, path: &Path) -> bool {
     !names.any(is_hidden) && !path::is_php(name.as_bytes())
 }
 
-fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {
-    let (entry, root) = match place {
-        Place::File(entry, root) => (entry, root),
-        Place::Folder => return Some(to_folder(head)),
-        Place::Forbidden => return Some(Response::new(403, Body::Empty)),
+fn answer(place: Place<'_>, head: &RequestHead) -> Option<Answer> {
+    let (entry, root, page) = match place {
+        Place::File(entry, root, page) => (entry, root, page),
+        Place::Folder => return Some(to_folder(head).into()),
+        Place::Forbidden => return Some(Response::new(403, Body::Empty).into()),
         Place::Nothing => return None,
     };
     let request = head.fields();
@@ -267,14 +286,16 @@ fn answer(place: Place<'_>, head: &RequestHead) -> Option<Response> {
             form = coded;
         }
     }
-    Some(reply(
+    let response = reply(
         head.method(),
         request,
         form.fields.clone(),
         form.validators(),
         form.content.clone(),
         root.ranges(),
-    ))
+    );
+    let page = page.map(|path| [root.prefix(), b"/", &path].concat());
+    Some(Answer { response, page })
 }
 
 /// Pages of a directory refer to each other relative to it: its own path has to end in a slash.

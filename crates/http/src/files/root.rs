@@ -120,6 +120,8 @@ pub(super) struct Root {
 #[derive(Debug)]
 pub(super) enum Found {
     File(Arc<Entry>),
+    /// One that stands for the path, and its own path below the root.
+    Page(Arc<Entry>, Vec<u8>),
     /// A folder with a page of its own, asked for without the slash at its end.
     Folder,
     Nothing,
@@ -174,6 +176,11 @@ impl Root {
         self.cache.clear();
     }
 
+    /// Without the slash at its end.
+    pub(super) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
     pub(super) fn ranges(&self) -> bool {
         self.settings.ranges
     }
@@ -212,8 +219,9 @@ impl Root {
         };
         match (&found, &self.settings.fallback) {
             (Found::Nothing, Some(fallback)) if wants_page && !has_ending(named) => {
-                let page = self.entry(fallback.as_bytes(), now, patience)?;
-                Ok(page.map_or(Found::Nothing, Found::File))
+                let path = fallback.as_bytes();
+                let page = self.entry(path, now, patience)?;
+                Ok(page.map_or(Found::Nothing, |page| Found::Page(page, path.to_vec())))
             }
             _ => Ok(found),
         }
@@ -255,7 +263,7 @@ impl Root {
                 folder => [folder, b"/", index.as_bytes()].concat(),
             };
             if let Some(entry) = self.entry(&path, now, patience)? {
-                return Ok(Found::File(entry));
+                return Ok(Found::Page(entry, path));
             }
         }
         Ok(Found::Nothing)

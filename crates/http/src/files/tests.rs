@@ -57,7 +57,7 @@ impl Served {
         let request = request(&format!(
             "{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"
         ));
-        let response = self.0.answer(&request).await?;
+        let response = self.0.answer(&request).await?.response;
         let len = response.body.known_len();
         let mut body = Vec::new();
         let mut reader = Reader::new(response.body);

@@ -29,14 +29,28 @@ impl<T> Limits<T> {
         let Some(routes) = &self.0 else {
             return Ok(None);
         };
-        let picked = routes.pick(&Asked {
-            method: head.method(),
-            authority: head.authority(),
-            path: head.path(),
-            fields: head.fields(),
-            address,
-        });
-        picked.map(Option::as_ref)
+        routes.pick(&asked(head, address)).map(Option::as_ref)
+    }
+
+    /// That of a route for a page that stands for the path of a request. `path` is its own, decoded.
+    pub(super) fn of_page(
+        &self,
+        head: &RequestHead,
+        path: &[u8],
+        address: Option<IpAddr>,
+    ) -> Option<&T> {
+        let routes = self.0.as_ref()?;
+        routes.closing(&asked(head, address), path)?.as_ref()
+    }
+}
+
+fn asked(head: &RequestHead, address: Option<IpAddr>) -> Asked<'_> {
+    Asked {
+        method: head.method(),
+        authority: head.authority(),
+        path: head.path(),
+        fields: head.fields(),
+        address,
     }
 }
 

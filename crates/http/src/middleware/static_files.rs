@@ -10,7 +10,7 @@ use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
 use super::limits::Limits;
 use super::parts::{Parts, Unusable};
 use crate::basic_auth::BasicAuth;
-use crate::files::{Files, Looked};
+use crate::files::{Answer, Files, Looked};
 use crate::routes::Ambiguous;
 use crate::settings::{FieldRules, RootKeys, RouteSettings};
 
@@ -24,7 +24,8 @@ struct StaticFiles {
 
 /// The limit of a route on files.
 enum FileLimit {
-    Refused,
+    /// With this status.
+    Refused(u16),
     Guarded(Arc<BasicAuth>),
 }
 
@@ -45,7 +46,8 @@ pub(super) fn around(
     let files = Arc::new(files);
     parts.file_caches.add(&files);
     let limit = |route: &RouteSettings| {
-        let refused = route.refuses_some().then_some(FileLimit::Refused);
+        let refused = route.refuse.filter(|_| route.refuses_some());
+        let refused = refused.map(FileLimit::Refused);
         refused.or_else(|| parts.guards.of(route).map(FileLimit::Guarded))
     };
     Ok(Arc::new(StaticFiles {
@@ -66,26 +68,52 @@ impl Handler for StaticFiles {
         if let Looked::Nothing = found {
             return self.next.handle(request, exchange);
         }
-        match self.limits.of(&request.head, request.peer.address.ip()) {
-            Err(Ambiguous) | Ok(Some(FileLimit::Refused)) => self.next.handle(request, exchange),
-            Ok(Some(FileLimit::Guarded(guard))) => Box::pin(async move {
+        match (
+            self.limits.of(&request.head, request.peer.address.ip()),
+            found,
+        ) {
+            (Err(Ambiguous) | Ok(Some(FileLimit::Refused(_))), _) => {
+                self.next.handle(request, exchange)
+            }
+            (Ok(None), Looked::Answer(Answer { response, page })) if page.is_none() => {
+                Box::pin(std::future::ready(response))
+            }
+            (Ok(limit), _) => Box::pin(self.answer_within(limit, request, exchange)),
+        }
+    }
+}
+
+impl StaticFiles {
+    /// Within the limit of the request's route, and of one for a page that stands for its path.
+    async fn answer_within(
+        &self,
+        limit: Option<&FileLimit>,
+        mut request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        if let Some(FileLimit::Guarded(guard)) = limit
+            && let Err(refusal) = guard.admit(&mut request).await
+        {
+            return refusal;
+        }
+        let Some(Answer { response, page }) = self.files.answer(&request).await else {
+            return self.next.handle(request, exchange).await;
+        };
+        let address = request.peer.address.ip();
+        let of_page = page.and_then(|path| self.limits.of_page(&request.head, &path, address));
+        match of_page {
+            Some(FileLimit::Refused(status)) => return Response::status_only(*status),
+            Some(FileLimit::Guarded(guard)) => {
                 if let Err(refusal) = guard.admit(&mut request).await {
                     return refusal;
                 }
-                match self.files.answer(&request).await {
-                    Some(response) => private(response),
-                    None => self.next.handle(request, exchange).await,
-                }
-            }),
-            Ok(None) => match found {
-                Looked::Answer(response) => Box::pin(std::future::ready(response)),
-                Looked::Nothing | Looked::Later => Box::pin(async move {
-                    match self.files.answer(&request).await {
-                        Some(response) => response,
-                        None => self.next.handle(request, exchange).await,
-                    }
-                }),
-            },
+            }
+            None => {}
+        }
+        if limit.or(of_page).is_some() {
+            private(response)
+        } else {
+            response
         }
     }
 }

@@ -119,10 +119,12 @@ impl<T> Routes<T> {
         Ok(route.map_or_else(|| self.otherwise.to(), |(_, to)| to))
     }
 
-    /// The route before that of a request that keeps the script of its directory from running. Only
-    /// who has found the script can ask: an expression such as `\.php$` is not found in `/blog/`,
-    /// which may be a page of the front controller.
-    pub fn closing(&self, asked: &Asked<'_>, script: &[u8]) -> Option<&T> {
+    /// The route before that of a request that keeps the script or the page of its directory from
+    /// its clients. `path` is that of the script, decoded. Only who has found it can ask: an
+    /// expression such as `\.php$` is not found in `/blog/`, which may be a page of the front
+    /// controller.
+    pub fn closing(&self, asked: &Asked<'_>, path: &[u8]) -> Option<&T> {
+        let script = &encoded(path);
         let at = self.find(asked).ok()?.unwrap_or(self.routes.len());
         let readings = Readings::of(script, &self.fronts)?;
         let host = host_of(asked.authority);
@@ -161,6 +163,13 @@ impl<T> Routes<T> {
         }
         Ok(found)
     }
+}
+
+/// A path that is decoded as this one.
+fn encoded(path: &[u8]) -> Vec<u8> {
+    path.split(|&byte| byte == b'%')
+        .collect::<Vec<_>>()
+        .join(&b"%25"[..])
 }
 
 impl Asked<'_> {

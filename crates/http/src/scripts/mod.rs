@@ -16,7 +16,9 @@ use pronghorn_workers::settings::{Mode, ResolveRoot, SiteSettings};
 use tokio::time::Instant;
 
 use crate::file::Readers;
-use crate::files::{CACHE_DURATION, Files, Forbidden, Looked, RootSettings, to_folder, trouble};
+use crate::files::{
+    Answer, CACHE_DURATION, Files, Forbidden, Looked, RootSettings, to_folder, trouble,
+};
 use releases::Releases;
 
 /// Scripts and folders that are remembered; there are seldom more that are asked for in one second.
@@ -62,7 +64,7 @@ pub(crate) struct ScriptCall {
 pub(crate) enum Answerer {
     Script(Script),
     /// A file, or the word that there is nothing.
-    Server(Response),
+    Server(Answer),
 }
 
 impl Scripts {
@@ -149,11 +151,11 @@ impl Scripts {
         let names_script = Path::of(head.path()).is_ok_and(|path| Site::names_script(&path));
         if !names_script && !self.programs {
             match self.files.look(head, now) {
-                Looked::Answer(response) => return Answerer::Server(response),
+                Looked::Answer(answer) => return Answerer::Server(answer),
                 Looked::Nothing => {}
                 Looked::Later => {
-                    if let Some(response) = self.files.answer(request).await {
-                        return Answerer::Server(response);
+                    if let Some(answer) = self.files.answer(request).await {
+                        return Answerer::Server(answer);
                     }
                 }
             }
@@ -182,28 +184,30 @@ impl Scripts {
             Ok(Target::Script(script)) => return Answerer::Script(script),
             Ok(Target::Page(path)) => {
                 let path = [self.site.prefix(), &path].concat();
-                return Answerer::Server(match self.files.answer_at(request, path).await {
-                    Some(response) => response,
+                let response = match self.files.answer_at(request, path.clone()).await {
+                    Some(answer) => answer.response,
                     // It is there and must not be sent, or the method is none for files.
                     None if matches!(head.method(), "GET" | "HEAD") => Response::status_only(404),
                     None => not_for_files(),
-                });
+                };
+                let page = Some(path);
+                return Answerer::Server(Answer { response, page });
             }
-            Ok(Target::Folder) => return Answerer::Server(to_folder(head)),
+            Ok(Target::Folder) => return Answerer::Server(to_folder(head).into()),
             // As nginx, which has a file there and does not ask PHP.
             Ok(Target::Closed) if !matches!(head.method(), "GET" | "HEAD") => {
-                return Answerer::Server(not_for_files());
+                return Answerer::Server(not_for_files().into());
             }
             Ok(Target::Closed) => 404,
             Ok(Target::NotFound) => 404,
             Ok(Target::Forbidden) => 403,
             Ok(Target::BadRequest) => 400,
-            Err(error) => return Answerer::Server(trouble(head, &error)),
+            Err(error) => return Answerer::Server(trouble(head, &error).into()),
         };
-        Answerer::Server(Response::status_only(status))
+        Answerer::Server(Response::status_only(status).into())
     }
 
-    /// The path of a script that stands for the directory of a request, as routes read it.
+    /// The decoded path of a script that stands for the directory of a request.
     pub(crate) fn index_path(&self, request: &Request, script: &Script) -> Option<Vec<u8>> {
         if self.programs || self.site.is_fallback(script) {
             return None;
@@ -211,7 +215,7 @@ impl Scripts {
         let received = Path::of(request.head.path()).ok()?;
         let path = [self.site.prefix(), script.name()].concat();
         let is_named = received.bytes().starts_with(&path);
-        (!is_named).then(|| encoded(&path))
+        (!is_named).then_some(path)
     }
 
     /// What answers for a path, for who may wait for the disk.
@@ -275,13 +279,6 @@ fn by_all_paths(root: &std::path::Path, folders: &[String]) -> Vec<String> {
     all.sort();
     all.dedup();
     all
-}
-
-/// A path that is decoded as this one.
-fn encoded(path: &[u8]) -> Vec<u8> {
-    path.split(|&byte| byte == b'%')
-        .collect::<Vec<_>>()
-        .join(&b"%25"[..])
 }
 
 /// By its name, a program that writes non-parsed headers.
