@@ -169,7 +169,7 @@ fn renewed_files_are_used_and_broken_ones_are_not() {
     server.signal(Signal::HUP);
     server.logged(&[
         "ERROR",
-        "the one before stays in use",
+        "nothing has changed; the old certificates stay in use",
         "is not that of the certificate in",
     ]);
     // Nor does a command that says so, though the files are the same as a moment ago.

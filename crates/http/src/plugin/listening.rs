@@ -145,39 +145,44 @@ impl Certificates {
         are_used
     }
 
-    /// Goes over to what the configuration names now, and reads what has changed. False where the
-    /// old ones stay in use.
-    pub(super) async fn renew(&self, settings: &HttpSettings, folder: &Path) -> bool {
+    /// Reads what the configuration names now, for [`renew`](Self::renew). None where it has no
+    /// section `ssl` any more: those in use stay until a restart.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the first pair that can't be used.
+    pub(super) async fn read(
+        settings: &HttpSettings,
+        folder: &Path,
+    ) -> Result<Option<ReadCertificates>, String> {
         let Some(ssl) = &settings.ssl else {
-            return true;
+            return Ok(None);
         };
-        let (store, pairs) = (self.store.clone(), in_folder(&ssl.pairs, folder));
-        let replaced = tokio::task::spawn_blocking(move || {
-            if store.has(&pairs) {
-                // A look since may have told of them already.
-                return Err(Store::load(&pairs).err());
-            }
-            Ok(store.replace(&pairs))
+        let pairs = in_folder(&ssl.pairs, folder);
+        let read = tokio::task::spawn_blocking(move || {
+            let store = Store::load(&pairs).map_err(|error| error.to_string())?;
+            Ok(Some(ReadCertificates { store, pairs }))
         });
-        match replaced.await {
-            Ok(Err(None)) => self.refresh().await,
-            Ok(Err(Some(error))) => {
-                if self.refresh().await {
-                    tracing::error!(target: "http", "the old certificates stay in use: {error}");
-                }
-                false
-            }
-            Ok(Ok(Ok(()))) => {
-                tracing::info!(target: "http", "new certificates are in use");
-                true
-            }
-            Ok(Ok(Err(error))) => {
-                tracing::error!(target: "http", "the old certificates stay in use: {error}");
-                false
-            }
-            Err(_) => false, // it panicked, which was reported
-        }
+        read.await
+            .map_err(|panicked| panicked.to_string())
+            .flatten()
     }
+
+    /// Goes over to what was read. False where a file has changed since, and can't be used.
+    pub(super) async fn renew(&self, read: ReadCertificates) -> bool {
+        if self.store.has(&read.pairs) {
+            return self.refresh().await;
+        }
+        self.store.replace(read.store);
+        tracing::info!(target: "http", "new certificates are in use");
+        true
+    }
+}
+
+/// Certificates that can be used, and are not yet.
+pub(super) struct ReadCertificates {
+    store: Store,
+    pairs: Vec<Pair>,
 }
 
 fn tell(pair: &Pair, result: Result<(), CertificateError>) {

@@ -759,6 +759,16 @@ impl Http {
                 return Reload::Failed;
             }
         };
+        let certificates = match Certificates::read(settings, &self.resources.folder).await {
+            Ok(certificates) => certificates,
+            Err(error) => {
+                tracing::error!(
+                    target: "server",
+                    "reload failed, nothing has changed; the old certificates stay in use: {error}"
+                );
+                return Reload::Failed;
+            }
+        };
         let specs = self.resources.specs(settings);
         if !self.all_pools.change(HTTP, &self.pools, &specs).await {
             return Reload::Failed;
@@ -768,10 +778,12 @@ impl Http {
             .set(settings.max_per_address, settings.client.subnets());
         self.patience = Patience::of(settings);
         self.service.set_handler(handler);
-        match &self.tls {
-            Some(tls) if !tls.renew(settings, &self.resources.folder).await => Reload::Failed,
-            _ => Reload::Applied,
+        if let (Some(tls), Some(read)) = (&self.tls, certificates)
+            && !tls.renew(read).await
+        {
+            return Reload::Failed;
         }
+        Reload::Applied
     }
 
     /// No new connections, requests under way finish within the pools' `destroy_timeout`, then the

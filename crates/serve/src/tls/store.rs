@@ -96,17 +96,12 @@ impl Store {
         files.iter().map(|watched| &watched.pair).eq(pairs)
     }
 
-    /// Goes over to other pairs, all or none of them.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the first pair that can't be used; those in use stay.
-    pub fn replace(&self, pairs: &[Pair]) -> Result<(), CertificateError> {
-        let Self { used, files } = Self::load(pairs)?;
+    /// Goes over to other pairs, which were loaded.
+    pub fn replace(&self, others: Self) {
+        let Self { used, files } = others;
         let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
         *lock(&self.files) = files;
         self.used.store(used.into_inner());
-        Ok(())
     }
 }
 
