@@ -503,7 +503,7 @@ fn address(text: &str) -> Option<IpAddr> {
         let port = port.strip_prefix(':');
         port.is_some_and(|port| match port.strip_prefix('_') {
             Some(name) => !name.is_empty() && name.bytes().all(is_of_name),
-            None => (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit()),
+            None => port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok(),
         })
     };
     if let Some(inside) = text.strip_prefix('[') {
@@ -1025,6 +1025,21 @@ mod tests {
                 (tls, authority),
                 "{fields}"
             );
+        }
+    }
+
+    #[test]
+    fn an_address_may_have_a_port_that_there_is() {
+        for (text, is_one) in [
+            ("192.0.2.1:65535", true),
+            ("192.0.2.1:_name", true),
+            ("[2001:db8::1]:1", true),
+            ("192.0.2.1:65536", false),
+            ("[2001:db8::1]:99999", false),
+            ("192.0.2.1:+1", false),
+            ("192.0.2.1:", false),
+        ] {
+            assert_eq!(address(text).is_some(), is_one, "{text}");
         }
     }
 

@@ -89,7 +89,7 @@ fn read_rule(t: &mut Table<'_>) -> Option<RewriteRule> {
         .key(
             "unless_refused",
             "If true, the rule does not apply to requests whose original path a route with \
-             `refuse` matches. That route answers them.",
+             `refuse` or `basic_auth` matches. That route answers them.",
         )
         .default(false);
     for (key, is_written, hint) in [

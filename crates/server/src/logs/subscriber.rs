@@ -109,9 +109,10 @@ impl<'a> Route<'a> {
     }
 }
 
-/// Kafka's client warns of each attempt to reach a broker. The driver tells what changes, once.
+/// Kafka's client warns of each attempt to reach a broker; the driver tells what changes, once. The
+/// library of HTTP/2 warns of each frame that a client should not have sent.
 fn is_talkative(target: &str) -> bool {
-    target.starts_with("krafka::")
+    target.starts_with("krafka::") || target.starts_with("h2::")
 }
 
 impl Subscriber for Router {

@@ -40,18 +40,19 @@ fn a_record_without_a_channel_is_the_servers_if_it_matters() {
     let yaml = "level: debug\nmode: development\nchannels: {'h2::frame': {level: debug}}";
     let records = Rig::new().records(yaml, || {
         info!("of this module");
-        info!(target: "h2::codec", "a library's");
-        warn!(target: "h2::codec", n = 1, "a library's warning");
+        info!(target: "other::codec", "a library's");
+        warn!(target: "other::codec", n = 1, "a library's warning");
         warn!(target: "krafka::network::pool", "one attempt of many");
+        warn!(target: "h2::proto", "one frame of many");
         debug!(target: "h2::frame", "named in the settings");
     });
     assert_eq!(
         records,
-        "2026-11-21T19:26:15+0000\tWARN\tserver      \ta library's warning\t{\"n\":1,\"target\":\"h2::codec\"}\n\
+        "2026-11-21T19:26:15+0000\tWARN\tserver      \ta library's warning\t{\"n\":1,\"target\":\"other::codec\"}\n\
          2026-11-21T19:26:15+0000\tDEBUG\th2::frame   \tnamed in the settings\n"
     );
     let records = raw("channels: {server: {level: error}}", || {
-        warn!(target: "h2", "a library's warning");
+        warn!(target: "other", "a library's warning");
     });
     assert!(records.is_empty(), "the server's level holds for it");
 }
