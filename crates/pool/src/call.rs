@@ -44,6 +44,12 @@ pub trait Payload: Observer {
     /// Whether it may be given to a second worker after the first one died with it.
     fn repeatable(&self) -> bool;
 
+    /// The head that stands for an answer where a foreign worker waits for its next call without
+    /// having answered this one. None: it has to answer. Such a call has no body.
+    fn unanswered(&self) -> Option<Head> {
+        None
+    }
+
     /// A short text for reports, `GET /path` for instance.
     fn describe(&self) -> String;
 }

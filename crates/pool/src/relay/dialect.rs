@@ -53,6 +53,8 @@ pub(crate) enum Heard {
     /// It takes calls again, and says how long it was at what the call had left.
     Free(Option<Duration>),
     Pong,
+    /// It waits for its next call and has not answered this one, which it need not.
+    Unanswered(Head),
     /// The call was not handled: the worker wants to be replaced.
     Declined,
     Nothing,
@@ -379,7 +381,8 @@ fn hear_foreign(
         });
     }
     if header.flags.has(Flags::CONTROL) {
-        return Ok(Heard::Nothing);
+        let asked_again = payload.unanswered().filter(|_| begun.is_none());
+        return Ok(asked_again.map_or(Heard::Nothing, Heard::Unanswered));
     }
     if header.options.as_slice().len() != 1 {
         return Err(Nonsense::Options(header.options.as_slice().len()));

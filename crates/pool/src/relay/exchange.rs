@@ -81,6 +81,7 @@ impl Relay {
             return Served::Free(Instant::now());
         }
         (self.wishes, self.informed, self.impatient) = (0, 0, 0);
+        self.is_asked_again = false;
         let since = call.stamps.dispatched.unwrap_or(call.stamps.queued);
         self.prefetch.begin(since, sent);
         let nth = self.inbox.count();
@@ -129,6 +130,11 @@ impl Relay {
         };
         if let Body::Stream(stream) = &body {
             asked.stream = Some(stream.clone());
+        }
+        if !self.dialect.question().is_empty() && call.payload.unanswered().is_some() {
+            debug_assert_eq!(body.size(), 0, "the question follows at once");
+            self.out.extend_from_slice(self.dialect.question());
+            self.is_asked_again = true;
         }
         self.channel.offer(number);
         match self.write_call(body, &call).await {
@@ -228,6 +234,18 @@ impl Relay {
                     said.leaving |= leaving;
                     call.fail(error);
                     return self.after(said, Instant::now()).await;
+                }
+                Ok(Heard::Unanswered(head)) => {
+                    self.is_asked_again = false;
+                    let now = Instant::now();
+                    (call.stamps.first_byte, call.stamps.complete) = (Some(now), Some(now));
+                    self.tell_spent();
+                    call.deliver(head, ReplyBody::Whole(Bytes::new().into()));
+                    let said = Said {
+                        leaving,
+                        ..Said::default()
+                    };
+                    return self.after(said, now).await;
                 }
                 Ok(Heard::Declined) => {
                     self.slot_handle.decline(call);
@@ -806,6 +824,7 @@ impl Relay {
                 | Heard::Reply { .. }
                 | Heard::Free(_)
                 | Heard::Want(_)
+                | Heard::Unanswered(_)
                 | Heard::Declined => {
                     return Err(Over::Garbage("a frame at the wrong time".into()));
                 }
@@ -843,6 +862,9 @@ impl Relay {
         }
         if said.leaving {
             return Served::Leaving;
+        }
+        if std::mem::take(&mut self.is_asked_again) {
+            return self.until_it_waits(done).await;
         }
         if said.busy {
             return self.until_free(done).await;
@@ -913,6 +935,54 @@ impl Relay {
                     (late, deadline) = (true, None);
                 }
                 Event::Over(over) => return self.cut_short(over, None).await,
+            }
+        }
+    }
+
+    /// Waits for the answer to the question behind a call: before it nothing that comes may be
+    /// taken for the answer to another one.
+    async fn until_it_waits(&mut self, since: Instant) -> Served {
+        let limit = self.slot_handle.exec_ttl();
+        let mut deadline = limit.map(|limit| since + limit);
+        loop {
+            let unusable = match self.event_until(None, None, deadline).await {
+                Event::Item(Item::Frame { header, .. }) if header.flags.has(Flags::CONTROL) => {
+                    return Served::Free(Instant::now());
+                }
+                Event::Item(item) => self.dialect.stray(item, &self.slot_handle),
+                Event::Withdrawn | Event::Body(_) => Ok(()),
+                Event::Extended(time) => {
+                    deadline = self.slot_handle.later(deadline, time);
+                    Ok(())
+                }
+                Event::Over(Over::Garbage(what)) => {
+                    self.dialect
+                        .text(&mut self.incoming, Garbage(what), &self.slot_handle)
+                }
+                Event::Over(Over::Overdue) => {
+                    let of = self.under_way.as_ref();
+                    let of = of.map_or_else(String::new, |of| of.payload.describe());
+                    self.slot_handle.report(Report::Overdue {
+                        what: format!("work after the answer to {of}"),
+                        ran: limit.unwrap_or_default(),
+                        progress: None,
+                        client: "has its reply",
+                        is_told: false,
+                        call: None,
+                        details: self.details(),
+                        stack: self.channel.stack_layout(),
+                    });
+                    return Served::Broken;
+                }
+                Event::Over(over) => return self.cut_short(over, None).await,
+            };
+            match unusable {
+                Ok(()) => {}
+                Err(Report::Leaving) => return Served::Leaving,
+                Err(why) => {
+                    self.slot_handle.report(why);
+                    return Served::Broken;
+                }
             }
         }
     }

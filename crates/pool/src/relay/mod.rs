@@ -112,6 +112,8 @@ pub struct Relay {
     asked: Asked,
     /// Calls of methods that are under way for it.
     held: Held,
+    /// Another question stands behind the call at hand, and has no answer yet.
+    is_asked_again: bool,
     /// Questions before the one before was answered, since the last call began.
     impatient: u32,
     /// When somebody wants to know what PHP does in the call at hand.
@@ -165,6 +167,7 @@ impl Relay {
             asked: Asked::Nothing,
             held: Held::default(),
             impatient: 0,
+            is_asked_again: false,
             slow_at: None,
             meter: meter(&channel, &slot_handle),
             channel,

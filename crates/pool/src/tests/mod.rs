@@ -114,6 +114,10 @@ impl Payload for TestPayload {
         self.repeatable
     }
 
+    fn unanswered(&self) -> Option<Head> {
+        self.name.starts_with("/unanswered").then(|| status(204))
+    }
+
     fn describe(&self) -> String {
         self.name.to_owned()
     }

@@ -1295,6 +1295,54 @@ async fn what_a_foreign_worker_sends_before_it_takes_a_call_up_reaches_nobody() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_need_not_answer_a_call_and_waits_for_the_next_one_has_answered() {
+    let mut stage = Stage::foreign(Fence::Always).await;
+    let mut pending = stage.call(TestPayload::new("/unanswered"));
+    let mut next = stage.call(TestPayload::new("/next"));
+    stage.worker.take_up().await;
+    assert_eq!(
+        stage.worker.frame().await.header.flags.0,
+        0x09,
+        "no question behind it"
+    );
+    stage.worker.send(&pid()).await;
+    let got = reply(&mut pending).await.unwrap();
+    assert_eq!(http(&got.head).status, 204);
+    stage.worker.take_up().await;
+    stage.worker.send(&json("{}", b"next")).await;
+    assert_eq!(body(&mut next).await.unwrap(), "next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_answers_a_call_that_needs_none_is_free_once_it_waits() {
+    let mut stage = Stage::foreign(Fence::Always).await;
+    let mut pending = stage.call(TestPayload::new("/unanswered"));
+    let mut next = stage.call(TestPayload::new("/next"));
+    stage.worker.take_up().await;
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"answered")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "answered");
+    // The answer of nobody is not that of the next call.
+    let mut rest = json("{}", b"and again");
+    rest.extend(pid());
+    stage.worker.send(&rest).await;
+    stage.worker.take_up().await;
+    stage.worker.send(&json("{}", b"next")).await;
+    assert_eq!(body(&mut next).await.unwrap(), "next");
+
+    // It does something else for too long.
+    let mut pending = stage.call(TestPayload::new("/unanswered"));
+    stage.worker.take_up().await;
+    stage.worker.frame().await;
+    stage.worker.send(&json("{}", b"answered")).await;
+    assert_eq!(body(&mut pending).await.unwrap(), "answered");
+    let Some(Report::Overdue { what, .. }) = stage.reports.recv().await else {
+        panic!("it is late");
+    };
+    assert_eq!(what, "work after the answer to /unanswered");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_a_foreign_worker_did_not_take_up_goes_elsewhere() {
     // Unlike one that it may have begun.
     for (taken_up, waiting) in [(false, 1), (true, 0)] {
