@@ -18,6 +18,7 @@ use pronghorn_base::{Cut, LogThrottle, heaviest, lock};
 use pronghorn_metrics::{Counter, Registry};
 use pronghorn_pool::SpoolClient;
 
+use crate::owner::{Owner, tell};
 use crate::peer_address::{Household, PeerAddress};
 
 /// Bytes that a request may hold without being counted: a head and the body that comes with it.
@@ -31,6 +32,7 @@ const OF_AN_ADDRESS: usize = 4;
 
 /// The memory that all clients of a service hold.
 pub(crate) struct ClientMemory {
+    owner: Owner,
     most: usize,
     held: AtomicUsize,
     accounts: Mutex<Accounts>,
@@ -76,14 +78,15 @@ pub struct Charge {
 
 impl ClientMemory {
     /// Says in `metrics` how much is held, if there are any.
-    pub(crate) fn new(most: usize, metrics: Option<&Registry>) -> Arc<Self> {
+    pub(crate) fn new(owner: Owner, most: usize, metrics: Option<&Registry>) -> Arc<Self> {
         let counted = metrics.map(|metrics| {
             metrics.counter(
                 "connections_over_memory_total",
-                "Connections that were closed because clients held more than `http.client_memory`.",
+                "Connections that were closed because clients held more than `client_memory`.",
             )
         });
         let memory = Arc::new(Self {
+            owner,
             most,
             held: AtomicUsize::new(0),
             accounts: Mutex::default(),
@@ -181,11 +184,11 @@ impl ClientMemory {
             counted.increment();
         }
         if let Some(connections) = self.closed.should_log() {
-            tracing::warn!(
-                target: "http", connections, remote_address = %account.address,
+            let key = self.owner.limit_of_memory();
+            tell!(
+                self.owner, warn, connections, remote_address = %account.address,
                 bytes = account.held(), limit = self.most,
-                "connections closed: clients hold more memory than `http.client_memory`, and these \
-                 hold the most"
+                "connections closed: clients hold more memory than `{key}`, and these hold the most"
             );
         }
     }
@@ -401,7 +404,7 @@ mod tests {
 
     #[test]
     fn of_the_address_that_holds_the_most_the_heaviest_connection_goes() {
-        let memory = ClientMemory::new(MOST, None);
+        let memory = ClientMemory::new(Owner::Http, MOST, None);
         let alone = client(&memory, Some("192.0.2.1"));
         let crowd: Vec<_> = (0..3).map(|_| client(&memory, Some("192.0.2.2"))).collect();
         let proxies: Vec<_> = (0..2).map(|_| client(&memory, None)).collect();
@@ -433,7 +436,7 @@ mod tests {
 
     #[test]
     fn one_that_is_closed_makes_room_once() {
-        let memory = ClientMemory::new(MOST, None);
+        let memory = ClientMemory::new(Owner::Http, MOST, None);
         let (greedy, other) = (client(&memory, None), client(&memory, None));
         let most = holds(&greedy, MOST + 1);
         assert!(is_closed(&greedy));
@@ -447,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_a_connection_keeps_goes_with_it() {
-        let memory = ClientMemory::new(MOST, None);
+        let memory = ClientMemory::new(Owner::Http, MOST, None);
         let one = client(&memory, None);
         one.account.keep(ClientBytes::Head, 100);
         one.account.keep(ClientBytes::Input, 200);
@@ -461,7 +464,7 @@ mod tests {
 
     #[test]
     fn what_can_be_done_without_ends_before_the_memory_does() {
-        let memory = ClientMemory::new(MOST, None);
+        let memory = ClientMemory::new(Owner::Http, MOST, None);
         let (one, same, other) = (
             client(&memory, Some("192.0.2.1")),
             client(&memory, Some("192.0.2.1")),
@@ -479,7 +482,7 @@ mod tests {
 
     #[test]
     fn who_is_gone_is_forgotten() {
-        let memory = ClientMemory::new(MOST, None);
+        let memory = ClientMemory::new(Owner::Http, MOST, None);
         for _ in 0..1000 {
             drop(client(&memory, None));
         }

@@ -7,7 +7,10 @@
 //! with its limits, and [`Listener`]s accept for it; an [`Endpoint`] is both for a service with one
 //! address.
 //!
-//! Knows neither who answers nor the settings of a service: that one hands in what it goes by.
+//! A [`StreamHandler`] takes connections by the same listeners that speak another protocol.
+//!
+//! Knows neither who answers nor the settings of a service, but for keys that several have: that
+//! one hands in what it goes by.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +19,7 @@ mod addresses;
 mod body_error;
 mod buffers;
 mod client_memory;
+mod client_stream;
 mod connection;
 mod date;
 mod detached;
@@ -28,12 +32,14 @@ mod listener;
 mod message;
 mod metrics;
 mod open_file;
+mod owner;
 mod peer_address;
 mod protocol;
 mod proxy_protocol;
 mod reader;
 mod sent;
 mod service;
+mod settings;
 mod source;
 mod stream;
 mod tls;
@@ -45,6 +51,7 @@ pub use addresses::{Addresses, ConnectionPermit, NoPermit};
 pub use body_error::BodyError;
 pub use buffers::give_back_body;
 pub use client_memory::{Charge, UNCOUNTED};
+pub use client_stream::{ClientStream, StreamHandler};
 pub use detached::DetachedBody;
 pub use endpoint::{ControlEndpoint, Endpoint};
 pub use exchange::Exchange;
@@ -57,6 +64,7 @@ pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};
 pub use reader::{FILE_PIECE, Reader};
 pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};
 pub use service::Service;
+pub use settings::read_proxies;
 pub use source::{BodySource, Read};
 pub use tls::{CertificateError, Pair, Renewed, Store, Tls};
 pub use upgrade::{Upgrade, Upgraded};

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{JoinHandle, yield_now};
 
 use crate::message::Peer;
+use crate::owner::tell;
 use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::proxy_protocol::{self, Proxies, ProxyProtocol};
@@ -430,7 +431,12 @@ impl Door {
                     // Without a descriptor left, each thread fails ten times in a second.
                     static FAILED: LogThrottle = LogThrottle::new();
                     if let Some(times) = FAILED.should_log() {
-                        tracing::error!(target: "http", times, "cannot accept connections: {error}");
+                        tell!(
+                            self.service.owner,
+                            error,
+                            times,
+                            "cannot accept connections: {error}"
+                        );
                     }
                     open_files::made_room(&error);
                     tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
@@ -446,7 +452,7 @@ impl Door {
         // Who connects to a proxy is counted once the proxy has told who that is.
         let counted = match &self.proxies {
             None => address.ip(),
-            Some(proxies) if proxies.admit(&peer) => None,
+            Some(proxies) if proxies.admit(&peer, self.service.owner) => None,
             Some(_) => return false,
         };
         let entered = match self.service.enter(counted) {

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::client_stream::ClientStream;
 use crate::connection::Http1;
 use crate::http2;
 use crate::message::Peer;
@@ -92,6 +93,7 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
             }
             let stream = match accepted {
                 Accepted::Tls(stream) => stream,
+                Accepted::Text(_) if entered.service().streams.is_some() => return,
                 Accepted::Text(stream) => {
                     let peer = Arc::new(Peer::new(peer.address, false, peer.server));
                     let http1 = Http1::new(Stream::Tcp(stream), peer, entered).without_tls();
@@ -100,13 +102,19 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
                 }
                 Accepted::Gone => return,
             };
-            if chose_http2(&stream) {
+            if entered.service().streams.is_none() && chose_http2(&stream) {
                 let stream = Stream::Tls(stream);
                 return Box::pin(http2::serve(stream, BytesMut::new(), peer, entered)).await;
             }
             Stream::Tls(stream)
         }
     };
+    if let Some(streams) = entered.service().streams.clone() {
+        // It makes no room for another one: its peer need not expect an end.
+        entered.place().busy();
+        let client = ClientStream::new(stream, peer, Box::new(entered));
+        return streams.serve(client).await;
+    }
     // In a place of its own: a future holds what it takes by value twice.
     let http1 = Box::new(Http1::new(stream, peer, entered));
     if let Some(begun) = http1.run().await {

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -16,15 +17,21 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::addresses::{Addresses, ConnectionPermit};
 use crate::client_memory::{Account, Charge, ClientBytes, ClientMemory, UNCOUNTED};
+use crate::client_stream::{StreamHandler, StreamPlace};
+use crate::exchange::Exchange;
 use crate::limits::Limits;
-use crate::message::{Handler, Peer};
+use crate::message::{Body, Handled, Handler, Peer, Request, Response};
 use crate::metrics::{ConnectionMetrics, ResponseMetrics};
+use crate::owner::{Owner, tell};
 use crate::peer_address::PeerAddress;
 use crate::sent::{OnSent, Sent};
 
 /// A handler with its limits, and the way to an orderly end.
 pub struct Service {
+    pub(crate) owner: Owner,
     handler: ArcSwap<Arc<dyn Handler>>,
+    /// Takes the connections where they speak no HTTP.
+    pub(crate) streams: Option<Arc<dyn StreamHandler>>,
     pub(crate) limits: Limits,
     pub(crate) draining: CancellationToken,
     drain_idle: OnceLock<Duration>,
@@ -61,13 +68,52 @@ impl Service {
         metrics: Option<&Registry>,
         spool: Option<Arc<Spool>>,
     ) -> Arc<Self> {
+        let (owner, streams) = (Owner::Http, None);
+        Self::made(Self {
+            responses: metrics.map(ResponseMetrics::new),
+            spool,
+            ..Self::bare(owner, handler, streams, limits, addresses, metrics)
+        })
+    }
+
+    /// For connections that speak no HTTP. Counts them in `metrics`, if there are any.
+    pub fn of_streams(
+        streams: Arc<dyn StreamHandler>,
+        limits: Limits,
+        addresses: Arc<Addresses>,
+        metrics: Option<&Registry>,
+    ) -> Arc<Self> {
+        let (owner, streams) = (Owner::Tcp, Some(streams));
+        let nobody: Arc<dyn Handler> = Arc::new(NoHttp);
+        Self::made(Self::bare(
+            owner, nobody, streams, limits, addresses, metrics,
+        ))
+    }
+
+    fn made(service: Self) -> Arc<Self> {
+        let service = Arc::new(service);
+        let spare: Arc<dyn Spare> = service.clone();
+        spared_by(Arc::downgrade(&spare));
+        service
+    }
+
+    fn bare(
+        owner: Owner,
+        handler: Arc<dyn Handler>,
+        streams: Option<Arc<dyn StreamHandler>>,
+        limits: Limits,
+        addresses: Arc<Addresses>,
+        metrics: Option<&Registry>,
+    ) -> Self {
         let (draining, connections) = (CancellationToken::new(), TaskTracker::new());
         let counted = metrics.map(|metrics| {
             let open = connections.clone();
             ConnectionMetrics::new(metrics, move || open.len())
         });
-        let service = Arc::new(Self {
+        Self {
+            owner,
             handler: ArcSwap::from_pointee(handler),
+            streams,
             limits,
             draining,
             drain_idle: OnceLock::new(),
@@ -77,14 +123,11 @@ impl Service {
             standings: Arc::default(),
             groups: RandomState::new(),
             addresses,
-            memory: ClientMemory::new(limits.memory, metrics),
+            memory: ClientMemory::new(owner, limits.memory, metrics),
             counted,
-            responses: metrics.map(ResponseMetrics::new),
-            spool,
-        });
-        let spare: Arc<dyn Spare> = service.clone();
-        spared_by(Arc::downgrade(&spare));
-        service
+            responses: None,
+            spool: None,
+        }
     }
 
     /// Requests from now on go to this one.
@@ -112,6 +155,12 @@ impl Service {
     pub async fn drain(&self, idle: Duration) {
         _ = self.drain_idle.set(idle); // a second drain changes nothing
         self.draining.cancel();
+        self.connections.close();
+        self.connections.wait().await;
+    }
+
+    /// Returns when all connections have ended of their own accord.
+    pub async fn all_ended(&self) {
         self.connections.close();
         self.connections.wait().await;
     }
@@ -180,15 +229,21 @@ impl Service {
         match full {
             Full::All => {
                 let limit = self.limits.connections;
-                tracing::warn!(
-                    target: "http", connections, limit,
+                tell!(
+                    self.owner,
+                    warn,
+                    connections,
+                    limit,
                     "connections refused: there are too many"
                 );
             }
-            Full::Address => tracing::warn!(
-                target: "http", connections, remote_address = %address,
-                "connections refused: an address has reached `http.max_per_address`"
-            ),
+            Full::Address => {
+                let key = self.owner.limit_of_address();
+                tell!(
+                    self.owner, warn, connections, remote_address = %address,
+                    "connections refused: an address has reached `{key}`"
+                );
+            }
         }
     }
 
@@ -198,11 +253,24 @@ impl Service {
             counted.evicted.increment();
         }
         if let Some(connections) = self.evictions.should_log() {
-            tracing::warn!(
-                target: "http", connections, limit,
+            tell!(
+                self.owner,
+                warn,
+                connections,
+                limit,
                 "idle connections closed for new ones: the limit of connections is reached"
             );
         }
+    }
+}
+
+/// Answers nobody: the connections of such a service speak no HTTP.
+#[derive(Debug)]
+struct NoHttp;
+
+impl Handler for NoHttp {
+    fn handle<'a>(&'a self, _: Request, _: &'a mut dyn Exchange) -> Handled<'a> {
+        Box::pin(std::future::ready(Response::new(500, Body::Empty)))
     }
 }
 
@@ -291,6 +359,20 @@ impl Entered {
             () = self.place.evicted() => {}
             () = self.service.drained() => {}
         }
+    }
+}
+
+impl StreamPlace for Entered {
+    fn stopping(&self) -> &CancellationToken {
+        &self.service.draining
+    }
+
+    fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        self.place.poll_evicted(cx)
+    }
+
+    fn keeps(&self, peer: &Peer, bytes: usize) {
+        Self::keeps(self, peer, ClientBytes::Input, bytes);
     }
 }
 

@@ -1,11 +1,10 @@
 //! Where to listen and how: `http.address`, `http.listen`, `http.ssl`, `http.http2`.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Subnet, Table, Wrong};
-use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol};
+use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
+use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol, read_proxies};
 
 use super::HttpSettings;
 
@@ -21,10 +20,6 @@ const MOST_CERTIFICATES: usize = 1000;
 
 /// Each open request may keep 256 KB of its body in memory.
 const MOST_STREAMS: u32 = 1000;
-
-/// As RoadRunner's: a header is the first that a load balancer sends.
-const HEADER_TIME: Duration = Duration::from_secs(5);
-const HEADER_TIMES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_mins(5);
 
 /// Owner and group; others see no socket that is meant for a proxy on the same machine.
 pub const SOCKET_MODE: Mode = Mode(0o660);
@@ -212,53 +207,6 @@ impl Section for ListenSettings {
         }
         settings
     }
-}
-
-/// The section `proxy_protocol` of a listener.
-pub(super) fn read_proxies(t: &mut Table<'_>, is_unix: bool) -> Option<ProxyProtocol> {
-    t.optional_section_with(
-        "proxy_protocol",
-        "The PROXY protocol. Each connection must begin with a PROXY header, version 1 or 2, in \
-         which a load balancer names the client. Without this section, the server reads no such \
-         header.",
-        |t| {
-            let trusted: Option<Vec<Subnet>> = t
-                .key(
-                    "trusted_proxies",
-                    "The addresses of the load balancers. Connections from other addresses are \
-                     refused. A unix socket does not need this key, because its mode says who may \
-                     connect.",
-                )
-                .optional();
-            let is_missing = match &trusted {
-                Some(trusted) => trusted.is_empty(),
-                None => !t.is_written("trusted_proxies"), // else it is wrong, which is said
-            };
-            let trusted = trusted.unwrap_or_default();
-            if is_missing && !is_unix {
-                t.error(
-                    "trusted_proxies",
-                    "is empty: nobody may connect",
-                    "name the load balancers, for example `trusted_proxies: [10.0.0.0/8]`",
-                );
-            }
-            if !trusted.is_empty() && is_unix {
-                t.warn(
-                    "trusted_proxies",
-                    "has no effect for a unix socket, whose clients have no address",
-                    "the socket's mode says who may connect",
-                );
-            }
-            ProxyProtocol {
-                trusted,
-                timeout: t
-                    .key("read_header_timeout", "Time limit for the PROXY header.")
-                    .zero_is_default()
-                    .range(HEADER_TIMES)
-                    .default(HEADER_TIME),
-            }
-        },
-    )
 }
 
 /// The section `unix_socket`, for a unix socket in `address`.

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 use pronghorn_config::{Address, Era, Listen, Section, Size, Table};
 use pronghorn_h1::FIELDS;
-use pronghorn_serve::{CLIENT_MEMORY, Http2Limits, ProxyProtocol};
+use pronghorn_serve::{CLIENT_MEMORY, Http2Limits, ProxyProtocol, read_proxies};
 use pronghorn_workers::settings::HttpPoolSettings;
 use pronghorn_workers::{MAX_IO_THREADS, default_io_threads};
 
@@ -157,7 +157,7 @@ impl Section for HttpSettings {
         let uploads: Uploads = t.section("uploads", "Files that clients upload in forms.");
         let mut settings = Self {
             unix_socket: listen::read_unix_socket(t, address.as_ref()),
-            proxies: listen::read_proxies(t, matches!(address, Some(Listen::Unix(_)))),
+            proxies: read_proxies(t, matches!(address, Some(Listen::Unix(_)))),
             address,
             listen: listen::read_list(t),
             ssl: t.optional_section(

@@ -19,6 +19,7 @@ use tokio::io::Interest;
 use tokio::time::timeout;
 
 use crate::message::Peer;
+use crate::owner::{Owner, tell};
 use crate::peer_address::PeerAddress;
 use crate::protocol::{self, Socket};
 use crate::service::Entered;
@@ -64,14 +65,14 @@ impl Proxies {
 
     /// Whether an address may connect. Those of a unix socket have none: its permissions say who
     /// may.
-    pub(crate) fn admit(&self, peer: &Peer) -> bool {
+    pub(crate) fn admit(&self, peer: &Peer, owner: Owner) -> bool {
         let is_trusted = |ip: IpAddr| self.settings.trusted.iter().any(|net| net.contains(ip));
         if peer.address.ip().is_none_or(is_trusted) {
             return true;
         }
         if let Some(connections) = self.strangers.should_log() {
-            tracing::warn!(
-                target: "http", connections, remote_address = %peer.address,
+            tell!(
+                owner, warn, connections, remote_address = %peer.address,
                 "connections refused: the address is none of `proxy_protocol.trusted_proxies`"
             );
         }
@@ -80,24 +81,24 @@ impl Proxies {
 
     /// Reads the header and nothing behind it. None, after a record, for a connection that has
     /// none.
-    async fn read(&self, socket: &Socket, peer: &Peer) -> Option<ProxyHeader> {
+    async fn read(&self, socket: &Socket, peer: &Peer, owner: Owner) -> Option<ProxyHeader> {
         let limit = self.settings.timeout;
         match timeout(limit, read(socket)).await {
             Ok(Ok(Ok(told))) => return Some(told),
-            Ok(Ok(Err(unreadable))) => self.tell(peer, &unreadable),
+            Ok(Ok(Err(unreadable))) => self.tell(peer, &unreadable, owner),
             // It asks whether the port is open.
             Ok(Err(error)) => {
-                tracing::debug!(target: "http", proxy = %peer.address, "no PROXY header: {error}");
+                tell!(owner, debug, proxy = %peer.address, "no PROXY header: {error}");
             }
-            Err(_) => self.tell_of_silence(peer, limit),
+            Err(_) => self.tell_of_silence(peer, limit, owner),
         }
         None
     }
 
-    fn tell(&self, peer: &Peer, unreadable: &Unreadable) {
+    fn tell(&self, peer: &Peer, unreadable: &Unreadable, owner: Owner) {
         if let Some(connections) = self.unreadable.should_log() {
-            tracing::warn!(
-                target: "http", connections, proxy = %peer.address,
+            tell!(
+                owner, warn, connections, proxy = %peer.address,
                 begins_with = %unreadable.begins.escape_ascii(),
                 "connections refused: they do not begin with a PROXY header: {} (hint: switch the \
                  PROXY protocol on in the load balancer, or remove `proxy_protocol`)",
@@ -106,10 +107,10 @@ impl Proxies {
         }
     }
 
-    fn tell_of_silence(&self, peer: &Peer, limit: Duration) {
+    fn tell_of_silence(&self, peer: &Peer, limit: Duration, owner: Owner) {
         if let Some(connections) = self.unreadable.should_log() {
-            tracing::warn!(
-                target: "http", connections, proxy = %peer.address, ?limit,
+            tell!(
+                owner, warn, connections, proxy = %peer.address, ?limit,
                 "connections refused: no whole PROXY header came in time"
             );
         }
@@ -124,8 +125,9 @@ pub(crate) async fn serve(
     peer: Arc<Peer>,
     mut entered: Entered,
 ) {
+    let owner = entered.service().owner;
     let told = tokio::select! {
-        told = proxies.read(&socket, &peer) => told,
+        told = proxies.read(&socket, &peer, owner) => told,
         () = entered.ended() => None,
     };
     let peer = match told {
@@ -214,8 +216,8 @@ mod tests {
 
     #[test]
     fn who_has_no_address_may_connect_and_who_has_one_must_be_trusted() {
-        assert!(!proxies().admit(&peer("127.0.0.1:1")));
-        assert!(proxies().admit(&Peer::new(PeerAddress::Unix, false, None)));
+        assert!(!proxies().admit(&peer("127.0.0.1:1"), Owner::Http));
+        assert!(proxies().admit(&Peer::new(PeerAddress::Unix, false, None), Owner::Http));
     }
 
     #[tokio::test]
@@ -233,7 +235,7 @@ mod tests {
             drop(proxy);
         };
         let peer = peer("127.0.0.1:1");
-        let (told, ()) = tokio::join!(proxies.read(&socket, &peer), write);
+        let (told, ()) = tokio::join!(proxies.read(&socket, &peer, Owner::Http), write);
         let client = "192.0.2.1:12345".parse().unwrap();
         let server = "198.51.100.2:443".parse().unwrap();
         assert_eq!(told, Some(ProxyHeader::Client { client, server }));
@@ -247,7 +249,7 @@ mod tests {
 
     async fn told(ours: UnixStream) -> Option<ProxyHeader> {
         let (proxies, peer) = (proxies(), peer("127.0.0.1:1"));
-        proxies.read(&Socket::Unix(ours), &peer).await
+        proxies.read(&Socket::Unix(ours), &peer, Owner::Http).await
     }
 
     #[tokio::test(start_paused = true)]

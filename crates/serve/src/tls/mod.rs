@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::message::Peer;
+use crate::owner::{Owner, tell};
 
 pub use certificate::{CertificateError, Pair};
 pub use store::{Renewed, Store};
@@ -55,6 +56,7 @@ pub(crate) enum Accepted {
 pub struct Tls {
     config: Arc<ServerConfig>,
     strangers: Arc<LogThrottle>,
+    owner: Owner,
 }
 
 impl Tls {
@@ -75,7 +77,16 @@ impl Tls {
         Ok(Self {
             config: Arc::new(config),
             strangers: Arc::default(),
+            owner: Owner::Http,
         })
+    }
+
+    /// For connections that speak no HTTP: no protocol is agreed on in the handshake.
+    #[must_use]
+    pub fn for_streams(mut self) -> Self {
+        Arc::make_mut(&mut self.config).alpn_protocols.clear();
+        self.owner = Owner::Tcp;
+        self
     }
 
     /// Shakes hands with whoever speaks TLS.
@@ -83,8 +94,12 @@ impl Tls {
         match tokio::time::timeout(HANDSHAKE, self.shake(stream, peer)).await {
             Ok(accepted) => accepted,
             Err(_) => {
-                tracing::debug!(target: "http", "TLS handshake took longer than {} \
-                                                 s", HANDSHAKE.as_secs());
+                let limit = HANDSHAKE.as_secs();
+                tell!(
+                    self.owner,
+                    debug,
+                    "TLS handshake took longer than {limit} s"
+                );
                 Accepted::Gone
             }
         }
@@ -111,7 +126,7 @@ impl Tls {
         match TlsAcceptor::from(self.config.clone()).accept(stream).await {
             Ok(stream) => Accepted::Tls(Box::new(stream)),
             Err(error) => {
-                tracing::debug!(target: "http", "TLS handshake failed: {error}");
+                tell!(self.owner, debug, "TLS handshake failed: {error}");
                 Accepted::Gone
             }
         }
@@ -119,8 +134,8 @@ impl Tls {
 
     fn tell_of_stranger(&self, peer: &Peer, begins: &[u8]) {
         if let Some(connections) = self.strangers.should_log() {
-            tracing::warn!(
-                target: "http", connections, remote_address = %peer.address,
+            tell!(
+                self.owner, warn, connections, remote_address = %peer.address,
                 port = peer.server.map(|server| server.port()),
                 begins_with = %begins.escape_ascii(),
                 "connections refused: the client does not speak TLS on a port for TLS"
