@@ -19,10 +19,14 @@
 #define NATIVE_LINE 6u
 /* A job's context before its table. */
 #define NATIVE_JOB_HEAD 40u
+/* A TCP call's context before its strings. */
+#define NATIVE_TCP_HEAD 36u
 /* The longest payload that a worker takes: longer bodies come as files. */
 #define NATIVE_MAX_PAYLOAD 67108864u
 /* The longest context that the server takes: no client would take a head so large. */
 #define NATIVE_MAX_CONTEXT 1048576u
+/* The longest state that the server keeps for a connection. */
+#define NATIVE_MAX_STATE 65536u
 /* The longest argument of a method that a worker calls: longer ones go by RPC. */
 #define NATIVE_MAX_ARGUMENT 1048576u
 /* No limit, where a time is expected. */
@@ -40,6 +44,8 @@
 #define NATIVE_RAW 0x03u
 /* A call of kind `job`. */
 #define NATIVE_JOB 0x04u
+/* A call of kind `tcp`. */
+#define NATIVE_TCP 0x08u
 /* The client of this call has left. */
 #define NATIVE_CANCEL 0x10u
 /* Asks whether the worker lives. */
@@ -102,13 +108,29 @@
 /* It is done, and the body says why it has no result. */
 #define NATIVE_JOB_DONE_WITHOUT 3u
 
+/* ---- Small numbers of TCP calls ---- */
+
+/* A client has connected. */
+#define NATIVE_TCP_CONNECTED 0u
+/* The body is a message of the client. */
+#define NATIVE_TCP_DATA 1u
+/* The connection has ended. */
+#define NATIVE_TCP_CLOSED 2u
+
+/* ---- Small numbers of replies to TCP calls, which are added ---- */
+
+/* The connection ends once the body is sent. */
+#define NATIVE_TCP_CLOSE 1u
+/* A new state of the connection follows the envelope. */
+#define NATIVE_TCP_STATE 2u
+
 /* ---- Flags ---- */
 
 /* Of requests and replies: the body is the path of a file. */
 #define NATIVE_BODY_FILE 0x01u
 /* Of requests: the body is a form. */
 #define NATIVE_FORM 0x02u
-/* Of requests: the client's connection was encrypted. */
+/* In requests and TCP calls: the client's connection was encrypted. */
 #define NATIVE_TLS 0x04u
 /* Of requests: details of errors may be shown to the client. */
 #define NATIVE_DEVELOPMENT 0x08u

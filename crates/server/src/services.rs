@@ -11,6 +11,7 @@ use pronghorn_metrics_endpoint::{Collectors, MetricsService};
 use pronghorn_otel::{Counting, OtelService};
 use pronghorn_plugin_api::ServiceKind;
 use pronghorn_rpc::Rpc;
+use pronghorn_tcp::TcpService;
 
 use crate::admin::AdminService;
 use crate::status::StatusService;
@@ -79,7 +80,11 @@ impl Services {
             ServiceKind::not_yet("service", "other programs kept running"),
             ServiceKind::not_yet("grpc", "gRPC"),
             ServiceKind::not_yet("protoreg", "gRPC"),
-            ServiceKind::not_yet("tcp", "TCP servers"),
+            ServiceKind::optional(
+                "tcp",
+                "TCP servers whose messages workers answer. Without this section, there are none.",
+                |settings| TcpService { settings },
+            ),
             ServiceKind::not_yet("centrifuge", "Centrifugo"),
             ServiceKind::not_yet("temporal", "Temporal"),
         ])

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::native::JobReply;
+use crate::native::{JobReply, TcpReply};
 use crate::{Codec, DecodeError, ReplyHead, json, native, proto};
 
 /// What a worker is asked to do. Workers announce the kinds that they answer.
@@ -18,6 +18,8 @@ pub enum Kind {
     Raw,
     /// A job out of a queue.
     Job,
+    /// An event of a TCP connection.
+    Tcp,
 }
 
 impl Kind {
@@ -28,6 +30,7 @@ impl Kind {
             Self::Script => "script",
             Self::Raw => "raw",
             Self::Job => "job",
+            Self::Tcp => "tcp",
         }
     }
 }
@@ -50,6 +53,8 @@ pub enum Head {
     Raw,
     /// Of a job.
     Job(JobReply),
+    /// The head of an answer to a TCP call, and whether its body is for the client.
+    Tcp(TcpReply, bool),
 }
 
 impl Head {
@@ -95,6 +100,26 @@ impl Head {
         }
     }
 
+    /// Reads the head of an answer to a TCP call. That of RoadRunner's packages is a word, and any
+    /// other word than theirs ends the connection.
+    ///
+    /// # Errors
+    ///
+    /// When the context is none in this codec.
+    pub fn decode_tcp(codec: Codec, context: &Bytes) -> Result<Self, DecodeError> {
+        if codec == Codec::Native {
+            return native::decode_tcp_reply(context).map(|reply| Self::Tcp(reply, true));
+        }
+        let (close, is_sent) = match &context[..] {
+            b"CONTINUE" => (false, false),
+            b"WRITE" => (false, true),
+            b"WRITECLOSE" => (true, true),
+            _ => (true, false),
+        };
+        let reply = TcpReply { close, state: None };
+        Ok(Self::Tcp(reply, is_sent))
+    }
+
     /// Whether the real answer is still to come, where the codec has no message of its own for
     /// that.
     pub fn is_interim(&self) -> bool {
@@ -113,6 +138,23 @@ mod tests {
             let refused = Head::decode_raw(codec, &Bytes::from_static(b"{}"));
             let text = format!("the {codec} context has 2 bytes too many");
             assert_eq!(refused.unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn roadrunners_words_say_what_becomes_of_a_connection() {
+        for (word, close, is_sent) in [
+            ("CONTINUE", false, false),
+            ("WRITE", false, true),
+            ("WRITECLOSE", true, true),
+            ("CLOSE", true, false),
+            ("write", true, false),
+            ("", true, false),
+        ] {
+            let context = Bytes::from_static(word.as_bytes());
+            let head = Head::decode_tcp(Codec::Json, &context).unwrap();
+            let reply = TcpReply { close, state: None };
+            assert_eq!(head, Head::Tcp(reply, is_sent), "{word}");
         }
     }
 

@@ -303,9 +303,12 @@ pub enum DecodeError {
     /// A kind of message that doesn't exist, or not in this direction.
     #[error("unknown kind of message 0x{0:02x}")]
     Kind(u8),
-    /// A job ends in another way than there is.
-    #[error("unknown outcome {0} of a job")]
+    /// A job, or a TCP call, ends in another way than there is.
+    #[error("unknown outcome {0} of a call")]
     Outcome(u16),
+    /// The state of a connection is longer than the server keeps.
+    #[error("a state of {0} bytes, which is too long")]
+    State(usize),
     /// Call numbers start at 1.
     #[error("call number 0")]
     CallNumber,

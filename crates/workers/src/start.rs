@@ -396,7 +396,7 @@ impl Start<'_> {
             spawn: Spawn::Exec,
             quote: match self.spec.kind {
                 Kind::Http | Kind::Script if !self.resources.development => Quote::Messages,
-                Kind::Http | Kind::Script | Kind::Raw | Kind::Job => Quote::All,
+                Kind::Http | Kind::Script | Kind::Raw | Kind::Job | Kind::Tcp => Quote::All,
             },
         }
     }

@@ -85,6 +85,7 @@ mod steering;
 mod superglobals;
 mod supervision;
 mod symfony;
+mod tcp;
 mod tls;
 mod trusted_proxies;
 mod upgrade;

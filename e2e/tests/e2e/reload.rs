@@ -418,6 +418,17 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     ("a_reload_changes_the_number_of_workers", &["jobs.pool"]),
     (
+        "a_reload_keeps_connections_and_changes_those_to_come",
+        &[
+            "tcp",
+            "tcp.pool",
+            "tcp.servers.<name>",
+            "tcp.servers.<name>.length",
+            "tcp.servers.<name>.ssl",
+            "tcp.servers.<name>.ssl.certificates[]",
+        ],
+    ),
+    (
         "a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop",
         &["endure"],
     ),

@@ -15,6 +15,7 @@ use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
 use Pronghorn\Internal\Requests;
+use Pronghorn\Internal\TcpHandler;
 use Pronghorn\Internal\Zygote;
 use Psr\Http\Server\RequestHandlerInterface;
 
@@ -72,6 +73,20 @@ final class Worker
     public function onJob(callable $handler): static
     {
         $this->handlers[Kind::Job->value] = $handler;
+
+        return $this;
+    }
+
+    /**
+     * Answers clients of `tcp`. The handler returns what is sent to the client, or null;
+     * {@see TcpConnection::close()} ends the connection after that, and so does what it throws.
+     * What it echoes goes to the log.
+     *
+     * @param callable(TcpConnection): ?string $handler
+     */
+    public function onTcp(callable $handler): static
+    {
+        $this->handlers[Kind::Tcp->value] = $handler;
 
         return $this;
     }
@@ -199,6 +214,7 @@ final class Worker
             $cure = match ($kind) {
                 Kind::Http => 'Give one to onRequest().',
                 Kind::Job => 'Give one to onJob().',
+                Kind::Tcp => 'Give one to onTcp().',
                 Kind::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
             };
             throw new BadWorker("This pool runs `$mode` (RR_MODE), and the script has no handler for it. $cure");
@@ -208,6 +224,7 @@ final class Worker
             $handlers[$name] = match (Kind::from($name)) {
                 Kind::Http => $this->httpHandler($handler, $messages),
                 Kind::Job => JobHandler::of($handler),
+                Kind::Tcp => TcpHandler::of($handler),
                 Kind::Raw => RawHandler::of($handler),
             };
         }

@@ -12,6 +12,7 @@ use Pronghorn\Internal\Frame;
 use Pronghorn\Internal\Native;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Transport;
+use Pronghorn\TcpEvent;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\Server;
 use Pronghorn\Tests\Support\Vectors;
@@ -233,6 +234,41 @@ abstract class NativeTestCase extends TestCase
         }
     }
 
+    public function testReadsTheEventsOfConnectionsOfTheVectorsAndAnswersThem(): void
+    {
+        $events = ['connected' => TcpEvent::Connected, 'data' => TcpEvent::Message, 'closed' => TcpEvent::Closed];
+        foreach (Vectors::named('native', 'tcp') as $name => [$vector]) {
+            [$relay, $server] = static::connect();
+            [$fields, $body] = [self::latin1($vector['fields']), $vector['body_hex']];
+            $state = $fields['state'];
+            if ($vector['direction'] === 'to server') {
+                $relay->replyTcp($fields['call'], $fields['close'], $state, hex2bin($body), $fields['flags']);
+                self::assertSame($vector['frame_hex'], bin2hex($server->bytes()), $name);
+                continue;
+            }
+            $server->send(hex2bin($vector['frame_hex']));
+            $exchange = $relay->next();
+            $connection = $exchange->connection;
+            self::assertSame(
+                [$fields['call'], $fields['started'], $fields['left'] === null, $state],
+                [$exchange->id, $exchange->startedAt(), $exchange->deadline === null, $exchange->packedState],
+                $name,
+            );
+            self::assertSame(
+                [
+                    $events[$fields['event']], hex2bin($body), $fields['connection'], $fields['server'],
+                    $fields['remote'], $fields['flags'] === Native::TLS,
+                ],
+                [
+                    $connection->event, $connection->message, $connection->id, $connection->server,
+                    $connection->remoteAddress, $connection->isEncrypted,
+                ],
+                $name,
+            );
+            self::assertSame([], $connection->state, 'no state of PHP');
+        }
+    }
+
     public function testCutsOfAJobAreRefused(): void
     {
         $context = Codec::job(['headers' => [['a', 'b']]]);
@@ -274,6 +310,10 @@ abstract class NativeTestCase extends TestCase
         yield 'a job 0' => [Codec::frame(Codec::job(['call' => 0])), 'a job'];
         yield 'a job in a file' => [Codec::frame(Codec::job(['flags' => Native::BODY_FILE]), '/x'), 'a job'];
         yield 'a job with a longer head' => [Codec::frame(Codec::job([]) . 'x', 'x'), 'a job'];
+        yield 'an event 0' => [Codec::frame(Codec::tcp(['call' => 0])), 'an event'];
+        yield 'an event that is none' => [Codec::frame(Codec::tcp(['event' => 3])), 'an event'];
+        yield 'an event in a file' => [Codec::frame(Codec::tcp(['flags' => Native::BODY_FILE]), '/x'), 'an event'];
+        yield 'an event with a longer head' => [Codec::frame(Codec::tcp([]) . 'x', 'x'), 'an event'];
         yield 'another codec' => [Frame::encode(Frame::JSON, 0, [2], '{}'), 'neither control nor native'];
         yield 'two options' => [Frame::encode(Frame::NATIVE, 0, [8, 0], '12345678'), 'neither control nor native'];
         yield 'half an envelope' => [Frame::encode(Frame::NATIVE, 0, [4], '12345678'), 'neither control nor native'];

@@ -128,6 +128,21 @@ final class ProcessTest extends ProcessTestCase
             ['RR_MODE' => 'jobs'],
             'has a `yield`, so nothing of it would run',
         ];
+        yield 'a handler of connections that takes none' => [
+            '(new Pronghorn\Worker())->onTcp(fn (string $message) => "x")->run();',
+            ['RR_MODE' => 'tcp'],
+            'does not take one connection',
+        ];
+        yield 'a handler of connections that would not run' => [
+            '(new Pronghorn\Worker())->onTcp(function (Pronghorn\TcpConnection $it) { yield 1; })->run();',
+            ['RR_MODE' => 'tcp'],
+            'has a `yield`, so nothing of it would run',
+        ];
+        yield 'no handler of connections' => [
+            'Pronghorn\serve(fn (Pronghorn\Request $r) => "x");',
+            ['RR_MODE' => 'tcp'],
+            'Give one to onTcp()',
+        ];
         yield 'no PSR-7 library' => [
             'Pronghorn\serve(fn (Psr\Http\Message\ServerRequestInterface $r) => "x");',
             [],

@@ -20,12 +20,15 @@ use Pronghorn\Internal\Output;
 use Pronghorn\Internal\ProtocolError;
 use Pronghorn\Internal\Psr\Messages;
 use Pronghorn\Internal\RawHandler;
+use Pronghorn\Internal\TcpHandler;
 use Pronghorn\Internal\Transport;
 use Pronghorn\Job;
 use Pronghorn\NotAWorker;
 use Pronghorn\Request;
 use Pronghorn\Response;
 use Pronghorn\StreamBody;
+use Pronghorn\TcpConnection;
+use Pronghorn\TcpEvent;
 use Pronghorn\Tests\Support\Codec;
 use Pronghorn\Tests\Support\Message;
 use Pronghorn\Tests\Support\Server;
@@ -1286,6 +1289,80 @@ abstract class TransportTestCase extends TestCase
         self::assertSame(["fail() $rest", "retryIn() $rest", "fail() $rest"], $told);
     }
 
+    public function testAHandlerOfConnectionsAnswersTheirClients(): void
+    {
+        $this->server->tcp('', ['event' => Native::TCP_CONNECTED]);
+        $this->server->tcp("a\r\n", ['left' => 1000]);
+        $this->server->tcp("quit\r\n");
+        $this->server->tcp('', ['event' => Native::TCP_CLOSED]);
+        $received = $this->serveTcp(function (TcpConnection $connection): ?string {
+            if ($connection->message === "a\r\n") {
+                self::assertEqualsWithDelta(1.0, $connection->timeLeft(), 0.9);
+            }
+            if ($connection->message === "quit\r\n") {
+                $connection->close();
+            }
+
+            return match ($connection->event) {
+                TcpEvent::Connected => 'hello',
+                TcpEvent::Message => $connection->message,
+                TcpEvent::Closed => null,
+            };
+        });
+
+        self::assertSame(
+            [[0, 'hello'], [0, "a\r\n"], [Native::TCP_CLOSE, "quit\r\n"], [0, '']],
+            array_map(fn (Message $it) => [$it->number, $it->body], $received),
+        );
+    }
+
+    public function testTheStateOfAConnectionGoesToTheServerWhenItHasChanged(): void
+    {
+        $known = ['lines' => 1, 'raw' => "\xff"];
+        $changes = ['none', 'more', 'nothing', 'object', 'long'];
+        foreach ($changes as $change) {
+            $this->server->tcp($change, ['state' => serialize($known)]);
+        }
+        $this->server->tcp('none', ['state' => 'O:8:"stdClass":0:{}']);
+        $this->server->tcp('none', ['state' => '']);
+        $seen = [];
+        $received = $this->serveTcp(function (TcpConnection $connection) use (&$seen): ?string {
+            $seen[] = $connection->state;
+            match ($connection->message) {
+                'more' => $connection->state['lines']++,
+                'nothing' => $connection->state = [],
+                'object' => $connection->state['deep'] = ['er' => new \stdClass()],
+                'long' => $connection->state[] = str_repeat('x', 65_536),
+                default => null,
+            };
+
+            return null;
+        });
+
+        self::assertSame([$known, $known, $known, $known, $known, [], []], $seen);
+        self::assertSame(
+            ['reply 0', 'reply 2', 'reply 2', 'error 0', 'error 0', 'reply 2', 'reply 0'],
+            array_map(fn (Message $it) => "$it->kind $it->number", $received),
+        );
+        self::assertSame([['state', serialize(['lines' => 2, 'raw' => "\xff"])]], $received[1]->headers);
+        self::assertStringContainsString('an object of stdClass', $received[3]->error['message']);
+        self::assertStringContainsString('at most 64 KB are kept', $received[4]->error['message']);
+    }
+
+    public function testWhatIsNoAnswerToAClientEndsItsConnection(): void
+    {
+        foreach (['throw', 'array'] as $message) {
+            $this->server->tcp($message);
+        }
+        $received = $this->serveTcp(fn (TcpConnection $connection) => $connection->message === 'throw'
+            ? throw new \DomainException('down')
+            : ['an array']);
+
+        self::assertSame(['error', 'error'], array_map(fn (Message $it) => $it->kind, $received));
+        self::assertSame('down', $received[0]->error['message']);
+        self::assertStringStartsWith('A handler of connections returned array. ', $received[1]->error['message']);
+    }
+
     public function testACallOfAKindThatNoHandlerIsForEndsTheWorker(): void
     {
         $this->server->raw('x');
@@ -1381,6 +1458,16 @@ abstract class TransportTestCase extends TestCase
     private function serveJob(callable $handler): array
     {
         return $this->answerAll(['job' => JobHandler::of($handler)]);
+    }
+
+    /**
+     * Answers all events of the server.
+     *
+     * @return list<Message>
+     */
+    private function serveTcp(callable $handler): array
+    {
+        return $this->answerAll(['tcp' => TcpHandler::of($handler)]);
     }
 
     /**

@@ -49,6 +49,7 @@ impl Announcement {
             Kind::Http => "give it a function for them with `$worker->onRequest(…)`",
             Kind::Raw => "give it a function for them with `$worker->onRaw(…)`",
             Kind::Job => "give it a function for them with `$worker->onJob(…)`",
+            Kind::Tcp => "give it a function for them with `$worker->onTcp(…)`",
         };
         let kinds = match &*self.kinds {
             [] => "no calls".to_owned(),

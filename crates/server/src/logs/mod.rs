@@ -42,8 +42,8 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 15] = [
-    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "kv", "jobs", "store", "metrics",
+pub const CHANNELS: [&str; 16] = [
+    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "kv", "jobs", "tcp", "store", "metrics",
     "status", "config", "otel", "spans",
 ];
 

@@ -16,8 +16,9 @@ use numbers::{
     IGNORABLE, JOB_DONE, JOB_DONE_WITHOUT, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY,
     KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
     KIND_JOB, KIND_LOG, KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW,
-    KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_WANT, LEAVING, NO_LIMIT,
-    REST_UNIT_US, TIMED, TLS, WANTS_RESULT,
+    KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_TCP, KIND_WANT, LEAVING,
+    MAX_STATE, NO_LIMIT, REST_UNIT_US, TCP_CLOSE, TCP_CLOSED, TCP_CONNECTED, TCP_DATA, TCP_STATE,
+    TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -176,6 +177,68 @@ pub enum JobReply {
         /// From now.
         delay: Duration,
     },
+}
+
+/// An event of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TcpEvent {
+    /// A client has connected.
+    Connected,
+    /// A message of the client is the body.
+    #[default]
+    Data,
+    /// It has ended.
+    Closed,
+}
+
+/// An event as a worker is told of it, beside the client's message.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tcp<'a> {
+    /// The event.
+    pub event: TcpEvent,
+    /// As the configuration names it.
+    pub server: &'a str,
+    /// The connection's own name.
+    pub connection: &'a str,
+    /// The client's address with its port.
+    pub remote: &'a str,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+    /// The state that workers keep with the connection.
+    pub state: &'a [u8],
+}
+
+/// Appends the context of a *tcp* call, whose body is the client's message.
+pub fn encode_tcp(out: &mut Vec<u8>, tcp: &Tcp<'_>, accepted_us: u64, envelope: Envelope) {
+    let flags = envelope.flags() | if tcp.tls { TLS } else { 0 };
+    let event = match tcp.event {
+        TcpEvent::Connected => TCP_CONNECTED,
+        TcpEvent::Data => TCP_DATA,
+        TcpEvent::Closed => TCP_CLOSED,
+    };
+    put_envelope(out, KIND_TCP, flags, event, envelope.call);
+    put_times(out, accepted_us, envelope.time_left_ms);
+    let strings = [
+        tcp.server.as_bytes(),
+        tcp.connection.as_bytes(),
+        tcp.remote.as_bytes(),
+        tcp.state,
+    ];
+    for string in strings {
+        put_len(out, string.len());
+    }
+    for string in strings {
+        out.extend_from_slice(string);
+    }
+}
+
+/// An answer to an event; the body of the reply is for the client.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TcpReply {
+    /// It ends once the body is sent.
+    pub close: bool,
+    /// The state that workers keep with it from now on; None: the one before.
+    pub state: Option<Bytes>,
 }
 
 /// Appends the context of a *cancel*: the client of this call has left.
@@ -534,6 +597,35 @@ pub fn decode_job_reply(context: &Bytes) -> Result<JobReply, DecodeError> {
         other => return Err(DecodeError::Outcome(other)),
     };
     input.end().map(|()| reply)
+}
+
+/// Reads the context of a *reply* to a TCP call.
+///
+/// # Errors
+///
+/// When it is another message, or of another shape, or a state that is too long.
+pub fn decode_tcp_reply(context: &Bytes) -> Result<TcpReply, DecodeError> {
+    let mut input = Reader { rest: context };
+    let [kind, _flags] = input.array()?;
+    if kind != KIND_REPLY {
+        return Err(DecodeError::Kind(kind));
+    }
+    let small = input.u16()?;
+    let _call = input.u32()?;
+    if small & !(TCP_CLOSE | TCP_STATE) != 0 {
+        return Err(DecodeError::Outcome(small));
+    }
+    let close = small & TCP_CLOSE != 0;
+    if small & TCP_STATE == 0 {
+        let state = None;
+        return input.end().map(|()| TcpReply { close, state });
+    }
+    let state = context.slice_ref(input.rest);
+    if state.len() > MAX_STATE as usize {
+        return Err(DecodeError::State(state.len()));
+    }
+    let state = Some(state);
+    Ok(TcpReply { close, state })
 }
 
 fn put_envelope(out: &mut Vec<u8>, kind: u8, flags: u8, small: u16, call: u32) {

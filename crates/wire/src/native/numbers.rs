@@ -46,10 +46,14 @@ numbers! {
         LINE: usize = 6;
         /// A job's context before its table.
         JOB_HEAD: usize = CALL_HEAD + 20;
+        /// A TCP call's context before its strings.
+        TCP_HEAD: usize = CALL_HEAD + 16;
         /// The longest payload that a worker takes: longer bodies come as files.
         MAX_PAYLOAD: u32 = 64 << 20;
         /// The longest context that the server takes: no client would take a head so large.
         MAX_CONTEXT: u32 = 1 << 20;
+        /// The longest state that the server keeps for a connection.
+        MAX_STATE: u32 = 64 << 10;
         /// The longest argument of a method that a worker calls: longer ones go by RPC.
         MAX_ARGUMENT: u32 = 1 << 20;
         /// No limit, where a time is expected.
@@ -66,6 +70,8 @@ numbers! {
         KIND_RAW: u8 = 0x03;
         /// A call of kind `job`.
         KIND_JOB: u8 = 0x04;
+        /// A call of kind `tcp`.
+        KIND_TCP: u8 = 0x08;
         /// The client of this call has left.
         KIND_CANCEL: u8 = 0x10;
         /// Asks whether the worker lives.
@@ -125,12 +131,26 @@ numbers! {
         /// It is done, and the body says why it has no result.
         JOB_DONE_WITHOUT: u16 = 3;
     }
+    "Small numbers of TCP calls" {
+        /// A client has connected.
+        TCP_CONNECTED: u16 = 0;
+        /// The body is a message of the client.
+        TCP_DATA: u16 = 1;
+        /// The connection has ended.
+        TCP_CLOSED: u16 = 2;
+    }
+    "Small numbers of replies to TCP calls, which are added" {
+        /// The connection ends once the body is sent.
+        TCP_CLOSE: u16 = 1;
+        /// A new state of the connection follows the envelope.
+        TCP_STATE: u16 = 2;
+    }
     "Flags" {
         /// Of requests and replies: the body is the path of a file.
         BODY_FILE: u8 = 0x01;
         /// Of requests: the body is a form.
         FORM: u8 = 0x02;
-        /// Of requests: the client's connection was encrypted.
+        /// In requests and TCP calls: the client's connection was encrypted.
         TLS: u8 = 0x04;
         /// Of requests: details of errors may be shown to the client.
         DEVELOPMENT: u8 = 0x08;

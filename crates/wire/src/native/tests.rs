@@ -11,6 +11,7 @@ struct Vectors {
     messages: Vec<Vector>,
     raw: Vec<Vector>,
     jobs: Vec<Vector>,
+    tcp: Vec<Vector>,
     broken: Vec<Broken>,
 }
 
@@ -264,6 +265,66 @@ fn answers_to_jobs_are_read_as_the_vectors_say() {
         assert!(matches!(refused, Err(DecodeError::Outcome(4))));
         assert_frame(vector);
     }
+}
+
+#[test]
+fn tcp_calls_are_written_as_the_vectors_say() {
+    let vectors = vectors().tcp;
+    for vector in vectors.iter().filter(|it| it.direction == "to worker") {
+        let of = |key: &str| &vector.fields[key];
+        let text = |key: &str| of(key).as_str().unwrap();
+        let tcp = Tcp {
+            event: match text("event") {
+                "connected" => TcpEvent::Connected,
+                "data" => TcpEvent::Data,
+                _ => TcpEvent::Closed,
+            },
+            server: text("server"),
+            connection: text("connection"),
+            remote: text("remote"),
+            tls: number::<u8>(of("flags")) == TLS,
+            state: &latin1(of("state")),
+        };
+        let envelope = Envelope {
+            call: number(of("call")),
+            time_left_ms: of("left").as_u64().map(|left| left.try_into().unwrap()),
+            ..Envelope::default()
+        };
+        let mut context = Vec::new();
+        encode_tcp(&mut context, &tcp, number(of("started")), envelope);
+        let expected = bytes(&vector.context_hex);
+        assert_eq!(Bytes::from(context), expected, "{}", vector.name);
+        assert_frame(vector);
+    }
+}
+
+#[test]
+fn answers_to_tcp_calls_are_read_as_the_vectors_say() {
+    let vectors = vectors().tcp;
+    for vector in vectors.iter().filter(|it| it.direction == "to server") {
+        let state = &vector.fields["state"];
+        let expected = TcpReply {
+            close: vector.fields["close"].as_bool().unwrap(),
+            state: (!state.is_null()).then(|| latin1(state).into()),
+        };
+        let context = bytes(&vector.context_hex);
+        let read = decode_tcp_reply(&context).unwrap();
+        assert_eq!(read, expected, "{}", vector.name);
+        for cut in 0..numbers::ENVELOPE {
+            assert!(decode_tcp_reply(&context.slice(..cut)).is_err());
+        }
+        assert_frame(vector);
+    }
+    let read = |bytes: &[u8]| decode_tcp_reply(&Bytes::copy_from_slice(bytes));
+    let longer = read(&[0x81, 0, 1, 0, 1, 0, 0, 0, 0]);
+    assert!(matches!(longer, Err(DecodeError::LeftOver { .. })));
+    let other = read(&[0x81, 0, 4, 0, 1, 0, 0, 0]);
+    assert!(matches!(other, Err(DecodeError::Outcome(4))));
+    let mut long = vec![0x81, 0, 2, 0, 1, 0, 0, 0];
+    long.resize(numbers::ENVELOPE + MAX_STATE as usize, b'x');
+    assert!(read(&long).is_ok());
+    long.push(b'x');
+    assert!(matches!(read(&long), Err(DecodeError::State(65_537))));
 }
 
 #[test]

@@ -45,8 +45,16 @@ final class Surface
 
     private static function head(Stmt\ClassLike $class): string
     {
-        $kind = $class instanceof Stmt\Class_ ? ($class->isFinal() ? 'final class' : 'class') : 'interface';
-        $parents = $class instanceof Stmt\Class_ ? [$class->extends, ...$class->implements] : $class->extends;
+        $kind = match (true) {
+            $class instanceof Stmt\Class_ => $class->isFinal() ? 'final class' : 'class',
+            $class instanceof Stmt\Enum_ => 'enum',
+            default => 'interface',
+        };
+        $parents = match (true) {
+            $class instanceof Stmt\Class_ => [$class->extends, ...$class->implements],
+            $class instanceof Stmt\Enum_ => $class->implements,
+            default => $class->extends,
+        };
         $resolved = static fn (Node\Name $name) => (string) $name->getAttribute('resolvedName');
         $names = array_map($resolved, array_filter($parents));
 
@@ -60,6 +68,10 @@ final class Surface
         foreach ($class->stmts as $member) {
             if ($member instanceof Stmt\ClassMethod && (string) $member->name === '__construct') {
                 array_push($lines, ...self::promoted($member));
+            }
+            if ($member instanceof Stmt\EnumCase) {
+                $lines[] = '    ' . self::code($member);
+                continue;
             }
             $hidden = str_contains((string) $member->getDocComment()?->getText(), '@internal');
             if ($hidden || !method_exists($member, 'isPublic') || !$member->isPublic()) {

@@ -8,6 +8,8 @@ use Pronghorn\ClientGone;
 use Pronghorn\ConnectionLost;
 use Pronghorn\Job;
 use Pronghorn\Request;
+use Pronghorn\TcpConnection;
+use Pronghorn\TcpEvent;
 
 /**
  * A transport that carries Goridge frames, however their bytes travel: what is announced, how calls
@@ -20,18 +22,21 @@ abstract class Frames implements Transport
      * frame's own header included. One letter a number, because PHP makes no string for a key of
      * one letter: it halves the time. n payload length, s check sum of the frame, o length of the
      * context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b
-     * attributes, x length of the text; a attempt, and lengths: i id, m name, p pipeline, d driver.
+     * attributes, x length of the text; a attempt, and lengths: i id, m name, p pipeline, d driver;
+     * e event, and lengths: w server, u connection, r remote address, z state.
      */
     public const FIXED = [
         Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
         Native::RAW => 'x2/Vn/Vs/x2/Vo/Ck/Cf/x2/Vc/Pt/Vl',
         Native::JOB => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Va/Vi/Vm/Vp/Vd',
+        Native::TCP => 'x2/Vn/Vs/x2/Vo/Ck/Cf/ve/Vc/Pt/Vl/Vw/Vu/Vr/Vz',
     ];
     /** How many bytes that takes. */
     private const LENGTHS = [
         Native::REQUEST => Native::FRAME + Native::REQUEST_HEAD,
         Native::RAW => Native::FRAME + Native::CALL_HEAD,
         Native::JOB => Native::FRAME + Native::JOB_HEAD,
+        Native::TCP => Native::FRAME + Native::TCP_HEAD,
     ];
 
     /** Stands for a kind where a frame is a control frame. */
@@ -82,6 +87,12 @@ abstract class Frames implements Transport
     {
         $context = $outcome === Native::JOB_RETRY ? \pack('P', $delay) : '';
         $this->message(Native::REPLY, $call, $flags, $outcome, $context, $body);
+    }
+
+    public function replyTcp(int $call, bool $close, ?string $state, string $body, int $flags = 0): void
+    {
+        $small = ($close ? Native::TCP_CLOSE : 0) | ($state === null ? 0 : Native::TCP_STATE);
+        $this->message(Native::REPLY, $call, $flags, $small, $state ?? '', $body);
     }
 
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void
@@ -201,6 +212,7 @@ abstract class Frames implements Transport
         return match ($fixed['k']) {
             Native::REQUEST => $this->httpExchange($frame, $fixed, $deadline),
             Native::JOB => $this->jobExchange($frame, $fixed, $deadline),
+            Native::TCP => $this->tcpExchange($frame, $fixed, $deadline),
             default => $this->rawExchange($frame, $fixed, $deadline),
         };
     }
@@ -275,6 +287,37 @@ abstract class Frames implements Transport
         }
 
         return $headers;
+    }
+
+    /** @param array<string, int> $fixed */
+    private function tcpExchange(string $frame, array $fixed, ?int $deadline): TcpExchange
+    {
+        $at = self::LENGTHS[Native::TCP];
+        $end = Native::FRAME + $fixed['o'];
+        $known = Native::DEVELOPMENT | Native::TIMED | Native::TLS;
+        $event = TcpEvent::tryFrom($fixed['e']);
+        $lengths = $fixed['w'] + $fixed['u'] + $fixed['r'] + $fixed['z'];
+        $isWhole = $at + $lengths === $end && $fixed['o'] <= $fixed['n'];
+        if (!$isWhole || $event === null || $fixed['c'] === 0 || $fixed['f'] & ~$known) {
+            throw new ProtocolError('an event of a connection whose lengths leave its frame');
+        }
+        $texts = [];
+        foreach (['w', 'u', 'r', 'z'] as $length) {
+            $texts[] = \substr($frame, $at, $fixed[$length]);
+            $at += $fixed[$length];
+        }
+        [$server, $id, $remote, $state] = $texts;
+        $connection = new TcpConnection(
+            $event,
+            \substr($frame, $end),
+            $id,
+            $server,
+            $remote,
+            ($fixed['f'] & Native::TLS) !== 0,
+            TcpConnection::unpackState($state),
+        );
+
+        return new TcpExchange($this, $fixed['c'], $deadline, $fixed['t'], $connection, $state);
     }
 
     /**

@@ -21,6 +21,8 @@ enum Kind: string
     case Raw = 'raw';
     /** A job out of a queue. */
     case Job = 'job';
+    /** An event of a TCP connection. */
+    case Tcp = 'tcp';
 
     /**
      * The kind of call that a pool needs a handler for, by the service that it belongs to: RR_MODE.
@@ -30,6 +32,7 @@ enum Kind: string
         return match ($mode) {
             'http' => self::Http,
             'jobs' => self::Job,
+            'tcp' => self::Tcp,
             default => self::Raw,
         };
     }

@@ -70,6 +70,7 @@ final class Leaks
     {
         $this->route = match (true) {
             $exchange instanceof JobExchange => "job {$exchange->job->name}",
+            $exchange instanceof TcpExchange => "{$exchange->connection->event->name} at {$exchange->connection->server}",
             default => $exchange?->describe(),
         };
     }

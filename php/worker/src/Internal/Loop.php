@@ -49,7 +49,8 @@ final class Loop
     {
         $http = $handlers[Kind::Http->value] ?? null;
         $front = $http instanceof HttpHandler && $http->isFrontController() ? $http : null;
-        $this->begin($front !== null, isset($handlers[Kind::Job->value]));
+        $resets = isset($handlers[Kind::Job->value]) || isset($handlers[Kind::Tcp->value]);
+        $this->begin($front !== null, $resets);
         if ($this->transport instanceof Ring) {
             $this->runInExtension($this->transport, $handlers, $front);
 
@@ -88,7 +89,7 @@ final class Loop
     /** What belongs to a call is gone before the wait for the next one begins. */
     private function forget(mixed &$last): void
     {
-        $isJob = $last instanceof JobExchange;
+        $isJob = $last instanceof JobExchange || $last instanceof TcpExchange;
         // All of them go, whatever the destructor of one does.
         $values = [$last, $this->thrown];
         $last = $this->thrown = null;
@@ -117,7 +118,7 @@ final class Loop
     }
 
     /** What PHP has now is there again after each call. */
-    private function begin(bool $front, bool $jobs): void
+    private function begin(bool $front, bool $resets): void
     {
         if ($this->hasBegun) {
             return;
@@ -137,7 +138,7 @@ final class Loop
                 $this->output,
                 native: $this->survivesExit,
                 superglobals: new Superglobals(),
-                resets: $jobs && $this->survivesExit,
+                resets: $resets && $this->survivesExit,
             );
         }
         if ($this->survivesExit) {

@@ -28,10 +28,14 @@ final class Native
     public const LINE = 6;
     /** A job's context before its table. */
     public const JOB_HEAD = 40;
+    /** A TCP call's context before its strings. */
+    public const TCP_HEAD = 36;
     /** The longest payload that a worker takes: longer bodies come as files. */
     public const MAX_PAYLOAD = 67108864;
     /** The longest context that the server takes: no client would take a head so large. */
     public const MAX_CONTEXT = 1048576;
+    /** The longest state that the server keeps for a connection. */
+    public const MAX_STATE = 65536;
     /** The longest argument of a method that a worker calls: longer ones go by RPC. */
     public const MAX_ARGUMENT = 1048576;
     /** No limit, where a time is expected. */
@@ -49,6 +53,8 @@ final class Native
     public const RAW = 0x03;
     /** A call of kind `job`. */
     public const JOB = 0x04;
+    /** A call of kind `tcp`. */
+    public const TCP = 0x08;
     /** The client of this call has left. */
     public const CANCEL = 0x10;
     /** Asks whether the worker lives. */
@@ -111,13 +117,29 @@ final class Native
     /** It is done, and the body says why it has no result. */
     public const JOB_DONE_WITHOUT = 3;
 
+    // Small numbers of TCP calls.
+
+    /** A client has connected. */
+    public const TCP_CONNECTED = 0;
+    /** The body is a message of the client. */
+    public const TCP_DATA = 1;
+    /** The connection has ended. */
+    public const TCP_CLOSED = 2;
+
+    // Small numbers of replies to TCP calls, which are added.
+
+    /** The connection ends once the body is sent. */
+    public const TCP_CLOSE = 1;
+    /** A new state of the connection follows the envelope. */
+    public const TCP_STATE = 2;
+
     // Flags.
 
     /** Of requests and replies: the body is the path of a file. */
     public const BODY_FILE = 0x01;
     /** Of requests: the body is a form. */
     public const FORM = 0x02;
-    /** Of requests: the client's connection was encrypted. */
+    /** In requests and TCP calls: the client's connection was encrypted. */
     public const TLS = 0x04;
     /** Of requests: details of errors may be shown to the client. */
     public const DEVELOPMENT = 0x08;

@@ -61,6 +61,10 @@ final class Recorder implements Transport
     {
     }
 
+    public function replyTcp(int $call, bool $close, ?string $state, string $body, int $flags = 0): void
+    {
+    }
+
     public function error(int $call, Failure $failure, int $flags = 0): void
     {
     }

@@ -196,9 +196,11 @@ final class Ring extends Frames
 
             return null;
         }
-        // A job, a request whose body is to be asked for, or one that makes no sense.
+        // A job, an event of a connection, a request whose body is to be asked for, or one that
+        // makes no sense.
         $exchange = $this->exchange($frame, $fixed);
-        if ($exchange instanceof JobExchange || $fixed['f'] & Native::BODY_STREAM) {
+        $isOfPhp = $exchange instanceof JobExchange || $exchange instanceof TcpExchange;
+        if ($isOfPhp || $fixed['f'] & Native::BODY_STREAM) {
             return $exchange;
         }
         throw new ProtocolError('a call whose lengths leave its frame');

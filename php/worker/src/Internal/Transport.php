@@ -47,6 +47,15 @@ interface Transport
      */
     public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void;
 
+    /**
+     * The answer to an event of a connection.
+     *
+     * @param bool $close whether the connection ends once the body is sent
+     * @param ?string $state what the server keeps with it from now on; null: what it kept before
+     * @param string $body for the client
+     */
+    public function replyTcp(int $call, bool $close, ?string $state, string $body, int $flags = 0): void;
+
     /** The next piece. The last one ends the reply; only that one has flags. */
     public function chunk(int $call, string $piece, int $flags = 0, bool $more = false): void;
 

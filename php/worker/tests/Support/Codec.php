@@ -91,6 +91,23 @@ final class Codec
             . $times . pack('VV*', $fields['attempt'], ...array_map('strlen', $all)) . implode('', $all);
     }
 
+    /**
+     * @param array<string, mixed> $fields as in `vectors/native.json`
+     * @return string the context of an event of a connection
+     */
+    public static function tcp(array $fields): string
+    {
+        $fields += [
+            'call' => 1, 'flags' => 0, 'started' => 0, 'left' => null, 'event' => Native::TCP_DATA, 'server' => 'mail',
+            'connection' => 'id', 'remote' => '127.0.0.1:4711', 'state' => '',
+        ];
+        $texts = [$fields['server'], $fields['connection'], $fields['remote'], $fields['state']];
+
+        return pack('CCvV', Native::TCP, $fields['flags'], $fields['event'], $fields['call'])
+            . pack('PV', $fields['started'], $fields['left'] ?? Native::NO_LIMIT)
+            . pack('V*', ...array_map('strlen', $texts)) . implode('', $texts);
+    }
+
     /** @param list<array<string, mixed>> $entries as in `vectors/native.json` */
     public static function form(array $entries): string
     {
@@ -186,6 +203,10 @@ final class Codec
         if ($bytes === '') {
             // The reply to a raw call has none, not even their number.
             return [];
+        }
+        if (str_starts_with($bytes, 'a:')) {
+            // A state of a connection, as PHP writes it.
+            return [['state', $bytes]];
         }
         if (strlen($bytes) === 8) {
             // That of a job that is to run again has a time.

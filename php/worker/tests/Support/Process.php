@@ -99,6 +99,12 @@ final class Process
         $this->send(Codec::frame(Codec::job($fields), $payload));
     }
 
+    /** @param array<string, mixed> $fields */
+    public function tcp(string $message, array $fields = []): void
+    {
+        $this->send(Codec::frame(Codec::tcp($fields), $message));
+    }
+
     public function send(string $bytes): void
     {
         if (!$this->usesBox) {

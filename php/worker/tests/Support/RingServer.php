@@ -61,6 +61,12 @@ final class RingServer implements Server
         $this->send(Codec::frame(Codec::job($fields + ['call' => $this->requests]), $payload));
     }
 
+    public function tcp(string $message, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::tcp($fields + ['call' => $this->requests]), $message));
+    }
+
     public function requests(): int
     {
         return $this->requests;

@@ -21,6 +21,9 @@ interface Server
     /** @param array<string, mixed> $fields see {@see Codec::job()} */
     public function job(string $payload, array $fields = []): void;
 
+    /** @param array<string, mixed> $fields see {@see Codec::tcp()} */
+    public function tcp(string $message, array $fields = []): void;
+
     public function cancel(int $call): void;
 
     /** A piece of the body of a request that came without it. */

@@ -38,6 +38,12 @@ final class SocketServer implements Server
         $this->send(Codec::frame(Codec::job($fields), $payload));
     }
 
+    public function tcp(string $message, array $fields = []): void
+    {
+        $this->requests++;
+        $this->send(Codec::frame(Codec::tcp($fields), $message));
+    }
+
     public function requests(): int
     {
         return $this->requests;

@@ -56,6 +56,11 @@ final class UntilServed implements Transport
         $this->inner->replyJob($call, $outcome, $delay, $body, $flags);
     }
 
+    public function replyTcp(int $call, bool $close, ?string $state, string $body, int $flags = 0): void
+    {
+        $this->inner->replyTcp($call, $close, $state, $body, $flags);
+    }
+
     public function counts(string $changes): void
     {
         $this->inner->counts($changes);

@@ -1,0 +1,386 @@
+//! The service `tcp`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_base::BoxFuture;
+use pronghorn_config::Listen;
+use pronghorn_plugin_api::{
+    ConfiguredPool, Context, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
+};
+use pronghorn_pool::{Spool, Warmup};
+use pronghorn_process::open_files;
+use pronghorn_process::socket::Access;
+use pronghorn_serve::{Accepting, Addresses, Limits, Listener, Service as Clients, resolve};
+use pronghorn_wire::Kind;
+use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::methods::{self, Connections};
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::server::Server;
+use crate::settings::{ServerSettings, TcpSettings};
+use crate::tls::{Certificates, in_directory};
+
+/// The name of the service, of its only pool, and of its listening sockets.
+const TCP: &str = "tcp";
+/// Owner and group: others see no socket that is meant for a program of this machine.
+const SOCKET_MODE: u32 = 0o660;
+/// The time that workers get that have a call when its own is over.
+const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
+
+/// TCP servers before their start.
+#[derive(Debug)]
+pub struct TcpService {
+    pub settings: TcpSettings,
+}
+
+/// One server at work.
+struct Served {
+    server: Arc<Server>,
+    clients: Arc<Clients>,
+    addresses: Arc<Addresses>,
+    certificates: Option<Certificates>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
+    url: String,
+}
+
+struct Tcp {
+    settings: TcpSettings,
+    served: Vec<Served>,
+    accepting: Vec<Accepting>,
+    all_pools: Pools,
+    pools: PoolSet,
+    tasks: JoinSet<()>,
+    spool: Arc<Spool>,
+    io: Io,
+    /// Where the paths of certificates begin.
+    directory: PathBuf,
+    handed_over: bool,
+    _looks: JoinSet<()>,
+}
+
+impl Service for TcpService {
+    fn pools(&self) -> Vec<ConfiguredPool<'_>> {
+        vec![ConfiguredPool {
+            section: "tcp.pool".to_owned(),
+            name: TCP,
+            settings: &self.settings.pool,
+        }]
+    }
+
+    fn listens(&self) -> Vec<Listen> {
+        let servers = self.settings.servers.iter();
+        servers.filter_map(|(_, it)| it.listen.clone()).collect()
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
+        Box::pin(async move {
+            let running = start(self.settings, &context).await?;
+            Ok(Box::new(running) as Box<dyn Running>)
+        })
+    }
+}
+
+/// Listening sockets come first, so that a taken port is known at once. Clients are taken when all
+/// workers are up.
+async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartError> {
+    let workers = context.workers.clone().expect("a service with workers");
+    let mut inherited = context.sockets.take(TCP);
+    let directory = workers.pools.resources().folder.clone();
+    let (mut listeners, mut looks) = (Vec::new(), JoinSet::new());
+    for (_, server) in &settings.servers {
+        let pairs = server.tls.as_ref();
+        let pairs = pairs.map(|pairs| in_directory(pairs, &directory));
+        let certificates = pairs.map(|pairs| Certificates::load(&pairs)).transpose()?;
+        if let Some(certificates) = &certificates {
+            certificates.watch(&mut looks);
+        }
+        let listener = open(
+            server,
+            &directory,
+            context,
+            workers.io.threads().len(),
+            &mut inherited,
+        )?;
+        let listener = match &certificates {
+            Some(certificates) => listener.with_tls(certificates.tls.clone()),
+            None => listener,
+        };
+        let listener = match &server.proxies {
+            Some(proxies) => listener.with_proxies(proxies.clone()),
+            None => listener,
+        };
+        listeners.push((listener, certificates));
+    }
+    open_files::raise();
+    let owner = context.users.of_server().map(|(_, user)| user.clone());
+    let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
+    let specs = specs(&settings, &spool);
+    let StartedPools { pools, tasks } = workers.pools.start(TCP, &specs).await?;
+    let pool = pools.get(TCP).expect("it was started").pool().clone();
+    let registry = Arc::<Registry>::default();
+    let calls = Arc::new(Semaphore::new(settings.pool.common.max_queue_size));
+    let mut served = Vec::new();
+    for ((name, of), (listener, certificates)) in settings.servers.iter().zip(listeners) {
+        let metrics = context.metrics.named(TCP).labelled("server", name);
+        let server = Arc::new(Server::new(
+            name,
+            of.dialogue.clone(),
+            pool.clone(),
+            calls.clone(),
+            registry.clone(),
+            Metrics::new(&metrics),
+        ));
+        let limits = Limits {
+            connections: of.max_connections,
+            memory: usize::try_from(of.client_memory).unwrap_or(usize::MAX),
+            ..Limits::default()
+        };
+        let addresses = Arc::<Addresses>::default();
+        addresses.set(of.max_per_address, Vec::new());
+        served.push(Served {
+            clients: Clients::of_streams(server.clone(), limits, addresses.clone(), Some(&metrics)),
+            server,
+            addresses,
+            certificates,
+            url: url(&listener),
+            listener: Some(listener),
+        });
+    }
+    let names = served.iter();
+    let connections = Connections {
+        registry,
+        servers: names
+            .map(|it| (it.server.name.clone(), it.url.clone()))
+            .collect(),
+    };
+    methods::add(&context.rpc, &connections);
+    let schema = include_str!("pages/tcp.json");
+    context
+        .pages
+        .add_method(TCP, schema, &context.rpc, "tcp.Count");
+    let (ready, alive, stopping) = (pools.clone(), pools.clone(), context.shutdown.clone());
+    let not_ready = |why: String| NotReady(why.into());
+    context.readiness.answer_apart(
+        move || {
+            if stopping.is_cancelled() {
+                return Err(NotReady("stopping".into()));
+            }
+            let standing = ready.iter().try_for_each(PoolHandle::ready);
+            standing.map_err(not_ready)
+        },
+        move || {
+            let standing = alive.iter().try_for_each(PoolHandle::alive);
+            standing.map_err(not_ready)
+        },
+    );
+    Ok(Tcp {
+        settings,
+        served,
+        accepting: Vec::new(),
+        all_pools: workers.pools,
+        pools,
+        tasks,
+        spool,
+        io: workers.io,
+        directory,
+        handed_over: false,
+        _looks: looks,
+    })
+}
+
+fn open(
+    settings: &ServerSettings,
+    directory: &Path,
+    context: &Context,
+    threads: usize,
+    inherited: &mut Vec<std::os::fd::OwnedFd>,
+) -> Result<Listener, StartError> {
+    let listen = settings.listen.as_ref().expect("it was checked");
+    let listener = match listen {
+        Listen::Tcp(address) => Listener::open(resolve(address)?, threads, inherited)?,
+        Listen::Unix(path) => {
+            let path = directory.join(path);
+            let access = Access {
+                mode: SOCKET_MODE,
+                uid: None,
+                gid: None,
+            };
+            let mut listener = Listener::open_unix(&path, access, inherited)?;
+            if context.sockets.is_systemds(&path) {
+                listener.keep_file();
+            }
+            listener
+        }
+    };
+    for socket in listener.sockets() {
+        context.sockets.offer(TCP, socket)?;
+    }
+    Ok(listener)
+}
+
+/// As a person would type it.
+fn url(listener: &Listener) -> String {
+    let place = listener.place().to_string();
+    if place.starts_with("unix:") {
+        return place;
+    }
+    format!("tcp://{place}")
+}
+
+fn specs<'a>(settings: &'a TcpSettings, spool: &Arc<Spool>) -> [PoolSpec<'a>; 1] {
+    [PoolSpec {
+        name: TCP,
+        settings: &settings.pool,
+        kind: Kind::Tcp,
+        warmup: Warmup::default(),
+        spool: spool.clone(),
+    }]
+}
+
+impl Running for Tcp {
+    fn open(&mut self) -> Result<(), StartError> {
+        for served in &mut self.served {
+            if let Some(listener) = served.listener.take() {
+                let accepting = listener.serve(self.io.threads(), &served.clients)?;
+                accepting.set_ours(true);
+                self.accepting.push(accepting);
+                let (server, address) = (&*served.server.name, &*served.url);
+                tracing::debug!(target: "tcp", server, address, "listening");
+            }
+        }
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.served.iter().map(|it| it.url.clone()).collect()
+    }
+
+    fn handover_time(&self) -> Duration {
+        let common = &self.settings.pool.common;
+        self.settings
+            .handover_timeout
+            .saturating_add(common.destroy_timeout)
+    }
+
+    fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(async move {
+            let Some(to) = to.downcast::<TcpService>() else {
+                return Reload::NeedsRestart;
+            };
+            let places = |settings: &TcpSettings| {
+                let servers = settings.servers.iter();
+                servers
+                    .map(|(name, it)| {
+                        let (tls, proxies) = (it.tls.is_some(), it.proxies.clone());
+                        (name.clone(), it.listen.clone(), tls, proxies)
+                    })
+                    .collect::<Vec<_>>()
+            };
+            if places(&to.settings) != places(&self.settings) {
+                return Reload::NeedsRestart;
+            }
+            let mut certificates = Vec::new();
+            for (_, settings) in &to.settings.servers {
+                let read = match &settings.tls {
+                    None => None,
+                    Some(pairs) => {
+                        let pairs = in_directory(pairs, &self.directory);
+                        let Some(read) = Certificates::read(pairs).await else {
+                            return Reload::Failed;
+                        };
+                        Some(read)
+                    }
+                };
+                certificates.push(read);
+            }
+            let specs = specs(&to.settings, &self.spool);
+            if !self.all_pools.change(TCP, &self.pools, &specs).await {
+                return Reload::Failed;
+            }
+            let settings = to.settings.servers.iter().zip(certificates);
+            for (served, ((_, settings), read)) in self.served.iter().zip(settings) {
+                served.server.set_dialogue(settings.dialogue.clone());
+                served.addresses.set(settings.max_per_address, Vec::new());
+                if let (Some(certificates), Some(read)) = (&served.certificates, read) {
+                    certificates.replace(read);
+                }
+            }
+            self.settings = to.settings;
+            Reload::Applied
+        })
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        for accepting in &self.accepting {
+            accepting.set_ours(step != Handover::Done);
+        }
+        if step == Handover::Done {
+            // Clients that wait in the kernel are the next process's.
+            self.accepting.clear();
+            self.handed_over = true;
+        }
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(stop(*self, deadline))
+    }
+}
+
+/// Nobody new is taken. After a handover connections go on for their time; then those without a
+/// call end, and those with one once it is answered. The workers hear of that, and end.
+async fn stop(tcp: Tcp, deadline: Instant) -> Stopped {
+    let Tcp {
+        settings,
+        served,
+        accepting,
+        pools,
+        mut tasks,
+        spool,
+        handed_over,
+        ..
+    } = tcp;
+    let destroy = settings.pool.common.destroy_timeout;
+    if handed_over {
+        let until = deadline.checked_sub(destroy).unwrap_or(deadline);
+        let until = until.min(Instant::now() + settings.handover_timeout);
+        let ended = async {
+            for it in &served {
+                it.clients.all_ended().await;
+            }
+        };
+        _ = timeout_at(until, ended).await;
+    }
+    let cut_at = deadline.min(Instant::now() + destroy);
+    let mut draining = JoinSet::new();
+    for it in &served {
+        let clients = it.clients.clone();
+        draining.spawn(async move { clients.drain(Duration::ZERO).await });
+    }
+    let all = async { while draining.join_next().await.is_some() {} };
+    let in_time = timeout_at(cut_at, all).await.is_ok();
+    drop(accepting);
+    let cut: usize = served.iter().map(|it| it.clients.open()).sum();
+    let most = if in_time {
+        Duration::MAX
+    } else {
+        WORKERS_AFTER_CUT
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let killed = pools.stop(left.min(most)).await;
+    while tasks.join_next().await.is_some() {} // each does its last order
+    _ = timeout_at(deadline, spool.settle()).await;
+    if cut == 0 && killed == 0 {
+        return Stopped::Clean;
+    }
+    Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+}
