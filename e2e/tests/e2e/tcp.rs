@@ -460,28 +460,37 @@ fn clients_come_by_tls_and_by_a_balancer() {
     server.stop();
 }
 
+/// Over pipes and over the ring, in which calls lie ahead of a worker.
 #[test]
-fn many_clients_that_leave_at_once_are_all_told_of() {
-    let server = ours(
-        "num_workers: 2, max_queue_size: 10",
-        "a: {addr: 'tcp://127.0.0.1:0'}",
-    );
-    let place = address(&server, "a");
-    let mut clients: Vec<_> = (0..300).map(|_| Client::at(place)).collect();
-    for client in &mut clients {
-        client.send("hello\r\n");
-    }
-    for client in &mut clients {
-        assert_eq!(
-            client.line(),
-            "hello\r\n",
-            "more than wait in the queue of the pool"
+fn many_clients_that_come_and_leave_at_once_are_all_told_of_once() {
+    const MANY: usize = 300;
+    for transport in ["relay", "ring"] {
+        let server = ours(
+            &format!("num_workers: 2, max_queue_size: 10, transport: {transport}"),
+            "a: {addr: 'tcp://127.0.0.1:0'}",
         );
+        let place = address(&server, "a");
+        let mut clients: Vec<_> = (0..MANY).map(|_| Client::at(place)).collect();
+        for _ in 0..3 {
+            for client in &mut clients {
+                client.send("hello\r\n");
+            }
+            for client in &mut clients {
+                assert_eq!(
+                    client.line(),
+                    "hello\r\n",
+                    "more than wait in the pool's queue"
+                );
+            }
+        }
+        drop(clients);
+        let seen = events(&server, "a", 5 * MANY);
+        for (event, times) in [("CONNECTED", 1), ("MESSAGE", 3), ("CLOSED", 1)] {
+            let count = seen.iter().filter(|it| it.starts_with(event)).count();
+            assert_eq!(count, times * MANY, "{event} over {transport}");
+        }
+        server.stop();
     }
-    drop(clients);
-    let seen = events(&server, "a", 900);
-    assert_eq!(seen.iter().filter(|it| *it == "CLOSED").count(), 300);
-    server.stop();
 }
 
 #[test]
