@@ -7,6 +7,7 @@ use pronghorn_base::BoxFuture;
 use thiserror::Error;
 use tokio::time::Instant;
 
+use crate::embedded::Held;
 use crate::job::{Headers, Job};
 use crate::options;
 
@@ -56,18 +57,19 @@ pub trait Driver: Send + Sync + 'static {
         settlement: Settlement,
     ) -> BoxFuture<'_, Result<(), DriverError>>;
 
-    /// Takes away jobs that no worker has: those of an ID, or all. It looks at some, and says what
-    /// gives the next ones as `after`. An engine that others have as well keeps its jobs.
+    /// Gives out jobs no more that no worker has: those of an ID, or all. They are there until they
+    /// are [removed](Withdrawn::remove). It looks at some, and says what gives the next ones as
+    /// `after`. An engine that others have as well keeps its jobs.
     ///
     /// # Errors
     ///
     /// When the engine does not answer.
-    fn remove<'a>(
+    fn withdraw<'a>(
         &'a self,
         _id: Option<&'a str>,
         _after: Option<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
-        Box::pin(std::future::ready(Ok(Removed::default())))
+    ) -> BoxFuture<'a, Result<Withdrawn, DriverError>> {
+        Box::pin(std::future::ready(Ok(Withdrawn::default())))
     }
 
     /// Takes jobs that have expired and that no worker has, also while it is paused: some of them,
@@ -183,15 +185,44 @@ impl From<Job> for Listed {
     }
 }
 
+/// Jobs that a driver does not give out any more. Dropped, those in the store are given out again,
+/// and those in memory are gone.
+#[derive(Debug, Default)]
+pub struct Withdrawn {
+    /// As they are kept. Whoever has to hear of their end is told before they are removed.
+    pub jobs: Vec<Job>,
+    /// How many stay, as they are on their way to a worker or with one.
+    pub reserved: usize,
+    /// Gives the next ones. None: the driver has looked at all.
+    pub next: Option<Vec<u8>>,
+    /// The place of the jobs in a store.
+    pub(crate) held: Option<Held>,
+}
+
+impl Withdrawn {
+    /// Takes the jobs away for good.
+    ///
+    /// # Errors
+    ///
+    /// When the engine does not answer. The jobs are there then, or will be gone.
+    pub async fn remove(self) -> Result<Removed, DriverError> {
+        let Some(held) = self.held else {
+            return Ok(Removed {
+                jobs: self.jobs,
+                reserved: 0,
+            });
+        };
+        held.remove(self.jobs).await
+    }
+}
+
 /// The jobs that were taken away from a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// The jobs that are gone.
     pub jobs: Vec<Job>,
-    /// How many stayed, as they are on their way to a worker or with one.
+    /// How many stayed: the store has failed meanwhile, and they were given out again.
     pub reserved: usize,
-    /// Gives the next ones. None: the driver has looked at all.
-    pub next: Option<Vec<u8>>,
 }
 
 /// Names a delivery of its driver.

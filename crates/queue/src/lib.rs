@@ -31,7 +31,7 @@ mod wake;
 
 pub use driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
-    Removed, Settlement, Stat, Ticket,
+    Removed, Settlement, Stat, Ticket, Withdrawn,
 };
 pub use embedded::{
     Embedded, OpenPipelines, Stored, UniqueJob, decode_job, encode_job, is_lent, stored,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
-    Removed, Settlement, Stat, Ticket,
+    Settlement, Stat, Ticket, Withdrawn,
 };
 use crate::job::{Job, LONGEST_DELAY};
 use crate::options;
@@ -117,7 +117,7 @@ impl Memory {
         Part { jobs, next: None }
     }
 
-    fn removed(&self, id: Option<&str>) -> Removed {
+    fn withdrawn(&self, id: Option<&str>) -> Withdrawn {
         let is_wanted = |job: &Job| id.is_none_or(|id| job.id == id);
         let mut state = lock(&self.state);
         let ready = state.ready.remove_all(|waiting| is_wanted(&waiting.job));
@@ -131,10 +131,10 @@ impl Memory {
         let size: u64 = jobs.iter().map(Job::size).sum();
         state.size = state.size.saturating_sub(size);
         let reserved = state.reserved.values().filter(|job| is_wanted(job));
-        Removed {
+        Withdrawn {
             reserved: reserved.count(),
             jobs,
-            next: None,
+            ..Withdrawn::default()
         }
     }
 
@@ -281,12 +281,12 @@ impl Driver for Memory {
         })))
     }
 
-    fn remove<'a>(
+    fn withdraw<'a>(
         &'a self,
         id: Option<&'a str>,
         _after: Option<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
-        Box::pin(ready(Ok(self.removed(id))))
+    ) -> BoxFuture<'a, Result<Withdrawn, DriverError>> {
+        Box::pin(ready(Ok(self.withdrawn(id))))
     }
 
     fn take_expired(&self, now_ms: u64) -> BoxFuture<'_, Result<Vec<Delivery>, DriverError>> {

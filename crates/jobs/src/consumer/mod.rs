@@ -435,6 +435,7 @@ impl Unsettled {
             }
         }
         if let Some(end) = end {
+            // The end of the job stands, whatever becomes of its batch.
             self.pipelines
                 .tell_batches_by(patience(), pipeline, job, &self.extras, end.has_failed())
                 .await;

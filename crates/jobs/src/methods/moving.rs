@@ -22,8 +22,8 @@ const ANSWER: Duration = Duration::from_mins(1);
 pub(crate) async fn hand_on_waiting(pipelines: &Pipelines, to: &Forward, until: Instant) {
     for pipeline in in_memory(pipelines) {
         let name = &pipeline.name;
-        let waiting = pipeline.driver.remove(None, None).await;
-        let waiting = waiting.map(|removed| removed.jobs).unwrap_or_default(); // memory answers
+        let waiting = pipeline.driver.withdraw(None, None).await;
+        let waiting = waiting.map(|it| it.jobs).unwrap_or_default(); // memory answers
         let all = waiting.len();
         let Left { jobs: left, why } = move_jobs(name, waiting, to, until).await;
         tell_moved(name, all - left.len());

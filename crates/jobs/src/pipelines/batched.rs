@@ -135,8 +135,7 @@ impl Pipelines {
         Ok(())
     }
 
-    /// The same while the store does not answer, until this time: the end of the job stands,
-    /// whatever becomes of its batch.
+    /// The same while the store does not answer, until this time. False: its batches don't know.
     pub(crate) async fn tell_batches_by(
         &self,
         until: Instant,
@@ -144,9 +143,9 @@ impl Pipelines {
         job: &Job,
         extras: &JobOptions,
         failed: bool,
-    ) {
+    ) -> bool {
         let tell = || self.tell_batches(&pipeline.name, job, extras, failed);
-        told_by(until, &pipeline.name, &job.id, tell).await;
+        told_by(until, &pipeline.name, &job.id, tell).await
     }
 
     pub(crate) async fn tell_followers(
@@ -384,13 +383,14 @@ async fn told_by<F: Future<Output = Result<(), BatchError>>>(
     pipeline: &str,
     id: &str,
     tell: impl Fn() -> F,
-) {
+) -> bool {
     while let Err(error) = tell().await {
         if Instant::now() >= until {
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline, "the job has ended, and a batch that waits for it can't be told: {error}");
-            return;
+            return false;
         }
         sleep(TELL_AGAIN).await;
     }
+    true
 }

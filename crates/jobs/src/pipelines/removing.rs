@@ -1,5 +1,6 @@
 //! Jobs that are taken away before a worker has them, and those that are told to end.
 
+use futures_util::future::join_all;
 use pronghorn_queue::Job;
 use pronghorn_queue::options::JobOptions;
 use tokio::time::{Instant, timeout};
@@ -80,6 +81,8 @@ impl Pipelines {
         Ok(count)
     }
 
+    /// Batches are told before a pipeline forgets a job: after a crash in between, it runs, and its
+    /// batch does not wait for it. Where they can't be told, the job stays, except in memory.
     pub(super) async fn remove(
         &self,
         pipeline: &Pipeline,
@@ -87,33 +90,41 @@ impl Pipelines {
         why: Dropped,
     ) -> Result<Count, PipelineError> {
         let (mut count, mut reserved, mut after) = (0, 0, None);
-        let until = Instant::now() + self.0.registry.patience();
+        let patience = self.0.registry.patience();
+        let until = Instant::now() + patience;
         loop {
-            let removed = timeout(
-                self.0.registry.patience(),
-                pipeline.driver.remove(id, after),
-            )
-            .await;
+            let withdrawn = timeout(patience, pipeline.driver.withdraw(id, after)).await;
+            let mut withdrawn = withdrawn.map_err(|_| pipeline.late())??;
+            after = withdrawn.next.take();
+            reserved += withdrawn.reserved;
+            let jobs = withdrawn.jobs.iter();
+            let telling = jobs.map(|job| self.told_to_end(pipeline, job, until));
+            let told = join_all(telling).await;
+            if told.contains(&false) && !pipeline.is_in_memory() {
+                let name = &pipeline.name;
+                return Err(PipelineError::Refused(format!(
+                    "jobs of {name} stay: their batches can't be told that they end"
+                )));
+            }
+            let removed = timeout(patience, withdrawn.remove()).await;
             let removed = removed.map_err(|_| pipeline.late())??;
             count += removed.jobs.len() as u64;
             reserved += removed.reserved;
             for job in &removed.jobs {
-                self.is_removed(pipeline, job, why, until).await;
+                let extras = JobOptions::of(&job.headers);
+                self.dropped(until, pipeline, job, &extras, why).await;
             }
-            after = removed.next;
             if after.is_none() {
                 return Ok((count, reserved));
             }
         }
     }
 
-    /// Its pipeline has forgotten it, so nobody but this tells its batch: until then, also while
-    /// the disk takes no writes.
-    async fn is_removed(&self, pipeline: &Pipeline, job: &Job, why: Dropped, until: Instant) {
+    /// Whether batches know that a job ends.
+    async fn told_to_end(&self, pipeline: &Pipeline, job: &Job, until: Instant) -> bool {
         let extras = JobOptions::of(&job.headers);
         self.tell_batches_by(until, pipeline, job, &extras, true)
-            .await;
-        self.dropped(until, pipeline, job, &extras, why).await;
+            .await
     }
 
     /// A job that no worker had does not run any more.

@@ -1,6 +1,7 @@
 //! Pipelines of every driver in this build, whose brokers are nowhere.
 
 use std::collections::HashMap;
+use std::task::Poll;
 
 use pronghorn_metrics::Registry;
 use pronghorn_testkit::Directory;
@@ -113,6 +114,53 @@ impl Scene {
     }
 }
 
+/// What comes of it, unless it has not come by so many steps: then it is cut off.
+async fn cut_off_after<F: Future>(steps: usize, work: F) -> Option<F::Output> {
+    let (mut work, mut taken) = (std::pin::pin!(work), 0);
+    let step = std::future::poll_fn(|context| {
+        taken += 1;
+        if taken > steps {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    });
+    step.await
+}
+
+#[tokio::test]
+async fn a_batch_does_not_wait_for_a_job_that_was_removed_when_the_server_was_killed() {
+    for by_id in [false, true] {
+        for steps in 1.. {
+            let scene = Scene::with("embedded").await;
+            scene.push_batch("last", job("part", false)).await;
+            let removing = async {
+                if by_id {
+                    scene.pipelines.cancel("part").await.map(drop)
+                } else {
+                    scene.pipelines.clear("p").await.map(drop)
+                }
+            };
+            let removed = cut_off_after(steps, removing).await;
+            let ids = scene.ids().await;
+            let (batches, _) = scene.pipelines.list_batches(10).await.unwrap();
+            let waits = batches.iter().any(|batch| batch.ended == 0);
+            let is_here = ids.contains(&"part".to_owned());
+            assert!(is_here || !waits, "after {steps} steps, by its ID: {by_id}");
+            if let Some(removed) = removed {
+                removed.unwrap();
+                assert_eq!(ids, ["last"]);
+                break;
+            }
+        }
+    }
+}
+
+/// Jobs go whose end nobody is told.
+async fn forget(pipeline: &Pipeline, id: &str) -> Vec<Job> {
+    let withdrawn = pipeline.driver.withdraw(Some(id), None).await.unwrap();
+    withdrawn.remove().await.unwrap().jobs
+}
+
 #[tokio::test]
 async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
     let scene = Scene::new().await;
@@ -120,8 +168,8 @@ async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
     let other = vec![("p".to_owned(), job("other", true))];
     pipelines.admission().push(other).await.unwrap();
     let pipeline = pipelines.registry().get("p").unwrap();
-    let removed = pipeline.driver.remove(Some("other"), None).await.unwrap();
-    let other = &removed.jobs[0];
+    let removed = forget(&pipeline, "other").await;
+    let other = &removed[0];
     let extras = JobOptions::of(&other.headers);
     pipelines
         .tell_batches("p", other, &extras, true)
@@ -153,7 +201,7 @@ async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {
         let batches = &scene.pipelines.0.batches;
         scene.push_batch("last", job("part", false)).await;
         let pipeline = scene.pipelines.registry().get("p").unwrap();
-        pipeline.driver.remove(Some("part"), None).await.unwrap();
+        forget(&pipeline, "part").await;
         let (batch, part) = ("last".to_owned(), "part".to_owned());
         let part = Part {
             batch,
@@ -289,7 +337,7 @@ async fn a_batch_that_is_there_stays_as_it_is() {
     }
     scene.pipelines.cancel("late").await.unwrap();
     let pipeline = scene.pipelines.registry().get("p").unwrap();
-    pipeline.driver.remove(Some("of late"), None).await.unwrap();
+    forget(&pipeline, "of late").await;
     let last = |name: &str| Last {
         pipeline: "p".to_owned(),
         job: Job {
@@ -330,8 +378,8 @@ async fn a_job_of_a_cancelled_batch_does_not_end_the_next_one_of_its_id() {
     let pipelines = &scene.pipelines;
     let take = async || {
         let pipeline = pipelines.registry().get("p").unwrap();
-        let removed = pipeline.driver.remove(Some("part"), None).await.unwrap();
-        removed.jobs.into_iter().next().unwrap()
+        let removed = forget(&pipeline, "part").await;
+        removed.into_iter().next().unwrap()
     };
     let end = async |part: &Job| {
         let extras = JobOptions::of(&part.headers);

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use pronghorn_store::LazyStore;
 
 use super::*;
-use crate::driver::MOST_IN_PART;
+use crate::driver::{Keeper, MOST_IN_PART};
 use crate::embedded::{Embedded, OpenPipelines};
 use crate::memory::Memory;
 use crate::options;
@@ -227,6 +227,9 @@ async fn removes(mut subject: Subject) {
         subject.driver.resume();
         subject.stat(56, 19, 0).await;
     }
+    if subject.driver.keeper() == Keeper::Store {
+        withdraws(&subject).await;
+    }
     let taken = subject.next().await;
     let (jobs, reserved) = remove_all(&*subject.driver, None).await;
     assert_eq!((jobs.len(), reserved), (74, 1));
@@ -236,6 +239,27 @@ async fn removes(mut subject: Subject) {
     left.sort();
     assert_eq!(left, ["new".to_owned(), taken.job.id.clone()]);
     subject.stat(0, 0, 0).await;
+}
+
+/// What is withdrawn is there, for nobody, until it is removed; and comes again where it is not.
+async fn withdraws(subject: &Subject) {
+    let withdrawn = subject.driver.withdraw(Some("u1"), None).await.unwrap();
+    assert_eq!((withdrawn.jobs.len(), withdrawn.reserved), (1, 0));
+    let also = subject.driver.withdraw(Some("u1"), None).await.unwrap();
+    assert_eq!((also.jobs.len(), also.reserved), (0, 1));
+    drop(also);
+    subject.stat(56, 19, 0).await;
+    let taken = subject.next().await;
+    assert_eq!(taken.job.id, "u2");
+    subject.settle(&taken, Settlement::Release).await;
+    drop(withdrawn);
+    let mut taken = vec![subject.next().await];
+    while !taken.iter().any(|it| it.job.id == "u1") {
+        taken.push(subject.next().await);
+    }
+    for delivery in taken {
+        subject.settle(&delivery, Settlement::Release).await;
+    }
 }
 
 #[tokio::test]
@@ -475,10 +499,11 @@ async fn what_is_due_does_not_wait_for_a_backlog() {
 async fn remove_all(driver: &dyn Driver, id: Option<&str>) -> (Vec<String>, usize) {
     let (mut ids, mut reserved, mut after) = (Vec::new(), 0, None);
     loop {
-        let removed = driver.remove(id, after).await.unwrap();
+        let mut withdrawn = driver.withdraw(id, after).await.unwrap();
+        reserved += withdrawn.reserved;
+        after = withdrawn.next.take();
+        let removed = withdrawn.remove().await.unwrap();
         ids.extend(removed.jobs.into_iter().map(|job| job.id));
-        reserved += removed.reserved;
-        after = removed.next;
         if after.is_none() {
             return (ids, reserved);
         }

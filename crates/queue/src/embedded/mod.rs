@@ -32,7 +32,7 @@ pub use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Load, LoadedJob, Survey, Window};
 use crate::driver::{
     Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
-    Removed, Settlement, Stat, Ticket,
+    Removed, Settlement, Stat, Ticket, Withdrawn,
 };
 use crate::job::{Headers, Job, LONGEST_DELAY};
 use crate::options;
@@ -91,6 +91,76 @@ struct Shared {
     window: Mutex<Window>,
     load: Notify,
     wake: Mutex<Wake>,
+}
+
+/// Jobs that are not given out, until this is dropped.
+pub(crate) struct Held {
+    shared: Arc<Shared>,
+    keys: Vec<Key>,
+}
+
+impl Held {
+    /// Takes these jobs away, which are those of the keys.
+    pub(crate) async fn remove(mut self, jobs: Vec<Job>) -> Result<Removed, DriverError> {
+        let found = std::mem::take(&mut self.keys).into_iter().zip(jobs);
+        let found: Vec<_> = found.collect();
+        if found.is_empty() {
+            return Ok(Removed::default());
+        }
+        let (pipeline, shared) = (self.shared.pipeline.clone(), self.shared.clone());
+        let write = move |transaction: &mut Transaction<'_>| {
+            let mut removed = Removed::default();
+            let mut record = Record::read(transaction, &pipeline)?;
+            let mut keys = Vec::with_capacity(found.len());
+            for (key, job) in found {
+                if !lock(&shared.window).stays_withdrawn(&key, job.priority) {
+                    removed.reserved += 1;
+                    continue;
+                }
+                remove(transaction, &pipeline, &mut record, &key, &job)?;
+                if lock(&shared.window).has_left() {
+                    transaction.remove(LENT, key.bytes())?;
+                }
+                removed.jobs.push(job);
+                keys.push(key);
+            }
+            record.write(transaction, &pipeline)?;
+            Ok((record, keys, removed))
+        };
+        let shared = self.shared.clone();
+        let then = move |outcome: Result<(Record, Vec<Key>, Removed), StoreError>| {
+            let mut window = lock(&shared.window);
+            let outcome = outcome.map(|(record, keys, removed)| {
+                window.withdrawn(record, &keys);
+                removed
+            });
+            if outcome.is_err() {
+                window.forget();
+            }
+            drop(window);
+            shared.load.notify_one();
+            Ok(outcome?)
+        };
+        self.shared.carry_out(0, write, then).await
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.keys.is_empty() {
+            lock(&self.shared.window).restore(&self.keys);
+            self.shared.load.notify_one();
+        }
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let jobs = self.keys.len();
+        f.debug_struct("Held")
+            .field("jobs", &jobs)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Due times are those of the calendar, for they outlive the process. It is looked at once: a clock
@@ -398,49 +468,36 @@ impl Shared {
     }
 
     /// By their keys. What is found is not given out from then on, whatever was read before.
-    async fn remove_part(
+    async fn withdraw_part(
         self: &Arc<Self>,
         id: Option<String>,
         after: Option<Vec<u8>>,
-    ) -> Result<Removed, DriverError> {
+    ) -> Result<Withdrawn, DriverError> {
         let (pipeline, shared) = (self.pipeline.clone(), self.clone());
-        let write = move |transaction: &mut Transaction<'_>| {
-            let (found, next) = find(transaction, &pipeline, id.as_deref(), after)?;
-            let mut removed = Removed {
-                next,
-                ..Removed::default()
-            };
-            let mut record = Record::read(transaction, &pipeline)?;
-            let mut keys = Vec::with_capacity(found.len());
-            for (key, job) in found {
-                if !lock(&shared.window).withdraw(&key, job.priority) {
-                    removed.reserved += 1;
-                    continue;
-                }
-                remove(transaction, &pipeline, &mut record, &key, &job)?;
-                removed.jobs.push(job);
-                keys.push(key);
-            }
-            if !keys.is_empty() {
-                record.write(transaction, &pipeline)?;
-            }
-            Ok((record, keys, removed))
+        let read = move |transaction: &mut Transaction<'_>| {
+            find(transaction, &pipeline, id.as_deref(), after)
         };
-        let shared = self.clone();
-        let then = move |outcome: Result<(Record, Vec<Key>, Removed), StoreError>| {
+        let then = move |outcome: Result<Looked, StoreError>| {
+            let (found, next) = outcome?;
+            let mut withdrawn = Withdrawn {
+                next,
+                ..Withdrawn::default()
+            };
+            let mut keys = Vec::with_capacity(found.len());
             let mut window = lock(&shared.window);
-            let outcome = outcome.map(|(record, keys, removed)| {
-                window.withdrawn(record, &keys);
-                removed
-            });
-            if outcome.is_err() {
-                window.forget();
+            for (key, job) in found {
+                if window.withdraw(&key, job.priority) {
+                    withdrawn.jobs.push(job);
+                    keys.push(key);
+                } else {
+                    withdrawn.reserved += 1;
+                }
             }
             drop(window);
-            shared.load.notify_one();
-            Ok(outcome?)
+            withdrawn.held = Some(Held { shared, keys });
+            Ok(withdrawn)
         };
-        self.carry_out(0, write, then).await
+        self.carry_out(0, read, then).await
     }
 
     /// Some of them. What was pushed by a version that has noted nothing expires in its turn.
@@ -765,7 +822,7 @@ fn kinds(
 /// Jobs with their keys, and behind which one the next part begins.
 type Looked = (Vec<(Key, Job)>, Option<Vec<u8>>);
 
-/// Removes the jobs of an ID, or all, of a part of a pipeline.
+/// The jobs of an ID, or all, of a part of a pipeline.
 fn find(
     transaction: &mut Transaction<'_>,
     pipeline: &str,
@@ -877,12 +934,15 @@ impl Driver for Embedded {
         Box::pin(std::future::ready(Ok(stat)))
     }
 
-    fn remove<'a>(
+    fn withdraw<'a>(
         &'a self,
         id: Option<&'a str>,
         after: Option<Vec<u8>>,
-    ) -> BoxFuture<'a, Result<Removed, DriverError>> {
-        Box::pin(self.shared().remove_part(id.map(ToOwned::to_owned), after))
+    ) -> BoxFuture<'a, Result<Withdrawn, DriverError>> {
+        Box::pin(
+            self.shared()
+                .withdraw_part(id.map(ToOwned::to_owned), after),
+        )
     }
 
     fn take_expired(&self, now_ms: u64) -> BoxFuture<'_, Result<Vec<Delivery>, DriverError>> {

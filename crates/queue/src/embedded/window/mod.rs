@@ -211,11 +211,12 @@ impl Window {
     }
 
     /// Nothing more is given out, and what is in the store is not looked at: the keys of the jobs
-    /// that are out.
+    /// that are out, or are about to be removed.
     pub(super) fn leave(&mut self) -> Vec<Vec<u8>> {
         self.has_left = true;
         let reserved = self.reserved.values();
-        reserved.map(|entry| entry.key.bytes().to_vec()).collect()
+        let reserved = reserved.map(|entry| entry.key.bytes().to_vec());
+        reserved.chain(self.withdrawn.iter().cloned()).collect()
     }
 
     pub(super) fn stay(&mut self) {
@@ -448,13 +449,27 @@ impl Window {
         self.reserved.get(&ticket).cloned()
     }
 
-    /// Gives out a job no more, unless it is given out already: whether it is not.
+    /// Gives out a job no more, unless it is given out already: whether it is not. One that somebody
+    /// else is removing is on its way, too.
     pub(super) fn withdraw(&mut self, key: &Key, priority: i64) -> bool {
-        let is_here = self.take_out(key, priority);
+        let is_here = !self.withdrawn.contains(key.bytes()) && self.take_out(key, priority);
         if is_here {
             self.withdrawn.insert(key.bytes().to_vec());
         }
         is_here
+    }
+
+    /// Whether one that was withdrawn is not given out. After a failure of the store it may be.
+    pub(super) fn stays_withdrawn(&mut self, key: &Key, priority: i64) -> bool {
+        self.withdrawn.contains(key.bytes()) || self.withdraw(key, priority)
+    }
+
+    /// They are not removed, and are read again.
+    pub(super) fn restore(&mut self, keys: &[Key]) {
+        for key in keys {
+            self.withdrawn.remove(key.bytes());
+        }
+        self.look_again();
     }
 
     /// False: a worker has it.

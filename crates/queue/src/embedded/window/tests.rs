@@ -39,6 +39,9 @@ enum Step {
     FailedRemoval {
         place: usize,
     },
+    GivenUpRemoval {
+        place: usize,
+    },
     Time {
         to: u64,
     },
@@ -58,6 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => Just(Step::Load),
         1 => (0..5i64).prop_map(|priority| Step::FailedPush { priority }),
         1 => (0..40usize).prop_map(|place| Step::FailedRemoval { place }),
+        1 => (0..40usize).prop_map(|place| Step::GivenUpRemoval { place }),
         1 => (0..100u64).prop_map(|to| Step::Time { to }),
     ];
     prop::collection::vec(step, 1..120)
@@ -234,6 +238,13 @@ impl Model {
                 if let Some(entry) = self.store.values().nth(place) {
                     self.window.withdraw(&entry.key, entry.job.priority);
                     self.window.forget();
+                }
+            }
+            Step::GivenUpRemoval { place } => {
+                if let Some(LoadedJob { key, job, .. }) = self.store.values().nth(place)
+                    && self.window.withdraw(key, job.priority)
+                {
+                    self.window.restore(std::slice::from_ref(key));
                 }
             }
             Step::Time { to } => self.now = self.now.max(to),
