@@ -24,8 +24,11 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::shares::has_room;
+
 const TREE: Tree = Tree::new("jobs.batches");
-/// How many batches there are, under [`COUNT`].
+/// How many batches there are, under [`COUNT`], and how many of each pipeline, that of their last
+/// job, under [`share_of`] it. A release before has not counted those.
 const COUNTS: Tree = Tree::new("jobs.batches.count");
 const COUNT: &[u8] = b"all";
 /// `other 0 batch 0 job`: a job of a batch has the end of another one, which is
@@ -130,7 +133,7 @@ pub(crate) struct Summary {
 #[derive(Debug, Error)]
 pub(crate) enum BatchError {
     #[error(
-        "{MOST} batches are not done yet, and no more are taken (hint: `pronghorn jobs batches` \
+        "of the {MOST} batches that may be open, too many are, and no more are taken (hint: `pronghorn jobs batches` \
          shows them, and `pronghorn jobs cancel ID` ends one)"
     )]
     TooMany,
@@ -255,11 +258,14 @@ impl Batches {
                 }
                 remove(transaction, &id)?;
             }
-            let count = count(transaction)? + 1;
-            if count > MOST {
+            let count = count(transaction)?;
+            let share = share_of(&stored.pipeline);
+            let own = counted(transaction, &share)?.unwrap_or(0);
+            if !has_room(own, count, MOST) {
                 return Ok(None);
             }
-            transaction.put(COUNTS, COUNT, &count.to_be_bytes())?;
+            put_count(transaction, COUNT, count + 1)?;
+            put_count(transaction, &share, own + 1)?;
             transaction.put(TREE, &head, &value)?;
             for key in &keys {
                 transaction.put(TREE, key, b"")?;
@@ -603,7 +609,8 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
         entries.push((key.to_vec(), value.to_vec()));
         ControlFlow::Continue(())
     })?;
-    let is_there = entries.first().is_some_and(|(key, _)| *key == head);
+    let first = entries.first().filter(|(key, _)| *key == head);
+    let pipeline = first.map(|(_, value)| Stored::decode(&**value).unwrap_or_default().pipeline);
     for (key, value) in entries {
         transaction.remove(TREE, &key)?;
         if let Ok(job) = str::from_utf8(&key[head.len()..])
@@ -612,11 +619,31 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
             unlink(transaction, &value, batch, job)?;
         }
     }
-    if is_there {
+    if let Some(pipeline) = pipeline {
         let count = count(transaction)?.saturating_sub(1);
-        transaction.put(COUNTS, COUNT, &count.to_be_bytes())?;
+        put_count(transaction, COUNT, count)?;
+        let share = share_of(&pipeline);
+        match counted(transaction, &share)? {
+            Some(own) if own > 1 => put_count(transaction, &share, own - 1)?,
+            Some(_) => _ = transaction.remove(COUNTS, &share)?,
+            None => {}
+        }
     }
     Ok(())
+}
+
+fn share_of(pipeline: &str) -> Vec<u8> {
+    [b"of\0", pipeline.as_bytes()].concat()
+}
+
+fn counted(transaction: &mut Transaction<'_>, under: &[u8]) -> Result<Option<u64>, Failed> {
+    let written = transaction.get(COUNTS, under)?;
+    let count = written.and_then(|bytes| bytes.try_into().ok());
+    Ok(count.map(u64::from_be_bytes))
+}
+
+fn put_count(transaction: &mut Transaction<'_>, under: &[u8], count: u64) -> Result<(), Failed> {
+    transaction.put(COUNTS, under, &count.to_be_bytes())
 }
 
 /// Some batches, from a key on.
@@ -667,9 +694,8 @@ fn next(transaction: &mut Transaction<'_>, from: Option<&[u8]>) -> Result<Option
 
 /// How many batches there are.
 fn count(transaction: &mut Transaction<'_>) -> Result<u64, Failed> {
-    let written = transaction.get(COUNTS, COUNT)?;
-    if let Some(count) = written.and_then(|bytes| bytes.try_into().ok()) {
-        return Ok(u64::from_be_bytes(count));
+    if let Some(count) = counted(transaction, COUNT)? {
+        return Ok(count);
     }
     // A release before has not counted; it has kept 10,000 at most.
     let (mut count, mut from) = (0, None);
@@ -768,14 +794,16 @@ mod tests {
             .await
             .unwrap();
         let open = store.get().await.unwrap();
-        let fill =
-            |transaction: &mut Transaction<'_>| transaction.put(COUNTS, COUNT, &MOST.to_be_bytes());
+        let fill = |transaction: &mut Transaction<'_>| {
+            put_count(transaction, COUNT, MOST / 10 * 9)?;
+            put_count(transaction, &share_of("p"), MOST / 10 * 9)
+        };
         let filled = open.carry_out(0, fill, |outcome| outcome).await;
         filled.unwrap().unwrap();
         let refused = batches.keep("more", &last(), names(1), (1, 1), none).await;
         let refused = refused.unwrap_err().to_string();
         assert!(
-            refused.starts_with("100000 batches are not done yet"),
+            refused.starts_with("of the 100000 batches that may be open, too many are"),
             "{refused}"
         );
         batches.forget("7").await.unwrap();
@@ -790,6 +818,12 @@ mod tests {
                 .await
                 .is_err()
         );
+        let of_another = Last {
+            pipeline: "q".to_owned(),
+            ..last()
+        };
+        let kept = batches.keep("one", &of_another, names(1), (1, 1), none);
+        assert_eq!(kept.await.unwrap(), BatchKept::New);
         store.close().await;
     }
 

@@ -12,12 +12,15 @@ use prost::Message;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::shares::Shares;
+
 const TREE: Tree = Tree::new("jobs.dead");
 
-/// More are not kept, the oldest go first: somebody has not looked for long. Their headlines are in
-/// memory.
+/// More are not kept: somebody has not looked for long. The pipeline that has the most loses its
+/// oldest, so that none makes the letters of another one go. Their headlines are in memory.
 const MOST: usize = 10_000;
-const MOST_BYTES: u64 = 64 << 20;
+/// As they are written.
+const MOST_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 /// Of a reason.
 const LONGEST_REASON: usize = 16 << 10;
 
@@ -32,6 +35,8 @@ struct Shared {
     /// the store change them as they run, so that those that share a commit see each other's
     /// letters. After a commit that failed they are read again.
     headlines: Mutex<Option<Headlines>>,
+    /// How many of each pipeline had to go, since the log was told.
+    gone: Mutex<BTreeMap<String, u64>>,
     dropped: LogThrottle,
 }
 
@@ -40,7 +45,7 @@ struct Headlines {
     all: BTreeMap<u64, Headline>,
     /// By pipeline and ID.
     numbers: HashMap<(String, String), u64>,
-    bytes: u64,
+    shares: Shares,
     /// How often other processes had changed the store by then.
     changes: u64,
 }
@@ -99,6 +104,7 @@ impl DeadLetters {
         Self(Arc::new(Shared {
             store,
             headlines: Mutex::default(),
+            gone: Mutex::default(),
             dropped: LogThrottle::default(),
         }))
     }
@@ -120,18 +126,32 @@ impl DeadLetters {
         };
         let (value, headline) = (letter.encode(), letter.headline());
         let write = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
-            let (number, gone) = headlines.add(headline);
-            for number in &gone {
+            let (number, gone) = headlines.add(headline, value.len() as u64);
+            transaction.put(TREE, &number.to_be_bytes(), &value)?;
+            for (number, _) in &gone {
                 transaction.remove(TREE, &number.to_be_bytes())?;
             }
-            transaction.put(TREE, &number.to_be_bytes(), &value)?;
-            Ok(!gone.is_empty())
+            Ok(gone.into_iter().map(|(_, pipeline)| pipeline).collect())
         };
-        let drops = self.carry_out(write).await?;
-        if drops && let Some(times) = self.0.dropped.should_log() {
-            tracing::warn!(target: "jobs", times, "there are too many dead letters: the oldest are discarded");
-        }
+        self.tell_gone(self.carry_out(write).await?);
         Ok(())
+    }
+
+    /// A record for each pipeline, not for each letter.
+    fn tell_gone(&self, pipelines: Vec<String>) {
+        if pipelines.is_empty() {
+            return;
+        }
+        let mut gone = lock(&self.0.gone);
+        for pipeline in pipelines {
+            *gone.entry(pipeline).or_default() += 1;
+        }
+        if self.0.dropped.should_log().is_none() {
+            return;
+        }
+        for (pipeline, letters) in std::mem::take(&mut *gone) {
+            tracing::warn!(target: "jobs", pipeline, letters, "there are too many dead letters, and this pipeline has the most: its oldest are discarded");
+        }
     }
 
     /// The newest of a pipeline, or of all for None, at most so many; and how many more there are.
@@ -258,7 +278,8 @@ fn loaded<'a>(
         };
         transaction.scan(TREE, Bound::Unbounded, |key, value| {
             if let Ok(number) = key.try_into().map(u64::from_be_bytes) {
-                read.insert(number, Letter::decode(value).headline());
+                let headline = Letter::decode(value).headline();
+                read.insert(number, headline, value.len() as u64);
             }
             ControlFlow::Continue(())
         })?;
@@ -268,31 +289,35 @@ fn loaded<'a>(
 }
 
 impl Headlines {
-    /// Adds a letter, in the place of one of the same pipeline and ID: its number, and those of the
-    /// ones that had to go for it.
-    fn add(&mut self, headline: Headline) -> (u64, Vec<u64>) {
+    /// Adds a letter of so many bytes, in the place of one of the same pipeline and ID: its number,
+    /// and the numbers and pipelines of those that have to go for it.
+    fn add(&mut self, headline: Headline, bytes: u64) -> (u64, Vec<(u64, String)>) {
         let known = self.numbers.get(&name_of(&headline)).copied();
         let last = self.all.last_key_value().map_or(0, |(last, _)| *last);
         let number = known.unwrap_or(last + 1);
-        let gone = self.beyond(&headline, known);
-        for number in gone.iter().copied().chain(known) {
-            self.remove(number);
+        self.remove(number);
+        self.insert(number, headline, bytes);
+        let mut gone = Vec::new();
+        while let Some(first) = self.shares.first_to_go(MOST, MOST_BYTES) {
+            let Some(headline) = self.remove(first) else {
+                break;
+            };
+            gone.push((first, headline.pipeline));
         }
-        self.insert(number, headline);
         (number, gone)
     }
 
-    fn insert(&mut self, number: u64, headline: Headline) {
-        self.bytes += headline.size;
+    fn insert(&mut self, number: u64, headline: Headline, bytes: u64) {
+        self.shares.add(&headline.pipeline, number, bytes);
         self.numbers.insert(name_of(&headline), number);
         self.all.insert(number, headline);
     }
 
-    fn remove(&mut self, number: u64) {
-        if let Some(headline) = self.all.remove(&number) {
-            self.bytes -= headline.size;
-            self.numbers.remove(&name_of(&headline));
-        }
+    fn remove(&mut self, number: u64) -> Option<Headline> {
+        let headline = self.all.remove(&number)?;
+        self.shares.remove(&headline.pipeline, number);
+        self.numbers.remove(&name_of(&headline));
+        Some(headline)
     }
 
     fn number_of(&self, id: &str) -> Option<u64> {
@@ -300,23 +325,6 @@ impl Headlines {
         newest
             .find(|(_, it)| it.id == id)
             .map(|(number, _)| *number)
-    }
-
-    /// The oldest ones, which have to go for a new one.
-    fn beyond(&self, new: &Headline, replaced: Option<u64>) -> Vec<u64> {
-        let (mut count, mut bytes) = (self.all.len() + 1, self.bytes + new.size);
-        let mut gone = Vec::new();
-        for (number, headline) in &self.all {
-            if count <= MOST && bytes <= MOST_BYTES {
-                break;
-            }
-            if replaced != Some(*number) {
-                gone.push(*number);
-                count -= 1;
-                bytes -= headline.size;
-            }
-        }
-        gone
     }
 }
 
@@ -445,7 +453,7 @@ mod tests {
         let directory = Directory::new();
         let (letters, _store) = open(&directory);
         for id in ["a", "b", "c", "d", "e"] {
-            letters.keep("p", &job(id, 15 << 20), 3, "").await.unwrap();
+            letters.keep("p", &job(id, 15 << 10), 3, "").await.unwrap();
         }
         let ids = letters
             .list(None, MOST)
@@ -456,6 +464,52 @@ mod tests {
             .map(|it| it.id);
         assert_eq!(ids.collect::<Vec<_>>(), ["e", "d", "c", "b"]);
         assert_eq!(letters.read("a").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_pipeline_that_has_too_many_loses_its_own() {
+        let directory = Directory::new();
+        let (letters, store) = open(&directory);
+        let count = async |letters: &DeadLetters| letters.counts().await.unwrap();
+        for id in ["a", "b", "c"] {
+            letters
+                .keep("good", &job(id, 1 << 10), 3, "")
+                .await
+                .unwrap();
+        }
+        for id in ["d", "e", "f", "g", "h"] {
+            let large = job(id, 15 << 10);
+            letters.keep("evil", &large, 3, "").await.unwrap();
+        }
+        let shares = BTreeMap::from([("good".to_owned(), 3), ("evil".to_owned(), 4)]);
+        assert_eq!(count(&letters).await, shares);
+        // What is no payload counts as well.
+        let mut large = job("i", 0);
+        large
+            .headers
+            .insert("h".to_owned(), vec!["x".repeat(15 << 10)]);
+        letters.keep("evil", &large, 3, "").await.unwrap();
+        assert_eq!(count(&letters).await, shares);
+        store.close().await;
+        let (letters, _store) = open(&directory);
+        letters.keep("good", &job("j", 0), 3, "").await.unwrap();
+        assert_eq!(count(&letters).await["evil"], 4);
+        let few = |_: &mut Transaction<'_>, headlines: &mut Headlines| {
+            for number in 0..2 * MOST {
+                let headline = Headline {
+                    pipeline: "evil".to_owned(),
+                    id: number.to_string(),
+                    ..headlines.all.values().next().expect("there is one").clone()
+                };
+                headlines.add(headline, 0);
+            }
+            Ok(headlines
+                .all
+                .values()
+                .filter(|it| it.pipeline == "good")
+                .count())
+        };
+        assert_eq!(letters.look(few).await.unwrap(), 4);
     }
 
     #[test]

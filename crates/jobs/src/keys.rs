@@ -12,10 +12,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::results::Visible;
+use crate::shares::has_room;
 
 /// Of a key whose job is not done by then: it may have been lost with its pipeline.
 const LONGEST: Duration = Duration::from_hours(24);
-/// Keys take memory as long as their jobs wait: some 200 bytes each.
+/// Keys take memory as long as their jobs wait: some 200 bytes each. See [`has_room`] for what a
+/// pipeline has of them.
 pub(crate) const MOST: usize = 1_000_000;
 /// Cancelled jobs that are still in their pipelines.
 const MOST_CANCELLED: usize = 10_000;
@@ -61,6 +63,8 @@ pub(crate) enum NotTaken {
 #[derive(Debug, Default)]
 struct State {
     unique: HashMap<Arc<str>, Held>,
+    /// How many of them are of each pipeline.
+    shares: HashMap<String, u64>,
     /// The same keys by their ends.
     ends: BTreeSet<(Instant, Arc<str>)>,
     /// Keys of jobs that workers of the process before have, and the IDs of these.
@@ -126,7 +130,7 @@ impl Keys {
     ///
     /// When another job has it, or too many keys are held.
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
-        lock(&self.0).take(unique, id, now_ms)
+        lock(&self.0).take(unique, id, now_ms, has_room)
     }
 
     /// For who is about to look through the store.
@@ -305,7 +309,8 @@ impl Restoring {
     pub(crate) fn take(&self, unique: &Unique, id: &str, now_ms: u64) {
         let mut state = lock(&self.0.0);
         if !state.let_go.contains(id) {
-            _ = state.take(unique, id, now_ms); // a job that was pushed by then has it
+            // It was let in once; a job that was pushed by now has it.
+            _ = state.take(unique, id, now_ms, |_, all, most| all < 2 * most);
         }
     }
 }
@@ -326,7 +331,13 @@ impl State {
         all.any(|running| running.seen.pipeline == pipeline)
     }
 
-    fn take(&mut self, unique: &Unique, id: &str, now_ms: u64) -> Result<(), NotTaken> {
+    fn take(
+        &mut self,
+        unique: &Unique,
+        id: &str,
+        now_ms: u64,
+        has_room: impl Fn(u64, u64, u64) -> bool,
+    ) -> Result<(), NotTaken> {
         let now = Instant::now();
         if let Some(other) = self.lent.get(&unique.key).filter(|other| *other != id) {
             return Err(NotTaken::By(other.clone()));
@@ -338,9 +349,12 @@ impl State {
             }
             self.remove(&unique.key, |_| true);
         }
-        if self.unique.len() >= MOST {
+        let pipeline = pipeline_of(&unique.key);
+        let own = self.shares.get(pipeline).copied().unwrap_or(0);
+        if !has_room(own, self.unique.len() as u64, MOST as u64) {
             return Err(NotTaken::Full);
         }
+        self.shares.insert(pipeline.to_owned(), own + 1);
         let held = Held {
             id: id.to_owned(),
             until: now + unique.period.unwrap_or(LONGEST),
@@ -366,6 +380,7 @@ impl State {
         if self.unique.get(key).is_some_and(which)
             && let Some((key, held)) = self.unique.remove_entry(key)
         {
+            self.let_share_go(&key);
             return self.ends.remove(&(held.until, key));
         }
         false
@@ -379,6 +394,17 @@ impl State {
                 break;
             }
             self.unique.remove(&key);
+            self.let_share_go(&key);
+        }
+    }
+
+    fn let_share_go(&mut self, key: &str) {
+        let pipeline = pipeline_of(key);
+        if let Some(own) = self.shares.get_mut(pipeline) {
+            *own -= 1;
+            if *own == 0 {
+                self.shares.remove(pipeline);
+            }
         }
     }
 }
@@ -407,17 +433,30 @@ mod tests {
             key: number.to_string(),
             ..unique(None, false)
         };
-        for number in 0..MOST {
+        let most = MOST / 10 * 9;
+        for number in 0..most {
             assert_eq!(keys.take(&unique(number), "a", 0), Ok(()));
         }
-        assert_eq!(keys.take(&unique(MOST - 1), "b", 0), by("a"));
-        assert_eq!(keys.take(&unique(MOST), "b", 0), Err(NotTaken::Full));
+        assert_eq!(keys.take(&unique(most - 1), "b", 0), by("a"));
+        assert_eq!(keys.take(&unique(most), "b", 0), Err(NotTaken::Full));
         keys.ended("0", "a");
-        assert_eq!(keys.take(&unique(MOST), "b", 0), Ok(()));
+        assert_eq!(keys.take(&unique(most), "b", 0), Ok(()));
+        // Another pipeline has room.
+        let of_another = |number| in_pipeline("other", unique(number));
+        for number in 0..1000 {
+            assert_eq!(keys.take(&of_another(number), "a", 0), Ok(()));
+        }
+        // Those that wait in the store have their keys, whatever the others have.
+        for number in most + 1..=MOST {
+            keys.restoring().take(&unique(number), "a", 0);
+        }
+        assert_eq!(lock(&keys.0).unique.len(), MOST + 1000);
+        assert_eq!(keys.take(&of_another(1000), "a", 0), Err(NotTaken::Full));
         tokio::time::advance(LONGEST).await;
         assert_eq!(keys.take(&unique(1), "c", 0), Ok(()));
         let state = lock(&keys.0);
         assert_eq!((state.unique.len(), state.ends.len()), (1, 1));
+        assert_eq!(state.shares, HashMap::from([(String::new(), 1)]));
     }
 
     #[tokio::test(start_paused = true)]

@@ -35,6 +35,7 @@ pub mod rules;
 mod schedules;
 mod service;
 pub mod settings;
+mod shares;
 mod traced;
 
 pub use service::JobsService;

@@ -1,6 +1,7 @@
 //! What jobs came to lately, for somebody who looks on. Nothing is noted while nobody does.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use pronghorn_base::{lock, now_ms};
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// Endings that wait to be shown; the oldest go first.
+use crate::shares::Shares;
+
+/// Endings that wait to be shown. The pipeline that has the most loses its oldest.
 const MOST: usize = 1000;
 /// Of a reason.
 const LONGEST_REASON: usize = 200;
@@ -30,7 +33,9 @@ struct Shared {
 struct State {
     asked: Option<Instant>,
     number: u64,
-    endings: VecDeque<Ending>,
+    /// By their numbers.
+    endings: BTreeMap<u64, Ending>,
+    shares: Shares,
 }
 
 /// How an attempt ended.
@@ -59,12 +64,10 @@ impl Recent {
         if state.asked.is_none_or(|asked| asked.elapsed() > LOOKS_ON) {
             self.0.is_seen.store(false, Ordering::Relaxed);
             state.endings.clear();
+            state.shares = Shares::default();
             return;
         }
         state.number += 1;
-        if state.endings.len() == MOST {
-            state.endings.pop_front();
-        }
         let ending = Ending {
             number: state.number,
             at: now_ms(),
@@ -74,7 +77,14 @@ impl Recent {
             let first = why.lines().next().unwrap_or_default();
             first.chars().take(LONGEST_REASON).collect()
         });
-        state.endings.push_back(Ending { why, ..ending });
+        let (number, ending) = (ending.number, Ending { why, ..ending });
+        state.shares.add(&ending.pipeline, number, 0);
+        state.endings.insert(number, ending);
+        if let Some(first) = state.shares.first_to_go(MOST, 0)
+            && let Some(gone) = state.endings.remove(&first)
+        {
+            state.shares.remove(&gone.pipeline, first);
+        }
     }
 
     /// Those behind a number, and the number of the last one so far.
@@ -82,8 +92,9 @@ impl Recent {
         let mut state = lock(&self.0.state);
         state.asked = Some(Instant::now());
         self.0.is_seen.store(true, Ordering::Relaxed);
-        let new = state.endings.iter().filter(|it| it.number > number);
-        (new.cloned().collect(), state.number)
+        let new = (Bound::Excluded(number), Bound::Unbounded);
+        let new = state.endings.range(new).map(|(_, ending)| ending.clone());
+        (new.collect(), state.number)
     }
 }
 
@@ -92,10 +103,14 @@ mod tests {
     use super::*;
 
     fn note(recent: &Recent, id: &str) {
+        note_of(recent, "p", id);
+    }
+
+    fn note_of(recent: &Recent, pipeline: &str, id: &str) {
         recent.note(|| Ending {
             number: 0,
             at: 0,
-            pipeline: "p".to_owned(),
+            pipeline: pipeline.to_owned(),
             id: id.to_owned(),
             job: "j".to_owned(),
             attempt: 1,
@@ -116,6 +131,11 @@ mod tests {
         assert_eq!((all.len(), &*all[0].id, last), (MOST, "1", 1001));
         assert_eq!(all[0].why.as_deref(), Some("first"));
         assert_eq!(recent.behind(1000).0.len(), 1);
+        note_of(&recent, "q", "of another pipeline");
+        for number in 0..=MOST {
+            note(&recent, &number.to_string());
+        }
+        assert!(recent.behind(0).0.iter().any(|it| it.pipeline == "q"));
         tokio::time::advance(2 * LOOKS_ON).await;
         note(&recent, "unseen");
         note(&recent, "unseen");

@@ -1,7 +1,7 @@
 //! What came of jobs, for those who wait for it. In memory: who waits is connected, and a server
 //! that starts anew has nobody who waits.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use tokio::time::{Instant, timeout};
 
 use crate::metrics::OutcomeLabel;
 use crate::reason::Reason;
+use crate::shares::Shares;
 
 /// Who waits is a request, or a script that asks again; not tomorrow.
 const KEPT: Duration = Duration::from_hours(1);
-/// Of results that are kept; the oldest go first.
+/// Of results that are kept. The pipeline that has the most loses its oldest.
 const MOST: usize = 10_000;
-const MOST_BYTES: usize = 64 << 20;
+const MOST_BYTES: u64 = 64 << 20;
 /// A result is an answer, and no file.
 pub(crate) const LONGEST: usize = 1 << 20;
 
@@ -68,15 +69,23 @@ pub(crate) struct Results(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<ResultKey, (Ended, Instant)>,
+    kept: HashMap<ResultKey, Kept>,
     /// By IDs, the pipelines whose jobs of that ID have one.
     pipelines: HashMap<String, Vec<String>>,
-    /// In the order of time; some may have gone.
-    order: VecDeque<(ResultKey, Instant)>,
-    bytes: usize,
+    /// By their numbers, which are in the order of time.
+    order: BTreeMap<u64, ResultKey>,
+    number: u64,
+    shares: Shares,
     waiting: HashMap<String, Vec<Waiting>>,
     /// No job ends here any more.
     is_over: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    ended: Ended,
+    since: Instant,
+    number: u64,
 }
 
 /// Whose result it is: whoever chooses an ID must not answer for another pipeline's job.
@@ -150,11 +159,18 @@ impl Results {
             id: id.to_owned(),
         };
         state.forget(&of);
-        state.bytes += ended.len();
+        state.number += 1;
+        let number = state.number;
+        state.shares.add(pipeline, number, ended.len() as u64);
         let pipelines = state.pipelines.entry(of.id.clone()).or_default();
         pipelines.push(of.pipeline.clone());
-        state.kept.insert(of.clone(), (ended, now));
-        state.order.push_back((of, now));
+        state.order.insert(number, of.clone());
+        let kept = Kept {
+            ended,
+            since: now,
+            number,
+        };
+        state.kept.insert(of, kept);
         state.clear(now);
     }
 
@@ -205,12 +221,13 @@ impl State {
         let mut pipelines = self.pipelines.get(id)?.iter().rev();
         let pipeline = pipelines.find(|pipeline| visible.has(pipeline))?.clone();
         let id = id.to_owned();
-        Some(&self.kept.get(&ResultKey { pipeline, id })?.0)
+        Some(&self.kept.get(&ResultKey { pipeline, id })?.ended)
     }
 
     fn forget(&mut self, of: &ResultKey) {
-        if let Some((ended, _)) = self.kept.remove(of) {
-            self.bytes -= ended.len();
+        if let Some(kept) = self.kept.remove(of) {
+            self.shares.remove(&of.pipeline, kept.number);
+            self.order.remove(&kept.number);
         }
         if let Some(pipelines) = self.pipelines.get_mut(&of.id) {
             pipelines.retain(|it| *it != of.pipeline);
@@ -221,17 +238,25 @@ impl State {
     }
 
     fn clear(&mut self, now: Instant) {
-        while let Some((of, since)) = self.order.front() {
-            let is_old = now.saturating_duration_since(*since) >= KEPT;
-            if !is_old && self.kept.len() <= MOST && self.bytes <= MOST_BYTES {
-                break;
-            }
-            let (of, since) = (of.clone(), *since);
-            self.order.pop_front();
-            // A job of the same ID may have ended since.
-            if self.kept.get(&of).is_some_and(|(_, kept)| *kept == since) {
+        let is_old = |of: &ResultKey| {
+            let kept = self.kept.get(of);
+            kept.is_none_or(|kept| now.saturating_duration_since(kept.since) >= KEPT)
+        };
+        let mut gone: Vec<_> = self
+            .order
+            .values()
+            .take_while(|of| is_old(of))
+            .cloned()
+            .collect();
+        loop {
+            for of in gone.drain(..) {
                 self.forget(&of);
             }
+            let first = self.shares.first_to_go(MOST, MOST_BYTES);
+            let Some(of) = first.and_then(|number| self.order.get(&number)) else {
+                return;
+            };
+            gone.push(of.clone());
         }
     }
 }
@@ -316,7 +341,7 @@ mod tests {
             results.wait(&EVERY_PIPELINE, "a", second).await,
             Waited::NotYet
         );
-        assert_eq!(lock(&results.0).bytes, 0);
+        assert_eq!(lock(&results.0).shares.bytes(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -333,7 +358,32 @@ mod tests {
             results.wait(&EVERY_PIPELINE, "1", Duration::ZERO).await,
             done("x")
         );
-        assert_eq!(lock(&results.0).bytes, MOST);
+        assert_eq!(lock(&results.0).shares.bytes(), MOST as u64);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pipeline_that_has_too_many_loses_its_own() {
+        let results = Results::default();
+        let now = Duration::ZERO;
+        results.keep("good", "mine", result("mine"));
+        let large = "x".repeat(LONGEST);
+        for number in 0..70 {
+            results.keep("evil", &number.to_string(), result(&large));
+        }
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "mine", now).await,
+            done("mine")
+        );
+        for number in 0..2 * MOST {
+            results.keep("evil", &number.to_string(), result(""));
+        }
+        assert_eq!(
+            results.wait(&EVERY_PIPELINE, "mine", now).await,
+            done("mine")
+        );
+        let last = (2 * MOST - 1).to_string();
+        assert_eq!(results.wait(&EVERY_PIPELINE, &last, now).await, done(""));
+        assert_eq!(lock(&results.0).kept.len(), MOST);
     }
 
     #[tokio::test(start_paused = true)]
@@ -363,6 +413,6 @@ mod tests {
             Waited::NotYet
         );
         let state = lock(&results.0);
-        assert!(state.bytes == 0 && state.pipelines.is_empty() && state.order.is_empty());
+        assert!(state.shares.bytes() == 0 && state.pipelines.is_empty() && state.order.is_empty());
     }
 }

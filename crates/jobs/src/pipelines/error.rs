@@ -34,7 +34,8 @@ pub(crate) enum PipelineError {
     #[error(transparent)]
     Batch(#[from] BatchError),
     #[error(
-        "{} jobs with the option `unique` wait or run already, and no more are taken",
+        "of the {} jobs with the option `unique` that may wait or run, too many do, and no more are \
+         taken",
         keys::MOST
     )]
     TooManyKeys,

@@ -449,8 +449,8 @@ impl Window {
         self.reserved.get(&ticket).cloned()
     }
 
-    /// Gives out a job no more, unless it is given out already: whether it is not. One that somebody
-    /// else is removing is on its way, too.
+    /// Gives out a job no more, unless it is given out already: whether it is not. One that
+    /// somebody else is removing is on its way, too.
     pub(super) fn withdraw(&mut self, key: &Key, priority: i64) -> bool {
         let is_here = !self.withdrawn.contains(key.bytes()) && self.take_out(key, priority);
         if is_here {
