@@ -65,6 +65,8 @@ struct PoolMethods {
     methods: WeakMethods,
     borders: Arc<Borders>,
     orders: mpsc::Sender<Order>,
+    /// Where orders are carried out.
+    runtime: Handle,
     room: OwnRoom,
     refused: LogThrottle,
 }
@@ -120,6 +122,7 @@ impl MethodCallers for WorkerMethods {
             methods: self.methods.clone(),
             borders: Arc::new(borders),
             orders,
+            runtime: self.runtime.clone(),
             room: OwnRoom::new(self.per_pool, &self.replies),
             refused: LogThrottle::new(),
         })
@@ -152,6 +155,8 @@ impl MethodCaller for PoolMethods {
             None => Work::ToCome(methods, caller, argument),
             Some(method) if method.is_for_any_thread() => {
                 let mut calling = method.call(&caller, Encoding::Json, argument);
+                // It goes on there, and so do its timers: this thread may end before.
+                let _there = self.runtime.enter();
                 let polled = calling
                     .as_mut()
                     .poll(&mut Context::from_waker(Waker::noop()));
@@ -348,6 +353,29 @@ mod tests {
             panic!("there is no such method");
         };
         assert_eq!(why, "rpc: can't find method own.None");
+    }
+
+    /// A call that has begun is carried out, also when the thread ends on which it began.
+    #[test]
+    fn a_call_has_its_timers_where_it_is_carried_out() {
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            builder.enable_all().build().unwrap()
+        };
+        let (there, here) = (runtime(), runtime());
+        let methods = Methods::default();
+        methods
+            .service("own", ())
+            .add_on_any_thread("Slow", async |(), _: bool| {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                Ok(true)
+            });
+        let workers = WorkerMethods::new(&methods, there.handle().clone());
+        let workers = workers.of_pool(Borders::default());
+        let calling =
+            here.block_on(async { workers.call("own.Slow", json("true"), Held::default()) });
+        drop(here);
+        assert_eq!(there.block_on(later(calling)), Ok(Ok(json("true"))));
     }
 
     #[tokio::test]
