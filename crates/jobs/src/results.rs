@@ -1,7 +1,7 @@
 //! What came of jobs, for those who wait for it. In memory: who waits is connected, and a server
 //! that starts anew has nobody who waits.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ const KEPT: Duration = Duration::from_hours(1);
 /// Of results that are kept. The pipeline that has the most loses its oldest.
 const MOST: usize = 10_000;
 const MOST_BYTES: u64 = 64 << 20;
+/// Jobs whose results are to come that are known. Of the pipeline that has the most, the oldest are
+/// not known any more.
+const MOST_EXPECTED: usize = if cfg!(test) { 100 } else { 100_000 };
 /// A result is an answer, and no file.
 pub(crate) const LONGEST: usize = 1 << 20;
 
@@ -76,6 +79,7 @@ struct State {
     order: BTreeMap<u64, ResultKey>,
     number: u64,
     shares: Shares,
+    expected: Expected,
     waiting: HashMap<String, Vec<Waiting>>,
     /// No job ends here any more.
     is_over: bool,
@@ -99,7 +103,58 @@ struct ResultKey {
 #[derive(Debug)]
 struct Waiting {
     visible: Visible,
-    sender: oneshot::Sender<Ended>,
+    sender: oneshot::Sender<Waited>,
+}
+
+/// Jobs that wait or run, and whose results are to be kept: by their IDs, their pipelines and
+/// numbers.
+#[derive(Debug, Default)]
+struct Expected {
+    by_id: HashMap<String, Vec<(String, u64)>>,
+    /// By their numbers.
+    order: BTreeMap<u64, ResultKey>,
+    shares: Shares,
+    number: u64,
+}
+
+impl Expected {
+    fn has(&self, of: &ResultKey) -> bool {
+        let all = self.by_id.get(&of.id);
+        all.is_some_and(|all| all.iter().any(|(pipeline, _)| *pipeline == of.pipeline))
+    }
+
+    fn add(&mut self, of: ResultKey) {
+        if self.has(&of) {
+            return;
+        }
+        self.number += 1;
+        let all = self.by_id.entry(of.id.clone()).or_default();
+        all.push((of.pipeline.clone(), self.number));
+        self.shares.add(&of.pipeline, self.number, 0);
+        self.order.insert(self.number, of);
+        let first = self.shares.first_to_go(MOST_EXPECTED, 0);
+        if let Some(gone) = first.and_then(|number| self.order.get(&number)) {
+            self.remove(&gone.clone());
+        }
+    }
+
+    fn remove(&mut self, of: &ResultKey) {
+        let Some(all) = self.by_id.get_mut(&of.id) else {
+            return;
+        };
+        let Some(at) = all
+            .iter()
+            .position(|(pipeline, _)| *pipeline == of.pipeline)
+        else {
+            return;
+        };
+        let (_, number) = all.remove(at);
+        if all.is_empty() {
+            self.by_id.remove(&of.id);
+        }
+        self.order.remove(&number);
+        self.shares.remove(&of.pipeline, number);
+    }
 }
 
 /// The pipelines whose jobs somebody may see.
@@ -112,6 +167,12 @@ impl Visible {
         Self(Some(Arc::new(pipelines)))
     }
 
+    /// Of these, the one of this name.
+    pub(crate) fn only(&self, pipeline: &str) -> Self {
+        let it = Some(pipeline).filter(|it| self.has(it));
+        Self::of(it.map(ToOwned::to_owned).into_iter().collect())
+    }
+
     pub(crate) fn has(&self, pipeline: &str) -> bool {
         self.0.as_ref().is_none_or(|all| all.contains(pipeline))
     }
@@ -121,6 +182,8 @@ impl Visible {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Ended(Ended),
+    /// Jobs of these pipelines have the ID, and each may have chosen it.
+    Ambiguous(Vec<String>),
     /// Not by then.
     NotYet,
     /// The server stops before it can come.
@@ -143,16 +206,6 @@ impl Results {
     /// Keeps a result, and tells those who wait for it.
     pub(crate) fn keep(&self, pipeline: &str, id: &str, ended: Ended) {
         let mut state = lock(&self.0);
-        let all = state.waiting.remove(id).unwrap_or_default();
-        let (told, others): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|it| it.visible.has(pipeline));
-        for waiting in told {
-            // Who does not wait any more may ask again.
-            _ = waiting.sender.send(ended.clone());
-        }
-        if !others.is_empty() {
-            state.waiting.insert(id.to_owned(), others);
-        }
         let now = Instant::now();
         let of = ResultKey {
             pipeline: pipeline.to_owned(),
@@ -170,8 +223,33 @@ impl Results {
             since: now,
             number,
         };
-        state.kept.insert(of, kept);
+        state.kept.insert(of.clone(), kept);
+        state.expected.remove(&of);
+        let all = state.waiting.remove(id).unwrap_or_default();
+        let (told, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|it| it.visible.has(pipeline));
+        for waiting in told {
+            if let Some(found) = state.find(&waiting.visible, id) {
+                // Who does not wait any more may ask again.
+                _ = waiting.sender.send(found);
+            }
+        }
+        if !others.is_empty() {
+            state.waiting.insert(id.to_owned(), others);
+        }
         state.clear(now);
+    }
+
+    /// A job is pushed or begins whose result is to be kept.
+    pub(crate) fn expect(&self, pipeline: &str, id: &str) {
+        let (pipeline, id) = (pipeline.to_owned(), id.to_owned());
+        lock(&self.0).expected.add(ResultKey { pipeline, id });
+    }
+
+    /// It was not pushed.
+    pub(crate) fn expect_no_more(&self, pipeline: &str, id: &str) {
+        let (pipeline, id) = (pipeline.to_owned(), id.to_owned());
+        lock(&self.0).expected.remove(&ResultKey { pipeline, id });
     }
 
     /// For those who bring jobs to their ends.
@@ -184,8 +262,8 @@ impl Results {
         let receiver = {
             let mut state = lock(&self.0);
             state.clear(Instant::now());
-            if let Some(ended) = state.find(visible, id) {
-                return Waited::Ended(ended.clone());
+            if let Some(found) = state.find(visible, id) {
+                return found;
             }
             if state.is_over {
                 return Waited::Over;
@@ -208,7 +286,7 @@ impl Results {
             }
         }
         match ended {
-            Ok(Ok(ended)) => Waited::Ended(ended),
+            Ok(Ok(found)) => found,
             Ok(Err(_)) => Waited::Over,
             Err(_) => Waited::NotYet,
         }
@@ -216,12 +294,25 @@ impl Results {
 }
 
 impl State {
-    /// The newest one.
-    fn find(&self, visible: &Visible, id: &str) -> Option<&Ended> {
-        let mut pipelines = self.pipelines.get(id)?.iter().rev();
-        let pipeline = pipelines.find(|pipeline| visible.has(pipeline))?.clone();
-        let id = id.to_owned();
-        Some(&self.kept.get(&ResultKey { pipeline, id })?.ended)
+    /// What is known of the job of this ID. Where jobs of several pipelines have it, nobody can say
+    /// which one is meant: it is no answer that one of them has ended.
+    fn find(&self, visible: &Visible, id: &str) -> Option<Waited> {
+        let kept = self.pipelines.get(id).into_iter().flatten();
+        let expected = self.expected.by_id.get(id).into_iter().flatten();
+        let all = kept.chain(expected.map(|(pipeline, _)| pipeline));
+        let all: BTreeSet<&String> = all.filter(|it| visible.has(it)).collect();
+        let mut all = all.into_iter();
+        let pipeline = all.next()?;
+        let others: Vec<_> = all.cloned().collect();
+        if !others.is_empty() {
+            let all = std::iter::once(pipeline.clone()).chain(others);
+            return Some(Waited::Ambiguous(all.collect()));
+        }
+        let of = ResultKey {
+            pipeline: pipeline.clone(),
+            id: id.to_owned(),
+        };
+        Some(Waited::Ended(self.kept.get(&of)?.ended.clone()))
     }
 
     fn forget(&mut self, of: &ResultKey) {
@@ -386,6 +477,40 @@ mod tests {
         assert_eq!(lock(&results.0).kept.len(), MOST);
     }
 
+    /// Whichever ends first.
+    #[tokio::test(start_paused = true)]
+    async fn a_job_does_not_answer_for_one_of_another_pipeline_that_is_to_end() {
+        let results = Results::default();
+        results.expect("good", "a");
+        let forging = async {
+            results.expect("evil", "a");
+            results.keep("evil", "a", result("forged"));
+        };
+        let minute = Duration::from_mins(1);
+        let (waited, ()) = tokio::join!(results.wait(&EVERY_PIPELINE, "a", minute), forging);
+        let both = Waited::Ambiguous(vec!["evil".to_owned(), "good".to_owned()]);
+        assert_eq!(waited, both);
+        assert_eq!(results.wait(&EVERY_PIPELINE, "a", minute).await, both);
+        let good = EVERY_PIPELINE.only("good");
+        let ending = async { results.keep("good", "a", result("1")) };
+        let (waited, ()) = tokio::join!(results.wait(&good, "a", minute), ending);
+        assert_eq!(waited, done("1"));
+        assert_eq!(results.wait(&EVERY_PIPELINE, "a", minute).await, both);
+        // One that was not pushed is not to end; nor does one pipeline push out what others have.
+        results.expect("good", "b");
+        results.expect("evil", "c");
+        results.expect_no_more("evil", "c");
+        for number in 0..2 * MOST_EXPECTED {
+            results.expect("evil", &number.to_string());
+        }
+        results.keep("evil", "b", result("forged"));
+        let waited = results.wait(&EVERY_PIPELINE, "b", minute).await;
+        assert!(matches!(waited, Waited::Ambiguous(_)), "{waited:?}");
+        let state = lock(&results.0);
+        assert_eq!(state.expected.order.len(), MOST_EXPECTED);
+        assert_eq!(state.expected.by_id.len(), MOST_EXPECTED);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_job_of_another_pipeline_is_none_of_ones_own() {
         let results = Results::default();
@@ -405,8 +530,15 @@ mod tests {
         assert_eq!(waited, done("1"));
         assert_eq!(results.wait(&visible, "a", Duration::ZERO).await, done("1"));
         let all = Visible::default();
-        let newest = results.wait(&all, "a", Duration::ZERO).await;
-        assert_eq!(newest, done("forged at last"));
+        let both = Waited::Ambiguous(vec!["mine".to_owned(), "theirs".to_owned()]);
+        assert_eq!(results.wait(&all, "a", Duration::ZERO).await, both);
+        let mine = all.only("mine");
+        assert_eq!(results.wait(&mine, "a", Duration::ZERO).await, done("1"));
+        let none = visible.only("theirs");
+        assert_eq!(
+            results.wait(&none, "a", Duration::ZERO).await,
+            Waited::NotYet
+        );
         tokio::time::sleep(KEPT).await;
         assert_eq!(
             results.wait(&all, "a", Duration::ZERO).await,

@@ -61,6 +61,17 @@ final class RpcQueueTest extends TestCase
         self::assertSame([true, true, true, false, false], array_column($asked, 'explain'));
     }
 
+    public function testAJobThatWasPushedHereIsAskedForInItsPipeline(): void
+    {
+        $this->queue->push('sum', '', new Options(id: 'good', pipeline: 'other'));
+        $this->queue->push('sum', '', new Options(id: 'empty'));
+        foreach (['good', 'empty', 'slow'] as $id) {
+            $this->queue->await($id);
+        }
+        $asked = array_column(array_slice($this->seen(), 2), 1);
+        self::assertSame(['other', 'mail', '', '', ''], array_column($asked, 'pipeline'));
+    }
+
     public function testAJobThatFailedSaysWhyAndKeepsItsTraceApart(): void
     {
         try {

@@ -231,6 +231,10 @@ impl<R: Runners> Consumer<R> {
             Err(Dropped::Expired)
         } else {
             let token = keys.run(&job, &pipeline.name).ok_or(Dropped::Cancelled);
+            if extras.wants_result {
+                // Also one that another process has pushed.
+                self.pipelines.results().expect(&pipeline.name, &job.id);
+            }
             if token.is_ok() {
                 let (id, name, pool) = (&job.id, &job.name, &self.pool);
                 let (pipeline, attempt) = (&pipeline.name, job.attempts.saturating_add(1));

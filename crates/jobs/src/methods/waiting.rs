@@ -28,6 +28,8 @@ pub(super) fn add(methods: &Methods, pipelines: &Pipelines) {
 #[serde(default)]
 struct Wait {
     id: String,
+    /// Where the job was pushed. Empty: in one that the caller may see.
+    pipeline: String,
     timeout_ms: u64,
     /// Where the job stands is wanted if it is not done by then, or sooner where waiting is no use.
     explain: bool,
@@ -90,7 +92,11 @@ async fn progress((pipelines, caller): (Pipelines, Caller), said: Said) -> Resul
 }
 
 async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<Answer, Failure> {
-    let (id, visible) = (&asked.id, &pipelines.seen_by(&caller));
+    let (id, mut visible) = (&asked.id, pipelines.seen_by(&caller));
+    if !asked.pipeline.is_empty() {
+        visible = visible.only(&asked.pipeline);
+    }
+    let visible = &visible;
     let mut within = Duration::from_millis(asked.timeout_ms).min(LONGEST_WAIT);
     if asked.explain && pipelines.runs_unheard(visible, id) {
         within = Duration::ZERO;
@@ -110,6 +116,7 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
         }
     }
     Ok(match waited {
+        Waited::Ambiguous(all) => return Err(ambiguous(id, &all)),
         Waited::Ended(ended) => {
             // It is a text within the answer, and what it is written to is as long again.
             caller.reserve(2 * ended.len()).await;
@@ -121,6 +128,21 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
             ..Answer::default()
         },
     })
+}
+
+/// Of pipelines, in a complaint.
+const MOST_NAMED: usize = 10;
+
+fn ambiguous(id: &str, pipelines: &[String]) -> Failure {
+    let named = pipelines.iter().take(MOST_NAMED);
+    let named: Vec<_> = named
+        .map(|name| format!("`{}`", name.escape_debug()))
+        .collect();
+    let (id, named) = (id.escape_debug(), named.join(", "));
+    Failure::new(format!(
+        "jobs of several pipelines have the ID `{id}`: {named} (hint: `pipeline` of `jobs.Await` says \
+         which one is meant)"
+    ))
 }
 
 /// While the server stops, it waits only for a job that a worker has: one that waits itself, in a

@@ -16,6 +16,7 @@ use super::registry::Registry;
 use crate::keys::{Keys, NotTaken, in_pipeline};
 use crate::messages::Pushed;
 use crate::metrics::Metrics;
+use crate::results::Results;
 
 /// IDs of jobs that were not kept, and of those that have their keys.
 pub(crate) type Duplicates = BTreeMap<String, String>;
@@ -28,6 +29,7 @@ struct Shared {
     registry: Registry,
     pools: ConsumerPools,
     keys: Keys,
+    results: Results,
     metrics: Metrics,
     /// There may be a job that expires.
     expiring: Notify,
@@ -38,12 +40,14 @@ impl Admission {
         registry: Registry,
         pools: ConsumerPools,
         keys: Keys,
+        results: Results,
         metrics: Metrics,
     ) -> Self {
         Self(Arc::new(Shared {
             registry,
             pools,
             keys,
+            results,
             metrics,
             expiring: Notify::new(),
         }))
@@ -162,6 +166,12 @@ impl Admission {
             return Ok(());
         }
         self.0.keys.pushed(&pipeline.name, &jobs);
+        let expected = jobs.iter();
+        let expected = expected.filter(|job| options::JobOptions::of(&job.headers).wants_result);
+        let expected: Vec<String> = expected.map(|job| job.id.clone()).collect();
+        for id in &expected {
+            self.0.results.expect(&pipeline.name, id);
+        }
         let (started, count) = (Instant::now(), jobs.len() as u64);
         let pushed = timeout(self.0.registry.patience(), pipeline.driver.push(jobs)).await;
         let pushed = match pushed {
@@ -170,6 +180,11 @@ impl Admission {
         };
         let took = started.elapsed();
         self.0.metrics.pushed(count, took, pushed.is_ok());
+        if pushed.is_err() {
+            for id in &expected {
+                self.0.results.expect_no_more(&pipeline.name, id);
+            }
+        }
         pushed
     }
 

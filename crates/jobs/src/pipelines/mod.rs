@@ -77,7 +77,8 @@ impl Pipelines {
         pools: impl Iterator<Item = &'a str>,
         brokers: Brokers,
     ) -> Self {
-        let (keys, pools) = (Keys::default(), ConsumerPools::new(pools));
+        let (keys, results) = (Keys::default(), Results::default());
+        let pools = ConsumerPools::new(pools);
         let registry = Registry::new(registry::Parts {
             store: store.clone(),
             keys: keys.clone(),
@@ -91,12 +92,13 @@ impl Pipelines {
                 registry.clone(),
                 pools.clone(),
                 keys.clone(),
+                results.clone(),
                 metrics.clone(),
             ),
             dispatch: Dispatch::new(registry.clone(), pools),
             registry,
             keys,
-            results: Results::default(),
+            results,
             dead: DeadLetters::new(store.clone()),
             batches: Batches::new(store),
             recent: Recent::default(),

@@ -478,6 +478,7 @@ impl Schedules {
         loop {
             match results.wait(&visible, id, limit.unwrap_or(ASK_AGAIN)).await {
                 Waited::Ended(ended) => return ended.into(),
+                Waited::Ambiguous(_) => return Outcome::BrokenOff, // of one pipeline there is one
                 Waited::NotYet if limit.is_some() => return Outcome::Pushed,
                 Waited::NotYet => {}
                 Waited::Over => return Outcome::BrokenOff,

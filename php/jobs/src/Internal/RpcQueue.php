@@ -36,7 +36,12 @@ final class RpcQueue extends Queue
         '' => "was not done in time, or the server does not know it: brokers don't tell.",
     ];
 
+    /** Jobs whose pipelines are remembered. */
+    private const MOST_REMEMBERED = 1000;
+
     private readonly Rpc $rpc;
+    /** @var array<string, string> the pipelines of jobs that were pushed here, by ID; the newest last */
+    private array $pipelines = [];
 
     public function __construct(?string $address, private readonly string $pipeline, private readonly float $timeout)
     {
@@ -54,10 +59,14 @@ final class RpcQueue extends Queue
             1 => $this->call('jobs.Push', ['job' => $messages[0]]),
             default => $this->call('jobs.PushBatch', ['jobs' => $messages]),
         };
-        $ids = \array_column($messages, 'id');
+        $ids = [];
+        foreach ($messages as $message) {
+            // What is there already keeps its ID.
+            $ids[] = $id = $answer['duplicates'][$message['id']] ?? $message['id'];
+            $this->remember($id, $message['options']['pipeline']);
+        }
 
-        // What is there already keeps its ID.
-        return \array_map(static fn (string $id): string => $answer['duplicates'][$id] ?? $id, $ids);
+        return $ids;
     }
 
     public function then(NewJob $last, NewJob ...$jobs): string
@@ -71,6 +80,7 @@ final class RpcQueue extends Queue
         }
         $then = Message::of($last, $this->pipeline);
         $this->call('jobs.Batch', ['jobs' => $messages, 'then' => $then]);
+        $this->remember($then['id'], $then['options']['pipeline']);
 
         return $then['id'];
     }
@@ -127,6 +137,7 @@ final class RpcQueue extends Queue
             $slice = \max(0.0, \min($left, $progress === null ? $longest : self::LOOK_AGAIN, $this->timeout / 2));
             $answer = $this->call('jobs.Await', [
                 'id' => $id,
+                'pipeline' => $this->pipelines[$id] ?? '',
                 'timeout_ms' => (int) \ceil($slice * 1000),
                 'explain' => $isFirst || $left <= $slice,
             ]);
@@ -135,6 +146,16 @@ final class RpcQueue extends Queue
         } while ($answer['state'] === 'waiting' && $left > $slice && !self::isHopeless($answer));
 
         return $answer;
+    }
+
+    /** So that a job of the same ID in another pipeline does not answer for this one. */
+    private function remember(string $id, string $pipeline): void
+    {
+        unset($this->pipelines[$id]);
+        $this->pipelines[$id] = $pipeline;
+        if (\count($this->pipelines) > self::MOST_REMEMBERED) {
+            unset($this->pipelines[\array_key_first($this->pipelines)]);
+        }
     }
 
     /** @param array<string, mixed> $answer of the server, about a job that is not done */
