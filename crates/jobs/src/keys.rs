@@ -157,6 +157,11 @@ impl Keys {
         before
     }
 
+    /// The same of a pipeline that is opened.
+    pub(crate) fn lend_more(&self, keys: HashMap<String, String>) {
+        lock(&self.0).lent.extend(keys);
+    }
+
     /// The ID of the job that has a key.
     pub(crate) fn holder(&self, key: &str) -> Option<String> {
         let state = lock(&self.0);

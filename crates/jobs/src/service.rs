@@ -419,6 +419,8 @@ impl Running for Jobs {
         });
         if !self.schedules.is_empty() {
             let schedules = self.schedules.clone();
+            self.consumers
+                .spawn(schedules.clone().see_off(self.end.clone()));
             self.clock
                 .spawn(schedules.work(self.waits, self.end.clone()));
         }

@@ -60,6 +60,15 @@ impl Pipelines {
             .await
     }
 
+    /// Whether a pipeline of ours has no job of this ID, and no worker has it.
+    pub(crate) async fn has_no_job(&self, pipeline: &str, id: &str) -> bool {
+        let Ok(found) = self.0.registry.get_open(pipeline).await else {
+            return true;
+        };
+        let found = self.look_for(&found, id, usize::MAX).await;
+        matches!(found, Search::NotThere) && self.keys().running_of(Some(pipeline), id).is_none()
+    }
+
     /// Whether no pipeline has a job, or the one of it has not. False where that is not certain.
     async fn is_gone(&self, pipeline: Option<&str>, job: &str) -> bool {
         let registry = &self.0.registry;

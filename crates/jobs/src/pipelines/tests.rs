@@ -193,6 +193,36 @@ async fn a_batch_has_the_end_of_a_job_that_ended_in_the_process_before() {
     assert_eq!(scene.ids().await, ["last"]);
 }
 
+#[tokio::test]
+async fn a_key_of_a_job_that_the_process_before_runs_counts_as_soon_as_its_pipeline_is_open() {
+    let directory = Directory::new();
+    let [old, new] = [(); 2].map(|()| LazyStore::new(directory.join("state"), LIMIT));
+    let before = Scene::over(old, "embedded").await;
+    let push = async |scene: &Scene, id: &str| {
+        let jobs = vec![("p".to_owned(), job(id, true))];
+        scene.pipelines.admission().push(jobs).await.unwrap()
+    };
+    push(&before, "other").await;
+    let pipeline = before.pipelines.registry().get("p").unwrap();
+    pipeline.driver.resume();
+    let taken = timeout(Duration::from_secs(20), async {
+        loop {
+            match pipeline.driver.take(Instant::now()) {
+                Some(taken) => break taken,
+                None => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    });
+    assert_eq!(taken.await.unwrap().job.id, "other");
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut serving = tokio::task::JoinSet::new();
+    serving.spawn(new.take_over(theirs).unwrap());
+    assert!(before.store.hand_over(ours).await);
+    let after = Scene::over(new, "embedded").await;
+    let duplicates = push(&after, "another").await;
+    assert_eq!(duplicates.get("another").map(String::as_str), Some("other"));
+}
+
 /// It is written after the job has ended, by a process that does not know of that.
 #[tokio::test]
 async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {

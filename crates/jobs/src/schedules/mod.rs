@@ -41,6 +41,8 @@ const SET_BACK_A_LITTLE: Duration = Duration::from_secs(5);
 const MOST_CAUGHT_UP: usize = 100;
 /// With `overlap: queue`, runs that wait for the one before; more are skipped.
 const MOST_QUEUED: usize = 10;
+/// How often it is looked whether a run of the process before has ended.
+const LOOK_BEFORE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
 /// How often a job that runs is asked after.
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 
@@ -152,6 +154,7 @@ impl Schedules {
                 tracing::warn!(target: "jobs", schedule = name, when, "the schedule is never due: no date fits its pattern");
             }
         }
+        let inherited = self.under_way();
         let now = now_ms();
         // From then on, all is due: where one process follows the other, a server was there.
         let until = if follows {
@@ -163,6 +166,11 @@ impl Schedules {
             let (schedules, end) = (self.clone(), end.clone());
             let make_up = async move { schedules.make_up_for(&name, missed, until, &end).await };
             running.spawn(make_up);
+        }
+        for (name, pipeline, due, id) in inherited {
+            let schedules = self.clone();
+            let follow = async move { schedules.follow(&name, &pipeline, due, &id).await };
+            running.spawn(cut_short(end.clone(), follow));
         }
         loop {
             self.begin_due(now_ms(), end, running);
@@ -195,13 +203,108 @@ impl Schedules {
         let read = move |transaction: &mut Transaction<'_>| records(transaction, patterns, now);
         // A record replaces what is about as long, and is written to a full store, too.
         let records = store.carry_out(0, read, |outcome| outcome).await??;
+        let others_are_there = store.others().borrow().are_there;
         let mut state = lock(&self.0.state);
         for (name, mut record) in records {
-            record.break_off();
+            if !others_are_there || self.pipeline_of_ours(&name).is_none() {
+                record.break_off();
+            }
             // Somebody may have asked for a run before.
-            state.entry(name).or_default().record = record;
+            let it = state.entry(name).or_default();
+            it.running += record.under_way().count();
+            it.record = record;
         }
         Ok(())
+    }
+
+    /// The pipeline of a schedule's jobs, if this server alone has them: it sees their ends.
+    fn pipeline_of_ours(&self, name: &str) -> Option<&str> {
+        let What::Job { pipeline, .. } = &self.0.settings.get(name)?.what else {
+            return None;
+        };
+        let is_ours = match self.0.pipelines.registry().get(pipeline) {
+            Ok(pipeline) => pipeline.is_ours(),
+            // One that waits for the store.
+            Err(_) => true,
+        };
+        is_ours.then_some(pipeline)
+    }
+
+    /// Runs that are under way, whose jobs this server alone has: the schedule, the pipeline, when
+    /// it was due, and its ID.
+    fn under_way(&self) -> Vec<(String, String, u64, String)> {
+        let state = lock(&self.0.state);
+        let mut all = Vec::new();
+        for (name, it) in &*state {
+            if let Some(pipeline) = self.pipeline_of_ours(name) {
+                let runs = it.record.under_way();
+                all.extend(runs.map(|run| {
+                    let (name, pipeline) = (name.clone(), pipeline.to_owned());
+                    (name, pipeline, run.due, run.id.clone())
+                }));
+            }
+        }
+        all
+    }
+
+    /// From `end` on, notes the ends of runs whose jobs still run here: the process that has taken
+    /// over reads them. Until no job can end here any more.
+    pub(crate) async fn see_off(self, end: CancellationToken) {
+        end.cancelled().await;
+        let mut seen = JoinSet::new();
+        for (name, pipeline, due, id) in self.under_way() {
+            let schedules = self.clone();
+            seen.spawn(async move {
+                let outcome = schedules.outcome(&pipeline, &id, None).await;
+                if outcome != Outcome::BrokenOff {
+                    schedules.tell(&name, &id, &outcome);
+                    schedules.note_end(&name, due, id, outcome).await;
+                }
+            });
+        }
+        while seen.join_next().await.is_some() {}
+    }
+
+    /// A run of the process before, which sees to its end unless its job comes here.
+    async fn follow(&self, name: &str, pipeline: &str, due: u64, id: &str) {
+        let visible = Visible::of(HashSet::from([pipeline.to_owned()]));
+        loop {
+            let alone = !self.0.store.others().are_there;
+            let is_gone = alone && self.0.pipelines.has_no_job(pipeline, id).await;
+            let results = self.0.pipelines.results();
+            let outcome = match results.wait(&visible, id, LOOK_BEFORE).await {
+                Waited::Ended(ended) => ended.into(),
+                Waited::Over => return,
+                _ => {
+                    if self.has_learned(name, id).await {
+                        self.has_ended(name);
+                        self.0.news.notify_one();
+                        return;
+                    }
+                    if !is_gone {
+                        continue;
+                    }
+                    Outcome::BrokenOff
+                }
+            };
+            return self.has_come_to(name, due, id, outcome, Vec::new()).await;
+        }
+    }
+
+    /// Whether another process has noted the end of a run.
+    async fn has_learned(&self, name: &str, id: &str) -> bool {
+        let key = name.as_bytes().to_vec();
+        let read = move |transaction: &mut Transaction<'_>| transaction.get(TREE, &key);
+        let Ok(store) = self.0.store.get().await else {
+            return false;
+        };
+        let Ok(Some(stored)) = store.look(read).await else {
+            return false;
+        };
+        let mut state = lock(&self.0.state);
+        let it = state.entry(name.to_owned()).or_default();
+        it.record.learn(&Record::decode(&stored));
+        !it.record.is_under_way(id)
     }
 
     /// The runs up to `until` that are made up for: they were due while no server was there. Later
@@ -334,6 +437,10 @@ impl Schedules {
         let Some(settings) = self.0.settings.get(name) else {
             return;
         };
+        if let What::Job { pipeline, .. } = &settings.what {
+            // After an upgrade it is opened in a moment, and with it the key of the run before.
+            _ = self.0.pipelines.registry().get_open(pipeline).await;
+        }
         if !self.may_begin(name, settings, due) {
             return;
         }
@@ -388,7 +495,11 @@ impl Schedules {
         let Some((outcome, lines)) = ended else {
             return;
         };
-        if let Outcome::Failed(why) = &outcome {
+        self.has_come_to(name, due, &id, outcome, lines).await;
+    }
+
+    fn tell(&self, name: &str, id: &str, outcome: &Outcome) {
+        if let Outcome::Failed(why) = outcome {
             let why = why.lines().next().unwrap_or_default();
             tracing::warn!(target: "jobs", schedule = name, id, "a run has failed: {why}");
         } else {
@@ -396,8 +507,19 @@ impl Schedules {
             tracing::debug!(target: "jobs", schedule = name, id, "a run has ended: {outcome}");
         }
         self.0.pipelines.metrics().scheduled(name, outcome.name());
+    }
+
+    async fn has_come_to(
+        &self,
+        name: &str,
+        due: u64,
+        id: &str,
+        outcome: Outcome,
+        lines: Vec<String>,
+    ) {
+        self.tell(name, id, &outcome);
         self.has_ended(name);
-        self.note(name, |record| record.end(due, &id, outcome, lines))
+        self.note(name, |record| record.end(due, id, outcome, lines))
             .await;
         self.0.news.notify_one();
     }
@@ -486,16 +608,42 @@ impl Schedules {
         }
     }
 
-    /// Changes what is kept of a schedule.
+    /// Changes what is kept of a schedule. The process before may have noted ends meanwhile.
     async fn note(&self, name: &str, change: impl FnOnce(&mut Record)) {
-        let value = {
+        let mut record = {
             let mut state = lock(&self.0.state);
             let it = state.entry(name.to_owned()).or_default();
             change(&mut it.record);
-            it.record.encode()
+            it.record.clone()
         };
+        self.write(name, move |stored| {
+            record.learn(&stored.unwrap_or_default());
+            record
+        })
+        .await;
+    }
+
+    /// Notes the end of a run in what the process that has taken over keeps of a schedule.
+    async fn note_end(&self, name: &str, due: u64, id: String, outcome: Outcome) {
+        self.write(name, move |stored| {
+            let mut record = stored.unwrap_or_default();
+            record.end(due, &id, outcome, Vec::new());
+            record
+        })
+        .await;
+    }
+
+    async fn write(
+        &self,
+        name: &str,
+        change: impl FnOnce(Option<Record>) -> Record + Send + 'static,
+    ) {
         let key = name.as_bytes().to_vec();
-        let write = move |transaction: &mut Transaction<'_>| transaction.put(TREE, &key, &value);
+        let write = move |transaction: &mut Transaction<'_>| {
+            let stored = transaction.get(TREE, &key)?;
+            let stored = stored.map(|stored| Record::decode(&stored));
+            transaction.put(TREE, &key, &change(stored).encode())
+        };
         let written = async {
             let store = self.0.store.get().await?;
             // It replaces what is about as long, and is done in a full store, too.
@@ -566,6 +714,11 @@ impl Schedules {
             hint: what_there_is(name, known),
         })
     }
+}
+
+/// Until `end`.
+async fn cut_short(end: CancellationToken, work: impl Future<Output = ()>) {
+    _ = end.run_until_cancelled(work).await;
 }
 
 /// Reads the records of these schedules. Schedules that only the store has are out of the

@@ -106,6 +106,27 @@ impl Record {
         }
     }
 
+    /// Another process may know the ends of runs that are under way here.
+    pub(super) fn learn(&mut self, other: &Self) {
+        for run in self.runs.iter_mut().filter(|run| run.outcome.is_none()) {
+            if let Some(known) = other.runs.iter().find(|it| it.id == run.id) {
+                run.clone_from(known);
+            }
+        }
+    }
+
+    /// Runs whose ends are not known.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(|run| run.outcome.is_none())
+    }
+
+    /// The run of this ID, while it is under way.
+    pub(super) fn is_under_way(&self, id: &str) -> bool {
+        self.runs
+            .iter()
+            .any(|run| run.id == id && run.outcome.is_none())
+    }
+
     /// Runs that were due until then have begun, or are left out.
     pub(super) fn has_seen(&mut self, until: u64) {
         self.last_due = self.last_due.max(Some(until));
@@ -180,8 +201,12 @@ mod tests {
         let mut read = Record::decode(&record.encode());
         assert_eq!(read, record);
         assert_eq!((read.runs.len(), read.last_due), (MOST, Some(29)));
+        let mut other = read.clone();
+        assert!(other.is_under_way("29") && !other.is_under_way("28"));
         read.break_off();
         assert_eq!(read.runs[MOST - 1].outcome, Some(Outcome::BrokenOff));
+        other.learn(&read);
+        assert_eq!(other, read);
         let Some(Outcome::Failed(why)) = &read.runs[0].outcome else {
             panic!("it failed");
         };

@@ -61,6 +61,16 @@ impl Scene {
         follows: bool,
     ) -> Self {
         let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
+        Self::over(directory, store, of, driver, follows).await
+    }
+
+    async fn over(
+        directory: Directory,
+        store: LazyStore,
+        of: ScheduleSettings,
+        driver: DriverSettings,
+        follows: bool,
+    ) -> Self {
         let metrics = Metrics::new(&Registry::default());
         let patience = Duration::from_secs(10);
         let pools = ["default"].into_iter();
@@ -526,4 +536,41 @@ async fn a_run_that_was_left_out_is_not_begun_by_the_next_process() {
     let scene = Scene::following(directory, of).await;
     let next = scene.next().await.delivery.job.id.clone();
     assert!(due(&next) > left - 300, "{next} {left}");
+}
+
+/// Its job goes on in the process before, of which the next one reads how it has ended.
+#[tokio::test]
+async fn a_run_of_the_process_before_has_its_end_and_none_begins_beside_it() {
+    for driver in [IN_STORE, DriverSettings::Memory { max_size: 1 << 20 }] {
+        let of = settings(Duration::from_millis(50), Overlap::Skip, CatchUp::None);
+        let mut before = Scene::with(Directory::new(), of.clone(), driver.clone()).await;
+        let work = before.next().await;
+        before.end.cancel();
+        while before.tasks.join_next().await.is_some() {}
+        let store = LazyStore::new(before.directory.to_path_buf(), 1 << 20);
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(store.take_over(theirs).unwrap());
+        assert!(before.store.hand_over(ours).await);
+        let see_off = before.schedules.clone().see_off(before.end.clone());
+        let see_off = tokio::spawn(see_off);
+        let next = Scene::over(Directory::new(), store, of, driver, true).await;
+        let (pipelines, store) = (next.pipelines.clone(), next.store.get().await.unwrap());
+        tasks.spawn(async move { pipelines.follow_lent_keys(&store).await });
+        next.nothing_comes().await;
+        let ticket = work.delivery.ticket;
+        let settled = work.pipeline.driver.settle(ticket, Settlement::Ack);
+        settled.await.unwrap();
+        before.end(&work);
+        see_off.await.unwrap();
+        let second = next.next().await;
+        assert_ne!(second.delivery.job.id, work.delivery.job.id);
+        let [schedule] = &next.schedules.views()[..] else {
+            panic!("there is one");
+        };
+        let runs = schedule.runs.iter();
+        let of_first = runs.filter(|run| run.id == work.delivery.job.id);
+        let outcomes: Vec<_> = of_first.map(|run| run.outcome.clone()).collect();
+        assert_eq!(outcomes, [Some(Outcome::Done)]);
+    }
 }

@@ -155,7 +155,9 @@ impl Registry {
                 let store = self.0.store.get().await?;
                 let embedded = self.0.stored.open(name, store).await?;
                 embedded.pause();
-                self.restore_keys(&embedded).await?;
+                // Before it takes a push: those of jobs that the process before still runs as well.
+                let lent = self.restore_keys(&embedded).await?;
+                self.0.keys.lend_more(lent);
                 embedded.tell(wake.clone());
                 Arc::new(embedded)
             }
@@ -173,7 +175,7 @@ impl Registry {
     }
 
     /// Waits for one that is being opened.
-    pub(super) async fn get_open(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
+    pub(crate) async fn get_open(&self, name: &str) -> Result<Arc<Pipeline>, PipelineError> {
         let open = async {
             loop {
                 let mut opened = std::pin::pin!(self.0.opened.notified());
