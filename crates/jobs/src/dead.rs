@@ -483,7 +483,7 @@ mod tests {
         }
         let shares = BTreeMap::from([("good".to_owned(), 3), ("evil".to_owned(), 4)]);
         assert_eq!(count(&letters).await, shares);
-        // What is no payload counts as well.
+        // Headers count as well.
         let mut large = job("i", 0);
         large
             .headers

@@ -451,7 +451,7 @@ mod tests {
         for number in 0..1000 {
             assert_eq!(keys.take(&of_another(number), "a", 0), Ok(()));
         }
-        // Those that wait in the store have their keys, whatever the others have.
+        // Jobs that wait in the store have their keys, whatever the others have.
         for number in most + 1..=MOST {
             keys.restoring().take(&unique(number), "a", 0);
         }

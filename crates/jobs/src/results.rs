@@ -72,7 +72,7 @@ pub(crate) struct Results(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    kept: HashMap<ResultKey, Kept>,
+    kept: HashMap<ResultKey, KeptResult>,
     /// By IDs, the pipelines whose jobs of that ID have one.
     pipelines: HashMap<String, Vec<String>>,
     /// By their numbers, which are in the order of time.
@@ -86,7 +86,7 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptResult {
     ended: Ended,
     since: Instant,
     number: u64,
@@ -167,7 +167,7 @@ impl Visible {
         Self(Some(Arc::new(pipelines)))
     }
 
-    /// Of these, the one of this name.
+    /// The one of this name, if it is among these.
     pub(crate) fn only(&self, pipeline: &str) -> Self {
         let it = Some(pipeline).filter(|it| self.has(it));
         Self::of(it.map(ToOwned::to_owned).into_iter().collect())
@@ -218,7 +218,7 @@ impl Results {
         let pipelines = state.pipelines.entry(of.id.clone()).or_default();
         pipelines.push(of.pipeline.clone());
         state.order.insert(number, of.clone());
-        let kept = Kept {
+        let kept = KeptResult {
             ended,
             since: now,
             number,
@@ -294,7 +294,7 @@ impl Results {
 }
 
 impl State {
-    /// What is known of the job of this ID. Where jobs of several pipelines have it, nobody can say
+    /// The end of the job of this ID, if it is known. Where jobs of several pipelines have it, nobody can say
     /// which one is meant: it is no answer that one of them has ended.
     fn find(&self, visible: &Visible, id: &str) -> Option<Waited> {
         let kept = self.pipelines.get(id).into_iter().flatten();

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::settings::MOST_PIPELINES;
 
-/// What each pipeline has of things that are kept until there are too many. The one that has the
+/// The things of each pipeline that are kept until there are too many. The pipeline that has the
 /// most loses its oldest.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {

@@ -7,7 +7,6 @@ use pronghorn_base::BoxFuture;
 use thiserror::Error;
 use tokio::time::Instant;
 
-use crate::embedded::Held;
 use crate::job::{Headers, Job};
 use crate::options;
 
@@ -196,7 +195,7 @@ pub struct Withdrawn {
     /// Gives the next ones. None: the driver has looked at all.
     pub next: Option<Vec<u8>>,
     /// The place of the jobs in a store.
-    pub(crate) held: Option<Held>,
+    pub(crate) hold: Option<Box<dyn Hold>>,
 }
 
 impl Withdrawn {
@@ -206,14 +205,20 @@ impl Withdrawn {
     ///
     /// When the engine does not answer. The jobs are there then, or will be gone.
     pub async fn remove(self) -> Result<Removed, DriverError> {
-        let Some(held) = self.held else {
+        let Some(hold) = self.hold else {
             return Ok(Removed {
                 jobs: self.jobs,
                 reserved: 0,
             });
         };
-        held.remove(self.jobs).await
+        hold.remove(self.jobs).await
     }
+}
+
+/// A store's hold on jobs that are withdrawn. Dropped, it lets them go.
+pub(crate) trait Hold: std::fmt::Debug + Send {
+    /// Takes these jobs away, which are those that it holds.
+    fn remove(self: Box<Self>, jobs: Vec<Job>) -> BoxFuture<'static, Result<Removed, DriverError>>;
 }
 
 /// The jobs that were taken away from a driver.

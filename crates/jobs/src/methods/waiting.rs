@@ -67,16 +67,19 @@ impl Outcome for Answer {}
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct SaidProgress {
     id: String,
     done: f64,
     text: String,
 }
 
-impl Argument for Said {}
+impl Argument for SaidProgress {}
 
 /// Of a job that runs: others have come to their end meanwhile.
-async fn progress((pipelines, caller): (Pipelines, Caller), said: Said) -> Result<bool, Failure> {
+async fn progress(
+    (pipelines, caller): (Pipelines, Caller),
+    said: SaidProgress,
+) -> Result<bool, Failure> {
     if !(0.0..=1.0).contains(&said.done) {
         let done = said.done;
         return Err(Failure::new(format!(
@@ -130,7 +133,7 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
     })
 }
 
-/// Of pipelines, in a complaint.
+/// Pipelines that a complaint names.
 const MOST_NAMED: usize = 10;
 
 fn ambiguous(id: &str, pipelines: &[String]) -> Failure {

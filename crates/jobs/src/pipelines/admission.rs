@@ -23,9 +23,9 @@ pub(crate) type Duplicates = BTreeMap<String, String>;
 
 /// Lets jobs into pipelines. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Admission(Arc<Shared>);
+pub(crate) struct Admission(Arc<AdmissionParts>);
 
-struct Shared {
+struct AdmissionParts {
     registry: Registry,
     pools: ConsumerPools,
     keys: Keys,
@@ -43,7 +43,7 @@ impl Admission {
         results: Results,
         metrics: Metrics,
     ) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(AdmissionParts {
             registry,
             pools,
             keys,

@@ -114,7 +114,7 @@ impl Scene {
     }
 }
 
-/// What comes of it, unless it has not come by so many steps: then it is cut off.
+/// The outcome, unless it has not come by so many steps: then the work is cut off.
 async fn cut_off_after<F: Future>(steps: usize, work: F) -> Option<F::Output> {
     let (mut work, mut taken) = (std::pin::pin!(work), 0);
     let step = std::future::poll_fn(|context| {

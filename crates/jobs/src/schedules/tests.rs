@@ -553,7 +553,8 @@ async fn a_run_of_the_process_before_has_its_end_and_none_begins_beside_it() {
         tasks.spawn(store.take_over(theirs).unwrap());
         assert!(before.store.hand_over(ours).await);
         let see_off = before.schedules.clone().see_off(before.end.clone());
-        let see_off = tokio::spawn(see_off);
+        let mut seen_off = JoinSet::new();
+        seen_off.spawn(see_off);
         let next = Scene::over(Directory::new(), store, of, driver, true).await;
         let (pipelines, store) = (next.pipelines.clone(), next.store.get().await.unwrap());
         tasks.spawn(async move { pipelines.follow_lent_keys(&store).await });
@@ -562,7 +563,7 @@ async fn a_run_of_the_process_before_has_its_end_and_none_begins_beside_it() {
         let settled = work.pipeline.driver.settle(ticket, Settlement::Ack);
         settled.await.unwrap();
         before.end(&work);
-        see_off.await.unwrap();
+        seen_off.join_next().await.unwrap().unwrap();
         let second = next.next().await;
         assert_ne!(second.delivery.job.id, work.delivery.job.id);
         let [schedule] = &next.schedules.views()[..] else {

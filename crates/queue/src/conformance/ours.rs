@@ -241,7 +241,7 @@ async fn removes(mut subject: Subject) {
     subject.stat(0, 0, 0).await;
 }
 
-/// What is withdrawn is there, for nobody, until it is removed; and comes again where it is not.
+/// A job that is withdrawn is there, for nobody, until it is removed; and comes again if it is not.
 async fn withdraws(subject: &Subject) {
     let withdrawn = subject.driver.withdraw(Some("u1"), None).await.unwrap();
     assert_eq!((withdrawn.jobs.len(), withdrawn.reserved), (1, 0));

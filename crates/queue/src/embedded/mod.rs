@@ -31,8 +31,8 @@ use self::record::{Key, Kind, Lane, PIPELINES, Record};
 pub use self::record::{decode as decode_job, encode as encode_job};
 use self::window::{CHUNK, CHUNK_BYTES, Load, LoadedJob, Survey, Window};
 use crate::driver::{
-    Delivery, Driver, DriverError, Fate, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART, Part,
-    Removed, Settlement, Stat, Ticket, Withdrawn,
+    Delivery, Driver, DriverError, Fate, Hold, Keeper, Listed, MOST_BYTES_IN_PART, MOST_IN_PART,
+    Part, Removed, Settlement, Stat, Ticket, Withdrawn,
 };
 use crate::job::{Headers, Job, LONGEST_DELAY};
 use crate::options;
@@ -94,14 +94,13 @@ struct Shared {
 }
 
 /// Jobs that are not given out, until this is dropped.
-pub(crate) struct Held {
+struct HeldJobs {
     shared: Arc<Shared>,
     keys: Vec<Key>,
 }
 
-impl Held {
-    /// Takes these jobs away, which are those of the keys.
-    pub(crate) async fn remove(mut self, jobs: Vec<Job>) -> Result<Removed, DriverError> {
+impl HeldJobs {
+    async fn remove_all(mut self, jobs: Vec<Job>) -> Result<Removed, DriverError> {
         let found = std::mem::take(&mut self.keys).into_iter().zip(jobs);
         let found: Vec<_> = found.collect();
         if found.is_empty() {
@@ -145,7 +144,13 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Hold for HeldJobs {
+    fn remove(self: Box<Self>, jobs: Vec<Job>) -> BoxFuture<'static, Result<Removed, DriverError>> {
+        Box::pin(self.remove_all(jobs))
+    }
+}
+
+impl Drop for HeldJobs {
     fn drop(&mut self) {
         if !self.keys.is_empty() {
             lock(&self.shared.window).restore(&self.keys);
@@ -154,10 +159,10 @@ impl Drop for Held {
     }
 }
 
-impl std::fmt::Debug for Held {
+impl std::fmt::Debug for HeldJobs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let jobs = self.keys.len();
-        f.debug_struct("Held")
+        f.debug_struct("HeldJobs")
             .field("jobs", &jobs)
             .finish_non_exhaustive()
     }
@@ -494,7 +499,7 @@ impl Shared {
                 }
             }
             drop(window);
-            withdrawn.held = Some(Held { shared, keys });
+            withdrawn.hold = Some(Box::new(HeldJobs { shared, keys }));
             Ok(withdrawn)
         };
         self.carry_out(0, read, then).await
