@@ -141,6 +141,26 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// The same for a map that counts only when it is written.
+    pub fn optional_sections_with<R>(
+        &mut self,
+        name: &str,
+        sentence: &'static str,
+        each: &'static str,
+        read: impl FnMut(&mut Table<'_>) -> R,
+    ) -> Option<Vec<(String, R)>> {
+        let is_map = self
+            .written(name)
+            .is_some_and(|node| matches!(node.value, Value::Map(_)));
+        if is_map || self.run.describing {
+            return Some(self.sections_with(name, sentence, each, read));
+        }
+        if let Some(entry) = self.take(name) {
+            self.section_map(entry);
+        }
+        None
+    }
+
     /// As [`Table::sections_with`], for sections of a kind that the reference describes elsewhere;
     /// `each` says where. More than `most` are an error.
     pub fn sections_like<R>(

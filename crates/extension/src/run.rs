@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use pronghorn_process::{Command, Exit, SpawnError, Spawner, Stream};
+use pronghorn_process::{Command, Exit, Limits, SpawnError, Spawner, Stream};
 use thiserror::Error;
 
 /// The longest step, `make`, takes ten seconds on a fast machine, and minutes on a small one.
@@ -76,6 +76,7 @@ pub(crate) async fn run(
         passed,
         mark: None,
         overtakes: false,
+        limits: Limits::default(),
     };
     let mut child = spawner.spawn(command).await?;
     let Ok(ended) = tokio::time::timeout(LONGEST, child.process.wait()).await else {

@@ -30,5 +30,7 @@ pub use php::{
     About, Ini, IniSetting, LackingPhp, Php, PhpError, Preset, SHORTER, ask_php, classic_command,
     classic_variables, extension_command, installed_phps, php_option, script_of,
 };
-pub use program::{Leftovers, Program, ProgramError};
+pub use program::{
+    Ended, Hear, Leftovers, OutputStream, Program, ProgramError, RunningProgram, SaidLine,
+};
 pub use spec::{LaunchSpec, Storage};

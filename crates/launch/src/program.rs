@@ -1,14 +1,18 @@
-//! A program that runs to its end beside the workers: a migration before the first ones, a
-//! schedule's command.
+//! A program that runs beside the workers: to its end, as a migration before the first ones and a
+//! schedule's command, or for as long as its owner wishes.
 //!
 //! Has an end to its time and to the length of its lines. Knows nothing of what it is for.
 
 use std::ffi::OsString;
+use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_process::{Command, Credentials, Exit, Mark, SpawnError, Spawner, Stream};
+use pronghorn_base::BoxFuture;
+use pronghorn_process::{
+    Command, Credentials, Exit, Limits, Mark, NamedSignal, Process, SpawnError, Spawner, Stream,
+};
 use thiserror::Error;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe::Receiver;
@@ -19,6 +23,9 @@ use tokio::time::timeout;
 const LONGEST_LINE: u64 = 8 << 10;
 /// How long its output is read after its end: all that it wrote is there already.
 const AFTER_THE_END: Duration = Duration::from_millis(100);
+/// How long a program that was killed is waited for: it ends at once, but for one that waits for a
+/// disk.
+const AFTER_THE_KILL: Duration = Duration::from_secs(2);
 
 /// A program before its start.
 #[derive(Debug)]
@@ -59,6 +66,46 @@ pub enum ProgramError {
     Output(#[from] io::Error),
 }
 
+/// One of a program's two outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputStream {
+    Out,
+    Err,
+}
+
+/// A line of a program, with its end; of a long one a part.
+#[derive(Clone, Copy, Debug)]
+pub struct SaidLine<'a> {
+    pub pid: u32,
+    pub stream: OutputStream,
+    pub line: &'a [u8],
+}
+
+/// Hears what a program says.
+pub trait Hear: Clone + Send + Sync + 'static {
+    fn hear(&self, said: SaidLine<'_>);
+
+    /// The program waits for this until it can say more.
+    fn waits_for(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+}
+
+impl<F: Fn(SaidLine<'_>) + Clone + Send + Sync + 'static> Hear for F {
+    fn hear(&self, said: SaidLine<'_>) {
+        self(said);
+    }
+}
+
+impl OutputStream {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Out => "stdout",
+            Self::Err => "stderr",
+        }
+    }
+}
+
 impl Program {
     /// Runs it until it ends, and gives each line of its output to `say`. Dropped, it is killed.
     ///
@@ -68,40 +115,63 @@ impl Program {
     pub async fn run(
         self,
         spawner: &Spawner,
-        say: impl Fn(&str) + Clone + Send + 'static,
+        say: impl Fn(&str) + Clone + Send + Sync + 'static,
     ) -> Result<(), ProgramError> {
-        let mut started = match self.leftovers {
-            Leftovers::Stay => None,
-            Leftovers::End => Some(Started::new()),
+        let limit = self.limit;
+        let hear = move |said: SaidLine<'_>| say(String::from_utf8_lossy(said.line).trim_end());
+        let running = self.start(spawner, Limits::default(), hear).await?;
+        let Ok(ended) = timeout(limit, running.ended()).await else {
+            running.kill();
+            // One that the kernel can't end is left to itself.
+            _ = timeout(AFTER_THE_KILL, running.finish()).await;
+            return Err(ProgramError::TooLong);
         };
-        let (limit, leftovers) = (self.limit, self.leftovers);
-        let command = self.command(started.as_ref().map(|started| started.mark));
-        let mut child = spawner.spawn(command).await?;
-        let outputs = [child.stdout.take(), child.stderr.take()];
-        let mut readers = JoinSet::new();
-        for output in outputs.into_iter().flatten() {
-            readers.spawn(read(Receiver::from_owned_fd(output)?, say.clone()));
-        }
-        let ended = match leftovers {
-            Leftovers::Stay => timeout(limit, child.process.wait()).await,
-            Leftovers::End => timeout(limit, child.process.wait_with_group()).await,
-        };
-        if let Some(started) = &mut started {
-            started.end().await;
-        }
-        let exit = ended.map_err(|_| ProgramError::TooLong)?;
-        // Something that still runs may hold them open: nobody listens to that.
-        _ = timeout(AFTER_THE_END, async {
-            while readers.join_next().await.is_some() {}
-        })
-        .await;
-        match exit? {
+        ended?;
+        match running.finish().await?.exit {
             Exit::Code(0) => Ok(()),
             failed @ (Exit::Code(_) | Exit::Signal(_)) => Err(ProgramError::Ended(failed)),
         }
     }
 
-    fn command(self, mark: Option<Mark>) -> Command {
+    /// Starts it, and gives each line of its output with its end to `hear`. The limit of its time
+    /// is the caller's to keep.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be started.
+    pub async fn start(
+        self,
+        spawner: &Spawner,
+        limits: Limits,
+        hear: impl Hear,
+    ) -> Result<RunningProgram, ProgramError> {
+        let leftovers = self.leftovers;
+        let started = match leftovers {
+            Leftovers::Stay => None,
+            Leftovers::End => Some(Started::new()),
+        };
+        let command = self.command(started.as_ref().map(|started| started.mark), limits);
+        let mut child = spawner.spawn(command).await?;
+        let outputs = [
+            (OutputStream::Out, child.stdout.take()),
+            (OutputStream::Err, child.stderr.take()),
+        ];
+        let mut readers = JoinSet::new();
+        for (stream, output) in outputs {
+            if let Some(output) = output {
+                let pid = child.process.pid();
+                let output = Receiver::from_owned_fd(output)?;
+                readers.spawn(read(output, pid, stream, hear.clone()));
+            }
+        }
+        Ok(RunningProgram {
+            process: child.process,
+            started,
+            readers,
+        })
+    }
+
+    fn command(self, mark: Option<Mark>, limits: Limits) -> Command {
         Command {
             program: self.path,
             args: self.arguments,
@@ -114,11 +184,88 @@ impl Program {
             passed: Vec::new(),
             mark,
             overtakes: false,
+            limits,
         }
     }
 }
 
+/// A program that was started. Dropped, it is killed, with what it has left where that is to end.
+#[derive(Debug)]
+pub struct RunningProgram {
+    process: Process,
+    started: Option<Started>,
+    readers: JoinSet<()>,
+}
+
+/// How a program came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub exit: Exit,
+    /// Processes that it had left running, and that were killed.
+    pub left: usize,
+    /// The most resident memory that it ever had, in bytes.
+    pub peak_memory: Option<u64>,
+}
+
+impl RunningProgram {
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits until it has ended; [`finish`](Self::finish) is to follow. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel can't tell.
+    pub async fn ended(&self) -> io::Result<()> {
+        poll_fn(|cx| self.process.poll_exit(cx)).await.map(|_| ())
+    }
+
+    /// Sends a signal to it, or to its whole process group.
+    pub fn signal(&self, signal: NamedSignal, group: bool) {
+        if group {
+            self.process.send_to_group(signal);
+        } else {
+            self.process.send(signal);
+        }
+    }
+
+    /// Kills it and its process group. What has left that is killed by [`finish`](Self::finish).
+    pub fn kill(&self) {
+        self.process.kill_group();
+    }
+
+    /// Waits for its end, kills what it has left, and hears the rest of what it said.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel can't tell how it has ended.
+    pub async fn finish(mut self) -> io::Result<Ended> {
+        self.ended().await?;
+        let mut left = 0;
+        let exit = match &mut self.started {
+            None => self.process.wait().await,
+            Some(started) => {
+                left = started.end().await;
+                // As long as it is not reaped, its group is its own.
+                self.process.wait_with_group().await
+            }
+        };
+        // Something that still runs may hold them open: nobody listens to that.
+        _ = timeout(AFTER_THE_END, async {
+            while self.readers.join_next().await.is_some() {}
+        })
+        .await;
+        Ok(Ended {
+            exit: exit?,
+            left,
+            peak_memory: self.process.peak_memory(),
+        })
+    }
+}
+
 /// All that a program has started, itself included. Dropped, it is killed.
+#[derive(Debug)]
 struct Started {
     mark: Mark,
     has_ended: bool,
@@ -132,11 +279,13 @@ impl Started {
         }
     }
 
-    /// Kills what is left of it, beside this thread: it looks at all processes.
-    async fn end(&mut self) {
+    /// Kills what is left of it, beside this thread: it looks at all processes. Says how many those
+    /// were.
+    async fn end(&mut self) -> usize {
         let mark = self.mark;
         let killed = spawn_blocking(move || mark.kill_all()).await;
         self.has_ended = killed.is_ok();
+        killed.unwrap_or_default()
     }
 }
 
@@ -148,16 +297,39 @@ impl Drop for Started {
     }
 }
 
-async fn read(output: Receiver, say: impl Fn(&str)) {
+async fn read(output: Receiver, pid: u32, stream: OutputStream, hear: impl Hear) {
+    let tell = |line: &[u8]| hear.hear(SaidLine { pid, stream, line });
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     loop {
-        line.clear();
-        let mut limited = (&mut output).take(LONGEST_LINE);
+        let longest = LONGEST_LINE.saturating_sub(line.len() as u64);
+        let mut limited = (&mut output).take(longest);
         if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {
+            if !line.is_empty() {
+                tell(&line);
+            }
             return;
         }
-        say(String::from_utf8_lossy(&line).trim_end());
+        let begun = begun_character(&line);
+        let whole = line.len() - begun;
+        tell(line.get(..whole).unwrap_or_default());
+        line.drain(..whole);
+        if let Some(room) = hear.waits_for() {
+            room.await;
+        }
+    }
+}
+
+/// How many bytes at the end are the beginning of a character: a long line is cut before it.
+fn begun_character(line: &[u8]) -> usize {
+    let tail = line.get(line.len().saturating_sub(3)..).unwrap_or_default();
+    let first = tail.iter().rposition(|byte| byte & 0xC0 == 0xC0);
+    let begun = first
+        .and_then(|first| tail.get(first..))
+        .unwrap_or_default();
+    match std::str::from_utf8(begun) {
+        Err(error) if error.error_len().is_none() => begun.len(),
+        _ => 0,
     }
 }
 
@@ -217,6 +389,16 @@ mod tests {
         ended.unwrap();
         let lengths: Vec<_> = lines.iter().map(String::len).collect();
         assert_eq!(lengths, [8192, 8192, 20000 - 2 * 8192, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_long_line_is_cut_between_characters() {
+        let script = "head -c 20000 /dev/zero | tr '\\0' x | sed 's/x/xé/g'";
+        let (ended, lines) = run(shell(script, &Directory::new(), SOON)).await;
+        ended.unwrap();
+        let all = lines.concat();
+        assert_eq!(all.chars().count(), 40_000);
+        assert!(!all.contains(char::REPLACEMENT_CHARACTER));
     }
 
     #[tokio::test]

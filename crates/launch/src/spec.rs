@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pronghorn_process::{Command, Credentials, Spawner, Stream};
+use pronghorn_process::{Command, Credentials, Limits, Spawner, Stream};
 
 use pronghorn_pool::Home;
 use pronghorn_pool::Spool;
@@ -82,6 +82,7 @@ impl LaunchSpec {
             passed,
             mark: None,
             overtakes: false,
+            limits: Limits::default(),
         }
     }
 }

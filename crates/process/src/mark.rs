@@ -45,17 +45,22 @@ impl Mark {
         Ok(setrlimit(Resource::Rttime, limit)?)
     }
 
-    /// Kills all processes that have it, and those that they start meanwhile. Blocks for some
-    /// milliseconds: it looks at each process of the machine.
-    pub fn kill_all(self) {
+    /// Kills all processes that have it, and those that they start meanwhile, and says how many
+    /// there were. Blocks for some milliseconds: it looks at each process of the machine.
+    pub fn kill_all(self) -> usize {
         /// Who starts others faster than they are killed, is not held by this.
         const LOOKS: usize = 100;
+        let mut most = 0;
         for _ in 0..LOOKS {
-            if self.kill_found() == 0 {
-                return;
+            let found = self.kill_found();
+            if found == 0 {
+                break;
             }
+            // Processes of the look before are among them until they have ended.
+            most = most.max(found);
             std::thread::yield_now(); // so that they end
         }
+        most
     }
 
     fn kill_found(self) -> usize {

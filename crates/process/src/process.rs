@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::{Overtaking, reap};
+use crate::{NamedSignal, Overtaking, reap, signals};
 
 /// Signals that the server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,33 +44,12 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Code(code) => write!(f, "exit code {code}"),
-            Self::Signal(number) => match signal_name(number) {
-                Some(name) => write!(f, "signal {number} ({name})"),
+            Self::Signal(number) => match signals::name(number) {
+                Some(name) => write!(f, "signal {number} (SIG{name})"),
                 None => write!(f, "signal {number}"),
             },
         }
     }
-}
-
-/// Names of the signals that end PHP in practice; the numbers are those of x86-64 and arm64.
-fn signal_name(number: i32) -> Option<&'static str> {
-    Some(match number {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        14 => "SIGALRM",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        31 => "SIGSYS",
-        _ => return None,
-    })
 }
 
 /// A child that was spawned and not yet waited for.
@@ -202,6 +181,22 @@ impl Process {
         if self.exit.is_none() {
             // Not yet reaped, so the number is still its own, and the only failure is "has ended".
             _ = rustix::process::kill_process(self.pid, signal.number());
+        }
+    }
+
+    /// The same with any signal.
+    pub fn send(&self, signal: NamedSignal) {
+        if self.exit.is_none() {
+            // As above.
+            _ = rustix::process::kill_process(self.pid, signal.0);
+        }
+    }
+
+    /// Sends any signal to the process and to what it started in its process group.
+    pub fn send_to_group(&self, signal: NamedSignal) {
+        if self.exit.is_none() {
+            // As above, for the group's number.
+            _ = rustix::process::kill_process_group(self.pid, signal.0);
         }
     }
 

@@ -56,6 +56,34 @@ impl CpuClock {
     }
 }
 
+/// Resident bytes of a process and of all that have descended from it, shared pages for each of
+/// them. None when there is no such process.
+pub fn family_memory(pid: u32) -> Option<u64> {
+    /// Nobody has as many; numbers are used again, and a circle has no end.
+    const MOST: usize = 1_000;
+    let mut bytes = Usage::of(pid)?.memory;
+    let mut family = vec![pid];
+    let mut at = 0;
+    while let Some(member) = family.get(at).copied()
+        && family.len() < MOST
+    {
+        at += 1;
+        let Ok(threads) = fs::read_dir(format!("/proc/{member}/task")) else {
+            continue; // it has ended
+        };
+        for thread in threads.flatten() {
+            let children = fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            let children = children.split_ascii_whitespace();
+            for child in children.filter_map(|child| child.parse().ok()) {
+                bytes = bytes.saturating_add(Usage::of(child).map_or(0, |usage| usage.memory));
+                family.push(child);
+            }
+        }
+    }
+    Some(bytes)
+}
+
 /// Bytes that no other process shares, if they are `at_least` so many: what would be free without
 /// this process.
 ///
@@ -146,6 +174,21 @@ mod tests {
     fn there_is_none_of_a_process_that_is_not_there() {
         assert_eq!(Usage::of(u32::MAX), None);
         assert!(CpuClock::of(u32::MAX).is_none() && CpuClock::of(0).is_none());
+    }
+
+    #[test]
+    fn a_family_takes_what_its_members_take() {
+        let child = std::process::Command::new("sleep").arg("1000").spawn();
+        let mut child = child.unwrap();
+        let alone = Usage::of(std::process::id()).unwrap().memory;
+        let of_child = || family_memory(child.id()).unwrap_or_default();
+        assert!(of_child() > 0);
+        // The tests beside this one take and give back some.
+        let family = family_memory(std::process::id()).unwrap();
+        assert!(family > alone / 2 + of_child(), "{family}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(family_memory(u32::MAX), None);
     }
 
     #[test]

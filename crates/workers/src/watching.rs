@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use notify::{Config, EventKind, PollWatcher, RecommendedWatcher, RecursiveMode, Watcher};
+use pronghorn_base::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
@@ -115,12 +116,36 @@ impl Watch {
     /// When the system lets nobody watch, or no more.
     pub fn start(
         watching: Watching,
-        folder: &Path,
+        directory: &Path,
         configuration: Vec<PathBuf>,
         pools: Pools,
         owner: Option<&'static str>,
     ) -> notify::Result<Self> {
-        let watching = watching.in_folder(folder);
+        Self::with(watching, directory, configuration, move |file| {
+            let pools = pools.clone();
+            Box::pin(async move {
+                tracing::info!(target: "server", "{} changed: starting new workers", file.display());
+                // The reason of a failure is in the log and in the browser.
+                pools
+                    .reload(|of| owner.is_none_or(|owner| owner == of))
+                    .await;
+            })
+        })
+    }
+
+    /// The same for something else than workers: `react` is called with a file that has changed,
+    /// and not again before what it returns is done.
+    ///
+    /// # Errors
+    ///
+    /// When the system lets nobody watch, or no more.
+    pub fn with(
+        watching: Watching,
+        directory: &Path,
+        configuration: Vec<PathBuf>,
+        react: impl Fn(PathBuf) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> notify::Result<Self> {
+        let watching = watching.in_folder(directory);
         let (changes, inbox) = mpsc::channel(CHANGES);
         let mut folders = watching.folders.iter();
         let silent = folders.find_map(|folder| silent_filesystem(folder));
@@ -135,13 +160,8 @@ impl Watch {
                 "files there are checked every {every:?}: {kind} does not report all changes"
             );
         }
-        let task = tokio::runtime::Handle::current().spawn(follow(
-            watched,
-            inbox,
-            configuration,
-            pools,
-            owner,
-        ));
+        let follow = follow(watched, inbox, configuration, react);
+        let task = tokio::runtime::Handle::current().spawn(follow);
         Ok(Self { task })
     }
 }
@@ -150,8 +170,7 @@ async fn follow(
     mut watched: Watched,
     mut changes: mpsc::Receiver<Vec<PathBuf>>,
     configuration: Vec<PathBuf>,
-    pools: Pools,
-    owner: Option<&'static str>,
+    react: impl Fn(PathBuf) -> BoxFuture<'static, ()> + Send,
 ) {
     while let Some(paths) = batch(&mut changes, watched.watching.interval).await {
         for path in &paths {
@@ -162,14 +181,9 @@ async fn follow(
                                               it", file.display());
         }
         let mut code = paths.iter().filter(|path| !configuration.contains(path));
-        let Some(file) = code.find(|path| watched.watching.counts(path)) else {
-            continue;
-        };
-        tracing::info!(target: "server", "{} changed: starting new workers", file.display());
-        // The reason of a failure is in the log and in the browser.
-        pools
-            .reload(|of| owner.is_none_or(|owner| owner == of))
-            .await;
+        if let Some(file) = code.find(|path| watched.watching.counts(path)) {
+            react(file.clone()).await;
+        }
     }
 }
 

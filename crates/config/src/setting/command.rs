@@ -111,6 +111,53 @@ impl fmt::Display for Command {
     }
 }
 
+/// A [`Command`] whose text is cut at spaces alone: a comma is a letter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpacedCommand(pub Command);
+
+impl Setting for SpacedCommand {
+    fn example() -> String {
+        "php artisan queue:work".to_owned()
+    }
+
+    fn accepts() -> String {
+        Command::accepts()
+    }
+
+    fn shape() -> Shape {
+        Command::shape()
+    }
+
+    fn read(node: &Node) -> Result<Self, Vec<Wrong>> {
+        let Value::Text(text) = &node.value else {
+            return Command::read(node).map(Self);
+        };
+        let argv = split_quoted(&text.text).map_err(|hint| Wrong::hinted(node, hint))?;
+        let command = Command::new(argv);
+        let command = command.ok_or_else(|| Wrong::hinted(node, "name a program first"))?;
+        Ok(Self(command))
+    }
+
+    fn show(&self) -> Shown {
+        self.0.show()
+    }
+
+    fn roadrunner(text: &str) -> Option<(&'static str, &'static str)> {
+        Command::roadrunner(text).filter(|_| text.contains(['"', '\'']) || !text.contains(','))
+    }
+}
+
+impl SpacedCommand {
+    /// A command in a text that comes from elsewhere than a configuration.
+    ///
+    /// # Errors
+    /// The mistake in it.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let command = Command::new(split_quoted(text)?);
+        command.map(Self).ok_or("it names no program")
+    }
+}
+
 fn split(text: &str, from_override: bool) -> Result<Vec<String>, &'static str> {
     if text.contains(['"', '\'']) {
         return split_quoted(text);
@@ -194,6 +241,31 @@ mod tests {
         ] {
             assert_eq!(argv(yaml), expected, "{yaml}");
         }
+    }
+
+    #[test]
+    fn a_comma_is_a_letter_where_spaces_alone_separate() {
+        for (yaml, expected) in [
+            ("php,a b", vec!["php,a", "b"]),
+            (
+                "php  artisan x --queue=high,low",
+                vec!["php", "artisan", "x", "--queue=high,low"],
+            ),
+            ("sh -c 'a b, c'", vec!["sh", "-c", "a b, c"]),
+            ("[a, b c]", vec!["a", "b c"]),
+        ] {
+            let read = read::<SpacedCommand>(yaml).expect(yaml);
+            assert_eq!(
+                read.show(),
+                Shown::List(expected.into_iter().map(Into::into).collect())
+            );
+        }
+        for yaml in ["''", "it's", "[]", "{a: b}"] {
+            assert!(read::<SpacedCommand>(yaml).is_err(), "{yaml}");
+        }
+        assert!(SpacedCommand::roadrunner("a, b").is_none());
+        assert!(SpacedCommand::roadrunner("a 'b'").is_some());
+        assert_eq!(SpacedCommand::parse("  "), Err("it names no program"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod size;
 
 pub use address::{Address, Endpoint, Listen, Subnet};
 pub use choice::Choice;
-pub use command::Command;
+pub use command::{Command, SpacedCommand};
 pub use duration::{Seconds, show_duration};
 pub use pairs::{Pair, Pairs};
 pub use size::Size;

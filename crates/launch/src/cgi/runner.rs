@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use pronghorn_base::{Timer, millis};
 use pronghorn_cgi::{BadReply, HeadReader};
-use pronghorn_process::{Command, CpuClock, Credentials, Exit, Signal, Spawner, Stream};
+use pronghorn_process::{Command, CpuClock, Credentials, Exit, Limits, Signal, Spawner, Stream};
 use pronghorn_wire::Head;
 use pronghorn_wire::native::Spent;
 use tokio::sync::watch;
@@ -179,6 +179,7 @@ impl CgiRunner {
             passed: Vec::new(),
             mark: None,
             overtakes: false,
+            limits: Limits::default(),
         };
         let mut spawned = std::pin::pin!(self.spawner.spawn(command));
         // Given up, the thread that spawns ends what it has just started.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_cgi::fastcgi::{is_answer, question};
-use pronghorn_process::{Command, Exit, Stream};
+use pronghorn_process::{Command, Exit, Limits, Stream};
 use rustix::fs::{AtFlags, MemfdFlags, Mode, OFlags, SealFlags};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -224,6 +224,7 @@ fn command_line(of: &FastCgiLauncher, passed: Vec<OwnedFd>) -> Command {
         passed,
         mark: None,
         overtakes: false,
+        limits: Limits::default(),
     }
 }
 

@@ -265,7 +265,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use pronghorn_base::now_ms;
-    use pronghorn_process::Stream;
+    use pronghorn_process::{Limits, Stream};
     use pronghorn_testkit::Directory;
 
     use super::*;
@@ -295,6 +295,7 @@ mod tests {
             passed: Vec::new(),
             mark: None,
             overtakes: false,
+            limits: Limits::default(),
         };
         (directory, question)
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{lock, now_ms};
-use pronghorn_process::{Command, Credentials, Exit, SpawnError, Spawner, Stream};
+use pronghorn_process::{Command, Credentials, Exit, Limits, SpawnError, Spawner, Stream};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
@@ -290,6 +290,7 @@ fn question(
         passed: Vec::new(),
         mark: None,
         overtakes: false,
+        limits: Limits::default(),
     }
 }
 

@@ -60,6 +60,39 @@ pub struct Command {
     /// Its priority is raised from the start, and not that of what it starts: whoever asks for that
     /// [takes it over](Process::overtake). Only where it [may](crate::may_overtake).
     pub overtakes: bool,
+    pub limits: Limits,
+}
+
+/// Limits of a child, and of all that it starts. None: as this process has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// From -20, the first to be served, to 19.
+    pub nice: Option<i32>,
+    /// Files and connections that a process may have open.
+    pub open_files: Option<u64>,
+    /// Permissions that new files do not get.
+    pub umask: Option<u32>,
+}
+
+impl Limits {
+    /// Between fork and exec, as the server's user, who may more: only system calls.
+    fn put_on(self) -> io::Result<()> {
+        use rustix::process::{Resource, Rlimit, setpriority_process, setrlimit};
+        if let Some(nice) = self.nice {
+            setpriority_process(None, nice)?;
+        }
+        if let Some(files) = self.open_files {
+            let limit = Rlimit {
+                current: Some(files),
+                maximum: Some(files),
+            };
+            setrlimit(Resource::Nofile, limit)?;
+        }
+        if let Some(umask) = self.umask {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(umask));
+        }
+        Ok(())
+    }
 }
 
 /// A started child with the server's ends of its pipes.
@@ -180,7 +213,9 @@ fn start(command: Command) -> Result<Started, SpawnError> {
     }
     let program = command.program.to_string_lossy().into_owned();
     let is_path = command.program.as_encoded_bytes().contains(&b'/');
+    let has_limits = command.limits != Limits::default();
     let is_plain = command.credentials.is_none() && command.mark.is_none() && !command.overtakes;
+    let is_plain = is_plain && !has_limits;
     let light = is_path && is_plain && command.passed.is_empty();
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => SpawnError::NotFound {
@@ -206,7 +241,7 @@ fn start(command: Command) -> Result<Started, SpawnError> {
         .stderr(stdio(command.stderr));
     let parent = rustix::process::getpid();
     let (credentials, passed, mark) = (command.credentials, command.passed, command.mark);
-    let overtakes = command.overtakes;
+    let (overtakes, limits) = (command.overtakes, command.limits);
     let oom_score = oom::of_children();
     let in_child = move || {
         if let Some(score) = oom_score {
@@ -220,7 +255,7 @@ fn start(command: Command) -> Result<Started, SpawnError> {
             // Without it, what is in its process group can be killed.
             _ = mark.put_on();
         }
-        prepare_child(parent, credentials.as_ref(), &passed)
+        prepare_child(parent, credentials.as_ref(), &passed, limits)
     };
     #[expect(
         unsafe_code,
@@ -319,11 +354,13 @@ fn prepare_child(
     parent: Pid,
     credentials: Option<&Credentials>,
     passed: &[OwnedFd],
+    limits: Limits,
 ) -> io::Result<()> {
+    open_files::restore();
+    limits.put_on()?;
     if let Some(user) = credentials {
         become_user(user)?;
     }
-    open_files::restore();
     // After the change of user, which clears it. SIGTERM and not SIGKILL: an application with a
     // handler may finish what it is at; one without is gone at once.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;

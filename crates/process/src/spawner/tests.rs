@@ -19,6 +19,7 @@ fn shell(script: &str) -> Command {
         passed: Vec::new(),
         mark: None,
         overtakes: false,
+        limits: Limits::default(),
     }
 }
 

@@ -91,6 +91,22 @@ fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> W
     }
 }
 
+impl Watching {
+    /// Reads what is watched for one thing that is no service.
+    pub fn read_one(t: &mut Table<'_>) -> Self {
+        let interval = t
+            .key(
+                "interval",
+                "The longest time for which changes are collected before a restart. Where the \
+                 kernel reports no changes, files are checked at this interval.",
+            )
+            .zero_is_default()
+            .range(Duration::from_millis(100)..=Duration::from_hours(1))
+            .default(INTERVAL);
+        read_service(t, interval, &[ENDING.to_owned()])
+    }
+}
+
 /// An asterisk says no more than that something may come before. An empty ending would be every
 /// name's.
 fn endings(patterns: &[String]) -> Vec<String> {
