@@ -155,8 +155,8 @@ pub(crate) enum Command {
     Jobs(Jobs),
     /// Write a configuration for the application in this directory
     Init {
-        /// Translate this configuration of nginx, php-fpm, Apache, Caddy, RoadRunner or Octane;
-        /// repeatable for nginx and php-fpm
+        /// Translate this configuration of nginx, php-fpm, Apache, Caddy, RoadRunner, Octane or
+        /// supervisord; repeatable for nginx and php-fpm
         #[arg(long, value_name = "FILE")]
         from: Vec<PathBuf>,
     },
@@ -174,6 +174,8 @@ pub(crate) enum Command {
     Trust(Trust),
     /// Show job schedules; run, pause or resume one
     Schedules(Schedules),
+    /// Show the programs of `service`; start, stop and restart them
+    Programs(Programs),
     /// Show the storages of `kv`; read and delete their entries
     Cache(Cache),
     /// Print the completion script for a shell
@@ -262,6 +264,73 @@ impl LogLevel {
             Self::Error => "error",
         }
     }
+}
+
+/// The programs of `service`.
+#[derive(Debug, Args)]
+pub(crate) struct Programs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ProgramsCommand>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Actions on programs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProgramsCommand {
+    /// List the processes of programs
+    List {
+        /// Programs to list [default: all]
+        #[arg(value_name = "PROGRAM")]
+        names: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start programs that are stopped, have ended or were given up
+    Start {
+        /// Programs to start [default: all]
+        #[arg(value_name = "PROGRAM")]
+        names: Vec<String>,
+    },
+    /// Stop programs; they stay stopped until somebody starts them
+    Stop {
+        /// Programs to stop [default: all]
+        #[arg(value_name = "PROGRAM")]
+        names: Vec<String>,
+    },
+    /// Replace the processes of programs one by one; stop at one that does not come up
+    Restart {
+        /// Programs to restart [default: all]
+        #[arg(value_name = "PROGRAM")]
+        names: Vec<String>,
+    },
+    /// Send a signal to the processes of a program
+    Signal {
+        /// The signal, such as `SIGUSR1` or `HUP`
+        signal: String,
+        #[arg(value_name = "PROGRAM")]
+        name: String,
+        /// Only to the process with this index
+        #[arg(long)]
+        index: Option<u32>,
+    },
+    /// Show the last lines that a program has printed
+    Logs {
+        #[arg(value_name = "PROGRAM")]
+        name: String,
+        // The short flag is that of `--force`, which means nothing here.
+        /// Continue with new lines until Ctrl-C
+        #[arg(id = "force", short = 'f', long = "follow")]
+        follow: bool,
+        /// Number of lines to show
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
+        lines: u64,
+        /// Print JSON, one object per line
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The storages of `kv`.

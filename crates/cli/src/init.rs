@@ -77,8 +77,8 @@ fn by_others(folder: &Path, from: &[PathBuf]) -> Exit {
         Err(why) => {
             let why: Vec<_> = why.lines().map(one_line).collect();
             return misused(&format!(
-                "{}\nhint: `--from` takes a file of nginx, php-fpm, Apache, Caddy, RoadRunner \
-                 or Laravel Octane",
+                "{}\nhint: `--from` takes a file of nginx, php-fpm, Apache, Caddy, RoadRunner, \
+                 supervisord or Laravel Octane",
                 why.join("\n")
             ));
         }

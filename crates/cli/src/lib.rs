@@ -96,6 +96,7 @@ pub fn run_services(services: Services) -> ExitCode {
         Command::Completion { shell } => completion::print(name, *shell),
         Command::Trust(options) => trust::run(&arguments, options),
         Command::Jobs(jobs) => steer::jobs(name, &arguments, jobs),
+        Command::Programs(programs) => steer::programs(name, &arguments, programs),
         Command::Cache(cache) => steer::cache(name, &arguments, cache),
         Command::Schedules(schedules) => steer::schedules(name, &arguments, schedules),
         Command::Version { json: true } => {

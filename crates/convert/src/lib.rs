@@ -23,6 +23,7 @@ mod proof;
 mod roadrunner;
 mod spelling;
 mod statements;
+mod supervisord;
 mod tree;
 mod trial;
 mod units;
@@ -35,6 +36,7 @@ use std::path::{Path, PathBuf};
 use draft::Draft;
 pub use draft::without_variables;
 pub use htaccess::Closed;
+use supervisord::SupervisedPrograms;
 pub use tree::{one_line, quoted};
 
 /// A longer file is no configuration.
@@ -93,6 +95,8 @@ fn is_supervisors(text: &str) -> bool {
         "[supervisord]",
         "[supervisorctl]",
         "[eventlistener:",
+        "[fcgi-program:",
+        "[include]",
     ];
     let mut lines = text.lines().map(str::trim);
     lines.any(|line| names.iter().any(|it| line.starts_with(it)))
@@ -216,20 +220,23 @@ fn make(files: &[PathBuf]) -> Result<Converted, String> {
         let text = read(file).map_err(|why| format!("`{}`: {why}", file.display()))?;
         texts.push((file, Kind::of(file, &text), text));
     }
-    let mut others = texts.iter().filter(|(_, _, text)| is_supervisors(text));
-    if let Some((path, ..)) = others.next() {
-        return Err(format!(
-            "`{}` is a file of supervisord: nothing of it is translated\nhint: a worker of queues \
-             becomes a pipeline of `jobs`, `schedule:work` one of `jobs.schedules`; supervisord \
-             may keep other programs",
-            path.display()
-        ));
+    let mut programs = SupervisedPrograms::default();
+    for (path, _, text) in texts.iter().filter(|(_, _, text)| is_supervisors(text)) {
+        programs.read(path, text);
+    }
+    texts.retain(|(_, _, text)| !is_supervisors(text));
+    let programs = programs.finish();
+    if texts.is_empty() {
+        return of_programs(programs);
     }
     // A pool belongs to a site, and so does a `.htaccess`: sites must be known first.
     texts.sort_by_key(|(path, kind, _)| (*kind == Kind::Fpm, is_htaccess(path)));
     let mut of: Vec<&str> = texts.iter().map(|(_, kind, _)| kind.name()).collect();
     of.dedup();
     let of = of.join(" and ");
+    if !programs.tree.is_empty() && texts.iter().any(|(_, kind, _)| *kind == Kind::RoadRunner) {
+        return Err("RoadRunner's file is a whole one: give it alone".to_owned());
+    }
     if let [(path, Kind::RoadRunner, text)] = &texts[..] {
         let (yaml, left_out) = roadrunner::read(path, text);
         return Ok(Converted {
@@ -250,11 +257,14 @@ fn make(files: &[PathBuf]) -> Result<Converted, String> {
     if !has_root {
         draft.note("no folder of scripts was found: write it as `http.pool.root`");
     }
+    draft.left_out.extend(programs.left_out);
+    draft.notes.extend(programs.notes);
     for told in [&mut draft.limits, &mut draft.left_out, &mut draft.notes] {
         // One statement may hold in several sites.
         let mut seen = HashSet::new();
         told.retain(|it| seen.insert(it.clone()));
     }
+    draft.tree.merge_deep(programs.tree);
     let yaml = format!("version: \"3\"\n{}", draft.tree.to_yaml());
     // Without a root, a pool is not whole yet.
     if has_root && let Some(wrong) = draft::mistake(&yaml) {
@@ -270,6 +280,25 @@ fn make(files: &[PathBuf]) -> Result<Converted, String> {
         limits: draft.limits,
         left_out: draft.left_out,
         notes: draft.notes,
+    })
+}
+
+/// A configuration of programs alone.
+fn of_programs(programs: SupervisedPrograms) -> Result<Converted, String> {
+    let yaml = format!("version: \"3\"\n{}", programs.tree.to_yaml());
+    if let Some(wrong) = draft::mistake(&yaml) {
+        return Err(format!(
+            "what is made of it is no configuration: {wrong}\n\
+             take the statement behind that out of a copy of the file"
+        ));
+    }
+    Ok(Converted {
+        of: "supervisord".to_owned(),
+        yaml,
+        limits: Vec::new(),
+        left_out: programs.left_out,
+        notes: programs.notes,
+        lost: Vec::new(),
     })
 }
 

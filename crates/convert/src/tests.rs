@@ -3025,14 +3025,6 @@ fn a_root_that_htaccess_leads_to_its_front_controller_is_one_of_a_host_too() {
 }
 
 #[test]
-fn a_file_of_supervisord_is_refused_by_its_name() {
-    let text = "[program:worker]\ncommand=php artisan queue:work\n";
-    let directory = Directory::with(&[("worker.conf", text)]);
-    let why = convert(&[directory.join("worker.conf")]).unwrap_err();
-    assert!(why.contains("is a file of supervisord"), "{why}");
-}
-
-#[test]
 fn sites_of_the_corpus_answer_as_they_did() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/fixtures/from");
     for entry in std::fs::read_dir(corpus).unwrap() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::processes::Processes;
 use crate::queues::Queues;
 use crate::readiness::{NotReady, Readiness};
 
@@ -14,6 +15,7 @@ use crate::readiness::{NotReady, Readiness};
 pub struct Health {
     services: Arc<OnceLock<Vec<(&'static str, Readiness)>>>,
     queues: Queues,
+    processes: Processes,
     leaving: CancellationToken,
 }
 
@@ -36,6 +38,12 @@ impl Health {
     #[must_use]
     pub fn queues(&self) -> &Queues {
         &self.queues
+    }
+
+    /// Processes of services that are no workers.
+    #[must_use]
+    pub fn processes(&self) -> &Processes {
+        &self.processes
     }
 
     /// From now on nothing is ready, because the server is about to stop.

@@ -17,6 +17,7 @@ mod configuration;
 mod health;
 mod kind;
 mod pages;
+mod processes;
 mod queues;
 mod readiness;
 pub mod rpc;
@@ -31,6 +32,7 @@ pub use configuration::Configuration;
 pub use health::{Health, Question};
 pub use kind::ServiceKind;
 pub use pages::{NotShown, Pages, Shown};
+pub use processes::{ProcessReport, Processes};
 pub use queues::{QueueReport, Queues, queue_families};
 pub use readiness::{NotReady, Readiness};
 pub use service::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 use pronghorn_base::{lock, millis};
 use pronghorn_control::{
     Answer, Ask, ListenError, Listener, Place, Refusal, Reset, Served, State, Status, Steerable,
-    Steering, Surroundings, Tell, serve,
+    Steering, Surroundings, Tell, WorkersOf, serve,
 };
 use pronghorn_plugin_api::rpc::{Caller, Encoding, Methods};
 use pronghorn_plugin_api::{Caches, Configuration, Health, Question};
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::VERSION;
 use crate::log_readers::LogReaders;
 use crate::logs::Newest;
-use crate::views::{pool_status, workers_of};
+use crate::views::{pool_status, processes_of, workers_of};
 
 /// Longer than what the signals of one stop may be apart, so that the second one counts.
 const SECOND_STOP: Duration = Duration::from_millis(200);
@@ -182,10 +182,12 @@ impl Steerable for Shared {
             match ask {
                 Ask::Status => answer.tell(Tell::Status(self.status().await)).await,
                 Ask::Workers { of } => {
+                    let (processes, of) = self.processes(of);
                     let mut pools = Vec::new();
-                    for workers in &self.named(&of)? {
+                    for workers in &of.map_or(Ok(Vec::new()), |of| self.named(&of))? {
                         pools.push(workers_of(&workers.facts().await));
                     }
+                    pools.extend(processes);
                     answer.tell(Tell::Workers(pools)).await;
                 }
                 Ask::Reset { of } => {
@@ -285,6 +287,22 @@ impl Shared {
         names.retain(|name| !emptied.contains(name));
         let is_done = !wants_all && names.is_empty();
         (emptied, (!is_done).then_some(names))
+    }
+
+    /// The processes beside workers of these names, of all for none, and the names that are left;
+    /// None where there were such processes alone.
+    fn processes(&self, mut names: Vec<String>) -> (Vec<WorkersOf>, Option<Vec<String>>) {
+        let Some(serving) = self.serving.get() else {
+            return (Vec::new(), Some(names));
+        };
+        let mut groups = processes_of(serving.health.processes());
+        let wants_all = names.is_empty();
+        let is = |group: &WorkersOf, name: &str| name == group.plugin || name == group.pool;
+        let known = groups.clone();
+        groups.retain(|group| wants_all || names.iter().any(|name| is(group, name)));
+        names.retain(|name| !known.iter().any(|group| is(group, name)));
+        let is_done = !wants_all && names.is_empty();
+        (groups, (!is_done).then_some(names))
     }
 
     /// The pools of these names, each once; all for none. The name of a service means all of its

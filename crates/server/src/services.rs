@@ -10,6 +10,7 @@ use pronghorn_metrics::Registry;
 use pronghorn_metrics_endpoint::{Collectors, MetricsService};
 use pronghorn_otel::{Counting, OtelService};
 use pronghorn_plugin_api::ServiceKind;
+use pronghorn_programs::ProgramsService;
 use pronghorn_rpc::Rpc;
 use pronghorn_tcp::TcpService;
 
@@ -77,7 +78,7 @@ impl Services {
                     counting: counting.clone(),
                 },
             ),
-            ServiceKind::not_yet("service", "other programs kept running"),
+            ServiceKind::optional_with("service", ProgramsService::read),
             ServiceKind::not_yet("grpc", "gRPC"),
             ServiceKind::not_yet("protoreg", "gRPC"),
             ServiceKind::optional(

@@ -2,6 +2,7 @@
 
 use pronghorn_base::{millis, since_1970};
 use pronghorn_control::{Counter, PoolStatus, UnderWay, Worker, WorkersOf};
+use pronghorn_plugin_api::{ProcessReport, Processes};
 use pronghorn_workers::{PoolFacts, WorkerFacts, newest_generation};
 
 /// What of a request's line is shown.
@@ -30,6 +31,41 @@ pub(crate) fn workers_of(facts: &PoolFacts) -> WorkersOf {
         plugin: facts.owner.to_owned(),
         waiting: facts.waiting as u64,
         workers: facts.workers.iter().map(worker).collect(),
+    }
+}
+
+/// Processes of services that are no workers, as if each group of them was a pool.
+pub(crate) fn processes_of(processes: &Processes) -> Vec<WorkersOf> {
+    let mut groups: Vec<WorkersOf> = Vec::new();
+    for service in processes.services() {
+        for report in processes.of(service).unwrap_or_default() {
+            let is_of =
+                |group: &&mut WorkersOf| group.plugin == service && group.pool == report.group;
+            let worker = process(&report);
+            match groups.iter_mut().find(is_of) {
+                Some(group) => group.workers.push(worker),
+                None => groups.push(WorkersOf {
+                    pool: report.group,
+                    plugin: service.to_owned(),
+                    waiting: 0,
+                    workers: vec![worker],
+                }),
+            }
+        }
+    }
+    groups
+}
+
+fn process(report: &ProcessReport) -> Worker {
+    Worker {
+        pid: report.pid,
+        slot: report.index.into(),
+        generation: report.starts,
+        state: report.state.clone(),
+        started: millis(report.started),
+        memory: report.memory,
+        cpu: millis(report.cpu),
+        ..Worker::default()
     }
 }
 

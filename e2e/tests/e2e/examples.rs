@@ -312,6 +312,18 @@ fn jobs() {
     server.stop();
 }
 
+/// Programs beside the workers; in a copy, for they write beside it.
+#[test]
+fn programs() {
+    let server = Server::start_with(copy("programs"), &["serve", "-c", "pronghorn.yaml"]);
+    wait_for("all programs", || {
+        let page = server.get("/").text();
+        let expected = "prepare:0 exited\nticker:0 running\nticker:1 running\n";
+        (page == expected).then_some(())
+    });
+    server.stop();
+}
+
 /// What all workers share; in a copy of its configuration with other ports.
 #[test]
 fn cache() {

@@ -64,6 +64,7 @@ mod php_extensions;
 mod php_fpm;
 mod php_messages;
 mod printed;
+mod programs;
 mod proxy_protocol;
 mod queue_model;
 mod reload;

@@ -429,6 +429,15 @@ const LIVE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "a_reload_touches_only_what_has_changed",
+        &[
+            "service.<name>",
+            "service.<name>.health",
+            "service.<name>.output",
+            "service.<name>.watch",
+        ],
+    ),
+    (
         "a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop",
         &["endure"],
     ),

@@ -7,6 +7,7 @@ mod jobs;
 mod live;
 mod logs;
 mod over_rpc;
+mod programs;
 mod reset;
 mod resize;
 mod schedules;
@@ -24,7 +25,7 @@ use pronghorn_config::Endpoint;
 use pronghorn_control::{Client, Place};
 use tokio::runtime::Builder;
 
-use crate::arguments::{Arguments, Cache, Jobs, Logs, Name, Schedules};
+use crate::arguments::{Arguments, Cache, Jobs, Logs, Name, Programs, Schedules};
 use crate::exit::{Exit, failed, misused};
 
 pub(crate) use find::place_of;
@@ -108,6 +109,13 @@ pub(crate) fn state_folder(name: Name, arguments: &Arguments) -> Option<PathBuf>
 /// Pipelines of jobs, as RoadRunner's flags have it.
 pub(crate) fn jobs(name: Name, arguments: &Arguments, jobs: &Jobs) -> Exit {
     run(name, arguments, async |task| jobs::run(task, jobs).await)
+}
+
+/// Programs that the server keeps running.
+pub(crate) fn programs(name: Name, arguments: &Arguments, programs: &Programs) -> Exit {
+    run(name, arguments, async |task| {
+        programs::run(async || task.methods().await, programs).await
+    })
 }
 
 /// Storages of keys and values.

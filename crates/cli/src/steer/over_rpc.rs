@@ -69,6 +69,7 @@ pub(super) async fn workers(client: &mut Methods, of: &[String]) -> Result<Vec<V
             pool: plugin.clone(),
             plugin,
             waiting: None,
+            takes_calls: true,
             rows: listed
                 .workers
                 .unwrap_or_default()
@@ -165,6 +166,15 @@ pub(super) async fn ask<T: DeserializeOwned>(
     argument: &Value,
 ) -> Result<T, String> {
     call(client, method, argument.clone(), LOOKING).await
+}
+
+/// A method of ours that starts or stops processes.
+pub(super) async fn act<T: DeserializeOwned>(
+    client: &mut Methods,
+    method: &str,
+    argument: &Value,
+) -> Result<T, String> {
+    call(client, method, argument.clone(), RESETTING).await
 }
 
 async fn call<T: DeserializeOwned>(

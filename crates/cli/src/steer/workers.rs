@@ -111,6 +111,12 @@ async fn asked(client: &mut Client, of: &[String]) -> Result<Vec<WorkersOf>, Str
 fn view(of: WorkersOf) -> View {
     View {
         pool: of.pool,
+        // A worker is reached by something; older servers don't say by what.
+        takes_calls: of.workers.is_empty()
+            || of
+                .workers
+                .iter()
+                .any(|it| it.transport.is_some() || it.executions > 0),
         plugin: of.plugin,
         waiting: Some(of.waiting),
         rows: of.workers.into_iter().map(row).collect(),
@@ -119,7 +125,10 @@ fn view(of: WorkersOf) -> View {
 
 fn row(worker: Worker) -> Row {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(worker.started);
-    let age = started.elapsed().unwrap_or_default();
+    let age = match worker.started {
+        0 => Duration::ZERO,
+        _ => started.elapsed().unwrap_or_default(),
+    };
     Row {
         pid: worker.pid,
         state: worker.state,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::VERSION;
 use crate::reports::{Report, Reports, groups};
-use crate::views::{pool_status, workers_of};
+use crate::views::{pool_status, processes_of, workers_of};
 
 /// The paths that are no pages, and how to show the token.
 const SCHEMA: &str = include_str!("openapi.json");
@@ -117,7 +117,9 @@ impl Known {
 
     async fn workers(self: Arc<Self>) -> Shown {
         let facts = self.facts().await;
-        let pools = facts.iter().map(|pool| listed_workers(&workers_of(pool)));
+        let mut all: Vec<_> = facts.iter().map(workers_of).collect();
+        all.extend(processes_of(self.health.processes()));
+        let pools = all.iter().map(listed_workers);
         Ok(pools.collect::<Value>().to_string())
     }
 

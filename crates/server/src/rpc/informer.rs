@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use pronghorn_base::{micros, since_1970};
-use pronghorn_plugin_api::QueueReport;
 use pronghorn_plugin_api::rpc::{Failure, Methods, Outcome};
+use pronghorn_plugin_api::{ProcessReport, QueueReport};
 use pronghorn_pool::SlotState;
-use pronghorn_workers::WorkerFacts;
+use pronghorn_workers::{RoadRunnerState, WorkerFacts};
 use serde::Serialize;
 
 use super::Operated;
@@ -30,9 +30,10 @@ struct WorkerState {
     #[serde(rename = "CPUPercent")]
     cpu_percent: f64,
     /// Of programs that are no PHP workers.
-    command: &'static str,
+    command: String,
     status_str: &'static str,
-    /// Ours, as [`Via::name`](pronghorn_pool::Via::name).
+    /// Ours, as [`Via::name`](pronghorn_pool::Via::name). Nothing for a program.
+    #[serde(skip_serializing_if = "str::is_empty")]
     transport: &'static str,
     /// Ours. Microseconds, as [`ping`](pronghorn_pool::WorkerInfo::ping).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +66,7 @@ impl Outcome for JobList {}
 pub(super) fn add(methods: &Methods, operated: &Operated) {
     let informer = methods.service("informer", operated.clone());
     informer.add("List", async |operated: Operated, _: bool| {
-        Ok(operated.names())
+        Ok(operated.with_processes())
     });
     informer.add("Workers", workers);
     informer.add("AddWorker", async |operated: Operated, name: String| {
@@ -124,7 +125,12 @@ async fn resize(operated: Operated, name: String, size: Size) -> Result<bool, Fa
 
 async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure> {
     let Some(pools) = operated.pools(&name) else {
-        return Ok(WorkerList { workers: None });
+        let reports = operated.health.processes().of(&name);
+        let workers = reports.map(|reports| {
+            let running = reports.iter().filter(|report| report.pid > 0);
+            running.map(WorkerState::of_process).collect()
+        });
+        return Ok(WorkerList { workers });
     };
     let mut workers = Vec::new();
     for pool in pools {
@@ -141,6 +147,23 @@ async fn workers(operated: Operated, name: String) -> Result<WorkerList, Failure
 }
 
 impl WorkerState {
+    /// RoadRunner has one state for all of them.
+    fn of_process(report: &ProcessReport) -> Self {
+        let age = since_1970(SystemTime::now()).saturating_sub(report.started);
+        Self {
+            pid: report.pid,
+            status: RoadRunnerState::Ready.number(),
+            num_execs: 0,
+            created: u64::try_from(report.started.as_nanos()).unwrap_or(u64::MAX),
+            memory_usage: report.memory,
+            cpu_percent: percent(report.cpu, age),
+            command: report.command.clone(),
+            status_str: RoadRunnerState::Ready.name(),
+            transport: "",
+            ping: None,
+        }
+    }
+
     fn of(worker: &WorkerFacts, now: SystemTime) -> Self {
         let info = &worker.info;
         let created = since_1970(info.started).as_nanos();
@@ -153,7 +176,7 @@ impl WorkerState {
             created: u64::try_from(created).unwrap_or(u64::MAX),
             memory_usage: worker.memory(),
             cpu_percent: percent(worker.cpu(), age),
-            command: "",
+            command: String::new(),
             status_str: state.name(),
             transport: info.via.name(),
             ping: info.ping.map(micros),

@@ -37,6 +37,17 @@ impl Operated {
         self.health.names().map(ToOwned::to_owned).collect()
     }
 
+    /// The same, and services with other processes.
+    fn with_processes(&self) -> Vec<String> {
+        let mut names = self.names();
+        for service in self.health.processes().services() {
+            if !names.iter().any(|known| known == service) {
+                names.push(service.to_owned());
+            }
+        }
+        names
+    }
+
     /// The pools that a name stands for: all of a service, or one by its own name. None when there
     /// are no such.
     fn pools(&self, name: &str) -> Option<Vec<PoolHandle>> {

@@ -15,6 +15,8 @@ pub(super) struct View {
     pub(super) plugin: String,
     /// Calls that wait; RPC does not say.
     pub(super) waiting: Option<u64>,
+    /// Whether they take calls: programs do not.
+    pub(super) takes_calls: bool,
     pub(super) rows: Vec<Row>,
 }
 
@@ -169,6 +171,14 @@ impl Lines {
 }
 
 fn summary(view: &View) -> String {
+    if !view.takes_calls {
+        let processes = view.rows.iter().filter(|row| row.pid > 0).count();
+        let processes = match processes {
+            1 => "1 process".to_owned(),
+            _ => format!("{processes} processes"),
+        };
+        return format!("{}: {processes}", line(&view.pool));
+    }
     let leaving = view.rows.iter().filter(|row| row.is_leaving()).count();
     let busy = view
         .rows

@@ -32,6 +32,7 @@ fn pool(name: &str, rows: Vec<Row>) -> View {
         pool: name.to_owned(),
         plugin: "http".to_owned(),
         waiting: Some(0),
+        takes_calls: true,
         rows,
     }
 }
@@ -192,6 +193,7 @@ fn rpc_tells_less() {
     };
     let view = View {
         waiting: None,
+        takes_calls: true,
         ..pool("http", vec![row])
     };
     let shown = table(&[view], SCREEN);

@@ -1,0 +1,564 @@
+//! Configurations of supervisord: each `[program:x]` becomes a program of `service`.
+//!
+//! The grammar is that of Python's `ConfigParser` as supervisord uses it: `;` and `#` begin a
+//! comment at the start of a line, ` ;` anywhere, and a line that begins with a space continues the
+//! one before.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::draft::without_variables;
+use super::tree::{Tree, Value};
+
+/// Files that `[include]` may name.
+const MOST_INCLUDED: usize = 1_000;
+/// The time for a stop where nothing is written.
+const STOP_WAIT: u64 = 10;
+/// The server's own time for its stop, in seconds.
+const GRACE: u64 = 30;
+
+/// A statement `key=value` with its place.
+#[derive(Debug)]
+struct Setting {
+    line: usize,
+    key: String,
+    value: String,
+}
+
+/// A section of a file.
+#[derive(Debug)]
+struct IniSection {
+    line: usize,
+    name: String,
+    settings: Vec<Setting>,
+}
+
+/// The programs of one or more files.
+#[derive(Debug, Default)]
+pub(super) struct SupervisedPrograms {
+    pub(super) tree: Tree,
+    pub(super) left_out: Vec<String>,
+    pub(super) notes: Vec<String>,
+    longest_stop: u64,
+    names: HashSet<String>,
+}
+
+/// The program that is being read.
+struct Program<'a> {
+    file: &'a Path,
+    name: String,
+    count: u64,
+}
+
+impl SupervisedPrograms {
+    /// Reads a file and those that it includes.
+    pub(super) fn read(&mut self, file: &Path, text: &str) {
+        let sections = sections(text);
+        for section in &sections {
+            match section.name.split_once(':') {
+                Some(("program", name)) => self.program(file, section, name.trim()),
+                _ if section.name == "include" => self.include(file, section),
+                _ => self.leave_out(file, section.line, &format!("[{}]", section.name)),
+            }
+        }
+    }
+
+    /// The whole of it, with what holds for all programs.
+    pub(super) fn finish(mut self) -> Self {
+        if self.longest_stop > GRACE {
+            let time = format!("{}s", self.longest_stop);
+            self.tree.map(&["endure"]).set("grace_period", time);
+            self.notes.push(
+                "`endure.grace_period` is as long as the longest `stopwaitsecs`: so long may a \
+                 stop of the server take"
+                    .to_owned(),
+            );
+        }
+        self
+    }
+
+    fn leave_out(&mut self, file: &Path, line: usize, text: &str) {
+        let file = file.display();
+        self.left_out.push(format!("{file}:{line}: `{text}`"));
+    }
+
+    fn include(&mut self, file: &Path, section: &IniSection) {
+        for setting in &section.settings {
+            if setting.key != "files" {
+                let text = format!("{}={}", setting.key, setting.value);
+                self.leave_out(file, setting.line, &text);
+                continue;
+            }
+            let here = file.parent().unwrap_or(Path::new(""));
+            for pattern in setting.value.split_whitespace() {
+                let pattern = pattern.replace("%(here)s", &here.display().to_string());
+                let pattern = here.join(pattern);
+                let found = glob::glob(&pattern.to_string_lossy());
+                let mut found: Vec<PathBuf> = match found {
+                    Ok(found) => found.flatten().take(MOST_INCLUDED).collect(),
+                    Err(_) => Vec::new(),
+                };
+                found.sort();
+                if found.is_empty() {
+                    self.leave_out(
+                        file,
+                        setting.line,
+                        &format!("files = {}", pattern.display()),
+                    );
+                }
+                for included in found {
+                    match super::read(&included) {
+                        // One that includes others is not taken by supervisord either.
+                        Ok(text) => {
+                            let sections = sections(&text);
+                            let mut programs = sections.iter().filter(|it| it.name != "include");
+                            programs.by_ref().for_each(|section| {
+                                match section.name.strip_prefix("program:") {
+                                    Some(name) => self.program(&included, section, name.trim()),
+                                    None => {
+                                        let name = format!("[{}]", section.name);
+                                        self.leave_out(&included, section.line, &name);
+                                    }
+                                }
+                            });
+                        }
+                        Err(why) => {
+                            let path = included.display();
+                            self.leave_out(file, setting.line, &format!("{path}: {why}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn program(&mut self, file: &Path, section: &IniSection, name: &str) {
+        let mut own: String = name.replace('.', "-");
+        if own.is_empty() || !self.names.insert(own.clone()) {
+            own = format!("{own}-{}", self.names.len());
+            self.names.insert(own.clone());
+        }
+        let get = |key: &str| {
+            let mut settings = section.settings.iter().rev();
+            settings
+                .find(|it| it.key == key)
+                .map(|it| it.value.as_str())
+        };
+        let count = get("numprocs").and_then(|it| it.parse().ok()).unwrap_or(1);
+        let program = Program {
+            file,
+            name: name.to_owned(),
+            count,
+        };
+        let mut keys = Tree::default();
+        keys.set("command", ""); // first, whatever comes first there
+        let mut stop_wait = STOP_WAIT;
+        let mut output = Tree::default();
+        let mut taken_by_group = false;
+        // Defaults of supervisord that are others here.
+        let restarts = get("autorestart")
+            .unwrap_or("unexpected")
+            .to_ascii_lowercase();
+        keys.set(
+            "restart",
+            match restarts.as_str() {
+                "unexpected" => "on-failure",
+                it if is_true(it) => "always",
+                _ => "no",
+            },
+        );
+        keys.set("stop_signal", "SIGTERM");
+        for Setting { line, key, value } in &section.settings {
+            let expanded = program.expand(value);
+            let number = value.parse::<u64>();
+            let is_taken = match (key.as_str(), &expanded) {
+                ("command", Some(command)) => {
+                    keys.set("command", command.clone());
+                    true
+                }
+                ("numprocs", _) if count <= 1 => true,
+                ("numprocs", _) => {
+                    keys.set("process_num", count);
+                    true
+                }
+                ("process_name" | "autorestart" | "redirect_stderr", _) => true,
+                ("numprocs_start", _) => value == "0",
+                ("directory", Some(text)) => {
+                    keys.set("directory", text.as_text());
+                    true
+                }
+                ("user", Some(text)) => {
+                    keys.set("user", text.as_text());
+                    true
+                }
+                ("autostart", _) => {
+                    if !is_true(value) {
+                        keys.set("autostart", false);
+                    }
+                    true
+                }
+                ("exitcodes", _) => {
+                    let codes: Result<Vec<u8>, _> =
+                        value.split(',').map(|it| it.trim().parse()).collect();
+                    match codes {
+                        Ok(codes) if codes != [0] => {
+                            let codes = codes.iter().map(|code| Value::Bare(code.to_string()));
+                            keys.set("exit_codes", Value::List(codes.collect()));
+                            true
+                        }
+                        codes => codes.is_ok(),
+                    }
+                }
+                ("startsecs", _) => match number {
+                    Ok(1) => true,
+                    Ok(seconds) => {
+                        keys.set("start_time", format!("{seconds}s"));
+                        true
+                    }
+                    Err(_) => false,
+                },
+                ("startretries", _) => match number {
+                    Ok(tries) => {
+                        keys.set("max_failures", tries.saturating_add(1));
+                        true
+                    }
+                    Err(_) => false,
+                },
+                ("stopsignal", _) => {
+                    let signal = value.to_ascii_uppercase();
+                    let signal = signal.strip_prefix("SIG").unwrap_or(&signal);
+                    keys.set("stop_signal", format!("SIG{signal}"));
+                    true
+                }
+                ("stopwaitsecs", _) => match number {
+                    Ok(seconds) => {
+                        stop_wait = seconds.max(1);
+                        true
+                    }
+                    Err(_) => false,
+                },
+                ("stopasgroup", _) => {
+                    taken_by_group = is_true(value);
+                    true
+                }
+                // All that a process has started is always killed with it.
+                ("killasgroup", _) => true,
+                ("umask", _) => {
+                    keys.set("umask", value.clone());
+                    true
+                }
+                ("priority", _) => match value.parse::<i32>() {
+                    Ok(999) => true,
+                    Ok(order) => {
+                        keys.set("order", Value::Bare(order.to_string()));
+                        true
+                    }
+                    Err(_) => false,
+                },
+                ("environment", _) => match environment(value) {
+                    Some(pairs) => {
+                        for (name, value) in pairs {
+                            match program.expand(&value) {
+                                Some(value) => {
+                                    keys.map(&["env"]).set(&name, value.as_text());
+                                }
+                                None => {
+                                    self.leave_out(file, *line, &format!("{key}={name}={value}"));
+                                }
+                            }
+                        }
+                        true
+                    }
+                    None => false,
+                },
+                ("stdout_logfile", Some(text)) => match text.as_text().as_str() {
+                    "AUTO" | "syslog" => true,
+                    "NONE" => false,
+                    path if path.starts_with("/dev/") => true,
+                    path => {
+                        output.set("file", path);
+                        true
+                    }
+                },
+                ("stdout_logfile_maxbytes", _) => {
+                    if value != "0" && value != "50MB" {
+                        output.set("max_size", value.to_ascii_uppercase());
+                    }
+                    true
+                }
+                ("stdout_logfile_backups", _) => match number {
+                    Ok(backups) => {
+                        output.set("backups", backups);
+                        true
+                    }
+                    Err(_) => false,
+                },
+                _ => false,
+            };
+            if !is_taken {
+                self.leave_out(file, *line, &format!("{key}={value}"));
+            }
+        }
+        keys.set("stop_timeout", format!("{stop_wait}s"));
+        self.longest_stop = self.longest_stop.max(stop_wait);
+        if !taken_by_group {
+            keys.set("stop_group", false);
+        }
+        if output.get("file").is_some() {
+            keys.set("output", output);
+        }
+        if section.settings.iter().all(|it| it.key != "command") {
+            self.leave_out(
+                file,
+                section.line,
+                &format!("[{}]: no command", section.name),
+            );
+            return;
+        }
+        self.tree.map(&["service"]).set(&own, keys);
+    }
+}
+
+/// A value in which expressions are replaced.
+#[derive(Clone, Debug)]
+struct ExpandedText {
+    text: String,
+    /// Whether the number of the process stood in it.
+    has_index: bool,
+}
+
+impl ExpandedText {
+    fn as_text(&self) -> String {
+        self.text.clone()
+    }
+}
+
+impl From<ExpandedText> for Value {
+    /// A command: where the number of the process stands in it, a shell has to put it there.
+    fn from(command: ExpandedText) -> Self {
+        if !command.has_index {
+            return Self::Text(command.text);
+        }
+        let parts = ["sh", "-c", &format!("exec {}", command.text)];
+        Self::List(parts.into_iter().map(Self::from).collect())
+    }
+}
+
+impl Program<'_> {
+    /// Replaces `%(…)s`. None for an expression that there is nothing for here.
+    fn expand(&self, value: &str) -> Option<ExpandedText> {
+        let mut out = String::new();
+        let (mut rest, mut has_index) = (value, false);
+        while let Some((before, after)) = rest.split_once('%') {
+            out.push_str(&without_variables(before));
+            if let Some(after) = after.strip_prefix('%') {
+                out.push('%');
+                rest = after;
+                continue;
+            }
+            let (name, after) = after.strip_prefix('(')?.split_once(')')?;
+            let digits = after.trim_start_matches(|c: char| c.is_ascii_digit());
+            rest = digits.strip_prefix(['s', 'd'])?;
+            match name {
+                "program_name" | "group_name" => out.push_str(&without_variables(&self.name)),
+                "here" => {
+                    let here = self.file.parent().unwrap_or(Path::new(""));
+                    out.push_str(&without_variables(&here.display().to_string()));
+                }
+                "numprocs" => out.push_str(&self.count.to_string()),
+                "process_num" if self.count <= 1 => out.push('0'),
+                "process_num" => {
+                    out.push_str("$$PRONGHORN_PROGRAM_INDEX");
+                    has_index = true;
+                }
+                _ => {
+                    let variable = name.strip_prefix("ENV_")?;
+                    out.push_str(&format!("${{{variable}}}"));
+                }
+            }
+        }
+        out.push_str(&without_variables(rest));
+        Some(ExpandedText {
+            text: out,
+            has_index,
+        })
+    }
+}
+
+fn is_true(text: &str) -> bool {
+    ["true", "yes", "on", "1"].contains(&text.trim().to_ascii_lowercase().as_str())
+}
+
+/// `A="1",B='2',C=3`. None for what is no such list.
+fn environment(text: &str) -> Option<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once('=')?;
+        let after = after.trim_start();
+        let (value, left) = match after.chars().next() {
+            Some(quote @ ('"' | '\'')) => after.get(1..)?.split_once(quote)?,
+            _ => after.split_once(',').map_or((after, ""), |(value, _)| {
+                (value, after.get(value.len()..).unwrap_or_default())
+            }),
+        };
+        pairs.push((name.trim().to_owned(), value.trim().to_owned()));
+        let left = left.trim_start();
+        rest = match left.strip_prefix(',') {
+            Some(more) => more.trim_start(),
+            None if left.is_empty() => left,
+            None => return None,
+        };
+    }
+    let is_name = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
+    pairs.iter().all(|(name, _)| is_name(name)).then_some(pairs)
+}
+
+fn sections(text: &str) -> Vec<IniSection> {
+    let mut sections: Vec<IniSection> = Vec::new();
+    for (line, written) in (1..).zip(text.lines()) {
+        let is_continued = written.starts_with([' ', '\t']);
+        let trimmed = written.trim();
+        if trimmed.is_empty() || trimmed.starts_with([';', '#']) {
+            continue;
+        }
+        let trimmed = match trimmed.find(" ;") {
+            Some(comment) => trimmed.get(..comment).unwrap_or(trimmed).trim_end(),
+            None => trimmed,
+        };
+        if let Some(name) = trimmed
+            .strip_prefix('[')
+            .and_then(|it| it.strip_suffix(']'))
+        {
+            sections.push(IniSection {
+                line,
+                name: name.trim().to_owned(),
+                settings: Vec::new(),
+            });
+            continue;
+        }
+        let Some(section) = sections.last_mut() else {
+            continue; // nothing before the first section counts
+        };
+        if is_continued && let Some(last) = section.settings.last_mut() {
+            last.value.push(' ');
+            last.value.push_str(trimmed);
+            continue;
+        }
+        let (key, value) = match trimmed.find(['=', ':']) {
+            Some(at) => trimmed.split_at(at),
+            None => (trimmed, ""),
+        };
+        let value = value.get(1..).unwrap_or_default();
+        section.settings.push(Setting {
+            line,
+            key: key.trim().to_ascii_lowercase(),
+            value: value.trim().to_owned(),
+        });
+    }
+    sections
+}
+
+#[cfg(test)]
+mod tests {
+    use pronghorn_testkit::Directory;
+
+    use crate::convert;
+    use crate::draft::mistake;
+
+    /// The file of Laravel's documentation, and those of Symfony's and others'.
+    const LARAVEL: &str = "[program:laravel-worker]\n\
+        process_name=%(program_name)s_%(process_num)02d\n\
+        command=php /srv/app/artisan queue:work sqs --sleep=3 --tries=3 --max-time=3600\n\
+        autostart=true\nautorestart=true\nstopasgroup=true\nkillasgroup=true\nuser=www-data\n\
+        numprocs=8\nredirect_stderr=true\nstdout_logfile=/srv/app/worker.log\nstopwaitsecs=3600\n";
+
+    fn made(text: &str) -> (String, Vec<String>) {
+        let directory = Directory::with(&[("a.conf", text)]);
+        let made = convert(&[directory.join("a.conf")]).unwrap();
+        assert_eq!(mistake(&made.yaml), None, "{}", made.yaml);
+        let short = |line: &String| line.rsplit_once('/').map(|(_, it)| it.to_owned());
+        let left = made.left_out.iter().filter_map(short).collect();
+        (made.yaml, left)
+    }
+
+    #[test]
+    fn a_worker_of_laravel_becomes_a_program() {
+        let (yaml, left) = made(LARAVEL);
+        for part in [
+            "laravel-worker:",
+            "command: \"php /srv/app/artisan queue:work sqs --sleep=3 --tries=3 --max-time=3600\"",
+            "process_num: 8",
+            "restart: always",
+            "stop_signal: SIGTERM",
+            "stop_timeout: \"3600s\"",
+            "user: www-data",
+            "file: /srv/app/worker.log",
+            "grace_period: \"3600s\"",
+        ] {
+            assert!(yaml.contains(part), "{part}: {yaml}");
+        }
+        assert!(!yaml.contains("stop_group"), "{yaml}");
+        assert_eq!(left, [""; 0]);
+    }
+
+    #[test]
+    fn what_is_not_taken_is_named_with_its_line() {
+        let (yaml, left) = made(
+            "[supervisord]\nnodaemon=true\n\n[program:messenger]\n\
+             command=php bin/console messenger:consume async --limit=%(process_num)d ; fast\n\
+             numprocs=2\nstartsecs=0\nstartretries=10\npriority=5\nexitcodes=0,2\n\
+             environment=A=\"1,2\",B='%(ENV_HOME)s/x',C=$d\nserverurl=AUTO\n\
+             stderr_logfile=/tmp/e\nnumprocs_start=1\n[group:all]\nprograms=messenger\n",
+        );
+        for part in [
+            "command: [sh, \"-c\", \"exec php bin/console messenger:consume async --limit=$$PRONGHORN_PROGRAM_INDEX\"]",
+            "restart: on-failure",
+            "start_time: \"0s\"",
+            "max_failures: 11",
+            "order: 5",
+            "exit_codes: [0, 2]",
+            "stop_timeout: \"10s\"",
+            "stop_group: false",
+        ] {
+            assert!(yaml.contains(part), "{part}: {yaml}");
+        }
+        for part in ["1,2", "${HOME}/x", "$$d"] {
+            assert!(yaml.contains(part), "{part}: {yaml}");
+        }
+        assert_eq!(
+            left,
+            [
+                "a.conf:1: `[supervisord]`",
+                "a.conf:12: `serverurl=AUTO`",
+                "e`",
+                "a.conf:14: `numprocs_start=1`",
+                "a.conf:15: `[group:all]`"
+            ]
+        );
+    }
+
+    #[test]
+    fn included_files_are_read() {
+        let directory = Directory::with(&[
+            (
+                "supervisord.conf",
+                "[include]\nfiles = conf.d/*.conf none/*.ini\n",
+            ),
+            ("conf.d/a.conf", "[program:a]\ncommand=sleep 1\n"),
+            (
+                "conf.d/b.conf",
+                "[program:b.c]\ncommand = sh -c 'a;\n   b'\n[program:none]\n",
+            ),
+        ]);
+        let made = convert(&[directory.join("supervisord.conf")]).unwrap();
+        assert!(
+            made.yaml.contains("  a:") && made.yaml.contains("  b-c:"),
+            "{}",
+            made.yaml
+        );
+        assert!(made.yaml.contains("sh -c 'a; b'"), "{}", made.yaml);
+        assert_eq!(made.left_out.len(), 2, "{:?}", made.left_out);
+        assert_eq!(made.of, "supervisord");
+    }
+}

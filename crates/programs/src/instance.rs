@@ -1,0 +1,839 @@
+//! One process of a program, or the next one after it: a task that drives the [`Machine`].
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pronghorn_base::{millis, since_1970, with_causes};
+use pronghorn_config::{Command, show_duration};
+use pronghorn_launch::{Ended, Leftovers, Program, ProgramError, RunningProgram};
+use pronghorn_pool::{Incident, IncidentKind, Incidents};
+use pronghorn_process::{Credentials, Exit, NamedSignal, Spawner, family_memory};
+use pronghorn_workers::Pools;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use crate::LOG;
+use crate::files::Writer;
+use crate::machine::{Action, Event, Machine, ProcessState, Restart, Then, Why};
+use crate::notify::{Notice, NotifySocket};
+use crate::said::{Hearer, Hearing, Target};
+use crate::settings::{HealthSettings, ProgramSettings};
+
+/// Orders that were not looked at yet. Each is somebody's wish.
+const ORDERS: usize = 16;
+/// How often the memory of a process with a limit is looked at, as that of workers.
+const MEMORY_EVERY: Duration = Duration::from_secs(5);
+/// How often a process that is not up yet is asked whether it is well, at least.
+const WHILE_STARTING: Duration = Duration::from_secs(1);
+
+/// Surroundings in which programs are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) spawner: Spawner,
+    /// Where processes are watched.
+    pub(crate) runtime: Runtime,
+    pub(crate) directory: PathBuf,
+    /// They know the environment of commands, which a reload changes.
+    pub(crate) pools: Pools,
+    /// The workers' user.
+    pub(crate) user: Option<Credentials>,
+    pub(crate) incidents: Incidents,
+    pub(crate) writer: Writer,
+}
+
+/// A program with its user.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Spec {
+    pub(crate) name: String,
+    pub(crate) settings: ProgramSettings,
+    pub(crate) user: Option<Credentials>,
+}
+
+impl Surroundings {
+    /// Where a program works.
+    pub(crate) fn directory_of(&self, spec: &Spec) -> PathBuf {
+        match &spec.settings.directory {
+            Some(own) => self.directory.join(own),
+            None => self.directory.clone(),
+        }
+    }
+}
+
+impl Spec {
+    pub(crate) fn command(&self) -> Option<&Command> {
+        self.settings.command.as_ref()
+    }
+}
+
+/// How the process of an index is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) state: ProcessState,
+    pub(crate) pid: Option<u32>,
+    /// Since 1970, of its process.
+    pub(crate) started: Option<Duration>,
+    /// So many processes it has had.
+    pub(crate) starts: u64,
+    /// In a row.
+    pub(crate) failures: u32,
+    /// How the last process has ended, or why none could be started.
+    pub(crate) last: Option<String>,
+    /// Whether that was as it should be.
+    pub(crate) was_expected: bool,
+    /// A text that the program tells of itself.
+    pub(crate) status: Option<String>,
+    /// Since 1970: when the next process starts.
+    pub(crate) next: Option<Duration>,
+}
+
+/// An order for an instance.
+#[derive(Clone, Debug)]
+pub(crate) enum InstanceOrder {
+    Start,
+    /// The time that it has, if that is less than its own.
+    Stop(Option<Duration>),
+    Restart,
+    Remove,
+    /// They hold from the next process on.
+    Settings(Arc<Spec>),
+    Signal(NamedSignal),
+}
+
+/// Who tells it. The process ends with the last clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    orders: mpsc::Sender<(InstanceOrder, oneshot::Sender<()>)>,
+    facts: watch::Receiver<Facts>,
+    _task: Arc<AbortOnDrop>,
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Handle {
+    /// An index that is stopped.
+    pub(crate) fn new(
+        index: u32,
+        spec: Arc<Spec>,
+        hearing: Arc<Hearing>,
+        around: Surroundings,
+    ) -> Self {
+        let (orders, inbox) = mpsc::channel(ORDERS);
+        let facts = Facts {
+            state: ProcessState::Stopped,
+            pid: None,
+            started: None,
+            starts: 0,
+            failures: 0,
+            last: None,
+            was_expected: true,
+            status: None,
+            next: None,
+        };
+        let (told, facts) = watch::channel(facts);
+        let runtime = around.runtime.clone();
+        let instance = Instance {
+            index,
+            machine: Machine::new(spec.settings.rules),
+            spec,
+            hearing,
+            around,
+            told,
+            process: None,
+            pause_until: None,
+            stop_within: None,
+        };
+        let task = runtime.spawn(instance.work(inbox));
+        Self {
+            index,
+            orders,
+            facts,
+            _task: Arc::new(AbortOnDrop(task)),
+        }
+    }
+
+    /// Returns when the order has been looked at: what it begins goes on.
+    pub(crate) async fn tell(&self, order: InstanceOrder) {
+        let (done, looked_at) = oneshot::channel();
+        if self.orders.send((order, done)).await.is_ok() {
+            _ = looked_at.await; // it was removed meanwhile
+        }
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        self.facts.borrow().clone()
+    }
+
+    /// Waits until it is up, or has ended as it should.
+    pub(crate) async fn came_up(&self) -> Result<(), String> {
+        let mut facts = self.facts.clone();
+        let is_decided = |facts: &Facts| {
+            !matches!(
+                facts.state,
+                ProcessState::Starting | ProcessState::Stopping(_)
+            )
+        };
+        let facts = match facts.wait_for(is_decided).await {
+            Ok(facts) => facts.clone(),
+            Err(_) => return Err("it was removed".to_owned()),
+        };
+        let why = || facts.last.clone().unwrap_or_default();
+        match facts.state {
+            ProcessState::Running | ProcessState::Starting | ProcessState::Stopping(_) => Ok(()),
+            ProcessState::Exited if facts.was_expected => Ok(()),
+            ProcessState::Waiting if facts.was_expected => Ok(()),
+            ProcessState::Exited | ProcessState::Waiting | ProcessState::GaveUp => Err(why()),
+            ProcessState::Stopped | ProcessState::Removed => {
+                Err("it was stopped meanwhile".to_owned())
+            }
+        }
+    }
+
+    /// Waits until it has no process.
+    pub(crate) async fn is_gone(&self) {
+        let mut facts = self.facts.clone();
+        // An error says that its task has ended.
+        _ = facts.wait_for(|facts| !facts.state.has_process()).await;
+    }
+}
+
+impl ProcessState {
+    pub(crate) const fn has_process(self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Stopping(_))
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Stopping(_) => "stopping",
+            Self::Exited => "exited",
+            Self::GaveUp => "gave up",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+struct Instance {
+    index: u32,
+    spec: Arc<Spec>,
+    hearing: Arc<Hearing>,
+    around: Surroundings,
+    machine: Machine,
+    told: watch::Sender<Facts>,
+    process: Option<Supervised>,
+    pause_until: Option<Instant>,
+    /// The time that the next end has, if that is less than the program's own.
+    stop_within: Option<Duration>,
+}
+
+/// A process, and what it is watched by.
+struct Supervised {
+    running: RunningProgram,
+    since: Instant,
+    socket: Option<NotifySocket>,
+    is_ready: bool,
+    /// Whether it has been well; below, the failures since.
+    was_well: bool,
+    failures: u32,
+    checks: JoinSet<bool>,
+    next_check: Option<Instant>,
+    next_look: Option<Instant>,
+    /// Asked to end, it is killed then.
+    kill_at: Option<Instant>,
+    was_killed: bool,
+    /// The settings that it was started with.
+    spec: Arc<Spec>,
+}
+
+impl Instance {
+    async fn work(mut self, mut orders: mpsc::Receiver<(InstanceOrder, oneshot::Sender<()>)>) {
+        loop {
+            let next = self.next_moment();
+            tokio::select! {
+                biased;
+                order = orders.recv() => match order {
+                    Some((order, done)) => {
+                        self.obey(order).await;
+                        self.publish();
+                        _ = done.send(()); // nobody waits for it
+                    }
+                    None => return, // nobody has it any more: the process is killed
+                },
+                happened = happens(self.process.as_mut()) => match happened {
+                    Happened::Ended => self.finish().await,
+                    Happened::Notice(told) => self.heard(told),
+                    Happened::Checked(well) => self.judge_health(well).await,
+                },
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    self.look_at_clock().await;
+                }
+            }
+            self.publish();
+            if self.machine.state() == ProcessState::Removed {
+                return;
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let state = self.machine.state();
+        self.told.send_if_modified(|facts| {
+            let is_new = facts.state != state
+                || facts.failures != self.machine.failures()
+                || facts.pid != self.pid();
+            facts.state = state;
+            facts.failures = self.machine.failures();
+            facts.pid = self.pid();
+            if facts.pid.is_none() {
+                (facts.started, facts.status) = (None, None);
+            }
+            facts.next = self
+                .pause_until
+                .map(|until| since_1970(std::time::SystemTime::now()) + (until - Instant::now()));
+            is_new
+        });
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.process.as_ref()?.running.pid())
+    }
+
+    async fn obey(&mut self, order: InstanceOrder) {
+        match order {
+            InstanceOrder::Start => self.step(Event::Start).await,
+            InstanceOrder::Stop(within) => {
+                self.stop_within = within;
+                if let Some(process) = &mut self.process
+                    && let (Some(at), Some(within)) = (&mut process.kill_at, within)
+                {
+                    *at = (*at).min(Instant::now() + within);
+                }
+                self.step(Event::Stop).await;
+            }
+            InstanceOrder::Restart => self.step(Event::Restart).await,
+            InstanceOrder::Remove => self.step(Event::Remove).await,
+            InstanceOrder::Settings(spec) => {
+                self.machine.set_rules(spec.settings.rules);
+                self.spec = spec;
+            }
+            InstanceOrder::Signal(signal) => {
+                if let Some(process) = &self.process {
+                    process.running.signal(signal, false);
+                }
+            }
+        }
+    }
+
+    async fn step(&mut self, event: Event) {
+        let mut action = self.machine.step(event);
+        let mut was_refused = false;
+        loop {
+            match action {
+                Action::Nothing => {
+                    if self.machine.state() != ProcessState::Waiting {
+                        self.pause_until = None;
+                    }
+                }
+                Action::Pause(pause) => self.pause_until = Some(Instant::now() + pause),
+                Action::End => self.end(),
+                Action::Spawn => {
+                    self.pause_until = None;
+                    if let Err(error) = self.spawn().await {
+                        let why = with_causes(&error);
+                        self.note_end(&why, false);
+                        self.report(IncidentKind::Boot, 0, &why, None);
+                        was_refused = true;
+                        action = self.machine.step(Event::NotStarted);
+                        continue;
+                    }
+                }
+            }
+            break;
+        }
+        if was_refused {
+            self.say_failure();
+        }
+    }
+
+    async fn spawn(&mut self) -> Result<(), NotStarted> {
+        let spec = self.spec.clone();
+        let settings = &spec.settings;
+        let user = spec.user.as_ref().or(self.around.user.as_ref());
+        let socket = settings
+            .notify
+            .then(|| NotifySocket::open(user))
+            .transpose();
+        let socket = socket.map_err(NotStarted::Socket)?;
+        let mut program = self.program(spec.command(), settings.stop_timeout);
+        if let Some(socket) = &socket {
+            set(&mut program.environment, "NOTIFY_SOCKET", socket.variable());
+        }
+        let hearer = Hearer {
+            hearing: self.hearing.clone(),
+            target: Arc::new(self.target()?),
+        };
+        let started = program.start(&self.around.spawner, settings.limits, hearer);
+        let running = started.await?;
+        let now = Instant::now();
+        let (name, index, pid) = (&spec.name, self.index, running.pid());
+        let command = spec.command().map(ToString::to_string).unwrap_or_default();
+        tracing::info!(target: LOG, program = name, index, pid, command, "service was started");
+        self.process = Some(Supervised {
+            running,
+            since: now,
+            is_ready: socket.is_none(),
+            socket,
+            was_well: settings.health.is_none(),
+            failures: 0,
+            checks: JoinSet::new(),
+            next_check: settings
+                .health
+                .as_ref()
+                .map(|health| now + health.interval.min(WHILE_STARTING)),
+            next_look: settings.max_memory.map(|_| now + MEMORY_EVERY),
+            kill_at: None,
+            was_killed: false,
+            spec,
+        });
+        self.told.send_modify(|facts| {
+            facts.starts += 1;
+            facts.started = Some(since_1970(std::time::SystemTime::now()));
+            facts.status = None;
+        });
+        if self.is_up() {
+            _ = self.machine.step(Event::CameUp); // there is nothing to do for it
+        }
+        Ok(())
+    }
+
+    /// With the environment, the directory and the user of the program.
+    fn program(&self, command: Option<&Command>, limit: Duration) -> Program {
+        let settings = &self.spec.settings;
+        let mut environment = self.around.pools.command_variables();
+        set(
+            &mut environment,
+            "PRONGHORN_PROGRAM",
+            self.spec.name.clone().into(),
+        );
+        let index = self.index.to_string();
+        set(&mut environment, "PRONGHORN_PROGRAM_INDEX", index.into());
+        for (name, value) in &settings.env {
+            set(&mut environment, name, value.into());
+        }
+        let (path, arguments) = match command {
+            Some(command) => (command.program(), command.arguments()),
+            None => ("", &[][..]),
+        };
+        Program {
+            path: path.into(),
+            arguments: arguments.iter().map(OsString::from).collect(),
+            environment,
+            directory: self.around.directory_of(&self.spec),
+            user: self.spec.user.clone().or_else(|| self.around.user.clone()),
+            limit,
+            leftovers: Leftovers::End,
+        }
+    }
+
+    fn target(&self) -> Result<Target, NotStarted> {
+        let settings = &self.spec.settings;
+        let file = settings.log.as_ref().and_then(|log| {
+            let path = self.around.directory.join(log.file.as_ref()?);
+            Some(crate::files::FilePlace {
+                path,
+                max_size: log.max_size.bytes(),
+                backups: log.backups,
+            })
+        });
+        let file = file.map(|place| {
+            let path = place.path.clone();
+            let opened = self.around.writer.open(place);
+            opened.map_err(|source| NotStarted::File { path, source })
+        });
+        Ok(Target {
+            index: self.index,
+            file: file.transpose()?,
+            logged: settings.log.as_ref().is_none_or(|log| log.also_log),
+            name_in_log: settings.name_in_log,
+        })
+    }
+
+    /// Whether the process is up by all that its settings ask for.
+    fn is_up(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| {
+            let lives = process.since.elapsed() >= process.spec.settings.start_time;
+            lives && process.is_ready && process.was_well
+        })
+    }
+
+    /// Asks the process to end.
+    fn end(&mut self) {
+        let Some(process) = &mut self.process else {
+            return; // the machine says that there is one
+        };
+        let settings = &process.spec.settings;
+        let own = settings.stop_timeout;
+        let time = self
+            .stop_within
+            .take()
+            .map_or(own, |within| within.min(own));
+        process
+            .running
+            .signal(settings.stop_signal, settings.stop_group);
+        process.kill_at = Some(Instant::now() + time);
+    }
+
+    /// The process has ended.
+    async fn finish(&mut self) {
+        let Some(process) = self.process.take() else {
+            return;
+        };
+        let Supervised {
+            running,
+            since,
+            spec,
+            was_killed,
+            ..
+        } = process;
+        let (pid, lived) = (running.pid(), since.elapsed());
+        let finished = running.finish().await;
+        let (exit, left, memory) = match finished {
+            Ok(Ended {
+                exit,
+                left,
+                peak_memory,
+            }) => (exit, left, peak_memory),
+            Err(error) => {
+                tracing::error!(target: LOG, program = spec.name, pid, "cannot wait for it: {error}");
+                (Exit::Code(-1), 0, None)
+            }
+        };
+        let before = self.machine.state();
+        let settings = &spec.settings;
+        let expected = matches!(exit, Exit::Code(code) if settings.exit_codes.contains(&code));
+        let (name, index) = (&spec.name, self.index);
+        if left > 0 {
+            tracing::warn!(target: LOG, program = name, index, pid, processes = left,
+                "it has left processes behind, which were killed (hint: a program that goes into the background has an option to stay in the foreground)");
+        }
+        // Why it was asked to end is told already.
+        let is_judged = matches!(
+            before,
+            ProcessState::Stopping(Then::Judge(Why::StartTimedOut | Why::Unhealthy))
+        );
+        let has_failed = match before {
+            // However well it has ended: started again and again, it would never be up.
+            ProcessState::Starting => !expected || settings.rules.restart == Restart::Always,
+            ProcessState::Running => !expected,
+            _ => is_judged,
+        };
+        if matches!(before, ProcessState::Stopping(_)) {
+            if was_killed {
+                tracing::warn!(target: LOG, program = name, index, pid, "it did not end in time, and was killed");
+            }
+            tracing::info!(target: LOG, program = name, index, pid, "service was stopped");
+            if !is_judged {
+                self.note_end(&format!("it was stopped ({exit})"), true);
+            }
+        } else if has_failed {
+            let when = if before == ProcessState::Starting {
+                " before it was up"
+            } else {
+                ""
+            };
+            let cause = format!("it ended with {exit}{when}");
+            self.note_end(&cause, false);
+            self.report(IncidentKind::Crash, pid, &cause, memory);
+        } else {
+            self.note_end(&format!("it ended with {exit}"), true);
+            tracing::info!(target: LOG, program = name, index, pid, "it ended with {exit}");
+        }
+        self.step(Event::Ended { expected, lived }).await;
+        if has_failed {
+            self.say_failure();
+        }
+    }
+
+    fn note_end(&self, why: &str, was_expected: bool) {
+        self.told.send_modify(|facts| {
+            facts.last = Some(why.to_owned());
+            facts.was_expected = was_expected;
+        });
+    }
+
+    /// One record for each process that has failed.
+    fn say_failure(&self) {
+        let (program, index) = (&self.spec.name, self.index);
+        let why = self.told.borrow().last.clone().unwrap_or_default();
+        let failures = self.machine.failures();
+        match self.machine.state() {
+            ProcessState::GaveUp => {
+                tracing::error!(target: LOG, program, index, failures, "{why}: given up (hint: `pronghorn programs start {program}` starts it again)");
+            }
+            ProcessState::Waiting => {
+                let pause = self.pause_until.map(|until| until - Instant::now());
+                let pause = Duration::from_millis(millis(pause.unwrap_or_default()));
+                let pause = show_duration(pause);
+                tracing::error!(target: LOG, program, index, failures, "{why}: the next start is in {pause}");
+            }
+            ProcessState::Stopped
+            | ProcessState::Starting
+            | ProcessState::Running
+            | ProcessState::Stopping(_)
+            | ProcessState::Exited
+            | ProcessState::Removed => {
+                tracing::error!(target: LOG, program, index, "{why}");
+            }
+        }
+    }
+
+    fn report(&self, kind: IncidentKind, pid: u32, cause: &str, memory: Option<u64>) {
+        self.around.incidents.tell(|| Incident {
+            kind,
+            pool: format!("{LOG}.{}", self.spec.name),
+            pid,
+            cause: cause.to_owned(),
+            memory,
+            stderr: self.hearing.last_words(pid),
+            ..Incident::default()
+        });
+    }
+
+    fn heard(&mut self, told: Notice) {
+        if let Some(status) = told.status {
+            self.told.send_modify(|facts| facts.status = Some(status));
+        }
+        if let Some(process) = &mut self.process {
+            process.is_ready |= told.ready;
+        }
+        if self.is_up() {
+            _ = self.machine.step(Event::CameUp); // there is nothing to do for it
+        }
+    }
+
+    async fn judge_health(&mut self, well: bool) {
+        let state = self.machine.state();
+        let Some(process) = &mut self.process else {
+            return;
+        };
+        let Some(health) = &process.spec.settings.health else {
+            return;
+        };
+        let is_starting = state == ProcessState::Starting && !process.was_well;
+        let interval = if is_starting && !well {
+            health.interval.min(WHILE_STARTING)
+        } else {
+            health.interval
+        };
+        process.next_check = Some(Instant::now() + interval);
+        if well {
+            process.was_well = true;
+            process.failures = 0;
+        } else if state == ProcessState::Running {
+            process.failures += 1;
+        }
+        let is_unwell = process.failures >= health.failures;
+        if is_unwell {
+            let times = process.failures;
+            self.unfit(
+                Why::Unhealthy,
+                &format!("its health command has failed {times} times"),
+            )
+            .await;
+        } else if self.is_up() {
+            _ = self.machine.step(Event::CameUp); // there is nothing to do for it
+        }
+    }
+
+    async fn unfit(&mut self, why: Why, said: &str) {
+        let (program, index, pid) = (&self.spec.name, self.index, self.pid());
+        match why {
+            Why::Memory | Why::Time => {
+                tracing::info!(target: LOG, program, index, pid, "{said}: it is stopped");
+            }
+            Why::StartTimedOut | Why::Unhealthy => {
+                tracing::error!(target: LOG, program, index, pid, "{said}: it is stopped");
+                self.note_end(said, false);
+                self.report(IncidentKind::TimeOut, pid.unwrap_or_default(), said, None);
+            }
+        }
+        self.step(Event::Unfit(why)).await;
+    }
+
+    /// When something is due, at the earliest.
+    fn next_moment(&self) -> Option<Instant> {
+        let Some(process) = &self.process else {
+            return self.pause_until;
+        };
+        if let Some(kill_at) = process.kill_at {
+            return Some(kill_at);
+        }
+        let settings = &process.spec.settings;
+        let is_starting = self.machine.state() == ProcessState::Starting;
+        let up_at = (is_starting && process.is_ready && process.was_well)
+            .then(|| process.since + settings.start_time);
+        let too_late = (is_starting && !(process.is_ready && process.was_well))
+            .then(|| process.since + settings.start_timeout.max(settings.start_time));
+        let over = settings.exec_timeout.map(|time| process.since + time);
+        let check = process.next_check.filter(|_| process.checks.is_empty());
+        let moments = [up_at, too_late, over, check, process.next_look];
+        moments.into_iter().flatten().min()
+    }
+
+    async fn look_at_clock(&mut self) {
+        let now = Instant::now();
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let Some(process) = &mut self.process else {
+            if is_due(self.pause_until) {
+                self.step(Event::PauseOver).await;
+            }
+            return;
+        };
+        if let Some(kill_at) = process.kill_at {
+            if kill_at <= now {
+                process.running.kill();
+                process.was_killed = true;
+                // Its end is about to be seen; else it waits for a disk.
+                process.kill_at = Some(now + Duration::from_secs(1));
+            }
+            return;
+        }
+        let settings = process.spec.settings.clone();
+        let lived = now - process.since;
+        if settings.exec_timeout.is_some_and(|time| lived >= time) {
+            return self
+                .unfit(Why::Time, "it has run for as long as it may")
+                .await;
+        }
+        if is_due(process.next_look) {
+            process.next_look = Some(now + MEMORY_EVERY);
+            let takes = family_memory(process.running.pid()).unwrap_or_default();
+            if let Some(most) = settings.max_memory
+                && takes > most.bytes()
+            {
+                let said = format!("it takes {} MB, more than {most}", takes >> 20);
+                return self.unfit(Why::Memory, &said).await;
+            }
+        }
+        if is_due(process.next_check) && process.checks.is_empty() {
+            let pid = process.running.pid();
+            if let Some(health) = &settings.health {
+                self.check(health, pid);
+            }
+        }
+        if self.machine.state() != ProcessState::Starting {
+            return;
+        }
+        if self.is_up() {
+            _ = self.machine.step(Event::CameUp); // there is nothing to do for it
+        } else if lived >= settings.start_timeout.max(settings.start_time) {
+            let said = format!(
+                "it was not up within {}",
+                show_duration(settings.start_timeout)
+            );
+            self.unfit(Why::StartTimedOut, &said).await;
+        }
+    }
+
+    /// Runs the health command once.
+    fn check(&mut self, health: &HealthSettings, pid: u32) {
+        let mut program = self.program(health.command.as_ref(), health.timeout);
+        let number = pid.to_string().into();
+        set(&mut program.environment, "PRONGHORN_PROGRAM_PID", number);
+        let spawner = self.around.spawner.clone();
+        let (name, index) = (self.spec.name.clone(), self.index);
+        if let Some(process) = &mut self.process {
+            process.next_check = None;
+            process.checks.spawn(async move {
+                let told = name.clone();
+                let say = move |line: &str| {
+                    tracing::debug!(target: LOG, program = told, index, "health: {line}");
+                };
+                match program.run(&spawner, say).await {
+                    Ok(()) => true,
+                    Err(error) => {
+                        let why = with_causes(&error);
+                        tracing::debug!(target: LOG, program = name, index, "health: {why}");
+                        false
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Why a process was not started.
+#[derive(Debug, thiserror::Error)]
+enum NotStarted {
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error("it can't be started: there is no socket for `NOTIFY_SOCKET`")]
+    Socket(#[source] std::io::Error),
+    #[error("it can't be started: `{}` can't be opened", path.display())]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+}
+
+fn set(variables: &mut Vec<(OsString, OsString)>, name: &str, value: OsString) {
+    variables.retain(|(known, _)| known != name);
+    variables.push((name.into(), value));
+}
+
+/// Something that comes from a process.
+enum Happened {
+    Ended,
+    Notice(Notice),
+    Checked(bool),
+}
+
+/// The next one. Cancel safe.
+async fn happens(process: Option<&mut Supervised>) -> Happened {
+    let Some(process) = process else {
+        return std::future::pending().await;
+    };
+    let Supervised {
+        running,
+        socket,
+        checks,
+        ..
+    } = process;
+    let told = async {
+        match socket {
+            Some(socket) => socket.receive().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        // An error is told when it is finished.
+        _ = running.ended() => Happened::Ended,
+        told = told => Happened::Notice(told),
+        Some(well) = checks.join_next() => Happened::Checked(well.unwrap_or(false)),
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("program", &self.spec.name)
+            .field("index", &self.index)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,35 @@
+//! Programs that the server keeps running: the service `service`, as RoadRunner calls it.
+//!
+//! - [`ProgramsService`]: the service.
+//! - `settings`: its section.
+//! - `machine`: what becomes of one process, without a clock and without processes.
+//! - `instance`: one process of a program, or the next one after it; a task that drives its
+//!   machine.
+//! - `program`: the processes of a program, and how all of them are replaced.
+//! - `programs`: all programs, and the order in which they start and stop.
+//! - `said`, `files`: what programs say, and where it goes.
+//! - `messages`, `methods`: `service.*` and `programs.*` over RPC.
+//!
+//! Processes are started, watched and ended by `pronghorn-launch` and `pronghorn-process`, as those
+//! of schedules and workers are.
+
+#![forbid(unsafe_code)]
+
+mod files;
+mod instance;
+mod machine;
+mod messages;
+mod methods;
+mod metrics;
+mod notify;
+mod program;
+mod programs;
+mod said;
+mod service;
+mod settings;
+mod shown;
+
+pub use service::ProgramsService;
+
+/// The service's name, and where it writes its records.
+const LOG: &str = "service";

@@ -1,0 +1,143 @@
+//! The socket in `NOTIFY_SOCKET`, by which a program says that it is up.
+
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use pronghorn_process::Credentials;
+use tokio::net::UnixDatagram;
+
+/// A longer message than any that systemd's documentation has.
+const LONGEST: usize = 4 << 10;
+/// Letters of a status.
+const LONGEST_STATUS: usize = 200;
+/// Begins the names of sockets; the number of their server follows.
+const NAME: &str = "pronghorn-notify-";
+
+/// One process's: a file that its user alone may write to. An abstract name would leave nothing
+/// behind, but PHP's `socket_sendto` knows none.
+#[derive(Debug)]
+pub(crate) struct NotifySocket {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl NotifySocket {
+    pub(crate) fn open(user: Option<&Credentials>) -> io::Result<Self> {
+        let (server, random) = (std::process::id(), fresh());
+        let path = std::env::temp_dir().join(format!("{NAME}{server}-{random:016x}"));
+        let opened = Self {
+            socket: UnixDatagram::bind(&path)?,
+            path,
+        };
+        fs::set_permissions(&opened.path, Permissions::from_mode(0o600))?;
+        if let Some(user) = user.filter(|user| !user.is_current()) {
+            chown(&opened.path, Some(user.uid()), None)?;
+        }
+        Ok(opened)
+    }
+
+    /// The value of `NOTIFY_SOCKET`.
+    pub(crate) fn variable(&self) -> OsString {
+        self.path.clone().into()
+    }
+
+    /// The next message. Cancel safe.
+    pub(crate) async fn receive(&self) -> Notice {
+        let mut buffer = [0; LONGEST];
+        match self.socket.recv(&mut buffer).await {
+            Ok(length) => Notice::parse(buffer.get(..length).unwrap_or_default()),
+            Err(_) => std::future::pending().await, // it says no more
+        }
+    }
+}
+
+impl Drop for NotifySocket {
+    fn drop(&mut self) {
+        _ = fs::remove_file(&self.path); // somebody has tidied up
+    }
+}
+
+/// Removes the sockets of servers that were killed.
+pub(crate) fn tidy() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let server = name.to_str().and_then(|name| name.strip_prefix(NAME));
+        let server = server.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        let is_over = server.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+        if is_over && entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            _ = fs::remove_file(entry.path()); // another user's, who removes it
+        }
+    }
+}
+
+/// A message of a program about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) ready: bool,
+    pub(crate) status: Option<String>,
+}
+
+impl Notice {
+    fn parse(message: &[u8]) -> Self {
+        let message = String::from_utf8_lossy(message);
+        let mut told = Self::default();
+        for line in message.lines() {
+            match line.split_once('=') {
+                Some(("READY", "1")) => told.ready = true,
+                Some(("STATUS", status)) => {
+                    let shown = status.chars().filter(|c| !c.is_control());
+                    told.status = Some(shown.take(LONGEST_STATUS).collect());
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+}
+
+/// As random as the keys of a hash map.
+fn fresh() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_says_that_it_is_up() {
+        use std::os::unix::net::UnixDatagram as Socket;
+        let socket = NotifySocket::open(None).unwrap();
+        let path = PathBuf::from(socket.variable());
+        let program = Socket::unbound().unwrap();
+        program.send_to(b"STATUS=warms \x1b[1mup\n", &path).unwrap();
+        program.send_to(b"READY=1", &path).unwrap();
+        let told = socket.receive().await;
+        let expected = (false, Some("warms [1mup"));
+        assert_eq!((told.ready, told.status.as_deref()), expected);
+        assert!(socket.receive().await.ready);
+        tidy();
+        assert!(path.exists(), "its server is there");
+        drop(socket);
+        assert!(!path.exists());
+        for other in [&b"READY=0"[..], b"READY", b"\xff\xff", b"", b"XREADY=1"] {
+            assert_eq!(Notice::parse(other), Notice::default());
+        }
+    }
+
+    #[test]
+    fn what_a_killed_server_has_left_is_removed() {
+        let left = std::env::temp_dir().join(format!("{NAME}4294967295-1"));
+        _ = fs::remove_file(&left);
+        drop(std::os::unix::net::UnixDatagram::bind(&left).unwrap());
+        tidy();
+        assert!(!left.exists());
+    }
+}

@@ -1,0 +1,285 @@
+//! A program: its processes by their indexes, and how all of them are started, stopped and
+//! replaced.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_process::{NamedSignal, which};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::instance::{Facts, Handle, InstanceOrder, Spec, Surroundings};
+use crate::machine::ProcessState;
+use crate::said::Hearing;
+use crate::settings::Replace;
+
+#[derive(Debug)]
+pub(crate) struct Program {
+    spec: Mutex<Arc<Spec>>,
+    slots: Mutex<Vec<Handle>>,
+    pub(crate) hearing: Arc<Hearing>,
+    around: Surroundings,
+    /// Whether it was created over RPC.
+    pub(crate) was_created: bool,
+    /// Held by whoever starts or replaces processes.
+    changing: AsyncMutex<()>,
+    /// Ends that: a stop does not wait for a restart.
+    change: Mutex<CancellationToken>,
+}
+
+/// Whether a restart starts what is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Idle {
+    Starts,
+    Stays,
+}
+
+impl Program {
+    /// One that is stopped.
+    pub(crate) fn new(spec: Spec, around: Surroundings, was_created: bool) -> Self {
+        let hearing = Arc::new(Hearing::new(&spec.name));
+        let spec = Arc::new(spec);
+        let program = Self {
+            spec: Mutex::new(spec.clone()),
+            slots: Mutex::default(),
+            hearing,
+            around,
+            was_created,
+            changing: AsyncMutex::default(),
+            change: Mutex::default(),
+        };
+        let slots = (0..spec.settings.process_num).map(|index| program.slot(index, &spec));
+        let slots = slots.collect();
+        *lock(&program.slots) = slots;
+        program
+    }
+
+    fn slot(&self, index: u32, spec: &Arc<Spec>) -> Handle {
+        let (spec, hearing) = (spec.clone(), self.hearing.clone());
+        Handle::new(index, spec, hearing, self.around.clone())
+    }
+
+    pub(crate) fn spec(&self) -> Arc<Spec> {
+        lock(&self.spec).clone()
+    }
+
+    pub(crate) fn slots(&self) -> Vec<Handle> {
+        lock(&self.slots).clone()
+    }
+
+    pub(crate) fn facts(&self) -> Vec<(u32, Facts)> {
+        let slots = lock(&self.slots);
+        slots
+            .iter()
+            .map(|slot| (slot.index, slot.facts()))
+            .collect()
+    }
+
+    /// Whether its program can be found, before anything is stopped for it.
+    pub(crate) fn look_up(&self, spec: &Spec) -> Result<(), String> {
+        let Some(command) = spec.command() else {
+            return Err("it has no command".to_owned());
+        };
+        let directory = self.around.directory_of(spec);
+        if !directory.is_dir() {
+            let directory = directory.display();
+            return Err(format!(
+                "it can't be started: there is no directory `{directory}`"
+            ));
+        }
+        let variables = self.around.pools.command_variables();
+        let own = spec.settings.env.iter().rfind(|(name, _)| name == "PATH");
+        let path = variables.iter().rfind(|(name, _)| name == "PATH");
+        let path = match own {
+            Some((_, path)) => Some(path.into()),
+            None => path.map(|(_, path)| path.clone()),
+        };
+        let program = command.program();
+        match which(program, path, &directory) {
+            Some(found) if found.is_file() => Ok(()),
+            _ => Err(format!("it can't be started: `{program}` was not found")),
+        }
+    }
+
+    /// Starts all processes that are not there.
+    ///
+    /// # Errors
+    ///
+    /// When one can't be started; whether they come up shows later.
+    pub(crate) async fn start(&self) -> Result<(), String> {
+        let _changing = self.changing.lock().await;
+        for slot in self.slots() {
+            slot.tell(InstanceOrder::Start).await;
+            let facts = slot.facts();
+            if !facts.state.has_process() && facts.starts == 0 && !facts.was_expected {
+                return Err(facts.last.unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until each process is up, or it is known that it will not be for now.
+    pub(crate) async fn settled(&self) -> Result<(), String> {
+        let mut settled = Ok(());
+        for slot in self.slots() {
+            settled = settled.and(slot.came_up().await);
+        }
+        settled
+    }
+
+    /// Stops all processes at once, and waits for their ends. `within` is the time for it, if that
+    /// is less than the program's own.
+    pub(crate) async fn stop(&self, within: Option<Duration>) {
+        lock(&self.change).cancel();
+        let _changing = self.changing.lock().await;
+        self.tell_and_wait(&InstanceOrder::Stop(within)).await;
+    }
+
+    /// The same for good.
+    pub(crate) async fn remove(&self) {
+        lock(&self.change).cancel();
+        let _changing = self.changing.lock().await;
+        self.tell_and_wait(&InstanceOrder::Remove).await;
+        lock(&self.slots).clear();
+    }
+
+    async fn tell_and_wait(&self, order: &InstanceOrder) {
+        let slots = self.slots();
+        for slot in &slots {
+            slot.tell(order.clone()).await;
+        }
+        for slot in &slots {
+            slot.is_gone().await;
+        }
+    }
+
+    /// Sends a signal to all processes, or to that of one index. Says how many there were.
+    pub(crate) async fn signal(&self, signal: NamedSignal, index: Option<u32>) -> usize {
+        let mut signalled = 0;
+        for slot in self.slots() {
+            let is_meant = index.is_none_or(|index| index == slot.index);
+            if is_meant && slot.facts().pid.is_some() {
+                slot.tell(InstanceOrder::Signal(signal)).await;
+                signalled += 1;
+            }
+        }
+        signalled
+    }
+
+    /// These settings hold from the next start on; the number of processes from the next restart
+    /// on.
+    pub(crate) async fn update(&self, spec: Arc<Spec>) {
+        for slot in self.slots() {
+            slot.tell(InstanceOrder::Settings(spec.clone())).await;
+        }
+        *lock(&self.spec) = spec;
+    }
+
+    /// Replaces the processes one after the other by those of `to`, with as many as that says. When
+    /// a new one does not come up, the others are not touched, and those that were replaced become
+    /// what they were.
+    ///
+    /// # Errors
+    ///
+    /// Why a new one did not come up, or that somebody has stopped the program meanwhile.
+    pub(crate) async fn replace(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
+        let Ok(_changing) = self.changing.try_lock() else {
+            return Err("a restart is under way already".to_owned());
+        };
+        self.look_up(&to)?;
+        let change = CancellationToken::new();
+        *lock(&self.change) = change.clone();
+        let replaced = change.run_until_cancelled(self.roll(to, idle)).await;
+        replaced.unwrap_or_else(|| Err("it was stopped meanwhile".to_owned()))
+    }
+
+    async fn roll(&self, to: Arc<Spec>, idle: Idle) -> Result<(), String> {
+        let (before, wanted) = (self.spec(), to.settings.process_num);
+        let slots = self.slots();
+        let mut replaced = Vec::new();
+        for slot in slots.iter().filter(|slot| slot.index < wanted) {
+            if idle == Idle::Stays && slot.facts().state == ProcessState::Stopped {
+                slot.tell(InstanceOrder::Settings(to.clone())).await;
+                continue;
+            }
+            if let Err(why) = self.replace_one(slot, &before, &to).await {
+                if to != before {
+                    for index in replaced {
+                        self.put_back(index, &before).await;
+                    }
+                }
+                let index = slot.index;
+                return Err(format!("process {index} did not come up: {why}"));
+            }
+            replaced.push(slot.index);
+        }
+        let known = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+        let is_idle = !slots.is_empty()
+            && slots
+                .iter()
+                .all(|slot| slot.facts().state == ProcessState::Stopped);
+        for index in known..wanted {
+            let slot = self.slot(index, &to);
+            if idle == Idle::Starts || !is_idle {
+                slot.tell(InstanceOrder::Start).await;
+                if let Err(why) = slot.came_up().await {
+                    return Err(format!("process {index} did not come up: {why}"));
+                }
+            }
+            lock(&self.slots).push(slot);
+        }
+        for slot in slots.iter().filter(|slot| slot.index >= wanted) {
+            slot.tell(InstanceOrder::Remove).await;
+        }
+        for slot in slots.iter().filter(|slot| slot.index >= wanted) {
+            slot.is_gone().await;
+        }
+        lock(&self.slots).retain(|slot| slot.index < wanted);
+        *lock(&self.spec) = to;
+        Ok(())
+    }
+
+    async fn replace_one(
+        &self,
+        slot: &Handle,
+        before: &Arc<Spec>,
+        to: &Arc<Spec>,
+    ) -> Result<(), String> {
+        let beside = to.settings.replace == Replace::StartFirst;
+        if beside && slot.facts().state.has_process() {
+            let new = self.slot(slot.index, to);
+            new.tell(InstanceOrder::Start).await;
+            if let Err(why) = new.came_up().await {
+                new.tell(InstanceOrder::Remove).await;
+                new.is_gone().await;
+                return Err(why);
+            }
+            // From here on the new one is the program's, whatever becomes of this restart.
+            for known in lock(&self.slots).iter_mut() {
+                if known.index == new.index {
+                    *known = new.clone();
+                }
+            }
+            slot.tell(InstanceOrder::Remove).await;
+            slot.is_gone().await;
+            return Ok(());
+        }
+        slot.tell(InstanceOrder::Settings(to.clone())).await;
+        slot.tell(InstanceOrder::Restart).await;
+        let came_up = slot.came_up().await;
+        if came_up.is_err() && to != before {
+            slot.tell(InstanceOrder::Settings(before.clone())).await;
+            slot.tell(InstanceOrder::Restart).await;
+        }
+        came_up
+    }
+
+    async fn put_back(&self, index: u32, to: &Arc<Spec>) {
+        let slot = self.slots().into_iter().find(|slot| slot.index == index);
+        if let Some(slot) = slot {
+            slot.tell(InstanceOrder::Settings(to.clone())).await;
+            slot.tell(InstanceOrder::Restart).await;
+        }
+    }
+}

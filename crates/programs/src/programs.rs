@@ -1,0 +1,363 @@
+//! All programs of a server.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_process::{Credentials, LookupError};
+use pronghorn_workers::Watch;
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::LOG;
+use crate::instance::{Spec, Surroundings};
+use crate::machine::ProcessState;
+use crate::program::{Idle, Program};
+use crate::settings::ProgramSettings;
+
+/// More are a mistake: each is a process at least.
+const MOST: usize = 1_000;
+
+/// Clones are the same ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    programs: Mutex<BTreeMap<String, Arc<Program>>>,
+    watches: Mutex<BTreeMap<String, Watch>>,
+    around: Surroundings,
+    /// Nothing is started any more.
+    stopping: CancellationToken,
+}
+
+/// Why a program is not there, or can't be. The texts are RoadRunner's where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum ProgramsError {
+    #[error("the service with {0} name already exists")]
+    Exists(String),
+    #[error("the service with {0} name doesn't exist")]
+    Missing(String),
+    #[error("the service with {0} name should have at least 1 process")]
+    NoProcess(String),
+    #[error("there are {MOST} programs already")]
+    Full,
+    #[error("the server is stopping")]
+    Stopping,
+    /// The operator's: what is written for its user, its command or its start.
+    #[error("{name}: {why}")]
+    NotStarted { name: String, why: String },
+}
+
+impl Programs {
+    pub(crate) fn new(around: Surroundings, stopping: CancellationToken) -> Self {
+        Self(Arc::new(Inner {
+            programs: Mutex::default(),
+            watches: Mutex::default(),
+            around,
+            stopping,
+        }))
+    }
+
+    /// A program with its user.
+    pub(crate) fn spec(name: &str, settings: ProgramSettings) -> Result<Spec, ProgramsError> {
+        let user = user(&settings).map_err(|why| ProgramsError::NotStarted {
+            name: name.to_owned(),
+            why,
+        })?;
+        Ok(Spec {
+            name: name.to_owned(),
+            settings,
+            user,
+        })
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        lock(&self.0.programs).keys().cloned().collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Program>> {
+        lock(&self.0.programs).values().cloned().collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<Arc<Program>, ProgramsError> {
+        let found = lock(&self.0.programs).get(name).cloned();
+        found.ok_or_else(|| ProgramsError::Missing(name.to_owned()))
+    }
+
+    /// Adds one that is stopped.
+    pub(crate) fn add(&self, spec: Spec, was_created: bool) -> Result<Arc<Program>, ProgramsError> {
+        let mut programs = lock(&self.0.programs);
+        if self.0.stopping.is_cancelled() {
+            return Err(ProgramsError::Stopping);
+        }
+        if programs.contains_key(&spec.name) {
+            return Err(ProgramsError::Exists(spec.name));
+        }
+        if programs.len() >= MOST {
+            return Err(ProgramsError::Full);
+        }
+        let name = spec.name.clone();
+        let program = Arc::new(Program::new(spec, self.0.around.clone(), was_created));
+        programs.insert(name, program.clone());
+        Ok(program)
+    }
+
+    /// Starts one, or nothing of it.
+    pub(crate) async fn create(&self, spec: Spec) -> Result<(), ProgramsError> {
+        let name = spec.name.clone();
+        let program = self.add(spec, true)?;
+        if let Err(why) = program.start().await {
+            self.remove(&name).await?;
+            return Err(ProgramsError::NotStarted { name, why });
+        }
+        Ok(())
+    }
+
+    /// Stops one for good; returns when it is gone.
+    pub(crate) async fn remove(&self, name: &str) -> Result<(), ProgramsError> {
+        let program = self.get(name)?;
+        lock(&self.0.watches).remove(name);
+        program.remove().await;
+        let mut programs = lock(&self.0.programs);
+        // Another one may have its name meanwhile.
+        if programs
+            .get(name)
+            .is_some_and(|known| Arc::ptr_eq(known, &program))
+        {
+            programs.remove(name);
+        }
+        Ok(())
+    }
+
+    /// Starts all that are to start, in their order.
+    pub(crate) async fn start_all(&self) -> Result<(), ProgramsError> {
+        let groups = self.by_order();
+        let last = groups.len().saturating_sub(1);
+        for (at, group) in groups.into_iter().enumerate() {
+            let group = group.into_iter().filter(|it| it.spec().settings.autostart);
+            let group: Vec<_> = group.collect();
+            for program in &group {
+                if self.0.stopping.is_cancelled() {
+                    return Err(ProgramsError::Stopping);
+                }
+                self.watch(program);
+                program
+                    .start()
+                    .await
+                    .map_err(|why| ProgramsError::NotStarted {
+                        name: program.spec().name.clone(),
+                        why,
+                    })?;
+            }
+            if at == last {
+                break;
+            }
+            for program in group {
+                // Its records say why; those after it may do without.
+                _ = program.settled().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops all in the reverse order, each of them in a share of the time that is left. Says how
+    /// many processes were still there in the end.
+    pub(crate) async fn stop_all(&self, deadline: Instant) -> usize {
+        /// Kills take a moment, too.
+        const KILLING: Duration = Duration::from_millis(500);
+        self.0.stopping.cancel();
+        lock(&self.0.watches).clear();
+        let mut groups = self.by_order();
+        while let Some(group) = groups.pop() {
+            let shares = u32::try_from(groups.len() + 1).unwrap_or(u32::MAX);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = left.saturating_sub(KILLING) / shares;
+            let mut stops: JoinSet<()> = JoinSet::new();
+            for program in group {
+                stops.spawn(async move { program.stop(Some(share)).await });
+            }
+            let all = async { while stops.join_next().await.is_some() {} };
+            // A process that is left after that waits for a disk.
+            _ = tokio::time::timeout(share + KILLING, all).await;
+        }
+        let programs = std::mem::take(&mut *lock(&self.0.programs));
+        let facts = programs.values().flat_map(|program| program.facts());
+        facts.filter(|(_, facts)| facts.pid.is_some()).count()
+    }
+
+    /// Lowest first.
+    fn by_order(&self) -> Vec<Vec<Arc<Program>>> {
+        let mut groups: BTreeMap<i32, Vec<Arc<Program>>> = BTreeMap::new();
+        for program in self.all() {
+            let order = program.spec().settings.order;
+            groups.entry(order).or_default().push(program);
+        }
+        groups.into_values().collect()
+    }
+
+    /// Restarts a program when files change, if its settings say so.
+    pub(crate) fn watch(&self, program: &Arc<Program>) {
+        let spec = program.spec();
+        let Some(watching) = spec.settings.watch.clone() else {
+            lock(&self.0.watches).remove(&spec.name);
+            return;
+        };
+        let directory = self.0.around.directory_of(&spec);
+        let (name, of) = (spec.name.clone(), Arc::downgrade(program));
+        let watch = Watch::with(watching, &directory, Vec::new(), move |file| {
+            let (name, of) = (name.clone(), of.clone());
+            Box::pin(async move {
+                let Some(program) = of.upgrade() else {
+                    return;
+                };
+                tracing::info!(target: LOG, program = name, "{} changed: it is restarted", file.display());
+                if let Err(why) = program.replace(program.spec(), Idle::Stays).await {
+                    tracing::error!(target: LOG, program = name, "not restarted: {why}");
+                }
+            })
+        });
+        match watch {
+            Ok(watch) => _ = lock(&self.0.watches).insert(spec.name.clone(), watch),
+            Err(error) => {
+                tracing::warn!(target: LOG, program = spec.name, "files can't be watched: {error}");
+            }
+        }
+    }
+
+    /// Goes over to these programs, beside those that were created over RPC. Returns before all of
+    /// it is done where that takes long.
+    ///
+    /// # Errors
+    ///
+    /// Why a program goes on as it was.
+    pub(crate) async fn renew(
+        &self,
+        to: Vec<(String, ProgramSettings)>,
+    ) -> Result<(), Vec<String>> {
+        /// A program may have an hour for its stop, and other services wait for this one.
+        const LONGEST: Duration = Duration::from_secs(60);
+        let (mut specs, mut wrong) = (Vec::new(), Vec::new());
+        for (name, settings) in to {
+            match self.judge(&name, settings) {
+                Ok(spec) => specs.push(spec),
+                Err(why) => wrong.push(why),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let mut changes: JoinSet<Result<(), String>> = JoinSet::new();
+        for program in self.all() {
+            let spec = program.spec();
+            let stays = specs.iter().any(|to| to.name == spec.name);
+            if !stays && !program.was_created {
+                let programs = self.clone();
+                changes.spawn(async move {
+                    _ = programs.remove(&spec.name).await; // it is gone already
+                    Ok(())
+                });
+            }
+        }
+        for spec in specs {
+            let programs = self.clone();
+            changes.spawn(async move { programs.renew_one(spec).await });
+        }
+        let all = async {
+            let mut wrong = Vec::new();
+            while let Some(changed) = changes.join_next().await {
+                wrong.extend(changed.ok().and_then(Result::err));
+            }
+            wrong
+        };
+        match tokio::time::timeout(LONGEST, all).await {
+            Ok(wrong) if wrong.is_empty() => Ok(()),
+            Ok(wrong) => Err(wrong),
+            Err(_) => {
+                tracing::info!(target: LOG, "programs are still being restarted; their records tell how that goes on");
+                changes.detach_all();
+                Ok(())
+            }
+        }
+    }
+
+    /// Before anything is stopped for it.
+    fn judge(&self, name: &str, settings: ProgramSettings) -> Result<Spec, String> {
+        let spec = Self::spec(name, settings).map_err(|error| error.to_string())?;
+        let is_same = self.get(name).is_ok_and(|known| *known.spec() == spec);
+        if is_same || !spec.settings.autostart {
+            return Ok(spec);
+        }
+        let unstarted = Program::new(spec.clone(), self.0.around.clone(), false);
+        let found = unstarted.look_up(&spec);
+        found.map_err(|why| format!("{name}: {why}"))?;
+        Ok(spec)
+    }
+
+    async fn renew_one(&self, spec: Spec) -> Result<(), String> {
+        let name = spec.name.clone();
+        let tell = |why: String| {
+            let why = format!("{name}: {why}");
+            tracing::error!(target: LOG, program = name, "the program goes on as it was: {why}");
+            why
+        };
+        let known = self.get(&name).ok();
+        if let Some(known) = known.filter(|known| !known.was_created) {
+            let spec = Arc::new(spec);
+            if known.spec() == spec {
+                return Ok(());
+            }
+            tracing::info!(target: LOG, program = name, "its settings have changed: it is restarted");
+            known.replace(spec, Idle::Stays).await.map_err(tell)?;
+            self.watch(&known);
+            return Ok(());
+        }
+        // The file's takes the place of one that was created.
+        _ = self.remove(&name).await;
+        let autostart = spec.settings.autostart;
+        let program = self.add(spec, false).map_err(|error| error.to_string())?;
+        if autostart {
+            self.watch(&program);
+            if let Err(why) = program.start().await {
+                self.remove(&name).await.ok();
+                return Err(tell(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each process of the programs that the server needs is up.
+    pub(crate) fn ready(&self) -> Result<(), String> {
+        for program in self.all() {
+            let spec = program.spec();
+            if !spec.settings.essential {
+                continue;
+            }
+            for (index, facts) in program.facts() {
+                if facts.state != ProcessState::Running {
+                    let (name, state) = (&spec.name, facts.state.name());
+                    return Err(format!("program `{name}`, process {index}: {state}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The user of a program; None where that is the workers'.
+pub(crate) fn user(settings: &ProgramSettings) -> Result<Option<Credentials>, String> {
+    let Some(user) = &settings.user else {
+        return Ok(None);
+    };
+    let found = Credentials::look_up(user, settings.group.as_deref());
+    let found = found.map_err(|error: LookupError| error.to_string())?;
+    if !found.is_current() && !Credentials::may_change() {
+        return Err(format!(
+            "`user` is `{user}`, and only root may start processes of another user"
+        ));
+    }
+    Ok(Some(found))
+}

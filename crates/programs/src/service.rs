@@ -1,0 +1,258 @@
+//! The service `service`.
+
+use std::ffi::OsString;
+use std::io::{self, PipeWriter};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use pronghorn_config::{Severity, Table};
+use pronghorn_plugin_api::{
+    BoxFuture, Context, Finding, NotReady, Reload, Running, Service, StartError, Stopped,
+};
+use pronghorn_process::which;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::LOG;
+use crate::files::Writer;
+use crate::instance::Surroundings;
+use crate::methods;
+use crate::metrics;
+use crate::notify;
+use crate::programs::{Programs, user};
+use crate::settings::ProgramSettings;
+use crate::shown::reports;
+
+/// A pipe for the next process, whose other end is closed when the programs of this one are gone.
+const ENDED: &str = "service.ended";
+
+/// Programs before their start.
+#[derive(Debug)]
+pub struct ProgramsService {
+    programs: Vec<(String, ProgramSettings)>,
+}
+
+struct AtWork {
+    programs: Programs,
+    /// Ready when the programs of the process before are gone.
+    before: Option<OwnedFd>,
+    /// Whether there is such a process.
+    follows: bool,
+    starting: JoinSet<()>,
+    /// Closed when all programs are gone.
+    ended: Option<PipeWriter>,
+}
+
+impl ProgramsService {
+    /// `t` is the whole configuration. None without the section `service`.
+    pub fn read(t: &mut Table<'_>) -> Option<Self> {
+        let programs = t.optional_sections_with(
+            LOG,
+            "Programs that the server keeps running. Without this section, none can be created over \
+             RPC.",
+            "A program, by its name.",
+            |t| {
+                let settings = ProgramSettings::read(t);
+                tell_names(t, &settings);
+                settings
+            },
+        )?;
+        Some(Self { programs })
+    }
+}
+
+fn tell_names(t: &mut Table<'_>, settings: &ProgramSettings) {
+    for (name, _) in &settings.env {
+        let upper = name.to_uppercase();
+        if upper != *name {
+            let why = "names keep their case";
+            t.differs("env", &format!("`{name}`"), &format!("`{upper}`"), why);
+        }
+    }
+}
+
+impl Service for ProgramsService {
+    fn starts_processes(&self) -> bool {
+        true
+    }
+
+    /// Where the server needs a program.
+    fn is_watched(&self) -> bool {
+        self.programs.iter().any(|(_, it)| it.essential)
+    }
+
+    fn look(&self, directory: &Path, environment: &[(OsString, OsString)]) -> Vec<Finding> {
+        let path = environment.iter().rfind(|(name, _)| name == "PATH");
+        let path = path.map(|(_, path)| path);
+        let mut findings = Vec::new();
+        for (name, settings) in &self.programs {
+            let key = |key: &str| format!("{LOG}.{name}.{key}");
+            let named = settings.directory.as_ref();
+            let own = named.map_or_else(|| directory.to_owned(), |own| directory.join(own));
+            if let Some(named) = named {
+                findings.extend(Finding::of_folder(key("directory"), named, directory));
+            }
+            if let Err(why) = user(settings) {
+                findings.push(Finding::missing(
+                    key("user"),
+                    format!("can't be used: {why}"),
+                    "name another user, or start the server as root",
+                ));
+            }
+            let Some(command) = &settings.command else {
+                continue;
+            };
+            let has_path = settings.env.iter().any(|(name, _)| name == "PATH");
+            let program = command.program();
+            let found = which(program, path, &own).is_some_and(|found| found.is_file());
+            if !found && !has_path {
+                let severity = if settings.autostart {
+                    Severity::Error
+                } else {
+                    Severity::Warning
+                };
+                findings.push(Finding {
+                    severity,
+                    key: key("command"),
+                    message: format!("runs `{program}`, which was not found"),
+                    hint: format!(
+                        "a name is looked up in PATH, and a path is taken from {}",
+                        own.display()
+                    ),
+                });
+            }
+        }
+        findings
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
+        Box::pin(async move {
+            let running = start(self.programs, &context).await?;
+            Ok(Box::new(running) as Box<dyn Running>)
+        })
+    }
+}
+
+async fn start(
+    configured: Vec<(String, ProgramSettings)>,
+    context: &Context,
+) -> Result<AtWork, StartError> {
+    let workers = context.workers.clone().expect("a service with workers");
+    let resources = workers.pools.resources();
+    let around = Surroundings {
+        spawner: resources.spawner.clone(),
+        runtime: Handle::current(),
+        directory: context.folder.clone(),
+        incidents: resources.incidents.clone(),
+        user: context.users.of_server().map(|(_, user)| user.clone()),
+        pools: workers.pools,
+        writer: Writer::start()?,
+    };
+    let programs = Programs::new(around, CancellationToken::new());
+    if configured.iter().any(|(_, it)| it.notify) {
+        notify::tidy();
+    }
+    for (name, settings) in configured {
+        let program = programs.add(Programs::spec(&name, settings)?, false)?;
+        let spec = program.spec();
+        if spec.settings.autostart {
+            // An upgrade to what can't be started is to fail.
+            program
+                .look_up(&spec)
+                .map_err(|why| format!("{name}: {why}"))?;
+        }
+    }
+    let (reader, writer) = io::pipe()?;
+    let before = context.sockets.take(ENDED).pop();
+    context.sockets.offer(ENDED, &reader)?;
+    methods::add(&context.rpc, &programs);
+    metrics::add(&context.metrics, &programs);
+    let shown = programs.clone();
+    let processes = context.health.processes();
+    processes.answer_with(LOG, move || reports(&shown));
+    let schema = include_str!("page.json");
+    context
+        .pages
+        .add_method("programs", schema, &context.rpc, "programs.List");
+    let asked = programs.clone();
+    let ready = move || asked.ready().map_err(|why| NotReady(why.into()));
+    // A server is not to be restarted for what it restarts itself.
+    context.readiness.answer_apart(ready, || Ok(()));
+    let follows = context.sockets.has_predecessor();
+    if !follows {
+        programs.start_all().await?;
+    }
+    Ok(AtWork {
+        programs,
+        before,
+        follows,
+        starting: JoinSet::new(),
+        ended: Some(writer),
+    })
+}
+
+/// Returns when the programs of the process before are gone, or that process itself.
+async fn are_gone(before: OwnedFd) -> io::Result<()> {
+    let mut before = Receiver::from_owned_fd(before)?;
+    let mut nothing = [0; 16];
+    while before.read(&mut nothing).await? > 0 {}
+    Ok(())
+}
+
+impl Running for AtWork {
+    /// No program runs twice: those of the process before end first.
+    fn open(&mut self) -> Result<(), StartError> {
+        if !self.follows {
+            return Ok(());
+        }
+        let (before, programs) = (self.before.take(), self.programs.clone());
+        self.starting.spawn(async move {
+            if let Some(before) = before
+                && let Err(error) = are_gone(before).await
+            {
+                tracing::error!(target: LOG, "cannot see the end of the programs before: {error}");
+            }
+            if let Err(error) = programs.start_all().await {
+                tracing::error!(target: LOG, "{error}");
+            }
+        });
+        Ok(())
+    }
+
+    fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(async move {
+            let Some(to) = to.downcast::<ProgramsService>() else {
+                return Reload::NeedsRestart;
+            };
+            match self.programs.renew(to.programs).await {
+                Ok(()) => Reload::Applied,
+                Err(wrong) => {
+                    for why in wrong {
+                        tracing::error!(target: LOG, "not reloaded: {why}");
+                    }
+                    Reload::Failed
+                }
+            }
+        })
+    }
+
+    fn stop(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(async move {
+            self.starting.abort_all();
+            let left = self.programs.stop_all(deadline).await;
+            drop(self.ended.take());
+            match left {
+                0 => Stopped::Clean,
+                1 => Stopped::CutOff("1 process of a program".to_owned()),
+                left => Stopped::CutOff(format!("{left} processes of programs")),
+            }
+        })
+    }
+}

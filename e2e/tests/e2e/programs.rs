@@ -1,0 +1,615 @@
+//! Programs that the server keeps running: the section `service`.
+
+use std::fs;
+use std::time::Duration;
+
+use pronghorn_testkit::{Server, Site, time, wait_for};
+use pronghorn_wire::frame::Flags;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use serde_json::{Value, json};
+
+use crate::control::Rpc;
+
+/// HTTP beside them has no part in this.
+fn site(programs: &str) -> Site {
+    Site::new().config(&configuration(programs))
+}
+
+fn configuration(programs: &str) -> String {
+    format!(
+        "version: '3'\n\
+         server: {{command: php {}}}\n\
+         http: {{address: 127.0.0.1:0, pool: {{num_workers: 1}}}}\n\
+         rpc: {{listen: 'tcp://127.0.0.1:0'}}\n\
+         state_dir: state\n\
+         logs: {{level: debug}}\n\
+         service:\n{programs}",
+        Site::fixture("foreign/worker.php").display()
+    )
+}
+
+fn start(programs: &str) -> Server {
+    Server::start(site(programs))
+}
+
+fn all(server: &Server) -> Vec<Value> {
+    let listed = server.steer(&["programs", "--json"]);
+    assert_eq!(listed.code, Some(0), "{}", listed.stderr);
+    let listed: Value = serde_json::from_str(&listed.stdout).expect("JSON");
+    listed["programs"].as_array().expect("a list").clone()
+}
+
+fn processes(server: &Server, name: &str) -> Vec<Value> {
+    let all = all(server);
+    let program = all.iter().find(|program| program["name"] == name);
+    let processes = program.map(|program| program["processes"].as_array().expect("a list"));
+    processes.cloned().unwrap_or_default()
+}
+
+/// Waits until all processes of a program are in this state.
+fn until(server: &Server, name: &str, state: &str) -> Vec<Value> {
+    wait_for(&format!("{name} to be {state}"), || {
+        let found = processes(server, name);
+        let are_there = !found.is_empty() && found.iter().all(|it| it["state"] == state);
+        are_there.then_some(found)
+    })
+}
+
+fn pids(processes: &[Value]) -> Vec<i32> {
+    let pids = processes.iter().filter_map(|it| it["pid"].as_i64());
+    pids.map(|pid| i32::try_from(pid).expect("a pid")).collect()
+}
+
+fn is_there(pid: i32) -> bool {
+    let pid = Pid::from_raw(pid).expect("a pid");
+    if test_kill_process(pid).is_err() {
+        return false;
+    }
+    // One that has ended and waits for its parent does not run.
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn is_gone(pid: i32) {
+    wait_for(&format!("the end of {pid}"), || {
+        (!is_there(pid)).then_some(())
+    });
+}
+
+fn number(server: &Server, file: &str) -> i32 {
+    wait_for(file, || {
+        let text = fs::read_to_string(server.site().path(file)).ok()?;
+        text.trim().parse().ok()
+    })
+}
+
+fn lines(server: &Server, file: &str) -> usize {
+    let text = fs::read_to_string(server.site().path(file));
+    text.unwrap_or_default().lines().count()
+}
+
+#[test]
+fn programs_run_are_restarted_and_end_with_the_server() {
+    let server = start(
+        "  queue: {command: sleep 1000, process_num: 3, restart: always, start_time: 100ms}\n  \
+           once: {command: sh -c 'echo done; exit 3', exit_codes: [3]}\n",
+    );
+    let queue = until(&server, "queue", "running");
+    let before = pids(&queue);
+    assert_eq!(before.len(), 3);
+    until(&server, "once", "exited");
+    // One of them is killed, and comes back alone.
+    let killed = Pid::from_raw(before[1]).expect("a pid");
+    kill_process(killed, Signal::KILL).expect("it is there");
+    is_gone(before[1]);
+    let after = wait_for("the next process", || {
+        let pids = pids(&processes(&server, "queue"));
+        (pids.len() == 3).then_some(pids)
+    });
+    assert_eq!((after[0], after[2]), (before[0], before[2]));
+    assert_ne!(after[1], before[1]);
+    server.logged(&[
+        "ERROR",
+        "service",
+        "it ended with signal 9 (SIGKILL)",
+        "\"index\":1",
+    ]);
+    let ended = server.stop();
+    assert_eq!(ended.code, Some(0));
+    after.into_iter().for_each(is_gone);
+}
+
+#[test]
+fn commands_start_stop_restart_signal_and_show_what_was_said() {
+    let server = start(
+        "  talker: {command: sh -c 'trap \"echo heard\" USR1; echo out; echo err >&2; while :; do sleep 0.05; done', \
+           start_time: 50ms, stop_timeout: 500ms}\n",
+    );
+    let first = pids(&until(&server, "talker", "running"));
+    let said = |arguments: &[&str]| {
+        let said = server.steer(arguments);
+        assert_eq!(said.code, Some(0), "{arguments:?}: {}", said.stderr);
+        said.stdout
+    };
+    let lines = said(&["programs", "logs", "talker"]);
+    assert!(
+        lines.contains(&format!("0 {} | out\n", first[0])),
+        "{lines}"
+    );
+    assert!(
+        lines.contains(&format!("0 {} ! err\n", first[0])),
+        "{lines}"
+    );
+    said(&["programs", "signal", "usr1", "talker"]);
+    wait_for("the signal", || {
+        said(&["programs", "logs", "talker"])
+            .contains("| heard")
+            .then_some(())
+    });
+    said(&["programs", "restart", "talker"]);
+    let second = pids(&until(&server, "talker", "running"));
+    assert_ne!(first, second);
+    assert!(!is_there(first[0]));
+    said(&["programs", "stop", "talker"]);
+    assert!(!is_there(second[0]));
+    assert_eq!(processes(&server, "talker")[0]["state"], "stopped");
+    let table = said(&["programs", "list"]);
+    assert!(
+        table.contains("talker") && table.contains("stopped"),
+        "{table}"
+    );
+    said(&["programs", "start", "talker"]);
+    until(&server, "talker", "running");
+    for (arguments, why) in [
+        (
+            &["programs", "stop", "nobody"][..],
+            "the service with nobody name doesn't exist",
+        ),
+        (&["programs", "list", "talkr"][..], "did you mean `talker`?"),
+        (
+            &["programs", "signal", "SIGNOTHING", "talker"][..],
+            "there is no signal `SIGNOTHING`",
+        ),
+    ] {
+        let refused = server.steer(arguments);
+        refused.assert_refused(&[why]);
+    }
+    server.logged(&["\"stream\":\"stderr\"", "err"]);
+    server.stop();
+}
+
+#[test]
+fn a_server_without_the_section_says_so() {
+    let server = Server::start(crate::reload::site());
+    let refused = server.steer(&["programs"]);
+    refused.assert_refused(&["has no section `service`"]);
+    server.stop();
+}
+
+/// RoadRunner's methods with JSON and protobuf.
+#[test]
+fn php_creates_and_ends_programs_over_rpc() {
+    let server = start("  mine: {command: sleep 1000}\n");
+    let mut rpc = Rpc::connect(&server);
+    let create = json!({"name": "its", "command": "sleep 1000", "process_num": 2,
+        "env": {"A": "b"}, "remain_after_exit": true, "restart_sec": 1});
+    let done = r#"{"message":"OK","ok":true}"#;
+    assert_eq!(rpc.call("service.Create", &create.to_string()), done);
+    let again = rpc.call("service.Create", &create.to_string());
+    assert_eq!(again, "error: the service with its name already exists");
+    let list: Value = serde_json::from_str(&rpc.call("service.List", "{}")).expect("JSON");
+    assert_eq!(list, json!({"services": ["its", "mine"]}));
+    let statuses: Value =
+        serde_json::from_str(&rpc.call("service.Statuses", r#"{"name":"its"}"#)).expect("JSON");
+    let statuses = statuses["status"].as_array().expect("a list").clone();
+    assert_eq!(statuses.len(), 2);
+    let first = pids(&statuses);
+    assert!(first.iter().all(|pid| is_there(*pid)));
+    assert!(
+        statuses[0]["memory_usage"].as_u64() > Some(1000),
+        "{statuses:?}"
+    );
+    assert_eq!(statuses[0]["command"], "sleep 1000");
+    let environment = fs::read(format!("/proc/{}/environ", first[0])).expect("it runs");
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    for variable in [
+        "A=b",
+        "PRONGHORN_PROGRAM=its",
+        "PRONGHORN_PROGRAM_INDEX=0",
+        "RR_RPC=",
+    ] {
+        assert!(environment.contains(variable), "{variable}: {environment}");
+    }
+    // The same by protobuf: `Service{name}`, `Status` of the last process.
+    let (flags, status) = rpc.ask(Flags::PROTO, "service.Status", b"\x0a\x03its");
+    assert!(!flags.has(Flags::ERROR) && !status.is_empty(), "{status:?}");
+    assert_eq!(rpc.call("service.Restart", r#"{"name":"its"}"#), done);
+    first.into_iter().for_each(is_gone);
+    let update = json!({"name": "its", "process_num": 1, "env": {"values": {"A": "c"}}});
+    assert_eq!(rpc.call("service.Update", &update.to_string()), done);
+    let second = pids(&processes(&server, "its"));
+    assert_eq!(second.len(), 2, "an update touches nothing that runs");
+    assert_eq!(rpc.call("service.Restart", r#"{"name":"its"}"#), done);
+    assert_eq!(processes(&server, "its").len(), 1);
+    assert_eq!(rpc.call("service.Terminate", r#"{"name":"its"}"#), done);
+    second.into_iter().for_each(is_gone);
+    for method in ["Terminate", "Restart", "Status", "Statuses", "Update"] {
+        let missing = rpc.call(&format!("service.{method}"), r#"{"name":"its"}"#);
+        assert_eq!(
+            missing, "error: the service with its name doesn't exist",
+            "{method}"
+        );
+    }
+    let none = json!({"name": "x", "command": "sleep 1", "process_num": 0});
+    assert_eq!(
+        rpc.call("service.Create", &none.to_string()),
+        "error: the service with x name should have at least 1 process"
+    );
+    let missing = json!({"name": "x", "command": "/nowhere/x", "process_num": 1});
+    let refused = rpc.call("service.Create", &missing.to_string());
+    assert!(refused.contains("`/nowhere/x` was not found"), "{refused}");
+    assert_eq!(
+        processes(&server, "x"),
+        [Value::Null; 0],
+        "nothing of it is left"
+    );
+    server.stop();
+}
+
+/// RoadRunner starts it all the same, and nobody owns it then.
+#[test]
+fn one_that_is_terminated_during_a_pause_is_not_started_again() {
+    let server = start("  other: {command: sleep 1000}\n");
+    let mut rpc = Rpc::connect(&server);
+    let starts = server.site().path("starts");
+    let create = json!({"name": "pausing", "process_num": 1, "remain_after_exit": true,
+        "restart_sec": 1, "command": format!("sh -c 'echo x >> {}'", starts.display())});
+    rpc.call("service.Create", &create.to_string());
+    until(&server, "pausing", "waiting");
+    rpc.call("service.Terminate", r#"{"name":"pausing"}"#);
+    let before = lines(&server, "starts");
+    // Longer than the pause.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(lines(&server, "starts"), before);
+    server.stop();
+}
+
+#[test]
+fn one_that_ends_at_once_for_ever_is_given_up() {
+    let server = start(
+        "  hasty: {command: sh -c 'echo x >> starts; exit 0', restart: always, restart_delay: 10ms, \
+           restart_max_delay: 20ms, max_failures: 4}\n",
+    );
+    let hasty = until(&server, "hasty", "gave up");
+    assert_eq!(hasty[0]["failures"], 4);
+    assert_eq!(lines(&server, "starts"), 4);
+    server.logged(&[
+        "ERROR",
+        "before it was up: given up",
+        "pronghorn programs start hasty",
+    ]);
+    // It is final until somebody says so.
+    server.steer(&["programs", "start", "hasty"]);
+    until(&server, "hasty", "gave up");
+    assert_eq!(lines(&server, "starts"), 8);
+    let reports = server.steer(&["crashes", "--json"]);
+    assert!(
+        reports.stdout.contains("service.hasty"),
+        "{}",
+        reports.stdout
+    );
+    server.stop();
+}
+
+#[test]
+fn what_a_program_leaves_behind_ends_with_it() {
+    let server = start(
+        "  daemon: {command: sh -c 'setsid sleep 1000 & echo $! > left; sleep 0.3'}\n  \
+           family: {command: sh -c 'trap \"\" INT TERM; sleep 1000 & echo $! > child; while :; do wait; done', \
+           stop_timeout: 300ms, start_time: 50ms}\n",
+    );
+    is_gone(number(&server, "left"));
+    server.logged(&["WARN", "it has left processes behind, which were killed"]);
+    let child = number(&server, "child");
+    let family = pids(&until(&server, "family", "running"));
+    let (_, took) = time(|| server.steer(&["programs", "stop", "family"]));
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert!(!is_there(family[0]) && !is_there(child));
+    server.logged(&["it did not end in time, and was killed"]);
+    server.stop();
+}
+
+#[test]
+fn any_output_is_taken_and_cut_into_lines() {
+    let server = start(
+        r#"  endless:
+    command: "sh -c 'head -c 30000000 /dev/zero | tr \\0 x; echo; echo end'"
+    output: {file: endless.log, max_size: 1MB, backups: 2}
+  binary:
+    command: [sh, -c, 'printf "a\000\377\033[31mb\n"; head -c 200000 /dev/urandom; sleep 1000']
+    start_time: 50ms
+"#,
+    );
+    until(&server, "endless", "exited");
+    let binary = until(&server, "binary", "running");
+    assert!(server.peak_memory() < 200 << 20, "{}", server.peak_memory());
+    wait_for("the last line", || {
+        let log = fs::read_to_string(server.site().path("endless.log")).ok()?;
+        log.ends_with("\nend\n").then_some(())
+    });
+    let size = |name: &str| fs::metadata(server.site().path(name)).map(|it| it.len());
+    assert!(size("endless.log.1").expect("an old one") <= 1 << 20);
+    assert!(size("endless.log.2").is_ok() && size("endless.log.3").is_err());
+    assert!(
+        !server.log().contains("xxxxxxxx"),
+        "they are in the file alone"
+    );
+    // No record is broken by them.
+    let log = server.log();
+    assert!(!log.contains('\u{1b}') && !log.contains('\0'));
+    assert_eq!(pids(&binary).len(), 1);
+    server.stop();
+}
+
+#[test]
+fn quotes_keep_words_together_and_a_list_needs_none() {
+    let server = start(
+        "  quoted: {command: \"sh -c 'echo \\\"a  b\\\" c' --queue=high,low\"}\n  \
+           listed: {command: [sh, -c, 'echo \"d  e $0\"', 'f  g']}\n",
+    );
+    until(&server, "quoted", "exited");
+    until(&server, "listed", "exited");
+    server.logged(&["a  b c"]);
+    server.logged(&["d  e f  g"]);
+    server.stop();
+}
+
+#[test]
+fn a_missing_command_is_no_start_and_check_says_so() {
+    let site = site("  gone: {command: /nowhere/program}\n");
+    let checked = Server::run(&site, &["check"]);
+    assert_ne!(checked.code, Some(0));
+    let said = checked.stdout + &checked.stderr;
+    assert!(said.contains("service.gone.command"), "{said}");
+    let started = Server::run(&site, &["serve"]);
+    started.assert_refused(&["gone", "/nowhere/program", "was not found"]);
+}
+
+#[test]
+fn a_reload_touches_only_what_has_changed() {
+    let server = start(
+        "  same: {command: sleep 1000, start_time: 50ms}\n  \
+           changed: {command: sleep 1000, process_num: 2, start_time: 50ms}\n  \
+           removed: {command: sleep 1000, start_time: 50ms}\n",
+    );
+    let before = ["same", "changed", "removed"].map(|name| pids(&until(&server, name, "running")));
+    server.site().write(
+        ".rr.yaml",
+        &configuration(
+            "  same: {command: sleep 1000, start_time: 50ms}\n  \
+               changed: {command: sleep 1001, process_num: 3, start_time: 50ms, output: {file: said.log}, \
+                 health: {command: touch well, interval: 100ms}, watch: {dirs: [.], interval: 100ms}}\n  \
+               new: {command: sleep 1000, start_time: 50ms}\n",
+        ),
+    );
+    let done = server.steer(&["reload"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(pids(&until(&server, "same", "running")), before[0]);
+    let changed = pids(&until(&server, "changed", "running"));
+    assert_eq!(changed.len(), 3);
+    for file in ["said.log", "well"] {
+        assert!(server.site().path(file).exists(), "{file}");
+    }
+    server.site().write("new.php", "");
+    is_gone(changed[0]);
+    until(&server, "changed", "running");
+    until(&server, "new", "running");
+    assert!(
+        before[1]
+            .iter()
+            .chain(&before[2])
+            .all(|pid| !is_there(*pid))
+    );
+    assert_eq!(all(&server).len(), 3);
+    server.stop();
+}
+
+#[test]
+fn a_reload_whose_new_program_fails_keeps_the_old_one() {
+    let old = "  a: {command: sleep 1000, process_num: 2, start_time: 300ms}\n";
+    let server = start(old);
+    let before = pids(&until(&server, "a", "running"));
+    // It is seen before anything is stopped.
+    let missing = old.replace("sleep 1000", "/nowhere/sleep");
+    server.site().write(".rr.yaml", &configuration(&missing));
+    let failed = server.steer(&["reload"]);
+    assert_ne!(failed.code, Some(0));
+    assert_eq!(pids(&until(&server, "a", "running")), before);
+    // The new one starts, and ends: the second process is never touched.
+    let ending = old.replace("sleep 1000", "false");
+    server.site().write(".rr.yaml", &configuration(&ending));
+    let failed = server.steer(&["reload"]);
+    assert_ne!(failed.code, Some(0));
+    let after = pids(&until(&server, "a", "running"));
+    assert_eq!(after[1], before[1]);
+    assert_ne!(
+        after[0], before[0],
+        "by default, the old one of an index ends first"
+    );
+    assert_eq!(all(&server)[0]["command"], "sleep 1000");
+    // With the other order, the old one goes on.
+    let beside = ending.replace("start_time", "replace: start-first, start_time");
+    server.site().write(".rr.yaml", &configuration(&beside));
+    assert_ne!(server.steer(&["reload"]).code, Some(0));
+    assert_eq!(pids(&until(&server, "a", "running")), after);
+    server.logged(&[
+        "ERROR",
+        "the program goes on as it was",
+        "process 0 did not come up",
+    ]);
+    server.stop();
+}
+
+#[test]
+fn a_program_is_up_when_it_says_so_or_its_health_command_does() {
+    let server = start(
+        "  told: {command: sh -c 'sleep 0.3; php notify.php; exec sleep 1000', notify: true, start_time: 10ms}\n  \
+           silent: {command: sleep 1000, notify: true, start_time: 10ms, start_timeout: 400ms, restart: always, max_failures: 1}\n  \
+           well: {command: sleep 1000, start_time: 10ms, restart: always, restart_delay: 10ms, \
+             health: {command: test -e well, interval: 100ms, failures: 2}}\n",
+    );
+    server.site().write(
+        "notify.php",
+        "<?php $to = getenv('NOTIFY_SOCKET'); $s = socket_create(AF_UNIX, SOCK_DGRAM, 0);\n\
+         $m = \"STATUS=warm\\nREADY=1\"; socket_sendto($s, $m, strlen($m), 0, $to);\n",
+    );
+    until(&server, "told", "running");
+    until(&server, "silent", "gave up");
+    assert_eq!(processes(&server, "well")[0]["state"], "starting");
+    server.site().write("well", "");
+    let first = pids(&until(&server, "well", "running"));
+    fs::remove_file(server.site().path("well")).expect("it is there");
+    is_gone(first[0]);
+    server.site().write("well", "");
+    until(&server, "well", "running");
+    server.logged(&["its health command has failed 2 times"]);
+    server.stop();
+}
+
+#[test]
+fn a_program_has_its_limits_its_directory_and_its_index() {
+    let site = site(
+        "  limited: {command: sh -c 'ulimit -n; umask; cut -d\" \" -f19 /proc/$$$$/stat; pwd; echo $$PRONGHORN_PROGRAM_INDEX $$OWN', \
+           process_num: 2, nice: 7, open_files: 321, umask: '077', directory: below, env: [{OWN: value}]}\n",
+    )
+    .file("below/nothing", "");
+    let server = Server::start(site);
+    until(&server, "limited", "exited");
+    let said = server.steer(&["programs", "logs", "limited"]).stdout;
+    for part in [
+        "| 321\n",
+        "| 0077\n",
+        "| 7\n",
+        "/below\n",
+        "| 0 value\n",
+        "| 1 value\n",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    server.stop();
+}
+
+#[test]
+fn one_that_takes_too_much_memory_or_time_is_replaced() {
+    let server = start(
+        "  heavy: {command: php heavy.php, max_memory: 60MB, restart: always, restart_delay: 10ms, start_time: 50ms}\n  \
+           long: {command: sleep 1000, exec_timeout: 300ms, restart: always, restart_delay: 10ms, start_time: 50ms}\n",
+    );
+    server.site().write(
+        "heavy.php",
+        "<?php ini_set('memory_limit', '-1'); $a = str_repeat('x', 90 << 20); sleep(1000);",
+    );
+    server.logged(&["more than 60MB: it is stopped"]);
+    wait_for("several processes", || {
+        (processes(&server, "long")[0]["starts"].as_u64() > Some(2)).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn programs_start_in_their_order_and_end_in_the_reverse_one() {
+    let program = |order: u32| {
+        format!(
+            "  p{order}: {{command: sh -c 'echo start {order} >> order; trap \"echo end {order} >> order; exit\" INT; \
+               while :; do sleep 0.02; done', order: {order}, start_time: 50ms}}\n"
+        )
+    };
+    let programs: String = [3, 1, 2].into_iter().map(program).collect();
+    let server = start(&programs);
+    until(&server, "p3", "running");
+    let site = server.into_site();
+    assert_eq!(
+        site.read("order"),
+        "start 1\nstart 2\nstart 3\nend 3\nend 2\nend 1\n"
+    );
+}
+
+#[test]
+fn a_changed_file_restarts_a_program() {
+    let site = site(
+        "  watched: {command: sleep 1000, start_time: 50ms, watch: {dirs: [code], interval: 100ms}}\n",
+    )
+    .file("code/a.php", "");
+    let server = Server::start(site);
+    let before = pids(&until(&server, "watched", "running"));
+    server.site().write("code/a.php", "<?php // new");
+    is_gone(before[0]);
+    until(&server, "watched", "running");
+    server.stop();
+}
+
+/// The programs of the old process end before those of the new one start.
+#[test]
+fn an_upgrade_never_has_a_program_twice() {
+    let mut server = start(
+        "  single: {command: sh -c 'mkdir only || echo twice >> wrong; trap \"sleep 0.3; rmdir only; exit\" INT; \
+           echo x >> starts; while :; do sleep 0.02; done', start_time: 50ms}\n",
+    );
+    let before = pids(&until(&server, "single", "running"));
+    server.upgrade();
+    is_gone(before[0]);
+    wait_for("the next one", || {
+        (lines(&server, "starts") == 2).then_some(())
+    });
+    until(&server, "single", "running");
+    assert_eq!(lines(&server, "wrong"), 0);
+    server.stop();
+}
+
+#[test]
+fn programs_end_when_their_server_is_killed() {
+    let server = start("  a: {command: sleep 1000, process_num: 2, start_time: 50ms}\n");
+    let pids = pids(&until(&server, "a", "running"));
+    server.killed();
+    pids.into_iter().for_each(is_gone);
+}
+
+/// The server does nothing for programs that only run.
+#[test]
+fn a_hundred_programs_at_rest_cost_next_to_nothing() {
+    let server = start("  many: {command: sleep 1000, process_num: 100, start_time: 50ms}\n");
+    until(&server, "many", "running");
+    let ticks = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).expect("it runs");
+        let (_, rest) = stat.rsplit_once(") ").expect("a name");
+        let fields: Vec<u64> = rest.split(' ').filter_map(|it| it.parse().ok()).collect();
+        // utime and stime, behind the state, which is no number.
+        fields[10] + fields[11]
+    };
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(3));
+    let took = ticks() - before;
+    // Of 300 ticks, 1 % of a processor.
+    assert!(took <= 3, "{took} ticks in 3 s");
+    server.stop();
+}
+
+#[test]
+fn an_essential_program_that_is_not_up_makes_the_server_not_ready() {
+    let site = site("  needed: {command: sleep 1000, essential: true, start_time: 50ms}\n");
+    let config = site.read(".rr.yaml");
+    let address = pronghorn_testkit::free_address();
+    let server = Server::start(site.config(&format!("{config}status: {{address: '{address}'}}\n")));
+    let ready = || {
+        let mut connection = pronghorn_testkit::Connection::open(address);
+        connection.get("/ready?plugin=service").status
+    };
+    until(&server, "needed", "running");
+    assert_eq!(ready(), 200);
+    server.steer(&["programs", "stop", "needed"]);
+    assert_eq!(ready(), 503);
+    server.steer(&["programs", "start", "needed"]);
+    until(&server, "needed", "running");
+    assert_eq!(ready(), 200);
+    server.stop();
+}
