@@ -294,8 +294,8 @@ impl Results {
 }
 
 impl State {
-    /// The end of the job of this ID, if it is known. Where jobs of several pipelines have it, nobody can say
-    /// which one is meant: it is no answer that one of them has ended.
+    /// The end of the job of this ID, if it is known. Where jobs of several pipelines have it,
+    /// nobody can say which one is meant: it is no answer that one of them has ended.
     fn find(&self, visible: &Visible, id: &str) -> Option<Waited> {
         let kept = self.pipelines.get(id).into_iter().flatten();
         let expected = self.expected.by_id.get(id).into_iter().flatten();
