@@ -54,6 +54,7 @@ test: tests-built ## Run every test
 	$(OWN_PHP) $(PHPUNIT) -c php/goridge/phpunit.xml.dist
 	$(OWN_PHP) $(PHPUNIT) -c php/cache/phpunit.xml.dist
 	$(OWN_PHP) $(PHPUNIT) -c php/http-foundation/phpunit.xml.dist
+	$(OWN_PHP) $(PHPUNIT) -c php/grpc/phpunit.xml.dist
 	$(OWN_PHP) $(PHPUNIT) -c php/jobs/phpunit.xml.dist
 	$(OWN_PHP) $(PHPUNIT) -c php/laravel/phpunit.xml.dist
 	$(OWN_PHP) $(PHPUNIT) -c php/symfony/phpunit.xml.dist

@@ -19,7 +19,7 @@ typedef struct {
 static inline bool native_is_call(uint8_t kind)
 {
 	return kind == NATIVE_REQUEST || kind == NATIVE_SCRIPT || kind == NATIVE_RAW
-		|| kind == NATIVE_JOB || kind == NATIVE_TCP;
+		|| kind == NATIVE_JOB || kind == NATIVE_GRPC || kind == NATIVE_TCP;
 }
 
 /* Where the package keeps what a call is made of: offsets of properties of its classes, which it

@@ -19,6 +19,8 @@
 #define NATIVE_LINE 6u
 /* A job's context before its table. */
 #define NATIVE_JOB_HEAD 40u
+/* A gRPC call's context before its table. */
+#define NATIVE_GRPC_HEAD 28u
 /* A TCP call's context before its strings. */
 #define NATIVE_TCP_HEAD 36u
 /* The longest payload that a worker takes: longer bodies come as files. */
@@ -44,6 +46,8 @@
 #define NATIVE_RAW 0x03u
 /* A call of kind `job`. */
 #define NATIVE_JOB 0x04u
+/* A call of kind `grpc`. */
+#define NATIVE_GRPC 0x05u
 /* A call of kind `tcp`. */
 #define NATIVE_TCP 0x08u
 /* The client of this call has left. */
@@ -140,6 +144,8 @@
 #define NATIVE_TIMED 0x20u
 /* Of jobs: the reply's body is to be what the handler returns, for somebody waits for it. */
 #define NATIVE_WANTS_RESULT 0x40u
+/* In gRPC calls: the reply may have any number of messages. */
+#define NATIVE_STREAMS 0x04u
 /* Of the end of a reply: the worker is not free yet, and will say when it is. */
 #define NATIVE_BUSY 0x02u
 /* Of the end of a reply: the worker takes no further call. */

@@ -206,7 +206,8 @@ static bool read_frame(zval *into, const unsigned char *frame, size_t length, na
 		if (kind < KINDS) {
 			*call = envelope;
 			exchange = kinds[kind].read(&slots, exchange_templates[kind], frame, length, &envelope);
-		} else if (envelope.kind == NATIVE_JOB || envelope.kind == NATIVE_TCP) {
+		} else if (envelope.kind == NATIVE_JOB || envelope.kind == NATIVE_GRPC
+				|| envelope.kind == NATIVE_TCP) {
 			/* Begun like the others, but PHP reads it. */
 			*call = envelope;
 		}

@@ -255,11 +255,6 @@ impl<'a> Input<'a> {
         self.exchange.poll_gone(cx)
     }
 
-    /// Somebody is at work on the answer; see [`Exchange::begun`].
-    pub fn begun(&mut self, can_be_told: bool) {
-        self.exchange.begun(can_be_told);
-    }
-
     /// The client's messages, to be read beside the answer. None over HTTP/1.1.
     pub fn detach(&mut self) -> Option<Detached> {
         let body = self.exchange.detach_body()?;

@@ -107,6 +107,11 @@ impl Metadata {
             .push((name.to_ascii_lowercase(), Value::Binary(value.into())));
     }
 
+    /// A value as it came elsewhere.
+    pub fn push_value(&mut self, name: &str, value: Value) {
+        self.0.push((name.to_ascii_lowercase(), value));
+    }
+
     /// A value that an application gives: bytes where the name ends in `-bin`, else text.
     pub fn push(&mut self, name: &str, value: &[u8]) {
         if is_binary(&name.to_ascii_lowercase()) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pronghorn_base::Timer;
 use pronghorn_serve::{BodySource, Read};
 use pronghorn_wire::Fields;
@@ -108,6 +108,51 @@ impl Outgoing {
         }
     }
 
+    /// Takes one message, or the end, from a stream.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(source) = &mut self.source else {
+            return Poll::Ready(());
+        };
+        if self.timer.poll(cx, self.deadline).is_ready() {
+            self.end(&late().into());
+            return Poll::Ready(());
+        }
+        match std::task::ready!(source.poll_next(cx)) {
+            Messages::Message(message) if message.len() > self.writing.most => {
+                self.end(&too_long(message.len(), self.writing.most).into());
+            }
+            Messages::Message(message) => {
+                let shorter = self.writing.gzip.then(|| gzip::compress_now(&message));
+                match shorter.flatten() {
+                    Some(shorter) => self.put(&shorter, true),
+                    None => self.put(&message, false),
+                }
+            }
+            Messages::End(ending) => self.end(&ending),
+        }
+        Poll::Ready(())
+    }
+
+    /// The first piece, with those behind it that are short.
+    fn take(&mut self) -> Option<Bytes> {
+        let first = self.ready.pop_front()?;
+        let fits = |length: usize, next: Option<&Bytes>| {
+            next.is_some_and(|next| length + next.len() <= COPIED)
+        };
+        if !fits(first.len(), self.ready.front()) {
+            return Some(first);
+        }
+        let mut joined = BytesMut::from(first);
+        while fits(joined.len(), self.ready.front()) {
+            joined.extend_from_slice(&self.ready.pop_front()?);
+        }
+        Some(joined.freeze())
+    }
+
+    fn is_short(&self) -> bool {
+        self.ready.iter().map(Bytes::len).sum::<usize>() < COPIED
+    }
+
     fn put(&mut self, message: &Bytes, compressed: bool) {
         match self.writing.flavour {
             Flavour::WebText => self.ready.push_back(text(&frame(compressed, message))),
@@ -147,30 +192,12 @@ fn text(bytes: &[u8]) -> Bytes {
 
 impl BodySource for Outgoing {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Read> {
-        loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Poll::Ready(Read::Bytes(piece));
-            }
-            let Some(source) = &mut self.source else {
-                return Poll::Ready(Read::End);
-            };
-            if self.timer.poll(cx, self.deadline).is_ready() {
-                self.end(&late().into());
-                continue;
-            }
-            match std::task::ready!(source.poll_next(cx)) {
-                Messages::Message(message) if message.len() > self.writing.most => {
-                    self.end(&too_long(message.len(), self.writing.most).into());
-                }
-                Messages::Message(message) => {
-                    let shorter = self.writing.gzip.then(|| gzip::compress_now(&message));
-                    match shorter.flatten() {
-                        Some(shorter) => self.put(&shorter, true),
-                        None => self.put(&message, false),
-                    }
-                }
-                Messages::End(ending) => self.end(&ending),
-            }
+        // Short messages that are there go together: each piece is a frame of HTTP/2.
+        while self.source.is_some() && self.is_short() && self.poll_source(cx).is_ready() {}
+        match self.take() {
+            Some(piece) => Poll::Ready(Read::Bytes(piece)),
+            None if self.source.is_none() => Poll::Ready(Read::End),
+            None => Poll::Pending,
         }
     }
 

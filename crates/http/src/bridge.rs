@@ -527,7 +527,9 @@ fn http_head(head: Head) -> Result<ReplyHead, &'static str> {
     match head {
         Head::Http(head) => Ok(head),
         Head::LocalRedirect(_) => Err("the reply leads to another path of this server"),
-        Head::Raw | Head::Job(_) | Head::Tcp(..) => Err("the reply is none to a request"),
+        Head::Raw | Head::Job(_) | Head::Tcp(..) | Head::Context(_) => {
+            Err("the reply is none to a request")
+        }
     }
 }
 

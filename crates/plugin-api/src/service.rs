@@ -182,7 +182,7 @@ impl Finding {
         }
     }
 
-    /// Of a folder that a key names, if it can't be used. Relative paths begin in `folder`.
+    /// A directory that a key names, if it can't be used. Relative paths begin in the other one.
     #[must_use]
     pub fn of_folder(key: impl Into<String>, named: &Path, folder: &Path) -> Option<Self> {
         let error = std::fs::read_dir(folder.join(named)).err()?;
@@ -321,6 +321,14 @@ pub struct Context {
     pub at_end: AtEnd,
     /// The directory of that store, and of what else outlives the server.
     pub state: PathBuf,
+}
+
+impl Context {
+    /// Where relative paths begin.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.folder
+    }
 }
 
 /// What a service needs to have workers.

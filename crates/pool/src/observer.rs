@@ -72,6 +72,11 @@ pub trait Observer: Send + Sync + 'static {
         true
     }
 
+    /// Whether its worker may ask for more of the body while its reply is on the way.
+    fn reads_on(&self) -> bool {
+        false
+    }
+
     /// What its client gets once its deadline has passed, for records.
     fn late_answer(&self) -> &'static str {
         "got an error"

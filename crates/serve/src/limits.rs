@@ -77,6 +77,14 @@ pub struct Http2Limits {
     pub clear: bool,
     /// Requests that a client may have open on a connection. Default is 128, as RoadRunner's.
     pub streams: u32,
+    /// How old a connection may become: the client is told then to make another one, and requests
+    /// under way finish. Default is none.
+    pub age: Option<Duration>,
+    /// How long those may take. Default is as long as they want.
+    pub age_grace: Option<Duration>,
+    /// After so long without a sign of life the client is asked for one, and waited for so long.
+    /// Default is none.
+    pub ping: Option<(Duration, Duration)>,
 }
 
 impl Default for Http2Limits {
@@ -84,6 +92,9 @@ impl Default for Http2Limits {
         Self {
             clear: false,
             streams: 128,
+            age: None,
+            age_grace: None,
+            ping: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use pronghorn_process::Credentials;
 use pronghorn_wire::{Fields, Protocol};
 use tokio::time::Instant;
 
+use crate::client_certificate::ClientCertificate;
 use crate::exchange::Exchange;
 use crate::open_file::OpenFile;
 use crate::peer_address::PeerAddress;
@@ -132,6 +133,8 @@ pub struct Peer {
     pub tls: bool,
     /// Where it connected to: `SERVER_ADDR` and `SERVER_PORT`. None over a unix socket.
     pub server: Option<SocketAddr>,
+    /// By which it has proved who it is, where the listener asks for that and knows the authority.
+    pub certificate: Option<ClientCertificate>,
 }
 
 impl Peer {
@@ -159,6 +162,19 @@ impl Peer {
             ip,
             tls,
             server,
+            certificate: None,
+        }
+    }
+
+    /// The same client, which has shown a certificate.
+    #[must_use]
+    pub(crate) fn certified(&self, certificate: ClientCertificate) -> Self {
+        Self {
+            address: self.address,
+            ip: self.ip.clone(),
+            tls: self.tls,
+            server: self.server,
+            certificate: Some(certificate),
         }
     }
 

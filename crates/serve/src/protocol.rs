@@ -73,9 +73,9 @@ impl Detached {
 /// What only some connections need is behind a pointer: all that are idle pay for this future's
 /// size.
 pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, entered: Entered) {
-    let stream = match (socket, tls) {
-        (Socket::Tcp(stream), None) => Stream::Tcp(stream),
-        (Socket::Unix(stream), _) => Stream::Unix(stream),
+    let (stream, peer) = match (socket, tls) {
+        (Socket::Tcp(stream), None) => (Stream::Tcp(stream), peer),
+        (Socket::Unix(stream), _) => (Stream::Unix(stream), peer),
         (Socket::Tcp(stream), Some(tls)) => {
             let accepted = Box::pin(async {
                 tokio::select! {
@@ -102,11 +102,16 @@ pub(crate) async fn serve(socket: Socket, tls: Option<Tls>, peer: Arc<Peer>, ent
                 }
                 Accepted::Gone => return,
             };
+            let certificate = tls.certificate(&stream);
+            let peer = match certificate {
+                Some(certificate) => Arc::new(peer.certified(certificate)),
+                None => peer,
+            };
             if entered.service().streams.is_none() && chose_http2(&stream) {
                 let stream = Stream::Tls(stream);
                 return Box::pin(http2::serve(stream, BytesMut::new(), peer, entered)).await;
             }
-            Stream::Tls(stream)
+            (Stream::Tls(stream), peer)
         }
     };
     if let Some(streams) = entered.service().streams.clone() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pronghorn_grpc::{Door, GrpcService};
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_jobs::JobsService;
 use pronghorn_kv::KvService;
@@ -27,6 +28,9 @@ impl Services {
     pub fn new(around: Around) -> Self {
         // Shown by all who show metrics.
         let collectors = Collectors::default();
+        // Calls that come to HTTP's listeners.
+        let door = Door::default();
+        let of_grpc = door.clone();
         let of_admin = collectors.clone();
         let of_otel = collectors.clone();
         let counting = Counting(Arc::new(move |metrics: &Registry| {
@@ -36,9 +40,10 @@ impl Services {
             ServiceKind::optional(
                 "http",
                 "The HTTP server. Without this section, the server does not offer HTTP.",
-                move |settings| HttpService {
-                    settings,
-                    around: around.clone(),
+                move |settings| {
+                    let (door, around) = (door.clone(), around.clone());
+                    let around = Around::new(move |next| door.before(around.put(next)));
+                    HttpService { settings, around }
                 },
             ),
             ServiceKind::optional(
@@ -79,8 +84,7 @@ impl Services {
                 },
             ),
             ServiceKind::optional_with("service", ProgramsService::read),
-            ServiceKind::not_yet("grpc", "gRPC"),
-            ServiceKind::not_yet("protoreg", "gRPC"),
+            ServiceKind::optional_with("grpc", move |t| GrpcService::read(t, of_grpc.clone())),
             ServiceKind::optional(
                 "tcp",
                 "TCP servers whose messages workers answer. Without this section, there are none.",

@@ -184,6 +184,22 @@ impl Server {
         )
     }
 
+    /// Starts the server with a configuration that serves something else than HTTP.
+    ///
+    /// # Panics
+    ///
+    /// When it does not come up; with all that it said.
+    pub fn start_without_http(site: Site) -> Self {
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self::start_called(
+            Command::new(binary()),
+            site,
+            &["serve"],
+            Signal::TERM,
+            |_, stderr| stderr.contains(" serves ").then_some(nowhere),
+        )
+    }
+
     /// Starts it by a command of the caller's: another copy of the binary, more variables.
     ///
     /// # Panics

@@ -20,6 +20,8 @@ pub enum Kind {
     Job,
     /// An event of a TCP connection.
     Tcp,
+    /// A call of a gRPC method.
+    Grpc,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
             Self::Raw => "raw",
             Self::Job => "job",
             Self::Tcp => "tcp",
+            Self::Grpc => "grpc",
         }
     }
 }
@@ -55,6 +58,8 @@ pub enum Head {
     Job(JobReply),
     /// The head of an answer to a TCP call, and whether its body is for the client.
     Tcp(TcpReply, bool),
+    /// The context as it came, for a gRPC call in a foreign worker.
+    Context(Bytes),
 }
 
 impl Head {
@@ -118,6 +123,19 @@ impl Head {
         };
         let reply = TcpReply { close, state: None };
         Ok(Self::Tcp(reply, is_sent))
+    }
+
+    /// Reads the head of an answer to a gRPC call. Our workers say all in the body; others in a
+    /// context that is the service's to read.
+    ///
+    /// # Errors
+    ///
+    /// When the context is none in this codec.
+    pub fn decode_grpc(codec: Codec, context: &Bytes) -> Result<Self, DecodeError> {
+        match codec {
+            Codec::Native => native::decode_raw_reply(context).map(|()| Self::Raw),
+            Codec::Json | Codec::Proto => Ok(Self::Context(context.clone())),
+        }
     }
 
     /// Whether the real answer is still to come, where the codec has no message of its own for

@@ -396,7 +396,9 @@ impl Start<'_> {
             spawn: Spawn::Exec,
             quote: match self.spec.kind {
                 Kind::Http | Kind::Script if !self.resources.development => Quote::Messages,
-                Kind::Http | Kind::Script | Kind::Raw | Kind::Job | Kind::Tcp => Quote::All,
+                Kind::Http | Kind::Script | Kind::Raw | Kind::Job | Kind::Tcp | Kind::Grpc => {
+                    Quote::All
+                }
             },
         }
     }
@@ -477,6 +479,9 @@ impl Start<'_> {
         }
         set("RR_VERSION", self.resources.versions.roadrunner);
         set("RR_MODE", self.owner);
+        for (name, value) in self.spec.settings.common.env.iter() {
+            set(name, value);
+        }
         set("PRONGHORN_VERSION", self.resources.versions.pronghorn);
         set("PRONGHORN_PIPES", "3,4");
         let spin = match &self.spec.settings.runner {

@@ -33,6 +33,11 @@ fn jobs() {
 }
 
 #[test]
+fn grpc() {
+    follow("docs/guide/grpc.md", Site::new());
+}
+
+#[test]
 fn install() {
     follow("docs/guide/install.md", Site::new());
 }

@@ -31,6 +31,7 @@ mod foreign;
 mod forked;
 mod from_others;
 mod globals;
+mod grpc;
 mod guide;
 mod hostile;
 mod http;

@@ -418,6 +418,19 @@ const LIVE: &[(&str, &[&str])] = &[
     ),
     ("a_reload_changes_the_number_of_workers", &["jobs.pool"]),
     (
+        "a_reload_serves_new_files_and_a_broken_one_changes_nothing",
+        &[
+            "grpc",
+            "grpc.web",
+            "grpc.pool",
+            "grpc.stream_pool",
+            "grpc.stream_pool.dynamic_allocator",
+            "grpc.stream_pool.relay",
+            "grpc.stream_pool.supervisor",
+            "protoreg",
+        ],
+    ),
+    (
         "a_reload_keeps_connections_and_changes_those_to_come",
         &[
             "tcp",

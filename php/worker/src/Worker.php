@@ -6,6 +6,7 @@ namespace Pronghorn;
 
 use Pronghorn\Internal\BadWorker;
 use Pronghorn\Internal\Boot;
+use Pronghorn\Internal\GrpcHandler;
 use Pronghorn\Internal\Handler;
 use Pronghorn\Internal\HttpHandler;
 use Pronghorn\Internal\JobHandler;
@@ -73,6 +74,20 @@ final class Worker
     public function onJob(callable $handler): static
     {
         $this->handlers[Kind::Job->value] = $handler;
+
+        return $this;
+    }
+
+    /**
+     * Answers gRPC calls, with `Pronghorn\Grpc\Server` of pronghorn/grpc or by the messages as
+     * bytes. What the handler throws ends the call with status 13, and the worker goes on; what it
+     * echoes goes to the log.
+     *
+     * @param callable(GrpcCall): void $handler
+     */
+    public function onGrpc(callable $handler): static
+    {
+        $this->handlers[Kind::Grpc->value] = $handler;
 
         return $this;
     }
@@ -214,6 +229,7 @@ final class Worker
             $cure = match ($kind) {
                 Kind::Http => 'Give one to onRequest().',
                 Kind::Job => 'Give one to onJob().',
+                Kind::Grpc => 'Give one to onGrpc().',
                 Kind::Tcp => 'Give one to onTcp().',
                 Kind::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
             };
@@ -224,6 +240,7 @@ final class Worker
             $handlers[$name] = match (Kind::from($name)) {
                 Kind::Http => $this->httpHandler($handler, $messages),
                 Kind::Job => JobHandler::of($handler),
+                Kind::Grpc => GrpcHandler::of($handler),
                 Kind::Tcp => TcpHandler::of($handler),
                 Kind::Raw => RawHandler::of($handler),
             };

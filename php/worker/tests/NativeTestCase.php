@@ -269,6 +269,57 @@ abstract class NativeTestCase extends TestCase
         }
     }
 
+    public function testReadsTheGrpcCallsOfTheVectorsAndAnswersThem(): void
+    {
+        foreach (Vectors::named('native', 'grpc') as $name => [$vector]) {
+            if ($vector['direction'] === 'to server') {
+                continue;
+            }
+            [$relay, $server] = static::connect();
+            $fields = $vector['fields'];
+            $server->send(hex2bin($vector['frame_hex']));
+            $exchange = $relay->next();
+            $call = $exchange->grpcCall;
+            $metadata = [];
+            foreach ($fields['metadata'] as [$key, $value]) {
+                $metadata[$key][] = $value;
+            }
+            self::assertSame(
+                [$fields['call'], $fields['started'], $fields['service'], $fields['method'], $metadata],
+                [$exchange->id, $exchange->startedAt(), $call->service, $call->method, $call->metadata],
+                $name,
+            );
+            self::assertSame(
+                [($fields['flags'] & Native::BODY_STREAM) !== 0, ($fields['flags'] & Native::STREAMS) !== 0],
+                [$call->clientStreams, $call->serverStreams],
+                $name,
+            );
+            if ($name === 'a unary call') {
+                self::assertSame(["\x0a\x01x"], iterator_to_array($call->messages()));
+                $call->send("\x0a\x01y");
+                $call->end();
+                $reply = iterator_to_array(Vectors::named('native', 'grpc'))['a message and success'][0];
+                self::assertSame($reply['frame_hex'], bin2hex($server->bytes()));
+            }
+        }
+    }
+
+    public function testCutsOfAGrpcCallAreRefused(): void
+    {
+        $vector = iterator_to_array(Vectors::named('native', 'grpc'))['a client that streams'][0];
+        $context = hex2bin($vector['context_hex']);
+        for ($length = 0; $length < strlen($context); $length++) {
+            [$relay, $server] = static::connect();
+            $server->send(Codec::frame(substr($context, 0, $length)));
+            try {
+                $relay->next();
+                self::fail("$length bytes of a context were taken for a gRPC call");
+            } catch (ProtocolError) {
+                $this->addToAssertionCount(1);
+            }
+        }
+    }
+
     public function testCutsOfAJobAreRefused(): void
     {
         $context = Codec::job(['headers' => [['a', 'b']]]);

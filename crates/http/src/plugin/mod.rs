@@ -95,7 +95,9 @@ impl Around {
         Self(Some(Arc::new(wrap)))
     }
 
-    fn put(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
+    /// The handler with this one around it.
+    #[must_use]
+    pub fn put(&self, handler: Arc<dyn Handler>) -> Arc<dyn Handler> {
         match &self.0 {
             Some(wrap) => wrap(handler),
             None => handler,

@@ -401,6 +401,7 @@ pub(super) fn read_http2(t: &mut Table<'_>) -> Http2Limits {
             .zero_is_default()
             .range(1..=MOST_STREAMS)
             .default(default.streams),
+        ..default
     }
 }
 

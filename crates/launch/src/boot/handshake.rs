@@ -50,6 +50,7 @@ impl Announcement {
             Kind::Raw => "give it a function for them with `$worker->onRaw(…)`",
             Kind::Job => "give it a function for them with `$worker->onJob(…)`",
             Kind::Tcp => "give it a function for them with `$worker->onTcp(…)`",
+            Kind::Grpc => "give it the services with `$worker->onGrpc(…)`",
         };
         let kinds = match &*self.kinds {
             [] => "no calls".to_owned(),
@@ -264,6 +265,11 @@ mod tests {
                 "http",
                 Kind::Job,
                 "of kind `job`: give it a function for them with `$worker->onJob(…)`",
+            ),
+            (
+                "http",
+                Kind::Grpc,
+                "of kind `grpc`: give it the services with `$worker->onGrpc(…)`",
             ),
             (
                 "http",

@@ -168,7 +168,7 @@ impl Relay {
                 Event::Item(item) => item,
                 Event::Body(Some((bytes, last))) => {
                     body.is_wanted = false;
-                    match self.write_piece(bytes, last, &call).await {
+                    match self.write_piece(bytes, last, call.deadline).await {
                         Ok(()) => continue,
                         Err(over) => return self.cut_short(over, Some(call)).await,
                     }
@@ -226,7 +226,7 @@ impl Relay {
                     said.leaving |= leaving;
                     call.stamps.first_byte = Some(Instant::now());
                     self.tell_spent();
-                    return self.reply(call, head, file, said, item).await;
+                    return self.reply(call, head, file, said, item, body).await;
                 }
                 Ok(Heard::Failed { error, mut said }) => {
                     self.tell_spent();
@@ -440,12 +440,12 @@ impl Relay {
     /// Sends a call: one write for all of it where the kernel takes that much.
     async fn write_call(&mut self, body: Body, call: &Call) -> Result<(), Over> {
         match body {
-            Body::Empty | Body::Stream(_) => self.write(&Bytes::new(), call).await,
+            Body::Empty | Body::Stream(_) => self.write(&Bytes::new(), call.deadline).await,
             Body::Bytes(bytes) if bytes.len() <= JOINED_BODY => {
                 self.out.extend_from_slice(&bytes);
-                self.write(&Bytes::new(), call).await
+                self.write(&Bytes::new(), call.deadline).await
             }
-            Body::Bytes(bytes) => self.write(&bytes, call).await,
+            Body::Bytes(bytes) => self.write(&bytes, call.deadline).await,
             Body::File(file) => {
                 let mut at = 0;
                 while at < file.len() {
@@ -453,7 +453,7 @@ impl Relay {
                         Over::Garbage(format!("the request's body cannot be read back: {error}"))
                     })?;
                     at += piece.len() as u64;
-                    self.write(&piece, call).await?;
+                    self.write(&piece, call.deadline).await?;
                     self.out.clear();
                 }
                 Ok(())
@@ -462,22 +462,25 @@ impl Relay {
     }
 
     /// Sends a piece of a body that the worker asked for.
-    async fn write_piece(&mut self, bytes: Bytes, last: bool, call: &Call) -> Result<(), Over> {
+    async fn write_piece(
+        &mut self,
+        bytes: Bytes,
+        last: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(), Over> {
         self.out.clear();
         Dialect::body(&mut self.out, self.prefetch.number(), bytes.len(), last);
-        self.write(&bytes, call).await
+        self.write(&bytes, deadline).await
     }
 
     /// Writes `out` and then `body`.
-    async fn write(&mut self, body: &Bytes, call: &Call) -> Result<(), Over> {
+    async fn write(&mut self, body: &Bytes, deadline: Option<Instant>) -> Result<(), Over> {
         let (mut head, mut body) = (0, body.clone());
         poll_fn(|cx| {
             if self.poll_answered(cx).is_pending() {
                 return match self.poll_ended(cx) {
                     Poll::Ready(exit) => Poll::Ready(Err(Over::Ended(exit))),
-                    Poll::Pending => {
-                        (self.timer.poll(cx, call.deadline)).map(|()| Err(Over::Overdue))
-                    }
+                    Poll::Pending => (self.timer.poll(cx, deadline)).map(|()| Err(Over::Overdue)),
                 };
             }
             while head < self.out.len() || !body.is_empty() {
@@ -502,10 +505,7 @@ impl Relay {
                         if let Poll::Ready(exit) = self.poll_ended(cx) {
                             return Poll::Ready(Err(Over::Ended(exit)));
                         }
-                        return self
-                            .timer
-                            .poll(cx, call.deadline)
-                            .map(|()| Err(Over::Overdue));
+                        return self.timer.poll(cx, deadline).map(|()| Err(Over::Overdue));
                     }
                 }
             }
@@ -649,6 +649,7 @@ impl Relay {
         file: bool,
         said: Said,
         item: Item,
+        asked: AskedBody,
     ) -> Served {
         let (first, whole) = match item {
             Item::Frame { body, .. } if !said.more => {
@@ -676,11 +677,13 @@ impl Relay {
         self.reclaim();
         let streamed = Streamed::of(&call, &self.slot_handle);
         let spool = self.settings.spool.clone();
+        let reads_on = call.payload.reads_on();
+        let asked = Some(asked).filter(|_| reads_on).unwrap_or_default();
         let outlet = Outlet::begin(call, head, whole, spool);
         if said.ping {
             self.say(Flags::NONE, Stream::PONG, b"").await;
         }
-        self.pass_on(outlet, first, said, streamed).await
+        self.pass_on(outlet, first, said, streamed, asked).await
     }
 
     /// Passes the body of a reply on until it ends.
@@ -690,9 +693,12 @@ impl Relay {
         first: Option<Content>,
         said: Said,
         streamed: Streamed,
+        asked: AskedBody,
     ) -> Served {
         let begun = said;
-        let passed = self.pass_pieces(&mut outlet, first, said, &streamed).await;
+        let passed = self
+            .pass_pieces(&mut outlet, first, said, &streamed, asked)
+            .await;
         match passed {
             Ok(said) => self.after(said, Instant::now()).await,
             Err(Over::Overdue) => {
@@ -743,6 +749,7 @@ impl Relay {
         first: Option<Content>,
         mut said: Said,
         Streamed { request, limit, .. }: &Streamed,
+        mut asked: AskedBody,
     ) -> Result<Said, Over> {
         let begun = said;
         let mut deadline = PieceDeadline::new(*limit);
@@ -768,15 +775,26 @@ impl Relay {
             if outlet.is_closed() && deadline.give_up(self.settings.stream_timeout) {
                 self.say_cancel().await;
             }
-            let item = match self.event_until(None, None, deadline.get()).await {
+            let item = match self.event_until(None, asked.wanted(), deadline.get()).await {
                 Event::Item(Item::Piece { bytes, last }) => {
                     inside = !last;
                     next = Some(bytes);
                     continue;
                 }
                 Event::Item(item) => item,
+                Event::Body(Some((bytes, last))) => {
+                    asked.is_wanted = false;
+                    self.write_piece(bytes, last, deadline.get()).await?;
+                    continue;
+                }
+                // Its client has left in the middle of it.
+                Event::Body(None) => {
+                    asked.is_wanted = false;
+                    self.say_cancel().await;
+                    continue;
+                }
                 // Only waited for with a call at hand.
-                Event::Withdrawn | Event::Body(_) => continue,
+                Event::Withdrawn => continue,
                 Event::Extended(time) => {
                     deadline.extend(&self.slot_handle, time);
                     continue;
@@ -807,6 +825,12 @@ impl Relay {
                     continue;
                 }
                 Heard::Nothing => continue,
+                // Who was told that the client has left asked before it heard that.
+                Heard::Want(_) if deadline.is_given_up() => continue,
+                Heard::Want(most) if asked.want(most) => {
+                    deadline.renew();
+                    continue;
+                }
                 Heard::Failed { error, said } => {
                     let what = if deadline.is_given_up() {
                         "failed after its client had left"

@@ -56,6 +56,8 @@ pub(super) struct Signs {
     /// Whether the last write found no room.
     blocked: AtomicBool,
     written: AtomicU64,
+    /// Bytes that have come.
+    read: AtomicU64,
     /// How much was written when the last byte of a body was.
     bodies_written: AtomicU64,
     /// The connection's task wants to know what the client has not taken; then what the kernel
@@ -126,6 +128,11 @@ impl Signs {
     /// Whether there was a malformed request. Others need not be asked for its mark before.
     pub(super) fn marked(&self) -> bool {
         self.marked.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes have come in all.
+    pub(super) fn last_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Whether something waits for room in the socket.
@@ -267,6 +274,7 @@ impl Guard {
 
     /// Counts the frames in the last bytes of what is held.
     fn count(&mut self, bytes: usize) {
+        self.signs.read.fetch_add(bytes as u64, Ordering::Relaxed);
         let from = self.held.len() - bytes;
         let counted = self.frames.take(&self.held[from..]);
         self.note_flood(counted);
@@ -315,6 +323,9 @@ impl Guard {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = &buffer.filled()[before..];
+        self.signs
+            .read
+            .fetch_add(read.len() as u64, Ordering::Relaxed);
         let counted = self.frames.take(read);
         self.note_flood(counted);
         let (passed, stop) = self.inlet.take(read);

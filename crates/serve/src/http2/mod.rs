@@ -6,6 +6,7 @@ mod flood;
 mod guard;
 mod huffman;
 mod inlet;
+mod keep_alive;
 mod state;
 mod stream;
 
@@ -24,6 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::guard::{Guard, HEADS};
+use self::keep_alive::{KeepAlive, Life, jittered};
 use self::state::{ConnectionState, Running};
 use crate::limits::Limits;
 use crate::message::Peer;
@@ -61,6 +63,10 @@ const GOODBYE: Duration = Duration::from_secs(1);
 enum Event {
     /// The server wants to end.
     Drain,
+    /// The connection is old enough.
+    Aged,
+    /// The client gives no sign of life.
+    Dead,
     Flood(&'static str),
     /// The connection holds more memory than there is for it.
     Cut,
@@ -84,6 +90,11 @@ struct Driver {
     uptake: Uptake,
     /// By when everything ends.
     closing: Option<Instant>,
+    /// When the connection is too old. None once it was.
+    aged: Option<Instant>,
+    /// By when requests on one that is too old must have finished.
+    age_ends: Option<Instant>,
+    keep_alive: KeepAlive,
 }
 
 /// Serves a connection to its end. `received` was read from it already.
@@ -98,7 +109,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         shaken = handshake => shaken,
         () = entered.ended() => return,
     };
-    let connection = match shaken {
+    let mut connection = match shaken {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             tracing::debug!(target: "http", remote_address = %peer.address, "no HTTP/2: {error}");
@@ -106,6 +117,7 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         }
         Err(_) => return,
     };
+    let keep_alive = KeepAlive::new(limits.http2.ping, connection.ping_pong(), opened);
     let shared = ConnectionState::new(peer, entered, opened, signs);
     let driver = Driver {
         runtime: Handle::current(),
@@ -117,6 +129,9 @@ pub(crate) async fn serve(stream: Stream, received: BytesMut, peer: Arc<Peer>, e
         idle_since: None,
         uptake: Uptake::default(),
         closing: None,
+        aged: limits.http2.age.map(|age| opened + jittered(age)),
+        age_ends: None,
+        keep_alive,
     };
     driver.run().await;
 }
@@ -157,7 +172,13 @@ impl Driver {
                     self.closing = Some(Instant::now() + GOODBYE);
                     self.connection.abrupt_shutdown(Reason::NO_ERROR);
                 }
-                Event::Expired | Event::Ended => return,
+                Event::Aged => {
+                    self.aged = None;
+                    let grace = self.shared.entered.service().limits.http2.age_grace;
+                    self.age_ends = grace.map(|grace| Instant::now() + grace);
+                    self.connection.graceful_shutdown();
+                }
+                Event::Expired | Event::Dead | Event::Ended => return,
             }
         }
     }
@@ -185,8 +206,18 @@ impl Driver {
             if let Some(event) = self.poll_connection(cx) {
                 return Poll::Ready(event);
             }
+            match self.keep_alive.poll(cx, self.shared.signs.last_read()) {
+                Life::Sign => {}
+                Life::None => return Poll::Ready(Event::Dead),
+            }
             let (until, look) = (self.deadline(), self.uptake.next_look());
-            ready!(self.timer.poll(cx, until.into_iter().chain(look).min()));
+            let others = [look, self.aged, self.keep_alive.next()]
+                .into_iter()
+                .flatten();
+            ready!(self.timer.poll(cx, until.into_iter().chain(others).min()));
+            if self.aged.is_some_and(|aged| aged <= Instant::now()) {
+                return Poll::Ready(Event::Aged);
+            }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Poll::Ready(Event::Expired);
             }
@@ -272,6 +303,7 @@ impl Driver {
         // Streams without a window have deadlines of their own.
         let is_blocked = self.shared.signs.is_blocked();
         let blocked = self.uptake.until(limits).filter(|_| is_blocked);
-        [idle, blocked, self.closing].into_iter().flatten().min()
+        let all = [idle, blocked, self.closing, self.age_ends];
+        all.into_iter().flatten().min()
     }
 }

@@ -75,12 +75,7 @@ pub(super) struct Certificate {
 
 impl Certificate {
     pub(super) fn load(pair: &Pair) -> Result<Self, CertificateError> {
-        let text = read(&pair.certificate)?;
-        let chain = CertificateDer::pem_slice_iter(&text)
-            .collect::<Result<Vec<_>, _>>()
-            .ok()
-            .filter(|chain| !chain.is_empty())
-            .ok_or_else(|| nothing(&pair.certificate, &text, Wanted::Certificate))?;
+        let chain = certificates(&pair.certificate)?;
         let broken = |path: &Path| {
             let path = path.to_owned();
             move |cause| CertificateError::Broken { path, cause }
@@ -105,6 +100,16 @@ impl Certificate {
             }),
         }
     }
+}
+
+/// The certificates in a file, of which there is one at least.
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let text = read(path)?;
+    CertificateDer::pem_slice_iter(&text)
+        .collect::<Result<Vec<_>, _>>()
+        .ok()
+        .filter(|chain| !chain.is_empty())
+        .ok_or_else(|| nothing(path, &text, Wanted::Certificate))
 }
 
 fn nothing(path: &Path, text: &[u8], wanted: Wanted) -> CertificateError {

@@ -3,6 +3,7 @@
 //! Keys stay in here: nothing prints them, and no secrets of sessions are written for a debugger.
 
 mod certificate;
+mod client;
 mod diagnosis;
 mod store;
 
@@ -12,15 +13,17 @@ use std::time::Duration;
 use pronghorn_base::LogThrottle;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::NoServerSessionStorage;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::client_certificate::ClientCertificate;
 use crate::message::Peer;
 use crate::owner::{Owner, tell};
 
 pub use certificate::{CertificateError, Pair};
+pub use client::{ClientCertificates, read_authorities};
 pub use store::{Renewed, Store};
 
 /// How long a client may take from the connection to the end of the handshake. As long as for a
@@ -55,6 +58,8 @@ pub(crate) enum Accepted {
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
+    /// A certificate that a client has shown is that of an authority.
+    verifies: bool,
     strangers: Arc<LogThrottle>,
     owner: Owner,
 }
@@ -66,16 +71,34 @@ impl Tls {
     ///
     /// When the system gives no random numbers for the keys of tickets.
     pub fn new(store: Arc<Store>) -> Result<Self, rustls::Error> {
+        Self::with_clients(store, None)
+    }
+
+    /// The same; clients are asked for certificates, if it says so.
+    ///
+    /// # Errors
+    ///
+    /// Also when the authorities can't be used.
+    pub fn with_clients(
+        store: Arc<Store>,
+        clients: Option<ClientCertificates>,
+    ) -> Result<Self, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifies = matches!(clients, Some(ClientCertificates::Of { .. }));
+        let clients = match clients {
+            Some(clients) => clients.verifier(&provider)?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_cert_resolver(store);
         config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
         config.ticketer = aws_lc_rs::Ticketer::new()?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         Ok(Self {
             config: Arc::new(config),
+            verifies,
             strangers: Arc::default(),
             owner: Owner::Http,
         })
@@ -130,6 +153,16 @@ impl Tls {
                 Accepted::Gone
             }
         }
+    }
+
+    /// By which a client has proved who it is.
+    pub(crate) fn certificate(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
+        let shown = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .filter(|_| self.verifies)?;
+        shown.first().map(|der| ClientCertificate::new(der))
     }
 
     fn tell_of_stranger(&self, peer: &Peer, begins: &[u8]) {

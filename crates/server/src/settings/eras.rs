@@ -315,7 +315,7 @@ const TABLE: &[Row] = &[
         topic: "`jobs.pools`, `jobs.pipelines.<name>.pool`, `nsq`, `lock.driver`, `protoreg`",
         in_2025: "no such key",
         in_3: "there",
-        here: "gRPC is missing",
+        here: "in both",
         changes: |root, era| {
             let keys = [
                 "jobs.pipelines.*.pool",

@@ -14,11 +14,11 @@ pub use numbers::VERSION;
 use numbers::{
     ANSWER_FAILURE, ANSWER_RESULT, BODY_FILE, BODY_STREAM, BUSY, BY_PHP, DEVELOPMENT, FORM,
     IGNORABLE, JOB_DONE, JOB_DONE_WITHOUT, JOB_FAILED, JOB_RETRY, KIND_ANSWER, KIND_ASK, KIND_BODY,
-    KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_INFORMATIONAL,
-    KIND_JOB, KIND_LOG, KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW, KIND_REMARK, KIND_RENEW,
-    KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT, KIND_TCP, KIND_WANT, LEAVING,
-    MAX_STATE, NO_LIMIT, REST_UNIT_US, TCP_CLOSE, TCP_CLOSED, TCP_CONNECTED, TCP_DATA, TCP_STATE,
-    TIMED, TLS, WANTS_RESULT,
+    KIND_CANCEL, KIND_CHUNK, KIND_COUNTS, KIND_ERROR, KIND_EXTEND, KIND_FREE, KIND_GRPC,
+    KIND_INFORMATIONAL, KIND_JOB, KIND_LOG, KIND_MESSAGE, KIND_PING, KIND_PONG, KIND_RAW,
+    KIND_REMARK, KIND_RENEW, KIND_REPLY, KIND_REQUEST, KIND_ROUTE, KIND_SCRIPT, KIND_SPENT,
+    KIND_TCP, KIND_WANT, LEAVING, MAX_STATE, NO_LIMIT, REST_UNIT_US, STREAMS, TCP_CLOSE,
+    TCP_CLOSED, TCP_CONNECTED, TCP_DATA, TCP_STATE, TIMED, TLS, WANTS_RESULT,
 };
 
 /// In which a worker tells how long it was at work after its reply.
@@ -161,6 +161,42 @@ pub fn encode_job<'a>(
         out.extend_from_slice(string.as_bytes());
     }
     put_strings(out, headers);
+}
+
+/// A gRPC call as a worker is told of it, beside metadata and messages.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Grpc<'a> {
+    /// With its package.
+    pub service: &'a str,
+    /// Without the service.
+    pub method: &'a str,
+    /// Whether the reply may have any number of messages.
+    pub server_streams: bool,
+}
+
+/// Appends the context of a *grpc*, whose messages are the body, each with gRPC's five bytes before
+/// it. Metadata beyond 65,535 values is left out.
+pub fn encode_grpc<'a>(
+    out: &mut Vec<u8>,
+    call: &Grpc<'a>,
+    metadata: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    accepted_us: u64,
+    envelope: Envelope,
+) {
+    let metadata = metadata.take(u16::MAX.into());
+    let flags = envelope.flags() | if call.server_streams { STREAMS } else { 0 };
+    let count = count16(metadata.clone().count());
+    put_envelope(out, KIND_GRPC, flags, count, envelope.call);
+    put_times(out, accepted_us, envelope.time_left_ms);
+    let strings = [call.service, call.method];
+    for string in strings {
+        put_len(out, string.len());
+    }
+    put_table(out, metadata.clone());
+    for string in strings {
+        out.extend_from_slice(string.as_bytes());
+    }
+    put_strings(out, metadata);
 }
 
 /// What a handler made of its job. The body of the reply is what it returned, or why.

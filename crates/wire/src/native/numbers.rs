@@ -46,6 +46,8 @@ numbers! {
         LINE: usize = 6;
         /// A job's context before its table.
         JOB_HEAD: usize = CALL_HEAD + 20;
+        /// A gRPC call's context before its table.
+        GRPC_HEAD: usize = CALL_HEAD + 8;
         /// A TCP call's context before its strings.
         TCP_HEAD: usize = CALL_HEAD + 16;
         /// The longest payload that a worker takes: longer bodies come as files.
@@ -70,6 +72,8 @@ numbers! {
         KIND_RAW: u8 = 0x03;
         /// A call of kind `job`.
         KIND_JOB: u8 = 0x04;
+        /// A call of kind `grpc`.
+        KIND_GRPC: u8 = 0x05;
         /// A call of kind `tcp`.
         KIND_TCP: u8 = 0x08;
         /// The client of this call has left.
@@ -160,6 +164,8 @@ numbers! {
         TIMED: u8 = 0x20;
         /// Of jobs: the reply's body is to be what the handler returns, for somebody waits for it.
         WANTS_RESULT: u8 = 0x40;
+        /// In gRPC calls: the reply may have any number of messages.
+        STREAMS: u8 = 0x04;
         /// Of the end of a reply: the worker is not free yet, and will say when it is.
         BUSY: u8 = 0x02;
         /// Of the end of a reply: the worker takes no further call.

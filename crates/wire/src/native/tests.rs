@@ -12,6 +12,7 @@ struct Vectors {
     raw: Vec<Vector>,
     jobs: Vec<Vector>,
     tcp: Vec<Vector>,
+    grpc: Vec<Vector>,
     broken: Vec<Broken>,
 }
 
@@ -236,6 +237,40 @@ fn jobs_are_written_as_the_vectors_say() {
         let expected = bytes(&vector.context_hex);
         assert_eq!(Bytes::from(context), expected, "{}", vector.name);
         assert_frame(vector);
+    }
+}
+
+#[test]
+fn grpc_calls_are_written_and_answered_as_the_vectors_say() {
+    for vector in &vectors().grpc {
+        let of = |key: &str| &vector.fields[key];
+        let expected = bytes(&vector.context_hex);
+        assert_frame(vector);
+        if vector.direction == "to server" {
+            decode_raw_reply(&expected).unwrap();
+            continue;
+        }
+        let flags = number::<u8>(of("flags"));
+        let call = Grpc {
+            service: of("service").as_str().unwrap(),
+            method: of("method").as_str().unwrap(),
+            server_streams: flags & STREAMS != 0,
+        };
+        let envelope = Envelope {
+            call: number(of("call")),
+            time_left_ms: of("left").as_u64().map(|left| left.try_into().unwrap()),
+            body: if flags & BODY_STREAM != 0 {
+                BodyKind::Stream
+            } else {
+                BodyKind::Bytes
+            },
+            ..Envelope::default()
+        };
+        let metadata = fields(of("metadata"));
+        let mut context = Vec::new();
+        let started = number(of("started"));
+        encode_grpc(&mut context, &call, metadata.iter(), started, envelope);
+        assert_eq!(Bytes::from(context), expected, "{}", vector.name);
     }
 }
 

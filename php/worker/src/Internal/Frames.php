@@ -22,13 +22,15 @@ abstract class Frames implements Transport
      * frame's own header included. One letter a number, because PHP makes no string for a key of
      * one letter: it halves the time. n payload length, s check sum of the frame, o length of the
      * context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b
-     * attributes, x length of the text; a attempt, and lengths: i id, m name, p pipeline, d driver;
-     * e event, and lengths: w server, u connection, r remote address, z state.
+     * attributes, x length of the text; a attempt, and lengths: i id or service, m name or method,
+     * p pipeline, d driver; e event, and lengths: w server, u connection, r remote address, z
+     * state.
      */
     public const FIXED = [
         Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
         Native::RAW => 'x2/Vn/Vs/x2/Vo/Ck/Cf/x2/Vc/Pt/Vl',
         Native::JOB => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Va/Vi/Vm/Vp/Vd',
+        Native::GRPC => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Vi/Vm',
         Native::TCP => 'x2/Vn/Vs/x2/Vo/Ck/Cf/ve/Vc/Pt/Vl/Vw/Vu/Vr/Vz',
     ];
     /** How many bytes that takes. */
@@ -36,6 +38,7 @@ abstract class Frames implements Transport
         Native::REQUEST => Native::FRAME + Native::REQUEST_HEAD,
         Native::RAW => Native::FRAME + Native::CALL_HEAD,
         Native::JOB => Native::FRAME + Native::JOB_HEAD,
+        Native::GRPC => Native::FRAME + Native::GRPC_HEAD,
         Native::TCP => Native::FRAME + Native::TCP_HEAD,
     ];
 
@@ -81,6 +84,11 @@ abstract class Frames implements Transport
     public function replyRaw(int $call, string $payload, int $flags = 0): void
     {
         $this->message(Native::REPLY, $call, $flags, 0, '', $payload);
+    }
+
+    public function beginRaw(int $call, string $piece): void
+    {
+        $this->message(Native::REPLY, $call, 0, 0, '', $piece, true);
     }
 
     public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void
@@ -212,6 +220,7 @@ abstract class Frames implements Transport
         return match ($fixed['k']) {
             Native::REQUEST => $this->httpExchange($frame, $fixed, $deadline),
             Native::JOB => $this->jobExchange($frame, $fixed, $deadline),
+            Native::GRPC => $this->grpcExchange($frame, $fixed, $deadline),
             Native::TCP => $this->tcpExchange($frame, $fixed, $deadline),
             default => $this->rawExchange($frame, $fixed, $deadline),
         };
@@ -270,6 +279,38 @@ abstract class Frames implements Transport
             $fixed['t'],
             $job,
             ($fixed['f'] & Native::WANTS_RESULT) !== 0,
+        );
+    }
+
+    /** @param array<string, int> $fixed */
+    private function grpcExchange(string $frame, array $fixed, ?int $deadline): GrpcExchange
+    {
+        $table = self::LENGTHS[Native::GRPC];
+        $at = $table + 8 * $fixed['h'];
+        $end = Native::FRAME + $fixed['o'];
+        $known = Native::DEVELOPMENT | Native::TIMED | Native::BODY_STREAM | Native::STREAMS;
+        if ($at > $end || $fixed['o'] > $fixed['n'] || $fixed['c'] === 0 || $fixed['f'] & ~$known) {
+            throw new ProtocolError('a gRPC call whose lengths leave its frame');
+        }
+        $service = \substr($frame, $at, $fixed['i']);
+        $method = \substr($frame, $at += $fixed['i'], $fixed['m']);
+        $at += $fixed['m'];
+        $metadata = self::jobHeaders($frame, $table, $fixed['h'], $at);
+        if ($at !== $end) {
+            throw new ProtocolError('a gRPC call whose lengths leave its frame');
+        }
+        $body = $fixed['f'] & Native::BODY_STREAM ? new BodyReader($this, $fixed['c']) : null;
+
+        return new GrpcExchange(
+            $this,
+            $fixed['c'],
+            $deadline,
+            $fixed['t'],
+            $service,
+            $method,
+            $metadata,
+            $body ?? \substr($frame, $end),
+            ($fixed['f'] & Native::STREAMS) !== 0,
         );
     }
 

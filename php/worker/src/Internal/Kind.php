@@ -23,6 +23,8 @@ enum Kind: string
     case Job = 'job';
     /** An event of a TCP connection. */
     case Tcp = 'tcp';
+    /** A call of a gRPC method. */
+    case Grpc = 'grpc';
 
     /**
      * The kind of call that a pool needs a handler for, by the service that it belongs to: RR_MODE.
@@ -33,6 +35,7 @@ enum Kind: string
             'http' => self::Http,
             'jobs' => self::Job,
             'tcp' => self::Tcp,
+            'grpc' => self::Grpc,
             default => self::Raw,
         };
     }

@@ -28,6 +28,8 @@ final class Native
     public const LINE = 6;
     /** A job's context before its table. */
     public const JOB_HEAD = 40;
+    /** A gRPC call's context before its table. */
+    public const GRPC_HEAD = 28;
     /** A TCP call's context before its strings. */
     public const TCP_HEAD = 36;
     /** The longest payload that a worker takes: longer bodies come as files. */
@@ -53,6 +55,8 @@ final class Native
     public const RAW = 0x03;
     /** A call of kind `job`. */
     public const JOB = 0x04;
+    /** A call of kind `grpc`. */
+    public const GRPC = 0x05;
     /** A call of kind `tcp`. */
     public const TCP = 0x08;
     /** The client of this call has left. */
@@ -149,6 +153,8 @@ final class Native
     public const TIMED = 0x20;
     /** Of jobs: the reply's body is to be what the handler returns, for somebody waits for it. */
     public const WANTS_RESULT = 0x40;
+    /** In gRPC calls: the reply may have any number of messages. */
+    public const STREAMS = 0x04;
     /** Of the end of a reply: the worker is not free yet, and will say when it is. */
     public const BUSY = 0x02;
     /** Of the end of a reply: the worker takes no further call. */

@@ -57,6 +57,10 @@ final class Recorder implements Transport
     {
     }
 
+    public function beginRaw(int $call, string $piece): void
+    {
+    }
+
     public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void
     {
     }

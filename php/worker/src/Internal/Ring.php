@@ -196,10 +196,11 @@ final class Ring extends Frames
 
             return null;
         }
-        // A job, an event of a connection, a request whose body is to be asked for, or one that
-        // makes no sense.
+        // A job, a gRPC call, an event of a connection, a request whose body is to be asked for, or
+        // one that makes no sense.
         $exchange = $this->exchange($frame, $fixed);
-        $isOfPhp = $exchange instanceof JobExchange || $exchange instanceof TcpExchange;
+        $isOfPhp = $exchange instanceof JobExchange || $exchange instanceof GrpcExchange
+            || $exchange instanceof TcpExchange;
         if ($isOfPhp || $fixed['f'] & Native::BODY_STREAM) {
             return $exchange;
         }

@@ -38,6 +38,9 @@ interface Transport
     /** The reply to a raw call, whole. */
     public function replyRaw(int $call, string $payload, int $flags = 0): void;
 
+    /** The first piece of the reply to a call without a head, of which more follows. */
+    public function beginRaw(int $call, string $piece): void;
+
     /**
      * The reply to a job.
      *

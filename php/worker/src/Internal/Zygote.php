@@ -22,7 +22,7 @@ final class Zygote
     private const CLASSES = [
         Ring::class, Leaks::class, Relay::class, Pipes::class, Frame::class, Native::class, Loop::class, Output::class,
         LastWords::class, WorkerChannel::class, AskedServer::class, HttpExchange::class, RawExchange::class,
-        JobExchange::class, TcpExchange::class, Requests::class,
+        JobExchange::class, GrpcExchange::class, TcpExchange::class, Requests::class,
         Leftovers::class, Failure::class, Sender::class, Variables::class,
         \Pronghorn\Call::class, \Pronghorn\Response::class,
     ];

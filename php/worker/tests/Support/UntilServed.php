@@ -51,6 +51,11 @@ final class UntilServed implements Transport
         $this->inner->replyRaw($call, $payload, $flags);
     }
 
+    public function beginRaw(int $call, string $piece): void
+    {
+        $this->inner->beginRaw($call, $piece);
+    }
+
     public function replyJob(int $call, int $outcome, int $delay, string $body, int $flags = 0): void
     {
         $this->inner->replyJob($call, $outcome, $delay, $body, $flags);

@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use pronghorn_config::{Command, Listen, Section, Size, Table};
+use pronghorn_config::{Command, Listen, Pairs, Section, Size, Table};
 use pronghorn_launch::{Ini, TransportChoice};
 use pronghorn_pool::{Fence, Scaling};
 
@@ -117,6 +117,8 @@ pub struct CommonSettings {
     pub methods: Option<Vec<String>>,
     /// The pipelines that its workers may push to; None is all.
     pub pipelines: Option<Vec<String>>,
+    /// Variables for its workers, which override those of all. Set by the service.
+    pub env: Pairs,
     /// Name of the user that its workers run as; None is the server's.
     pub user: Option<String>,
     /// Name of their group; None is the user's.
@@ -364,6 +366,7 @@ fn read(t: &mut Table<'_>, calls: Calls) -> HttpPoolSettings {
         Limits::read(t, mode)
     });
     let common = CommonSettings {
+        env: Pairs::default(),
         num_workers: scaling.map_or(num_workers, |scaling| scaling.min),
         scaling,
         max_queue_size,

@@ -1,0 +1,448 @@
+//! Answers calls: by a worker, or here.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pronghorn_base::{BoxFuture, LogThrottle};
+use pronghorn_grpc_wire::{
+    Answers, Call, Code, Decoder, Ending, Input, Messages, Metadata, MethodPath, Reply, ReplyBody,
+    Status, Streamed, is_for_the_transport,
+};
+use pronghorn_pool::ReplyBody as WorkerBody;
+use pronghorn_pool::{Answer, CallError, NotWhole, Pool, Reply as WorkerReply, Terms};
+use pronghorn_serve::{Body, Read, Reader};
+use pronghorn_wire::Head;
+use tokio::time::Instant;
+
+use crate::call::GrpcCall;
+use crate::health::ServingState;
+use crate::metrics::Metrics;
+use crate::proto::Method;
+use crate::reflection::{Catalogue, Conversation, METHOD, SERVICES};
+use crate::reply::{Lines, foreign, lines, status_of};
+use crate::table::{HEALTH, ServiceTable};
+use crate::tls::peer_metadata;
+use crate::uplink::Uplink;
+
+/// A client's deadline does not end a worker sooner than this: to begin and be ended costs a worker
+/// more than most calls, and clients choose their deadlines.
+const LEAST_DEADLINE: Duration = Duration::from_secs(1);
+
+/// The handler of calls, made anew by each reload.
+pub(crate) struct Calls {
+    pub(crate) table: Arc<ServiceTable>,
+    pub(crate) pool: Pool,
+    /// For methods that stream.
+    pub(crate) stream_pool: Pool,
+    pub(crate) metrics: Metrics,
+    pub(crate) state: ServingState,
+    pub(crate) catalogue: Arc<Catalogue>,
+    /// Bytes that a message of a worker may have.
+    pub(crate) most: usize,
+}
+
+/// Tells how a call ended, once.
+#[derive(Debug)]
+struct Record {
+    /// Empty where no service has it.
+    method: String,
+    peer: String,
+    metrics: Metrics,
+    begun: Instant,
+    deadline: Option<Instant>,
+    told: bool,
+}
+
+impl Record {
+    fn end(&mut self, status: &Status) {
+        if std::mem::replace(&mut self.told, true) {
+            return;
+        }
+        let took = self.begun.elapsed();
+        self.metrics.ended(&self.method, status.code, took);
+        let elapsed = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        if status.code == Code::Ok {
+            tracing::debug!(
+                target: "grpc", method = self.method, remote_address = self.peer, elapsed,
+                "method was called successfully"
+            );
+            return;
+        }
+        if !is_the_servers(status.code) {
+            tracing::debug!(
+                target: "grpc", method = self.method, remote_address = self.peer, elapsed,
+                status = %status.code,
+                "method call was finished with error: {}", status.message
+            );
+            return;
+        }
+        // A client may call what fails as often as it likes.
+        static FAILED: LogThrottle = LogThrottle::new();
+        if let Some(times) = FAILED.should_log() {
+            tracing::warn!(
+                target: "grpc", method = self.method, remote_address = self.peer, elapsed, times,
+                status = %status.code,
+                "method call was finished with error: {}", status.message
+            );
+        }
+    }
+}
+
+/// Whether somebody who runs the server may have to do something about such a status.
+const fn is_the_servers(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unknown
+            | Code::DeadlineExceeded
+            | Code::ResourceExhausted
+            | Code::Internal
+            | Code::Unavailable
+            | Code::DataLoss
+    )
+}
+
+impl Drop for Record {
+    /// The client has left, or its deadline has passed.
+    fn drop(&mut self) {
+        let is_late = self
+            .deadline
+            .is_some_and(|deadline| deadline <= Instant::now());
+        self.end(&if is_late {
+            Status::new(Code::DeadlineExceeded, "the client's deadline passed")
+        } else {
+            Status::new(Code::Cancelled, "the client left")
+        });
+    }
+}
+
+impl Answers for Calls {
+    fn answer<'a>(&'a self, call: Call, input: &'a mut Input<'_>) -> BoxFuture<'a, Reply> {
+        Box::pin(self.respond(call, input))
+    }
+}
+
+impl Calls {
+    async fn respond(&self, call: Call, input: &mut Input<'_>) -> Reply {
+        let MethodPath { service, method } = &call.method;
+        let found = self.table.method(service, method);
+        if found.is_none() && method == METHOD && SERVICES.contains(&&**service) {
+            return match input.detach() {
+                Some(messages) => {
+                    let (catalogue, stopping) =
+                        (self.catalogue.clone(), self.state.stopping().clone());
+                    Reply::stream(Conversation::new(catalogue, messages, stopping))
+                }
+                None => Reply::ended(Status::new(Code::Unimplemented, "reflection needs HTTP/2")),
+            };
+        }
+        if found.is_none() && service == HEALTH {
+            return match input.only().await {
+                Ok(_) => self.state.answer(method, self.table.iter().map(|it| it.0)),
+                Err(status) => Reply::ended(status),
+            };
+        }
+        self.metrics.begun();
+        let mut record = Record {
+            method: found.map(|_| call.method.full()).unwrap_or_default(),
+            peer: call.peer.shown_address(),
+            metrics: self.metrics.clone(),
+            begun: call.accepted,
+            deadline: call.deadline,
+            told: false,
+        };
+        let mut reply = match found {
+            Some(method) => self.ask(call, method, input).await,
+            None => Reply::ended(self.unknown(service, method)),
+        };
+        match &mut reply.body {
+            ReplyBody::Empty(ending) | ReplyBody::One(_, ending) => record.end(&ending.status),
+            ReplyBody::Stream(_) => {
+                let body = std::mem::replace(&mut reply.body, ReplyBody::Empty(Status::OK.into()));
+                if let ReplyBody::Stream(source) = body {
+                    reply.body = ReplyBody::Stream(Box::new(Recorded { source, record }));
+                }
+            }
+        }
+        reply
+    }
+
+    fn unknown(&self, service: &str, method: &str) -> Status {
+        let text = match self.table.get(service) {
+            Some(_) => format!("unknown method {method} for service {service}"),
+            None => format!("unknown service {service}"),
+        };
+        Status::new(Code::Unimplemented, text)
+    }
+
+    /// Answers a call by a worker.
+    async fn ask(&self, call: Call, method: &Method, input: &mut Input<'_>) -> Reply {
+        let is_stream = method.client_streams || method.server_streams;
+        let pool = if is_stream {
+            &self.stream_pool
+        } else {
+            &self.pool
+        };
+        let (mut message, mut uplink, mut messages) = (Bytes::new(), None, None);
+        if method.client_streams {
+            let Some(detached) = input.detach() else {
+                let what = "a client that streams needs HTTP/2";
+                return Reply::ended(Status::new(Code::Unimplemented, what));
+            };
+            let (begun, stream) = Uplink::new(detached);
+            (uplink, messages) = (Some(begun), Some(stream));
+        } else {
+            message = match input.only().await {
+                Ok(message) => message,
+                Err(status) => return Reply::ended(status),
+            };
+        }
+        let now = Instant::now();
+        let terms = Terms {
+            deadline: call.deadline.map(|deadline| {
+                let left = deadline.saturating_duration_since(now).max(LEAST_DEADLINE);
+                pool.exec_ttl().map_or(left, |ttl| ttl.min(left))
+            }),
+            ..Terms::default()
+        };
+        let accepted = call.accepted;
+        let payload = Arc::new(GrpcCall {
+            context: context_of(&call),
+            service: call.method.service,
+            method: call.method.method,
+            client_streams: method.client_streams,
+            server_streams: method.server_streams,
+            message,
+            messages: Mutex::new(messages),
+            accepted_us: call.accepted_us,
+            is_repeatable: false,
+        });
+        let mut pending = pool.call(payload, terms, accepted, now);
+        let answer = poll_fn(|cx| {
+            if input.poll_gone(cx).is_ready() {
+                return Poll::Ready(Err(Status::new(Code::Cancelled, "the client left")));
+            }
+            if let Some(uplink) = &mut uplink
+                && let Poll::Ready(status) = uplink.poll_failed(cx)
+            {
+                return Poll::Ready(Err(status));
+            }
+            loop {
+                match std::task::ready!(pending.poll_answer(cx)) {
+                    Ok(Answer::Interim(_)) => {}
+                    Ok(Answer::Reply(reply)) => return Poll::Ready(Ok(Ok(reply))),
+                    Err(error) => return Poll::Ready(Ok(Err(error))),
+                }
+            }
+        });
+        match answer.await {
+            Err(status) => Reply::ended(status),
+            Ok(Ok(reply)) => self.reply(*reply, method.server_streams, uplink).await,
+            Ok(Err(error)) => {
+                tell(&error);
+                Reply::ended(status_of(&error))
+            }
+        }
+    }
+
+    /// Makes a reply of what a worker has answered.
+    async fn reply(&self, reply: WorkerReply, is_stream: bool, uplink: Option<Uplink>) -> Reply {
+        let WorkerReply { head, body } = reply;
+        let body = match body {
+            WorkerBody::Whole(content) => Body::Whole(content.into()),
+            WorkerBody::Pieces { pieces, len } => Body::Pieces { pieces, len },
+            WorkerBody::File(_) => {
+                let what = "the worker answered with a file";
+                return Reply::ended(Status::new(Code::Internal, what));
+            }
+        };
+        if let Head::Context(context) = &head {
+            return match body {
+                Body::Whole(message) => foreign(context, message),
+                // One that is long: its length was announced.
+                Body::Pieces {
+                    pieces,
+                    len: Some(_),
+                } => match pieces.whole(self.most).await {
+                    Ok(message) => foreign(context, message),
+                    Err(why) => Reply::ended(not_whole(&why)),
+                },
+                _ => {
+                    let what = "streaming is not supported by this package of the worker";
+                    Reply::ended(Status::new(Code::Unknown, what))
+                }
+            };
+        }
+        let mut stream = WorkerStream::new(body, self.most, uplink);
+        let headers = match poll_fn(|cx| stream.poll_headers(cx)).await {
+            Ok(headers) => headers,
+            Err(status) => return Reply::ended(status),
+        };
+        let body = if is_stream {
+            ReplyBody::Stream(Box::new(stream))
+        } else {
+            match poll_fn(|cx| stream.poll_next(cx)).await {
+                Messages::End(ending) => ReplyBody::Empty(ending),
+                Messages::Message(message) => match poll_fn(|cx| stream.poll_next(cx)).await {
+                    Messages::End(ending) if ending.status.code == Code::Ok => {
+                        ReplyBody::One(message, ending)
+                    }
+                    Messages::End(ending) => ReplyBody::Empty(ending),
+                    Messages::Message(_) => {
+                        let what = "the worker answered with more than one message";
+                        ReplyBody::Empty(Status::new(Code::Internal, what).into())
+                    }
+                },
+            }
+        };
+        Reply { headers, body }
+    }
+}
+
+fn not_whole(why: &NotWhole) -> Status {
+    let (code, text) = match why {
+        NotWhole::TooLong(most) => {
+            let text = format!("grpc: trying to send message larger than max {most}");
+            (Code::ResourceExhausted, text)
+        }
+        NotWhole::BrokenOff => {
+            let text = "the worker ended before its reply was complete";
+            (Code::Unavailable, text.to_owned())
+        }
+        NotWhole::Unreadable(error) => (Code::Internal, error.to_string()),
+    };
+    Status::new(code, text)
+}
+
+fn tell(error: &CallError) {
+    if let CallError::Thrown(thrown) = error {
+        static THROWN: LogThrottle = LogThrottle::new();
+        if let Some(times) = THROWN.should_log() {
+            tracing::error!(
+                target: "grpc", times, class = thrown.class,
+                "a method threw: {} in {}:{}", thrown.message, thrown.file, thrown.line
+            );
+        }
+    }
+}
+
+/// Everything that PHP finds beside the message: the client's metadata and what is known of it.
+fn context_of(call: &Call) -> Metadata {
+    let mut context = Metadata::new();
+    context.push(":authority", call.authority.as_bytes());
+    for (name, value) in call.metadata.iter() {
+        let is_known = matches!(name, "content-type" | "grpc-accept-encoding");
+        if is_known || !is_for_the_transport(name) {
+            context.push_value(name, value.clone());
+        }
+    }
+    peer_metadata(&call.peer, &mut context);
+    context
+}
+
+/// A stream whose end is noted.
+#[derive(Debug)]
+struct Recorded {
+    source: Box<dyn Streamed>,
+    record: Record,
+}
+
+impl Streamed for Recorded {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages> {
+        let next = std::task::ready!(self.source.poll_next(cx));
+        if let Messages::End(ending) = &next {
+            self.record.end(&ending.status);
+        }
+        Poll::Ready(next)
+    }
+}
+
+/// Messages of one of our workers: framed as in gRPC-Web, with lines of metadata before and behind.
+#[derive(Debug)]
+struct WorkerStream {
+    /// While the client streams as well.
+    uplink: Option<Uplink>,
+    reader: Reader,
+    decoder: Decoder,
+    ready: Option<Messages>,
+}
+
+impl WorkerStream {
+    fn new(body: Body, most: usize, uplink: Option<Uplink>) -> Self {
+        Self {
+            uplink,
+            reader: Reader::new(body),
+            decoder: Decoder::new(most),
+            ready: None,
+        }
+    }
+
+    /// Waits for the first message or the end, and gives the metadata before that.
+    fn poll_headers(&mut self, cx: &mut Context<'_>) -> Poll<Result<Metadata, Status>> {
+        match std::task::ready!(self.poll_part(cx)) {
+            Part::Headers(headers) => Poll::Ready(Ok(headers)),
+            Part::Message(message) => {
+                self.ready = Some(message);
+                Poll::Ready(Ok(Metadata::new()))
+            }
+        }
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Part> {
+        let failed = |what: &str| {
+            let ending = Ending::from(Status::new(Code::Internal, what));
+            Poll::Ready(Part::Message(Messages::End(ending)))
+        };
+        loop {
+            match self.decoder.take() {
+                Ok(Some(part)) if part.trailers => {
+                    return Poll::Ready(match lines(&part.bytes) {
+                        Lines::Headers(headers) => Part::Headers(headers),
+                        Lines::End(ending) => Part::Message(Messages::End(ending)),
+                    });
+                }
+                Ok(Some(part)) => {
+                    return Poll::Ready(Part::Message(Messages::Message(part.bytes)));
+                }
+                Ok(None) => {}
+                Err(_) => return failed("the worker's reply is none of messages, or too long"),
+            }
+            if let Some(uplink) = &mut self.uplink
+                && let Poll::Ready(status) = uplink.poll_failed(cx)
+            {
+                return Poll::Ready(Part::Message(Messages::End(status.into())));
+            }
+            match std::task::ready!(self.reader.poll_next(cx)) {
+                Read::Bytes(bytes) => self.decoder.add(&bytes),
+                Read::End => return failed("the worker's reply has no end"),
+                Read::Broken => {
+                    let what = "the worker ended before its reply was complete";
+                    let ending = Ending::from(Status::new(Code::Unavailable, what));
+                    return Poll::Ready(Part::Message(Messages::End(ending)));
+                }
+            }
+        }
+    }
+}
+
+/// A part of a worker's reply.
+enum Part {
+    Headers(Metadata),
+    Message(Messages),
+}
+
+impl Streamed for WorkerStream {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Messages> {
+        if let Some(ready) = self.ready.take() {
+            return Poll::Ready(ready);
+        }
+        loop {
+            if let Part::Message(message) = std::task::ready!(self.poll_part(cx)) {
+                return Poll::Ready(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! gRPC for PHP: a service with a listener and a pool of workers, which answer the methods of the
+//! services in `.proto` files.
+//!
+//! Calls come in by crate `grpc-wire`. To the official PHP package they look as RoadRunner's do; to
+//! ours, each message of a stream goes to the worker as it comes. Health and reflection are
+//! answered here.
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod calls;
+mod descriptors;
+mod door;
+mod files;
+mod health;
+mod metrics;
+mod proto;
+mod reflection;
+mod reply;
+mod service;
+mod settings;
+mod table;
+mod tls;
+mod uplink;
+
+pub use door::Door;
+pub use service::GrpcService;
+pub use settings::{ClientAuth, ConnectionSettings, GrpcSettings, TlsSettings};

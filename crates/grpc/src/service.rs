@@ -1,0 +1,473 @@
+//! The service `grpc`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pronghorn_base::lock;
+use pronghorn_config::{Listen, Section as _, Table};
+use pronghorn_grpc_wire::Server;
+use pronghorn_plugin_api::{
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service,
+    StartError, Stopped,
+};
+use pronghorn_pool::{Spool, Warmup};
+use pronghorn_process::open_files;
+use pronghorn_process::socket::Access;
+use pronghorn_serve::{
+    Accepting, Addresses, Http2Limits, Limits, Listener, Service as HttpService, resolve,
+};
+use pronghorn_wire::Kind;
+use pronghorn_workers::settings::PoolSettings;
+use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::calls::Calls;
+use crate::descriptors::Descriptors;
+use crate::door::Door;
+use crate::files::FileError;
+use crate::health::ServingState;
+use crate::metrics::Metrics;
+use crate::reflection::Catalogue;
+use crate::settings::{GrpcSettings, POOL, ProtoRegistry, STREAM_POOL};
+use crate::table::ServiceTable;
+use crate::tls::Certificates;
+
+/// The name of the service, and of its sockets for the next process.
+const GRPC: &str = "grpc";
+/// The permissions of a unix socket: owner and group.
+const SOCKET_MODE: u32 = 0o660;
+/// How long a connection without a call is kept at the end: one may be on its way.
+const IDLE: Duration = Duration::from_millis(100);
+/// Workers that have a call when its time at the end is over get so long.
+const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
+/// Calls of a client that pauses longer than people wait for anything: a deadline is the client's
+/// matter, and idle connections make room for others.
+const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
+
+/// Descriptors that are kept back from connections: pipes of workers (seven each), files of logs.
+const KEPT_DESCRIPTORS: u64 = 256;
+const DESCRIPTORS_PER_WORKER: u64 = 8;
+/// A client has one connection for all its calls.
+const FEWEST_CONNECTIONS: usize = 64;
+const MOST_CONNECTIONS: usize = 10_000;
+
+/// gRPC before its start.
+#[derive(Debug)]
+pub struct GrpcService {
+    pub settings: GrpcSettings,
+    /// For calls that come to HTTP's listeners.
+    pub door: Door,
+}
+
+/// gRPC at work.
+struct Grpc {
+    settings: GrpcSettings,
+    door: Door,
+    directory: PathBuf,
+    service: Arc<HttpService>,
+    /// Until clients are taken from it.
+    listener: Option<Listener>,
+    accepting: Option<Accepting>,
+    url: Option<String>,
+    state: ServingState,
+    /// The services as the page of the admin listener shows them.
+    shown: Arc<Mutex<Arc<ServiceTable>>>,
+    metrics: Metrics,
+    spool: Arc<Spool>,
+    all_pools: Pools,
+    pools: PoolSet,
+    tasks: JoinSet<()>,
+    _certificates: JoinSet<()>,
+    io: Io,
+}
+
+impl GrpcService {
+    /// `t` is the whole configuration. None without the section `grpc`.
+    pub fn read(t: &mut Table<'_>, door: Door) -> Option<Self> {
+        let sentence = "gRPC services in PHP. Without this section, there are none.";
+        let settings: Option<GrpcSettings> = t.optional_section(GRPC, sentence);
+        let protoreg = t.optional_section_with(
+            "protoreg",
+            "More `.proto` files that gRPC's reflection knows, by RoadRunner's keys. The files of \
+             `grpc.proto` need not be here.",
+            ProtoRegistry::read,
+        );
+        let mut settings = settings?;
+        if let Some(protoreg) = protoreg {
+            settings.proto_path = protoreg.paths;
+            settings.known = protoreg.files;
+        }
+        Some(Self { settings, door })
+    }
+}
+
+impl Service for GrpcService {
+    fn pools(&self) -> Vec<ConfiguredPool<'_>> {
+        let pools = pools_of(&self.settings).map(|(name, section, settings)| ConfiguredPool {
+            section: section.to_owned(),
+            name,
+            settings,
+        });
+        pools.collect()
+    }
+
+    fn listens(&self) -> Vec<Listen> {
+        self.settings.listen.iter().cloned().collect()
+    }
+
+    fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        match ServiceTable::load(&self.settings.proto, directory) {
+            Err(error) => {
+                let (message, hint) = (format!("can't be used: {error}"), error.hint());
+                findings.push(Finding::missing("grpc.proto", message, hint));
+            }
+            Ok(table) if table.is_empty() => findings.push(Finding::doubtful(
+                "grpc.proto",
+                "names no service: every call is answered `UNIMPLEMENTED`".to_owned(),
+                "name the `.proto` files of the services, for example `proto: [\"proto/*.proto\"]`",
+            )),
+            Ok(table) if table.streams() && self.settings.stream_pool.is_none() => {
+                findings.push(Finding::doubtful(
+                    "grpc.pool",
+                    "also answers the methods that stream, each of which holds a worker until it \
+                     ends"
+                        .to_owned(),
+                    "give streams workers of their own in `grpc.stream_pool`",
+                ));
+            }
+            Ok(_) => {}
+        }
+        if let Some(tls) = &self.settings.tls
+            && let Err(error) = Certificates::load(tls, directory)
+        {
+            let message = format!("can't be used: {error}");
+            findings.push(Finding::missing("grpc.tls", message, "correct the files"));
+        }
+        findings
+    }
+
+    fn start(
+        self: Box<Self>,
+        context: Context,
+    ) -> BoxFuture<'static, Result<Box<dyn Running>, StartError>> {
+        Box::pin(async move {
+            let running = start(self.settings, self.door, &context).await?;
+            Ok(Box::new(running) as Box<dyn Running>)
+        })
+    }
+}
+
+/// Name, section and settings of each pool.
+fn pools_of(
+    settings: &GrpcSettings,
+) -> impl Iterator<Item = (&'static str, &'static str, &PoolSettings)> {
+    let streams = settings.stream_pool.as_ref();
+    let streams = streams.map(|pool| (STREAM_POOL, "grpc.stream_pool", pool));
+    std::iter::once((POOL, "grpc.pool", &settings.pool)).chain(streams)
+}
+
+fn specs<'a>(settings: &'a GrpcSettings, spool: &Arc<Spool>) -> Vec<PoolSpec<'a>> {
+    let spec = |(name, _, settings)| PoolSpec {
+        name,
+        settings,
+        kind: Kind::Grpc,
+        warmup: Warmup::default(),
+        spool: spool.clone(),
+    };
+    pools_of(settings).map(spec).collect()
+}
+
+/// The socket comes first, so that a taken port is known at once; calls are taken when all workers
+/// are up.
+async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<Grpc, StartError> {
+    let workers = context.workers.clone().expect("a service with workers");
+    let directory = context.directory().to_owned();
+    let loaded = load(&settings, &directory)?;
+    let certificates = match &settings.tls {
+        Some(tls) => Some(Certificates::load(tls, &directory)?),
+        None => None,
+    };
+    let listener = listen(&settings, &directory, &workers.io, context)?;
+    let listener = listener.map(|listener| match &certificates {
+        Some(certificates) => listener.with_tls(certificates.tls.clone()),
+        None => listener,
+    });
+    let owner = context.users.of_server().map(|(_, user)| user.clone());
+    let spool = Arc::new(Spool::open(&std::env::temp_dir(), owner)?);
+    let metrics = Metrics::new(&context.metrics);
+    let StartedPools { pools, tasks } =
+        workers.pools.start(GRPC, &specs(&settings, &spool)).await?;
+    let state = ServingState::new(pools.clone(), context.shutdown.clone());
+    let (ready, alive, draining) = (pools.clone(), pools.clone(), context.shutdown.clone());
+    let not_ready = |why: String| NotReady(why.into());
+    context.readiness.answer_apart(
+        move || {
+            if draining.is_cancelled() {
+                return Err(NotReady("stopping".into()));
+            }
+            ready
+                .iter()
+                .try_for_each(PoolHandle::ready)
+                .map_err(not_ready)
+        },
+        move || {
+            alive
+                .iter()
+                .try_for_each(PoolHandle::alive)
+                .map_err(not_ready)
+        },
+    );
+    let shown = Arc::new(Mutex::new(loaded.0.clone()));
+    let table = shown.clone();
+    context
+        .pages
+        .add(GRPC, include_str!("pages/grpc.json"), move || {
+            std::future::ready(Ok(lock(&table).shown().to_string()))
+        });
+    let handler = handler(&settings, loaded, &pools, &metrics, &state);
+    door.set(settings.on_http.then(|| handler.clone()));
+    let service = HttpService::new(
+        handler,
+        limits(&settings, pools.iter().map(|pool| pool.info().size).sum()),
+        Arc::<Addresses>::default(),
+        None,
+        Some(spool.clone()),
+    );
+    Ok(Grpc {
+        url: listener.as_ref().map(Listener::url),
+        settings,
+        door,
+        directory,
+        service,
+        listener,
+        accepting: None,
+        state,
+        shown,
+        metrics,
+        spool,
+        all_pools: workers.pools,
+        pools,
+        tasks,
+        _certificates: Certificates::watch(certificates.as_ref()),
+        io: workers.io,
+    })
+}
+
+fn listen(
+    settings: &GrpcSettings,
+    directory: &Path,
+    io: &Io,
+    context: &Context,
+) -> Result<Option<Listener>, StartError> {
+    let mut inherited = context.sockets.take(GRPC);
+    let Some(at) = &settings.listen else {
+        return Ok(None);
+    };
+    let listener = match at {
+        Listen::Tcp(address) => {
+            Listener::open(resolve(address)?, io.threads().len(), &mut inherited)?
+        }
+        Listen::Unix(path) => {
+            let path = directory.join(path);
+            let access = Access {
+                mode: SOCKET_MODE,
+                uid: None,
+                gid: None,
+            };
+            let mut listener = Listener::open_unix(&path, access, &mut inherited)?;
+            if context.sockets.is_systemds(&path) {
+                listener.keep_file();
+            }
+            listener
+        }
+    };
+    for socket in listener.sockets() {
+        context.sockets.offer(GRPC, socket)?;
+    }
+    Ok(Some(listener))
+}
+
+/// Connections in all: half of the descriptors that workers leave, for HTTP may want the others.
+fn most_connections(workers: usize) -> usize {
+    let kept = KEPT_DESCRIPTORS + workers as u64 * DESCRIPTORS_PER_WORKER;
+    let left = open_files::raise().saturating_sub(kept) / 2;
+    usize::try_from(left)
+        .unwrap_or(usize::MAX)
+        .clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS)
+}
+
+fn limits(settings: &GrpcSettings, workers: usize) -> Limits {
+    let connections = &settings.connections;
+    let mut limits = Limits {
+        http2: Http2Limits {
+            clear: true,
+            streams: connections.streams,
+            age: connections.age,
+            age_grace: connections.age_grace,
+            ping: Some((connections.ping_time, connections.ping_timeout)),
+        },
+        connections: most_connections(workers),
+        ..Limits::default()
+    };
+    limits.receive.idle = connections.idle.unwrap_or(CLIENT_PAUSE);
+    limits
+}
+
+/// Reads the files, and compiles those that compile.
+fn load(
+    settings: &GrpcSettings,
+    directory: &Path,
+) -> Result<(Arc<ServiceTable>, Arc<Catalogue>), FileError> {
+    let table = ServiceTable::load(&settings.proto, directory)?;
+    let paths: Vec<_> = settings
+        .proto_path
+        .iter()
+        .map(|path| directory.join(path))
+        .collect();
+    let known = settings.known.iter();
+    let known = known.filter_map(|file| {
+        let places = paths.iter().map(|path| path.join(file));
+        places
+            .chain([directory.join(file)])
+            .find(|path| path.is_file())
+    });
+    let files: Vec<_> = table.files().iter().cloned().chain(known).collect();
+    let (descriptors, failed) = Descriptors::compile(&files, &paths);
+    for why in failed {
+        tracing::info!(target: "grpc", "reflection knows only names of this file: {why}");
+    }
+    let catalogue = Catalogue::new(&table, descriptors);
+    Ok((Arc::new(table), Arc::new(catalogue)))
+}
+
+fn handler(
+    settings: &GrpcSettings,
+    (table, catalogue): (Arc<ServiceTable>, Arc<Catalogue>),
+    pools: &PoolSet,
+    metrics: &Metrics,
+    state: &ServingState,
+) -> Arc<Server<Calls>> {
+    let pool = pools.get(POOL).expect("it was started").pool().clone();
+    let stream_pool = pools.get(STREAM_POOL).map(|streams| streams.pool().clone());
+    let calls = Calls {
+        table,
+        stream_pool: stream_pool.unwrap_or_else(|| pool.clone()),
+        pool,
+        metrics: metrics.clone(),
+        state: state.clone(),
+        catalogue,
+        most: settings.messages.send,
+    };
+    Arc::new(Server::new(calls, settings.messages, settings.web.clone()))
+}
+
+impl Running for Grpc {
+    fn open(&mut self) -> Result<(), StartError> {
+        if let Some(listener) = self.listener.take() {
+            let accepting = listener.serve(self.io.threads(), &self.service)?;
+            accepting.set_ours(true);
+            self.accepting = Some(accepting);
+            let address = self.url.as_deref().unwrap_or_default();
+            tracing::info!(target: "grpc", address, "listening for gRPC");
+        }
+        self.state.set(true);
+        Ok(())
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        let url = self.url.iter();
+        url.map(|url| url.replacen("http", "grpc", 1)).collect()
+    }
+
+    fn reload(&mut self, to: Box<dyn Service>) -> BoxFuture<'_, Reload> {
+        Box::pin(async move {
+            match to.downcast::<GrpcService>() {
+                Some(to) => self.go_over_to(to.settings).await,
+                None => Reload::NeedsRestart,
+            }
+        })
+    }
+
+    fn hand_over(&mut self, step: Handover) {
+        if let Some(accepting) = &self.accepting {
+            accepting.set_ours(step != Handover::Done);
+        }
+        if step == Handover::Done {
+            self.accepting = None;
+        }
+    }
+
+    fn stop(self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Stopped> {
+        Box::pin(Self::stop(*self, deadline))
+    }
+}
+
+impl Grpc {
+    /// Replaces the workers, and then answers by the new settings.
+    async fn go_over_to(&mut self, to: GrpcSettings) -> Reload {
+        if to.stream_pool.is_some() != self.settings.stream_pool.is_some() {
+            tracing::warn!(
+                target: "grpc",
+                "`grpc.stream_pool` was added or removed: a restart applies it"
+            );
+            return Reload::NeedsRestart;
+        }
+        let (wanted, directory) = (to.clone(), self.directory.clone());
+        let loaded = tokio::task::spawn_blocking(move || load(&wanted, &directory)).await;
+        let loaded = match loaded {
+            Ok(Ok(loaded)) => loaded,
+            Ok(Err(error)) => {
+                tell_unread(&error);
+                return Reload::Failed;
+            }
+            Err(_) => return Reload::Failed, // it panicked, which was reported
+        };
+        self.state.set(false);
+        let specs = specs(&to, &self.spool);
+        let changed = self.all_pools.change(GRPC, &self.pools, &specs).await;
+        self.state.set(true);
+        if !changed {
+            return Reload::Failed;
+        }
+        *lock(&self.shown) = loaded.0.clone();
+        let handler = handler(&to, loaded, &self.pools, &self.metrics, &self.state);
+        self.door.set(to.on_http.then(|| handler.clone()));
+        self.service.set_handler(handler);
+        self.settings = to;
+        Reload::Applied
+    }
+
+    /// No new calls, those under way finish within the pools' `destroy_timeout`, then the workers
+    /// end.
+    async fn stop(self, deadline: Instant) -> Stopped {
+        self.state.set(false);
+        self.door.set(None);
+        let destroy = pools_of(&self.settings).map(|(_, _, pool)| pool.common.destroy_timeout);
+        let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
+        let in_time = timeout_at(cut_at, self.service.drain(IDLE)).await.is_ok();
+        drop(self.accepting);
+        let cut = self.service.open();
+        let most = if in_time {
+            Duration::MAX
+        } else {
+            WORKERS_AFTER_CUT
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let killed = self.pools.stop(left.min(most)).await;
+        self.tasks.join_all().await; // each has done its last order
+        // A file that is left there is removed at the next start.
+        _ = timeout_at(deadline, self.spool.settle()).await;
+        if cut == 0 && killed == 0 {
+            return Stopped::Clean;
+        }
+        Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+    }
+}
+
+fn tell_unread(error: &FileError) {
+    tracing::error!(target: "grpc", "reload failed, nothing has changed: {error}");
+}

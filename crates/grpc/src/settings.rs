@@ -1,0 +1,364 @@
+//! The keys of `grpc`, typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_config::{Choice, Listen, Pairs, Section, Size, Table};
+use pronghorn_grpc_wire::{Cors, MessageLimits};
+use pronghorn_serve::Pair;
+use pronghorn_workers::settings::PoolSettings;
+
+/// As RoadRunner's.
+const MESSAGE: Size = Size::megabytes(50);
+/// Longer messages fit no frame to a worker.
+const LONGEST_MESSAGE: Size = Size::megabytes(60);
+/// One byte would refuse everything.
+const SHORTEST_MESSAGE: Size = Size::kilobytes(1);
+
+/// Calls that a client may have open on a connection. RoadRunner's 10 let its eleventh call wait,
+/// whatever the pool could do; the pool's queue is the limit that counts.
+const STREAMS: u32 = 128;
+/// Each open call may keep 256 KB of its message in memory.
+const MOST_STREAMS: u32 = 1000;
+
+/// As RoadRunner's.
+const PING_TIME: Duration = Duration::from_hours(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_hours(24 * 365);
+
+/// The name of `grpc.pool` in records and commands.
+pub(crate) const POOL: &str = "grpc";
+/// The same for `grpc.stream_pool`.
+pub(crate) const STREAM_POOL: &str = "grpc-streams";
+
+/// The section `grpc`.
+#[derive(Clone, Debug)]
+pub struct GrpcSettings {
+    /// None where calls come to HTTP's addresses alone, or it is missing, which is told.
+    pub listen: Option<Listen>,
+    /// Calls are taken on the addresses of `http` as well.
+    pub on_http: bool,
+    /// Files and patterns.
+    pub proto: Vec<String>,
+    pub tls: Option<TlsSettings>,
+    pub messages: MessageLimits,
+    pub connections: ConnectionSettings,
+    /// None where gRPC-Web is not spoken.
+    pub web: Option<Cors>,
+    pub pool: PoolSettings,
+    /// Workers for methods that stream, where these have some of their own.
+    pub stream_pool: Option<PoolSettings>,
+    /// Where imports are looked up, and files that only reflection knows: `protoreg`.
+    pub proto_path: Vec<String>,
+    pub known: Vec<String>,
+}
+
+/// The section `protoreg`.
+#[derive(Clone, Debug)]
+pub(crate) struct ProtoRegistry {
+    pub(crate) paths: Vec<String>,
+    pub(crate) files: Vec<String>,
+}
+
+impl Section for ProtoRegistry {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            paths: t
+                .key("proto_path", "Directories in which imports are looked up.")
+                .live()
+                .default(Vec::new()),
+            files: t
+                .key("files", "Files in these directories.")
+                .live()
+                .default(Vec::new()),
+        }
+    }
+}
+
+/// Limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionSettings {
+    /// Without a call.
+    pub idle: Option<Duration>,
+    /// In all, and what calls under way get after that.
+    pub age: Option<Duration>,
+    pub age_grace: Option<Duration>,
+    pub streams: u32,
+    /// After so long without a sign of life a client is asked for one, and waited for so long.
+    pub ping_time: Duration,
+    pub ping_timeout: Duration,
+}
+
+/// The section `grpc.tls`.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    pub pair: Pair,
+    /// The only authorities whose certificates of clients count.
+    pub root_ca: Option<PathBuf>,
+    pub client_auth: ClientAuth,
+}
+
+/// `grpc.tls.client_auth_type`, by Go's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    None,
+    Request,
+    RequireAny,
+    VerifyIfGiven,
+    RequireAndVerify,
+}
+
+impl Choice for ClientAuth {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("no_client_cert", Self::None),
+        ("no_client_certs", Self::None), // RoadRunner's pages
+        ("request_client_cert", Self::Request),
+        ("require_any_client_cert", Self::RequireAny),
+        ("verify_client_cert_if_given", Self::VerifyIfGiven),
+        ("require_and_verify_client_cert", Self::RequireAndVerify),
+    ];
+}
+
+impl Section for GrpcSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let listen = t
+            .key("listen", "The address for gRPC, or a unix socket.")
+            .optional();
+        let on_http = t
+            .key(
+                "on_http",
+                "Whether calls are also taken on the addresses of `http`. Clients without TLS need \
+                 `http.http2.h2c`.",
+            )
+            .ours()
+            .live()
+            .default(false);
+        if !t.is_written("listen") && !on_http {
+            t.error(
+                "",
+                "has no `listen`",
+                "for example `listen: 127.0.0.1:9001`",
+            );
+        }
+        let proto = t
+            .key(
+                "proto",
+                "The `.proto` files whose services the workers answer. `*`, `**`, `?`, `[a-z]` and \
+                 `{a,b}` make a pattern. Imports are looked up beside each file; missing ones are \
+                 ignored.",
+            )
+            .live()
+            .default(Vec::new());
+        let tls = t.optional_section("tls", "TLS. Without this section, clients use clear text.");
+        let connections = ConnectionSettings::read(t);
+        let messages = read_messages(t);
+        refuse_interceptors(t);
+        let env: Pairs = t
+            .key(
+                "env",
+                "Environment variables for the workers of this section.",
+            )
+            .live()
+            .default(Pairs::default());
+        let web = read_web(t);
+        let mut pool: PoolSettings = t.section("pool", "The workers that answer calls.");
+        let stream_pool = t.optional_section_with(
+            "stream_pool",
+            "More workers, for methods that stream. A stream holds its worker until it ends. \
+             Without this section, `pool` answers streams, too.",
+            |t| {
+                t.ours();
+                PoolSettings::read(t)
+            },
+        );
+        pool.common.env = env.clone();
+        Self {
+            listen,
+            on_http,
+            proto,
+            tls,
+            messages,
+            connections,
+            web,
+            pool,
+            stream_pool: stream_pool.map(|mut pool: PoolSettings| {
+                pool.common.env = env;
+                pool
+            }),
+            proto_path: Vec::new(),
+            known: Vec::new(),
+        }
+    }
+}
+
+fn read_messages(t: &mut Table<'_>) -> MessageLimits {
+    let receive = t
+        .key(
+            "max_recv_msg_size",
+            "The size limit of a message from a client, without its compression.",
+        )
+        .zero_is_default()
+        .range(SHORTEST_MESSAGE..=LONGEST_MESSAGE)
+        .live()
+        .default(MESSAGE);
+    let send = t
+        .key(
+            "max_send_msg_size",
+            "The size limit of a message to a client.",
+        )
+        .zero_is_default()
+        .range(SHORTEST_MESSAGE..=LONGEST_MESSAGE)
+        .live()
+        .default(MESSAGE);
+    let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+    MessageLimits {
+        receive: bytes(receive),
+        send: bytes(send),
+    }
+}
+
+/// An interceptor may be what authenticates callers: without it, everybody would be let in.
+fn refuse_interceptors(t: &mut Table<'_>) {
+    let interceptors: Vec<String> = t
+        .key(
+            "interceptors",
+            "RoadRunner's plugins in Go around each call. This server has none, and refuses names.",
+        )
+        .default(Vec::new());
+    if let Some(first) = interceptors.first() {
+        let message = format!("names `{first}`, a plugin in Go that this server does not have");
+        let hint = "check callers in PHP by their metadata, or by `tls.client_auth_type`; then \
+                    remove the key";
+        t.error("interceptors", &message, hint);
+    }
+}
+
+fn read_web(t: &mut Table<'_>) -> Option<Cors> {
+    t.optional_section_with(
+        "web",
+        "gRPC-Web for browsers, on the same address, over HTTP/1.1 and HTTP/2. Without this \
+         section, there is none.",
+        |t| {
+            t.ours();
+            t.live();
+            Cors {
+                origins: t
+                    .key(
+                        "allowed_origins",
+                        "The origins whose pages may call, such as `https://example.org`; `*` for \
+                         all. By default, only pages of the same origin.",
+                    )
+                    .default(Vec::new()),
+            }
+        },
+    )
+}
+
+impl ConnectionSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        Self {
+            idle: t
+                .key(
+                    "max_connection_idle",
+                    "How long a connection without a call is kept open.",
+                )
+                .range(SHORTEST..=LONGEST)
+                .limit(),
+            age: t
+                .key(
+                    "max_connection_age",
+                    "How old a connection may become. The client is then asked to make another \
+                     one, so that load balancers can spread calls anew.",
+                )
+                .range(SHORTEST..=LONGEST)
+                .limit(),
+            age_grace: t
+                .key(
+                    "max_connection_age_grace",
+                    "How long calls in progress may take on a connection that is too old.",
+                )
+                .range(SHORTEST..=LONGEST)
+                .limit(),
+            streams: t
+                .key(
+                    "max_concurrent_streams",
+                    "How many calls a client may have open on a connection.",
+                )
+                .zero_is_default()
+                .range(1..=MOST_STREAMS)
+                .roadrunner("10", "the queue of the pool is the limit that counts")
+                .default(STREAMS),
+            ping_time: t
+                .key(
+                    "ping_time",
+                    "After how long without a sign of life the server asks a client for one.",
+                )
+                .zero_is_default()
+                .range(SHORTEST..=LONGEST)
+                .default(PING_TIME),
+            ping_timeout: t
+                .key("timeout", "How long the client may take to answer that.")
+                .zero_is_default()
+                .range(SHORTEST..=LONGEST)
+                .default(PING_TIMEOUT),
+        }
+    }
+}
+
+impl Section for TlsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let certificate: Option<PathBuf> = t
+            .key("cert", "The server's certificate, in PEM.")
+            .optional();
+        let key: Option<PathBuf> = t
+            .key("key", "Its private key, in PEM.")
+            .is_path()
+            .optional();
+        for name in ["cert", "key"] {
+            if !t.is_written(name) {
+                // RoadRunner would speak clear text.
+                let message = format!("has no `{name}`");
+                t.error("", &message, "both `cert` and `key` are needed");
+            }
+        }
+        let root_ca: Option<PathBuf> = t
+            .key(
+                "root_ca",
+                "The authorities that certify clients, in PEM. No other authority counts.",
+            )
+            .differs(
+                "the system's authorities count as well",
+                "any of them could let in a stranger",
+            )
+            .optional();
+        let client_auth = t
+            .key(
+                "client_auth_type",
+                "Whether clients must show a certificate.",
+            )
+            .default(ClientAuth::None);
+        if client_auth != ClientAuth::None && root_ca.is_none() && !t.is_written("root_ca") {
+            let message = "needs `root_ca`, the authorities of clients";
+            t.error("client_auth_type", message, "add `root_ca`, a file in PEM");
+        }
+        if root_ca.is_some() && client_auth == ClientAuth::None {
+            let hint = "`client_auth_type: require_and_verify_client_cert` lets only certified \
+                        clients in";
+            t.warn(
+                "root_ca",
+                "has no effect: no client is asked for a certificate",
+                hint,
+            );
+        }
+        Self {
+            pair: Pair {
+                certificate: certificate.unwrap_or_default(),
+                key: key.unwrap_or_default(),
+            },
+            root_ca,
+            client_auth,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The services that are served, and their methods.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::files::{FileError, Read, read_all};
+use crate::proto::Method;
+
+/// All services by their full names.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceTable {
+    services: BTreeMap<String, Served>,
+    files: Vec<PathBuf>,
+}
+
+/// A service that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) path: PathBuf,
+    pub(crate) methods: Vec<Method>,
+}
+
+/// Names that this server answers itself.
+pub(crate) const HEALTH: &str = "grpc.health.v1.Health";
+
+impl ServiceTable {
+    /// Reads the services of `.proto` files.
+    pub(crate) fn load(named: &[String], directory: &Path) -> Result<Self, FileError> {
+        let mut table = Self::default();
+        for Read { path, file } in read_all(named, directory)? {
+            table.files.push(path.clone());
+            for service in &file.services {
+                let name = file.full_name(&service.name);
+                if let Some(other) = table.services.get(&name) {
+                    return Err(FileError::Twice {
+                        service: name,
+                        first: other.path.clone(),
+                        second: path,
+                    });
+                }
+                let served = Served {
+                    path: path.clone(),
+                    methods: service.methods.clone(),
+                };
+                table.services.insert(name, served);
+            }
+        }
+        Ok(table)
+    }
+
+    pub(crate) fn method(&self, service: &str, method: &str) -> Option<&Method> {
+        let served = self.services.get(service)?;
+        served.methods.iter().find(|it| it.name == method)
+    }
+
+    pub(crate) fn get(&self, service: &str) -> Option<&Served> {
+        self.services.get(service)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Served)> {
+        self.services.iter().map(|(name, served)| (&**name, served))
+    }
+
+    /// For people and programs that look at the server.
+    pub(crate) fn shown(&self) -> Value {
+        let shown = self.iter().map(|(service, served)| {
+            let methods = served.methods.iter().map(|method| {
+                json!({
+                    "name": method.name,
+                    "client_streams": method.client_streams,
+                    "server_streams": method.server_streams,
+                })
+            });
+            let methods: Vec<_> = methods.collect();
+            json!({ "service": service, "file": served.path, "methods": methods })
+        });
+        shown.collect()
+    }
+
+    /// All files that were read.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.services.is_empty()
+    }
+
+    /// Methods of which a side streams.
+    pub(crate) fn streams(&self) -> bool {
+        let mut methods = self.services.values().flat_map(|served| &served.methods);
+        methods.any(|method| method.client_streams || method.server_streams)
+    }
+}

@@ -1,0 +1,746 @@
+//! gRPC: calls by RoadRunner's package and by ours, streams, health, reflection, bad input.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::client::SendRequest;
+use h2::{RecvStream, SendStream};
+use http::{HeaderMap, Request};
+use pronghorn_testkit::{Certificates, Connection, PATIENCE, Server, Site, free_address, wait_for};
+use rustix::process::Signal;
+use tokio::runtime::Runtime;
+
+use crate::secure::{PREFACE, frame};
+
+const PROTO: &str = "syntax = 'proto3';\npackage test.v1;\nmessage Text { string text = 1; int32 count = 2; }\n\
+     service Talk {\n rpc Say(Text) returns (Text);\n rpc Count(Text) returns (stream Text);\n \
+     rpc Join(stream Text) returns (Text);\n rpc Chat(stream Text) returns (stream Text);\n \
+     rpc Absent(Text) returns (Text);\n}\n";
+
+/// A server of gRPC alone, and where it listens.
+fn start(fixture: &str, more: &str) -> (Server, SocketAddr) {
+    start_with(site(fixture, more))
+}
+
+fn site(fixture: &str, more: &str) -> (Site, SocketAddr) {
+    let address = free_address();
+    let worker = Site::fixture(fixture);
+    let config = format!(
+        "version: '3'\nrpc: {{listen: 'tcp://127.0.0.1:0'}}\nlogs: {{level: debug}}\n\
+         server: {{command: php {}}}\n\
+         grpc:\n  listen: 'tcp://{address}'\n  proto: ['*.proto']\n{more}",
+        worker.display()
+    );
+    (
+        Site::new().config(&config).file("talk.proto", PROTO),
+        address,
+    )
+}
+
+fn start_with((site, address): (Site, SocketAddr)) -> (Server, SocketAddr) {
+    let server = Server::start_without_http(site);
+    (server, address)
+}
+
+const POOL: &str = "  pool: {num_workers: 2}\n";
+
+/// A message, as it stands in a body.
+fn text(text: &str, count: u8) -> Bytes {
+    let mut message = Vec::new();
+    if !text.is_empty() {
+        message.put_u8(10);
+        let length = text.len();
+        if length > 127 {
+            message.put_u8(u8::try_from(length & 0x7f).unwrap() | 0x80);
+            message.put_u8(u8::try_from(length >> 7).unwrap());
+        } else {
+            message.put_u8(u8::try_from(length).unwrap());
+        }
+        message.put_slice(text.as_bytes());
+    }
+    if count > 0 {
+        message.put_slice(&[16, count]);
+    }
+    framed(&message)
+}
+
+fn framed(message: &[u8]) -> Bytes {
+    let mut framed = BytesMut::new();
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).unwrap());
+    framed.put_slice(message);
+    framed.freeze()
+}
+
+/// What came back of a call.
+#[derive(Debug)]
+struct Got {
+    status: u16,
+    headers: HeaderMap,
+    body: Vec<u8>,
+    trailers: HeaderMap,
+}
+
+impl Got {
+    fn field<'a>(map: &'a HeaderMap, name: &str) -> Option<&'a str> {
+        Some(map.get(name)?.to_str().unwrap())
+    }
+
+    /// The number of the status, wherever it stands.
+    fn code(&self) -> &str {
+        let behind = Self::field(&self.trailers, "grpc-status");
+        let code = behind.or_else(|| Self::field(&self.headers, "grpc-status"));
+        code.unwrap_or_else(|| panic!("no status: {self:?}"))
+    }
+
+    fn message(&self) -> &str {
+        let behind = Self::field(&self.trailers, "grpc-message");
+        let message = behind.or_else(|| Self::field(&self.headers, "grpc-message"));
+        message.unwrap_or_default()
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        Self::field(&self.headers, name)
+    }
+
+    fn trailer(&self, name: &str) -> Option<&str> {
+        Self::field(&self.trailers, name)
+    }
+}
+
+/// A connection of a client.
+struct Client {
+    runtime: Runtime,
+    send: SendRequest<Bytes>,
+}
+
+/// A call whose messages go one by one.
+struct Talking {
+    sending: SendStream<Bytes>,
+    receiving: h2::client::ResponseFuture,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let send = runtime.block_on(async {
+            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+            let (send, connection) = h2::client::handshake(socket).await.unwrap();
+            tokio::spawn(connection);
+            send
+        });
+        Self { runtime, send }
+    }
+
+    fn begin(&mut self, path: &str, fields: &[(&str, &str)], ends: bool) -> Talking {
+        let mut request = Request::builder()
+            .method("POST")
+            .uri(format!("http://test.example{path}"))
+            .header("te", "trailers")
+            .header("content-type", "application/grpc");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let mut send = self.send.clone();
+        self.runtime.block_on(async {
+            std::future::poll_fn(|cx| send.poll_ready(cx))
+                .await
+                .unwrap();
+            let (receiving, sending) = send.send_request(request.body(()).unwrap(), ends).unwrap();
+            Talking { sending, receiving }
+        })
+    }
+
+    fn finish(&self, talking: Talking) -> Got {
+        self.runtime.block_on(async {
+            let whole = async {
+                let response = talking.receiving.await.unwrap();
+                let (parts, mut body) = response.into_parts();
+                let mut all = Vec::new();
+                while let Some(piece) = body.data().await {
+                    let piece = piece.unwrap();
+                    body.flow_control().release_capacity(piece.len()).unwrap();
+                    all.extend_from_slice(&piece);
+                }
+                Got {
+                    status: parts.status.as_u16(),
+                    headers: parts.headers,
+                    body: all,
+                    trailers: body.trailers().await.unwrap().unwrap_or_default(),
+                }
+            };
+            tokio::time::timeout(PATIENCE, whole)
+                .await
+                .expect("an answer")
+        })
+    }
+
+    /// Waits for the head of an answer.
+    fn head(&self, receiving: h2::client::ResponseFuture) -> RecvStream {
+        self.runtime.block_on(async {
+            let head = tokio::time::timeout(PATIENCE, receiving).await;
+            head.expect("a head").unwrap().into_body()
+        })
+    }
+
+    fn piece(&self, body: &mut RecvStream) -> Bytes {
+        self.runtime.block_on(async {
+            let piece = tokio::time::timeout(PATIENCE, body.data()).await;
+            let piece = piece.expect("a piece").unwrap().unwrap();
+            body.flow_control().release_capacity(piece.len()).unwrap();
+            piece
+        })
+    }
+
+    fn call(&mut self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
+        let mut talking = self.begin(&format!("/test.v1.Talk/{method}"), fields, false);
+        talking.sending.send_data(body, true).unwrap();
+        self.finish(talking)
+    }
+
+    fn say(&mut self, said: &str) -> Got {
+        self.call("Say", &[], text(said, 0))
+    }
+}
+
+#[test]
+fn the_official_packages_shapes_pass_both_ways() {
+    let (server, address) = start("grpc/foreign.php", POOL);
+    let mut client = Client::connect(address);
+    let got = client.say("plain");
+    assert_eq!(
+        (got.status, got.code(), &got.body[..]),
+        (200, "0", &text("plain", 0)[..])
+    );
+    assert_eq!(got.header("content-type"), Some("application/grpc"));
+    assert!(got.header("content-length").is_none());
+
+    let fields = [
+        ("x-one", "2"),
+        ("x-one", "1"),
+        ("user-agent", "tests"),
+        ("grpc-timeout", "9S"),
+        ("x-some-bin", "q6ur"),
+        ("x-text-bin", "aGk="),
+    ];
+    let got = client.call("Say", &fields, text("context", 0));
+    let body = String::from_utf8_lossy(&got.body).into_owned();
+    let at = body.find("{\"service\"").unwrap();
+    let context = &body[at..];
+    let begins = "{\"service\":\"test.v1.Talk\",\"method\":\"Say\",\"context\":{\":authority\":[\"test.example\"],\
+                  \":binary\":[\"x-some-bin\"],\":peer.address\":[\"127.0.0.1:";
+    assert!(context.starts_with(begins), "{context}");
+    let ends = "\"],\"content-type\":[\"application/grpc\"],\"user-agent\":[\"tests\"],\"x-one\":[\"2\",\"1\"],\
+                \"x-some-bin\":[\"q6ur\"],\"x-text-bin\":[\"hi\"]}}";
+    assert!(context.ends_with(ends), "{context}");
+
+    let got = client.say("flat");
+    assert_eq!(
+        (got.header("x-a"), got.header("x-b")),
+        (Some("1"), Some("2"))
+    );
+    let got = client.call("Say", &[("x-some-bin", "q6ur")], text("nested", 0));
+    assert_eq!((got.header("x-a"), got.header("n")), (Some("1"), None));
+    assert_eq!(got.trailer("x-behind"), Some("b"));
+    assert_eq!(got.trailer("x-some-bin"), Some("q6ur"));
+
+    let got = client.say("error");
+    assert_eq!((got.code(), got.message()), ("5", "no"));
+    assert!(got.header("error").is_none());
+    let details = got.header("grpc-status-details-bin").unwrap();
+    assert_eq!(details, "CAUSAm5vGgkKA3QveBICYWI");
+    let got = client.say("error-nested");
+    assert_eq!((got.code(), got.header("x-behind")), ("5", Some("b")));
+    let got = client.say("large");
+    assert_eq!((got.code(), got.body.len()), ("0", 3_000_000 + 10));
+    assert_eq!(client.say("list").code(), "2");
+    let got = client.say("thrown");
+    assert_eq!((got.code(), got.message()), ("13", "boom"));
+    let got = client.say("old");
+    assert_eq!((got.code(), got.message()), ("7", "not you"));
+    let got = client.call("Join", &[], text("a", 0));
+    assert_eq!(got.code(), "12", "{got:?}");
+    server.stop();
+}
+
+#[test]
+fn what_is_in_the_way_has_the_status_that_fits() {
+    let more = "  pool: {num_workers: 1, max_queue_size: 1, queue_timeout: 30s}\n";
+    let (server, address) = start("grpc/foreign.php", more);
+    let mut client = Client::connect(address);
+    // One is answered, one waits, one finds no place.
+    let begin = |client: &mut Client| {
+        let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
+        talking.sending.send_data(text("nap", 0), true).unwrap();
+        talking
+    };
+    let calls: Vec<_> = (0..4).map(|_| begin(&mut client)).collect();
+    let mut codes: Vec<_> = calls
+        .into_iter()
+        .map(|call| client.finish(call).code().to_owned())
+        .collect();
+    codes.sort();
+    assert_eq!(codes, ["0", "0", "8", "8"]);
+
+    let began = Instant::now();
+    let got = client.call("Say", &[("grpc-timeout", "200m")], text("hang", 0));
+    assert_eq!(got.code(), "4");
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    // The client's deadline ends the call in PHP as well.
+    assert_eq!(client.say("after").code(), "0");
+
+    let unknown = client.begin("/test.v1.Nobody/Say", &[], true);
+    assert_eq!(client.finish(unknown).code(), "12");
+    let got = client.call("Nothing", &[], text("a", 0));
+    assert_eq!(
+        (got.code(), got.message()),
+        ("12", "unknown method Nothing for service test.v1.Talk")
+    );
+    server.stop();
+}
+
+#[test]
+fn our_package_answers_calls_with_metadata_and_details() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let mut client = Client::connect(address);
+    let got = client.call("Say", &[("x-a", "1"), ("x-b-bin", "q6ur")], text("hi", 1));
+    assert_eq!(
+        (got.code(), &got.body[..]),
+        ("0", &text("hi!", 2)[..]),
+        "{got:?}"
+    );
+    assert_eq!(
+        (got.header("x-a"), got.trailer("back-x-a")),
+        (Some("1"), Some("1"))
+    );
+    assert_eq!(got.header("x-b-bin"), Some("q6ur"));
+    assert_eq!(got.trailer("back-x-b-bin"), Some("q6ur"));
+    let got = client.say("fail");
+    assert_eq!((got.code(), got.message()), ("5", "no %E2%98%BA%0A"));
+    assert!(got.header("grpc-status-details-bin").is_some());
+    let got = client.say("throw");
+    assert_eq!((got.code(), got.message()), ("13", "the method failed"));
+    server.logged(&["a method threw: a secret"]);
+    let got = client.say("die");
+    assert_eq!(got.code(), "14", "{got:?}");
+    let got = client.call("Absent", &[], text("a", 0));
+    assert_eq!(got.code(), "12");
+    let got = client.call("Say", &[], framed(b"\xff\xff"));
+    assert_eq!(got.code(), "13");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_leaves_is_seen_in_php() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let mut client = Client::connect(address);
+    let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
+    talking.sending.send_data(text("sleep", 0), true).unwrap();
+    wait_for("a worker that is busy", || {
+        let ended = server.steer(&["workers"]);
+        ended
+            .stdout
+            .contains("gRPC /test.v1.Talk/Say")
+            .then_some(())
+    });
+    talking.sending.send_reset(h2::Reason::CANCEL);
+    server.logged(&["the client was seen to leave"]);
+    let got = client.call("Say", &[("grpc-timeout", "300m")], text("sleep", 0));
+    assert_eq!(got.code(), "4");
+    wait_for("the second one", || {
+        let log = server.log();
+        (log.matches("the client was seen to leave").count() == 2).then_some(())
+    });
+    server.stop();
+}
+
+#[test]
+fn a_server_streams_messages_as_they_come() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let mut client = Client::connect(address);
+    let got = client.call("Count", &[], text("a", 3));
+    let all = [text("a", 1), text("a", 2), text("a", 3)].concat();
+    assert_eq!((got.code(), &got.body[..]), ("0", &all[..]));
+    let got = client.call("Count", &[], text("fail", 5));
+    assert_eq!((got.code(), got.message()), ("10", "enough"));
+    assert_eq!(got.body, [text("fail", 1), text("fail", 2)].concat());
+    let got = client.call("Count", &[], text("throw", 5));
+    assert_eq!((got.code(), got.message()), ("13", "the method failed"));
+    // Without an end, to a client that takes two and leaves.
+    let mut talking = client.begin("/test.v1.Talk/Count", &[], false);
+    talking.sending.send_data(text("endless", 0), true).unwrap();
+    let mut body = client.head(talking.receiving);
+    client.piece(&mut body);
+    drop(body);
+    drop(talking.sending);
+    wait_for("the end of the count", || {
+        let log = server.log();
+        (log.matches("the count ended at").count() == 4).then_some(())
+    });
+    let got = client.call("Count", &[("grpc-timeout", "500m")], text("endless", 0));
+    assert_eq!(got.code(), "4");
+    server.stop();
+}
+
+#[test]
+fn a_client_that_reads_nothing_holds_php_back() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let mut client = Client::connect(address);
+    let mut talking = client.begin("/test.v1.Talk/Count", &[], false);
+    talking
+        .sending
+        .send_data(text(&"x".repeat(1000), 0), true)
+        .unwrap();
+    let mut body = client.head(talking.receiving);
+    let first = client.piece(&mut body);
+    assert!(!first.is_empty());
+    let before = server.resident_memory();
+    std::thread::sleep(Duration::from_millis(500)); // as long as the client reads nothing
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+    drop((body, talking.sending));
+    server.logged(&["the count ended at"]);
+    server.stop();
+}
+
+#[test]
+fn a_client_streams_and_both_do() {
+    let (server, address) = start("grpc/ours.php", POOL);
+    let mut client = Client::connect(address);
+    let mut talking = client.begin("/test.v1.Talk/Join", &[], false);
+    for said in ["a", "b", "c"] {
+        talking.sending.send_data(text(said, 0), false).unwrap();
+    }
+    talking.sending.send_data(Bytes::new(), true).unwrap();
+    let got = client.finish(talking);
+    assert_eq!((got.code(), &got.body[..]), ("0", &text("abc", 3)[..]));
+    // No message at all.
+    let talking = client.begin("/test.v1.Talk/Join", &[], true);
+    assert_eq!(client.finish(talking).body, text("", 0));
+    // An answer before the client's last message.
+    let mut talking = client.begin("/test.v1.Talk/Join", &[], false);
+    talking.sending.send_data(text("stop", 0), false).unwrap();
+    let got = client.finish(Talking {
+        sending: talking.sending,
+        receiving: talking.receiving,
+    });
+    assert_eq!((got.code(), &got.body[..]), ("0", &text("stop", 1)[..]));
+
+    let mut talking = client.begin("/test.v1.Talk/Chat", &[], false);
+    talking.sending.send_data(text("one", 1), false).unwrap();
+    let mut body = client.head(talking.receiving);
+    assert_eq!(client.piece(&mut body), text("one?", 1));
+    for number in 2..9 {
+        talking
+            .sending
+            .send_data(text("more", number), false)
+            .unwrap();
+        assert_eq!(client.piece(&mut body), text("more?", number));
+    }
+    talking.sending.send_data(Bytes::new(), true).unwrap();
+    let trailers = client.runtime.block_on(async {
+        assert!(body.data().await.is_none());
+        body.trailers().await.unwrap().unwrap()
+    });
+    assert_eq!(trailers["grpc-status"], "0");
+    server.stop();
+}
+
+#[test]
+fn health_follows_the_workers() {
+    let (mut server, address) = start("grpc/foreign.php", POOL);
+    let mut client = Client::connect(address);
+    let check = |client: &mut Client| {
+        let path = "/grpc.health.v1.Health/Check";
+        let mut talking = client.begin(path, &[], false);
+        talking.sending.send_data(framed(b""), true).unwrap();
+        client.finish(talking).body
+    };
+    assert_eq!(check(&mut client), framed(&[8, 1]));
+    let mut talking = client.begin("/grpc.health.v1.Health/Watch", &[], false);
+    talking.sending.send_data(framed(b""), true).unwrap();
+    let mut body = client.head(talking.receiving);
+    assert_eq!(client.piece(&mut body), framed(&[8, 1]));
+    // The service answers until its last call has ended.
+    server.signal(Signal::TERM);
+    assert_eq!(client.piece(&mut body), framed(&[8, 2]));
+    drop((body, talking.sending, client));
+    let ended = server.wait();
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn calls_come_to_the_address_of_http_as_well() {
+    let worker = Site::fixture("grpc/foreign.php");
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\n\
+         http: {{address: '127.0.0.1:0', http2: {{h2c: true}}, pool: {{command: php web.php, num_workers: 1}}}}\n\
+         grpc: {{on_http: true, proto: ['*.proto'], pool: {{num_workers: 1}}}}\n",
+        worker.display()
+    );
+    let site = Site::new().config(&config).file("talk.proto", PROTO);
+    let server = Server::start(site.file("web.php", &Site::sdk_worker("return 'a page';")));
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.say("plain").body, text("plain", 0));
+    assert_eq!(server.get("/").text(), "a page");
+    server.stop();
+}
+
+#[test]
+fn connections_end_with_their_age_and_without_a_sign_of_life() {
+    let more = format!("  max_connection_age: 1s\n  ping_time: 200ms\n  timeout: 200ms\n{POOL}");
+    let (server, address) = start("grpc/foreign.php", &more);
+    // One that answers pings and grows old: its call finishes.
+    let mut old = Client::connect(address);
+    assert_eq!(old.say("young").code(), "0");
+    let began = Instant::now();
+    wait_for("the connection to end", || {
+        let mut send = old.send.clone();
+        let ready = std::future::poll_fn(|cx| send.poll_ready(cx));
+        old.runtime.block_on(ready).is_err().then_some(())
+    });
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+    // One that says nothing, not even to a ping.
+    let mut dead = Connection::open(address);
+    dead.send([PREFACE, &frame(4, 0, 0, &[])].concat());
+    let began = Instant::now();
+    dead.rest();
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    server.stop();
+}
+
+#[test]
+fn reflection_tells_names() {
+    let (server, address) = start("grpc/foreign.php", POOL);
+    let mut client = Client::connect(address);
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        let mut talking = client.begin(&path, &[], false);
+        let list = framed(b"\x3a\x01*");
+        talking.sending.send_data(list.clone(), false).unwrap();
+        let mut body = client.head(talking.receiving);
+        let names = String::from_utf8_lossy(&client.piece(&mut body)).into_owned();
+        assert!(names.contains("test.v1.Talk"), "{names}");
+        assert!(names.contains("grpc.health.v1.Health"), "{names}");
+        talking.sending.send_data(list, true).unwrap();
+        client.piece(&mut body);
+        client
+            .runtime
+            .block_on(async { assert!(body.data().await.is_none()) });
+    }
+    server.stop();
+}
+
+#[test]
+fn browsers_call_by_grpc_web() {
+    let more = format!("  web: {{allowed_origins: ['https://a.example']}}\n{POOL}");
+    let (server, address) = start("grpc/ours.php", &more);
+    let mut client = Connection::open(address);
+    let asks = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n\
+                Access-Control-Request-Headers: x-grpc-web\r\n";
+    client.request("OPTIONS", "/test.v1.Talk/Say", asks);
+    let allowed = client.response();
+    assert_eq!(allowed.status, 204);
+    assert_eq!(
+        allowed.header("access-control-allow-origin"),
+        Some("https://a.example")
+    );
+    let body = text("hi", 0);
+    let fields = format!(
+        "Origin: https://a.example\r\nContent-Type: application/grpc-web+proto\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    for (method, messages) in [("Say", vec![text("hi!", 1)]), ("Count", vec![])] {
+        let body = if method == "Count" {
+            text("hi", 2)
+        } else {
+            body.clone()
+        };
+        let fields = fields.replace("Length: 9", &format!("Length: {}", body.len()));
+        client.request("POST", &format!("/test.v1.Talk/{method}"), &fields);
+        client.send(&body);
+        let answer = client.response();
+        assert_eq!(answer.status, 200);
+        let expected = if method == "Count" {
+            vec![text("hi", 1), text("hi", 2)]
+        } else {
+            messages
+        };
+        let all = [
+            expected.concat(),
+            b"\x80\0\0\0\x10grpc-status: 0\r\n".to_vec(),
+        ]
+        .concat();
+        assert_eq!(answer.body, all, "{method}");
+    }
+    server.stop();
+}
+
+#[test]
+fn only_certified_clients_are_let_in() {
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let tls = format!(
+        "  tls: {{cert: {}, key: {}, root_ca: {}, client_auth_type: require_and_verify_client_cert}}\n{POOL}  web: {{}}\n",
+        path("server.pem"),
+        path("server.key"),
+        path("ca.pem")
+    );
+    let (server, address) = start("grpc/ours.php", &tls);
+    server
+        .site()
+        .write("body", &String::from_utf8_lossy(&text("peer", 0)));
+    let ask = |more: &[&str]| {
+        let url = format!("https://localhost:{}/test.v1.Talk/Say", address.port());
+        let body = server.site().path("body").display().to_string();
+        let ran = Command::new("curl")
+            .args([
+                "--silent",
+                "--show-error",
+                "--noproxy",
+                "*",
+                "--ipv4",
+                "--cacert",
+            ])
+            .arg(path("ca.pem"))
+            .args([
+                "--http1.1",
+                "-H",
+                "Content-Type: application/grpc-web+proto",
+            ])
+            .args(["--data-binary", &format!("@{body}")])
+            .args(more)
+            .arg(&url)
+            .output()
+            .unwrap();
+        (
+            ran.status.success(),
+            String::from_utf8_lossy(&ran.stdout).into_owned(),
+        )
+    };
+    let (passed, said) = ask(&[]);
+    assert!(!passed, "{said}");
+    let (certificate, key) = (path("client.pem"), path("client.key"));
+    let (passed, said) = ask(&["--cert", &certificate, "--key", &key]);
+    assert!(passed && said.contains(" CN=client"), "{said}");
+    // One of another authority.
+    let others = Certificates::new();
+    let path = |name: &str| others.path(name).display().to_string();
+    let (certificate, key) = (path("client.pem"), path("client.key"));
+    let (passed, said) = ask(&["--cert", &certificate, "--key", &key]);
+    assert!(!passed, "{said}");
+    server.stop();
+}
+
+#[test]
+fn the_example_greets() {
+    let worker = Site::example("grpc").with_file_name("worker.php");
+    let (site, address) = site("grpc/foreign.php", "  pool: {num_workers: 2}\n");
+    let stock = Site::fixture("grpc/foreign.php").display().to_string();
+    site.change_config(&stock, &worker.display().to_string());
+    let proto = std::fs::read_to_string(worker.with_file_name("proto/greeter.proto")).unwrap();
+    site.write("greeter.proto", &proto);
+    let (server, address) = start_with((site, address));
+    let mut client = Client::connect(address);
+    let mut talking = client.begin("/hello.v1.Greeter/Greet", &[], false);
+    talking.sending.send_data(text("Ada", 0), true).unwrap();
+    let got = client.finish(talking);
+    assert_eq!(
+        (got.code(), &got.body[..]),
+        ("0", &text("Hello, Ada!", 0)[..])
+    );
+    server.stop();
+}
+
+#[test]
+fn bad_input_is_refused_and_others_go_on() {
+    let (server, address) = start(
+        "grpc/foreign.php",
+        "  max_recv_msg_size: 1\n  pool: {num_workers: 1}\n",
+    );
+    let mut client = Client::connect(address);
+    let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
+    // A gigabyte in five bytes.
+    let announced = Bytes::from_static(&[0, 0x40, 0, 0, 0]);
+    talking.sending.send_data(announced, false).unwrap();
+    let got = client.finish(Talking {
+        sending: talking.sending,
+        receiving: talking.receiving,
+    });
+    assert_eq!(got.code(), "8");
+    let got = client.call(
+        "Say",
+        &[("grpc-encoding", "gzip")],
+        Bytes::from_static(&[1, 0, 0, 0, 2, 1, 1]),
+    );
+    assert_eq!(got.code(), "13");
+    // A flood of resets ends its connection alone.
+    let mut flooding = Connection::open(address);
+    let mut bytes = [PREFACE, &frame(4, 0, 0, &[])].concat();
+    for call in 0..1500 {
+        let stream = 2 * call + 1;
+        bytes.extend(frame(1, 4, stream, b"\x83\x86\x84\x41\x01a"));
+        bytes.extend(frame(3, 0, stream, &[0, 0, 0, 8]));
+    }
+    flooding.send(bytes);
+    let said = flooding.rest();
+    let calm = [0, 0, 0, 11];
+    assert!(said.windows(4).any(|word| word == calm), "{said:?}");
+    assert_eq!(client.say("still there").code(), "0");
+    // HTTP/1.1 gets words.
+    let mut plain = Connection::open(address);
+    plain.request("GET", "/", "");
+    assert_eq!(plain.response().status, 415);
+    server.stop();
+}
+
+#[test]
+fn a_reload_serves_new_files_and_a_broken_one_changes_nothing() {
+    let (server, address) = start("grpc/foreign.php", POOL);
+    let mut client = Client::connect(address);
+    let call = |client: &mut Client| {
+        let mut talking = client.begin("/other.Service/Do", &[], false);
+        talking.sending.send_data(text("a", 0), true).unwrap();
+        client.finish(talking).code().to_owned()
+    };
+    assert_eq!(call(&mut client), "12");
+    server.site().write("other.proto", "service {");
+    server.signal(Signal::HUP);
+    server.logged(&["reload failed, nothing has changed", "other.proto"]);
+    assert_eq!(client.say("a").code(), "0");
+    let proto = "edition = \"2023\"; package other; import \"missing.proto\"; service Service { rpc Do(X) returns (Y); }";
+    server.site().write("other.proto", proto);
+    server.signal(Signal::HUP);
+    server.logged(&["the configuration is applied"]);
+    assert_eq!(call(&mut client), "0");
+    server.stop();
+}
+
+#[test]
+fn check_tells_what_is_wrong_with_files() {
+    let run = |name: &str, proto: &str| {
+        let (site, _) = site("grpc/foreign.php", POOL);
+        Server::run(&site.file(name, proto), &["check"])
+    };
+    let ended = run("b.proto", "service A {");
+    ended.assert_said_with(2, &["b.proto", "line 1: service `A` has no `}`"]);
+    let ended = run("b.proto", "package test.v1; service Talk { }");
+    ended.assert_said_with(
+        2,
+        &[
+            "the service `test.v1.Talk` is in two files",
+            "b.proto",
+            "talk.proto",
+        ],
+    );
+}

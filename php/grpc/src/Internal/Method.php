@@ -1,0 +1,200 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Grpc\Internal;
+
+use Pronghorn\ClientGone;
+use Pronghorn\Grpc\Context;
+use Pronghorn\Grpc\Failure;
+use Pronghorn\Grpc\Receives;
+use Pronghorn\Grpc\Status;
+use Pronghorn\GrpcCall;
+
+/** A method of a service, and how its parameters are filled. */
+final class Method
+{
+    /** How RoadRunner's package calls the context. */
+    private const OFFICIAL = 'Spiral\RoadRunner\GRPC\ContextInterface';
+    private const OFFICIAL_CLASS = 'Spiral\RoadRunner\GRPC\Context';
+    private const OFFICIAL_HEADERS = 'Spiral\RoadRunner\GRPC\ResponseHeaders';
+    private const OFFICIAL_TRAILERS = 'Spiral\RoadRunner\GRPC\ResponseTrailers';
+
+    private const CONTEXT = 0;
+    private const OFFICIAL_CONTEXT = 1;
+    private const MESSAGE = 2;
+    private const STREAM = 3;
+
+    /**
+     * @param list<self::*> $parameters
+     * @param ?class-string $message
+     */
+    private function __construct(
+        private readonly object $service,
+        private readonly \ReflectionMethod $method,
+        private readonly array $parameters,
+        private readonly ?string $message,
+    ) {
+    }
+
+    /** @throws \LogicException when its parameters are none of a gRPC method */
+    public static function of(object $service, \ReflectionMethod $method): self
+    {
+        $parameters = [];
+        $message = null;
+        foreach ($method->getParameters() as $parameter) {
+            $type = (string) $parameter->getType();
+            $receives = $parameter->getAttributes(Receives::class)[0] ?? null;
+            if ($receives !== null) {
+                $parameters[] = self::STREAM;
+                $message = $receives->newInstance()->message;
+            } elseif ($type === Context::class) {
+                $parameters[] = self::CONTEXT;
+            } elseif ($type === self::OFFICIAL) {
+                $parameters[] = self::OFFICIAL_CONTEXT;
+            } elseif (\class_exists($type) && \method_exists($type, 'mergeFromString')) {
+                $parameters[] = self::MESSAGE;
+                $message = $type;
+            } else {
+                $name = $service::class . '::' . $method->getName();
+                throw new \LogicException(
+                    "Parameter \${$parameter->getName()} of $name() is neither a message nor a context. A stream of"
+                        . ' the client is `#[Receives(Message::class)] iterable $messages`.'
+                );
+            }
+        }
+
+        return new self($service, $method, $parameters, $message);
+    }
+
+    public function answer(GrpcCall $call): void
+    {
+        $context = new Context($call);
+        $official = \in_array(self::OFFICIAL_CONTEXT, $this->parameters, true) ? self::official($call) : null;
+        try {
+            $this->sendAll($call, $official, $this->method->invokeArgs(
+                $this->service,
+                \array_map(fn (int $kind): mixed => match ($kind) {
+                    self::CONTEXT => $context,
+                    self::OFFICIAL_CONTEXT => $official,
+                    self::STREAM => $this->stream($call),
+                    default => $this->message($call),
+                }, $this->parameters),
+            ));
+            $call->end(trailers: $context->trailers() + self::trailers($official));
+        } catch (ClientGone) {
+            // Nobody is there who would read a status.
+            $call->end(Status::CANCELLED);
+        } catch (\Throwable $thrown) {
+            self::failed($call, $thrown, $context->trailers() + self::trailers($official));
+        }
+    }
+
+    private function sendAll(GrpcCall $call, ?object $official, mixed $result): void
+    {
+        $isStream = $result instanceof \Traversable && !\method_exists($result, 'serializeToString');
+        foreach ($isStream ? $result : [$result] as $message) {
+            self::passOn($official, $call);
+            $call->send(self::text($message));
+        }
+    }
+
+    /** @param array<string, list<string>> $trailers */
+    private static function failed(GrpcCall $call, \Throwable $thrown, array $trailers): void
+    {
+        if ($thrown instanceof Failure) {
+            self::fail($call, $thrown, $thrown->details, $trailers);
+        } elseif (\is_a($thrown, 'Spiral\RoadRunner\GRPC\Exception\GRPCExceptionInterface')) {
+            self::fail($call, $thrown, $thrown->getDetails(), $trailers);
+        } elseif ($call->hasBegun()) {
+            // The status is all that can still be said.
+            \error_log("pronghorn: {$call->service}/{$call->method} failed: $thrown");
+            $call->end(Status::INTERNAL, 'the method failed');
+        } else {
+            throw $thrown;
+        }
+    }
+
+    private function message(GrpcCall $call): object
+    {
+        foreach ($call->messages() as $bytes) {
+            return $this->parse($bytes);
+        }
+        throw new Failure(Status::INTERNAL, 'The client sent no message.');
+    }
+
+    /** @return \Generator<int, object> */
+    private function stream(GrpcCall $call): \Generator
+    {
+        foreach ($call->messages() as $bytes) {
+            yield $this->parse($bytes);
+        }
+    }
+
+    private function parse(string $bytes): object
+    {
+        $message = new $this->message();
+        try {
+            $message->mergeFromString($bytes);
+        } catch (\Exception $wrong) {
+            throw new Failure(Status::INTERNAL, "The message is no {$this->message}.", previous: $wrong);
+        }
+
+        return $message;
+    }
+
+    private static function text(mixed $message): string
+    {
+        if (!\is_object($message) || !\method_exists($message, 'serializeToString')) {
+            throw new \TypeError('A gRPC method returned ' . \get_debug_type($message) . ', which is no message.');
+        }
+
+        return $message->serializeToString();
+    }
+
+    /**
+     * @param list<object> $details
+     * @param array<string, list<string>> $trailers
+     */
+    private static function fail(GrpcCall $call, \Throwable $failure, array $details, array $trailers): void
+    {
+        $status = $failure->getCode();
+        $status = \is_int($status) && $status > 0 && $status <= 16 ? $status : Status::UNKNOWN;
+        $packed = $details === [] ? '' : Details::pack($status, $failure->getMessage(), $details);
+        $call->end($status, $failure->getMessage(), $packed, $trailers);
+    }
+
+    /** The context that services of RoadRunner's generator take. */
+    private static function official(GrpcCall $call): object
+    {
+        $values = $call->metadata;
+        foreach ([self::OFFICIAL_HEADERS, self::OFFICIAL_TRAILERS] as $class) {
+            if (\class_exists($class)) {
+                $values[$class] = new $class();
+            }
+        }
+
+        return new (self::OFFICIAL_CLASS)($values);
+    }
+
+    private static function passOn(?object $official, GrpcCall $call): void
+    {
+        if ($official === null || $call->hasBegun()) {
+            return;
+        }
+        foreach ($official->getValue(self::OFFICIAL_HEADERS) ?? [] as $name => $value) {
+            $call->header((string) $name, $value);
+        }
+    }
+
+    /** @return array<string, list<string>> */
+    private static function trailers(?object $official): array
+    {
+        $trailers = [];
+        foreach ($official?->getValue(self::OFFICIAL_TRAILERS) ?? [] as $name => $value) {
+            $trailers[(string) $name][] = $value;
+        }
+
+        return $trailers;
+    }
+}

@@ -1,0 +1,62 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Pronghorn\Grpc;
+
+use Pronghorn\Grpc\Internal\Method;
+use Pronghorn\GrpcCall;
+
+/**
+ * Services in PHP. A method takes a message, or what a client streams, and a {@see Context} if it
+ * wants one; it returns a message, or yields as many as it likes.
+ *
+ *     $server = new Server();
+ *     $server->register('shop.v1.Orders', new Orders());
+ *     (new Pronghorn\Worker())->onGrpc($server)->run();
+ */
+final class Server
+{
+    /** @var array<string, array<string, Method>> by service, and by method in lower case */
+    private array $services = [];
+
+    /**
+     * Adds a service.
+     *
+     * @param string $name as in its `.proto` file, with the package; or the interface that
+     *     RoadRunner's generator has written, whose constant `NAME` it is
+     * @throws \LogicException when a method takes something that is no message
+     */
+    public function register(string $name, object $service): static
+    {
+        $interface = \interface_exists($name) || \class_exists($name) ? new \ReflectionClass($name) : null;
+        $named = $interface?->getConstant('NAME');
+        $methods = [];
+        foreach (($interface ?? new \ReflectionObject($service))->getMethods(\ReflectionMethod::IS_PUBLIC) as $method) {
+            if ($method->isStatic() || \str_starts_with($method->getName(), '__')) {
+                continue;
+            }
+            // What it is declared with there may say less than here.
+            $own = new \ReflectionMethod($service, $method->getName());
+            $methods[\strtolower($method->getName())] = Method::of($service, $own);
+        }
+        $this->services[\is_string($named) ? $named : $name] = $methods;
+
+        return $this;
+    }
+
+    /** Answers a call: what {@see \Pronghorn\Worker::onGrpc()} takes. */
+    public function __invoke(GrpcCall $call): void
+    {
+        $method = $this->services[$call->service][\strtolower($call->method)] ?? null;
+        if ($method === null) {
+            $what = isset($this->services[$call->service])
+                ? "unknown method {$call->method} for service {$call->service}"
+                : "unknown service {$call->service}";
+            $call->end(Status::UNIMPLEMENTED, $what);
+
+            return;
+        }
+        $method->answer($call);
+    }
+}
