@@ -15,7 +15,11 @@ const INLINE: usize = 64 << 10;
 const WORTH_IT: usize = 64;
 
 /// A message out of its coding, of at most so many bytes: few may stand for many.
-pub(crate) async fn decompress(bytes: Bytes, most: usize) -> Result<Bytes, Status> {
+///
+/// # Errors
+///
+/// When it is none in this coding, or longer.
+pub async fn decompress(bytes: Bytes, most: usize) -> Result<Bytes, Status> {
     if bytes.len() <= INLINE / 8 {
         return expand(&bytes, most);
     }
@@ -40,7 +44,7 @@ fn expand(bytes: &[u8], most: usize) -> Result<Bytes, Status> {
 }
 
 /// A message in its coding. None where that would not make it shorter.
-pub(crate) async fn compress(bytes: Bytes) -> Option<Bytes> {
+pub async fn compress(bytes: Bytes) -> Option<Bytes> {
     if bytes.len() < WORTH_IT {
         return None;
     }

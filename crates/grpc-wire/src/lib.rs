@@ -23,6 +23,7 @@ mod timeout;
 
 pub use call::{Call, Detached, Ending, Input, Messages, Reply, ReplyBody, Streamed};
 pub use content::{Content, Flavour};
+pub use gzip::{compress, decompress};
 pub use message::{Decoder, FrameError, PREFIX, RawMessage, frame, prefix};
 pub use metadata::{Metadata, Value, decode_binary, encode_binary, is_for_the_transport};
 pub use path::MethodPath;
