@@ -527,7 +527,7 @@ fn http_head(head: Head) -> Result<ReplyHead, &'static str> {
     match head {
         Head::Http(head) => Ok(head),
         Head::LocalRedirect(_) => Err("the reply leads to another path of this server"),
-        Head::Raw | Head::Job(_) | Head::Tcp(..) | Head::Context(_) => {
+        Head::Raw | Head::Job(_) | Head::Tcp(..) | Head::Context(_) | Head::NoAnswer => {
             Err("the reply is none to a request")
         }
     }

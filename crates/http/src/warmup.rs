@@ -132,7 +132,7 @@ fn failure(head: &Head) -> Option<String> {
     match head {
         Head::Http(head) if head.status >= 500 => Some(format!("it answered {}", head.status)),
         Head::Http(_) | Head::LocalRedirect(_) => None,
-        Head::Raw | Head::Job(_) | Head::Tcp(..) | Head::Context(_) => {
+        Head::Raw | Head::Job(_) | Head::Tcp(..) | Head::Context(_) | Head::NoAnswer => {
             Some("its answer is none to a request".to_owned())
         }
     }

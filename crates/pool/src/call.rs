@@ -45,7 +45,7 @@ pub trait Payload: Observer {
     fn repeatable(&self) -> bool;
 
     /// The head that stands for an answer where a foreign worker waits for its next call without
-    /// having answered this one. None: it has to answer. Such a call has no body.
+    /// having answered this one. None: it has to answer. The body of such a call is in memory.
     fn unanswered(&self) -> Option<Head> {
         None
     }

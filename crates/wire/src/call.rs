@@ -60,6 +60,8 @@ pub enum Head {
     Tcp(TcpReply, bool),
     /// The context as it came, for a gRPC call in a foreign worker.
     Context(Bytes),
+    /// In place of an answer: a foreign worker waits for its next call, and has given none.
+    NoAnswer,
 }
 
 impl Head {

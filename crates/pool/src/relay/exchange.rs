@@ -121,7 +121,7 @@ impl Relay {
     async fn send(&mut self, call: Call, asked: &mut AskedBody) -> Result<Call, Served> {
         let number = self.prefetch.number();
         let encoded = encode(&mut self.out, &self.dialect, &self.settings, &call, number);
-        let body = match encoded {
+        let mut body = match encoded {
             Ok(body) => body,
             Err(error) => {
                 call.fail(error);
@@ -132,8 +132,13 @@ impl Relay {
             asked.stream = Some(stream.clone());
         }
         if !self.dialect.question().is_empty() && call.payload.unanswered().is_some() {
-            debug_assert_eq!(body.size(), 0, "the question follows at once");
-            self.out.extend_from_slice(self.dialect.question());
+            let question = self.dialect.question();
+            if let Body::Bytes(bytes) = body {
+                body = Body::Bytes([&bytes, question].concat().into());
+            } else {
+                debug_assert_eq!(body.size(), 0, "the question follows at once");
+                self.out.extend_from_slice(question);
+            }
             self.is_asked_again = true;
         }
         self.channel.offer(number);

@@ -1314,6 +1314,25 @@ async fn who_need_not_answer_a_call_and_waits_for_the_next_one_has_answered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_question_stands_behind_the_body_of_a_call() {
+    let mut stage = Stage::foreign(Fence::Always).await;
+    for length in [1, 100_000] {
+        let body = Bytes::from(vec![b'a'; length]);
+        let payload = TestPayload {
+            name: "/unanswered",
+            repeatable: false,
+            body: body.clone(),
+        };
+        let mut pending = stage.call(Arc::new(payload));
+        assert_eq!(stage.worker.take_up().await.body, body);
+        assert_eq!(stage.worker.frame().await.header.flags.0, 0x09);
+        stage.worker.send(&pid()).await;
+        let got = reply(&mut pending).await.unwrap();
+        assert_eq!(http(&got.head).status, 204);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_answers_a_call_that_needs_none_is_free_once_it_waits() {
     let mut stage = Stage::foreign(Fence::Always).await;
     let mut pending = stage.call(TestPayload::new("/unanswered"));
