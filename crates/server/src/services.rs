@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pronghorn_centrifugo::CentrifugoService;
 use pronghorn_grpc::{Door, GrpcService};
 use pronghorn_http::{Around, FileService, HttpService};
 use pronghorn_jobs::JobsService;
@@ -90,7 +91,12 @@ impl Services {
                 "TCP servers whose messages workers answer. Without this section, there are none.",
                 |settings| TcpService { settings },
             ),
-            ServiceKind::not_yet("centrifuge", "Centrifugo"),
+            ServiceKind::optional(
+                "centrifuge",
+                "Calls of Centrifugo, which workers answer, and Centrifugo's API over RPC. Without \
+                 this section, there are none.",
+                |settings| CentrifugoService { settings },
+            ),
             ServiceKind::not_yet("temporal", "Temporal"),
         ])
     }

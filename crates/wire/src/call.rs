@@ -22,6 +22,8 @@ pub enum Kind {
     Tcp,
     /// A call of a gRPC method.
     Grpc,
+    /// A call of Centrifugo, which only foreign workers answer.
+    Centrifugo,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             Self::Job => "job",
             Self::Tcp => "tcp",
             Self::Grpc => "grpc",
+            Self::Centrifugo => "centrifugo",
         }
     }
 }

@@ -331,6 +331,8 @@ impl Start<'_> {
     fn worker(&self, settings: &WorkerSettings) -> CommandLauncher {
         CommandLauncher {
             foreign_codec: match settings.codec {
+                // RoadRunner's frames say so, whatever the context is.
+                _ if self.spec.kind == Kind::Centrifugo => Codec::Proto,
                 CodecChoice::Auto | CodecChoice::Json => Codec::Json,
                 CodecChoice::Proto => Codec::Proto,
             },
@@ -396,9 +398,13 @@ impl Start<'_> {
             spawn: Spawn::Exec,
             quote: match self.spec.kind {
                 Kind::Http | Kind::Script if !self.resources.development => Quote::Messages,
-                Kind::Http | Kind::Script | Kind::Raw | Kind::Job | Kind::Tcp | Kind::Grpc => {
-                    Quote::All
-                }
+                Kind::Http
+                | Kind::Script
+                | Kind::Raw
+                | Kind::Job
+                | Kind::Tcp
+                | Kind::Grpc
+                | Kind::Centrifugo => Quote::All,
             },
         }
     }

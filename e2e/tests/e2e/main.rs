@@ -9,6 +9,7 @@ mod borders;
 mod cache;
 mod called_as_rr;
 mod causes;
+mod centrifugo;
 mod cgi;
 mod chain;
 mod classic;

@@ -451,6 +451,10 @@ const LIVE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "the_api_is_asked_over_rpc_and_a_reload_changes_where_and_how",
+        &["centrifuge", "centrifuge.tls", "centrifuge.pool"],
+    ),
+    (
         "a_destroy_timeout_that_a_reload_has_changed_holds_for_the_stop",
         &["endure"],
     ),

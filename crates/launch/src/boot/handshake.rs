@@ -51,6 +51,7 @@ impl Announcement {
             Kind::Job => "give it a function for them with `$worker->onJob(…)`",
             Kind::Tcp => "give it a function for them with `$worker->onTcp(…)`",
             Kind::Grpc => "give it the services with `$worker->onGrpc(…)`",
+            Kind::Centrifugo => "`roadrunner-php/centrifugo` answers them",
         };
         let kinds = match &*self.kinds {
             [] => "no calls".to_owned(),
@@ -270,6 +271,11 @@ mod tests {
                 "http",
                 Kind::Grpc,
                 "of kind `grpc`: give it the services with `$worker->onGrpc(…)`",
+            ),
+            (
+                "http",
+                Kind::Centrifugo,
+                "of kind `centrifugo`: `roadrunner-php/centrifugo` answers them",
             ),
             (
                 "http",

@@ -1,0 +1,227 @@
+//! The keys of `centrifuge`, typed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pronghorn_client::Tls;
+use pronghorn_config::{Address, Listen, Section, Table};
+use pronghorn_workers::settings::PoolSettings;
+
+/// Where Centrifugo looks for the proxy and where it has its API, as RoadRunner has it.
+const LOCAL: &str = "127.0.0.1";
+const PROXY_PORT: u16 = 30_000;
+const API_PORT: u16 = 10_000;
+
+/// RoadRunner has none, and waits for ever where the answer does not come.
+const API_TIMEOUT: Duration = Duration::from_secs(10);
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// By what name Centrifugo sends the key of the proxy.
+const KEY_NAME: &str = "proxy-key";
+
+/// The section `centrifuge`.
+#[derive(Clone, Debug)]
+pub struct CentrifugoSettings {
+    pub listen: Listen,
+    /// Without it, whoever reaches the address may call.
+    pub proxy_key: Option<ProxyKey>,
+    pub api: ApiSettings,
+    pub pool: PoolSettings,
+}
+
+/// A pair of metadata that Centrifugo sends with each call.
+#[derive(Clone)]
+pub struct ProxyKey {
+    /// In lower case.
+    pub name: String,
+    pub value: String,
+}
+
+impl std::fmt::Debug for ProxyKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProxyKey")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Centrifugo's API: where it is and how it is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiSettings {
+    pub host: String,
+    pub port: u16,
+    pub key: Option<String>,
+    /// None is clear text.
+    pub tls: Option<Tls>,
+    pub timeout: Duration,
+    /// Whether requests are compressed.
+    pub gzip: bool,
+}
+
+impl std::fmt::Debug for ApiSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiSettings")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Section for CentrifugoSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        let local = |port| Address {
+            host: Some(LOCAL.to_owned()),
+            port,
+        };
+        let listen = t
+            .key(
+                "proxy_address",
+                "The address for Centrifugo's calls, without TLS: in Centrifugo, \
+                 `endpoint: grpc://127.0.0.1:30000`.",
+            )
+            .default(Listen::Tcp(local(PROXY_PORT)));
+        let proxy_key = read_proxy_key(t);
+        let api = ApiSettings::read(t, local(API_PORT));
+        for name in ["name", "version"] {
+            t.no_effect(name, "RoadRunner does not use it either");
+        }
+        Self {
+            listen,
+            proxy_key,
+            api,
+            pool: t.section(
+                "pool",
+                "The workers that answer Centrifugo, with `roadrunner-php/centrifugo`.",
+            ),
+        }
+    }
+}
+
+fn read_proxy_key(t: &mut Table<'_>) -> Option<ProxyKey> {
+    let value: Option<String> = t
+        .key(
+            "proxy_key",
+            "A secret that Centrifugo sends with each call, its `credentials_value`. Calls \
+             without it are refused. By default, whoever reaches the address may call.",
+        )
+        .ours()
+        .secret()
+        .guards()
+        .live()
+        .optional();
+    let name = t
+        .key(
+            "proxy_key_name",
+            "The name of that secret in the metadata, Centrifugo's `credentials_key`.",
+        )
+        .ours()
+        .public()
+        .live()
+        .default(KEY_NAME.to_owned());
+    let name = name.to_ascii_lowercase();
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.is_empty() || !name.bytes().all(is_good) || name.ends_with("-bin") {
+        let message = "can't name metadata of text";
+        t.error("proxy_key_name", message, "use letters, digits and `-`");
+    }
+    let value = value?;
+    if !is_text(&value) {
+        let message = "has characters that metadata can't have";
+        t.error("proxy_key", message, "a line break at its end, perhaps");
+    }
+    Some(ProxyKey { name, value })
+}
+
+/// Whether a field of HTTP/2 can have this value and keeps it as it is.
+fn is_text(value: &str) -> bool {
+    value.bytes().all(|byte| matches!(byte, b' '..=b'~')) && value.trim() == value
+}
+
+impl ApiSettings {
+    fn read(t: &mut Table<'_>, at: Address) -> Self {
+        let address: Address = t
+            .key(
+                "grpc_api_address",
+                "The address of Centrifugo's gRPC API, for the methods `centrifuge.*` of RPC.",
+            )
+            .live()
+            .default(at);
+        let key: Option<String> = t
+            .key(
+                "grpc_api_key",
+                "The key of that API, in Centrifugo `grpc_api.key`.",
+            )
+            .ours()
+            .secret()
+            .live()
+            .optional();
+        if key.as_deref().is_some_and(|key| !is_text(key)) {
+            let message = "has characters that metadata can't have";
+            t.error("grpc_api_key", message, "a line break at its end, perhaps");
+        }
+        let timeout = t
+            .key(
+                "grpc_api_timeout",
+                "Time limit for an answer of that API, connecting included.",
+            )
+            .ours()
+            .range(SHORTEST..=LONGEST)
+            .live()
+            .default(API_TIMEOUT);
+        let gzip = t
+            .key(
+                "use_compressor",
+                "Whether requests to that API are compressed with gzip.",
+            )
+            .live()
+            .default(false);
+        let tls = t.optional_section_with(
+            "tls",
+            "TLS for the connection to Centrifugo's API. Without this section, it is clear text.",
+            |t| {
+                t.live();
+                read_tls(t)
+            },
+        );
+        Self {
+            host: address.host.unwrap_or_else(|| LOCAL.to_owned()),
+            port: address.port,
+            key: key.filter(|key| !key.is_empty()),
+            tls,
+            timeout,
+            gzip,
+        }
+    }
+}
+
+fn read_tls(t: &mut Table<'_>) -> Tls {
+    let cert: Option<PathBuf> = t
+        .key("cert", "A PEM file with this server's certificate.")
+        .is_path()
+        .optional();
+    let key: Option<PathBuf> = t
+        .key("key", "A PEM file with the certificate's private key.")
+        .is_path()
+        .optional();
+    let root_ca = t
+        .key(
+            "root_ca",
+            "A PEM file with the authorities to trust. By default, those of the system.",
+        )
+        .ours()
+        .is_path()
+        .optional();
+    let identity = match (cert, key) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        (cert, _) => {
+            let missing = if cert.is_some() { "key" } else { "cert" };
+            let message = "is missing: `cert` and `key` belong together";
+            t.error(missing, message, "write both");
+            None
+        }
+    };
+    Tls { root_ca, identity }
+}
