@@ -71,9 +71,11 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 	$(MAKE) test-brokers
 	$(MAKE) check-deploy
 
-test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings
-	@scripts/need build brokers nsq moto kafka
+test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings, and with Centrifugo
+	@scripts/need build php brokers nsq moto kafka centrifugo
 	cargo test -p pronghorn-brokers --lib --features all-drivers -- --include-ignored
+	cargo build --workspace --bin pronghorn --test centrifugo
+	cargo test --workspace --test centrifugo
 
 lint: ## Check formatting, links and dependencies, and run the linters
 	@scripts/need build lint
