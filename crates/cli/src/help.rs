@@ -37,11 +37,7 @@ const ABOUT: &[About] = &[
         CONFIGURED,
         "config show -o http.pool.num_workers=4",
     ),
-    About::new(
-        "config schema",
-        &[],
-        "config schema > pronghorn.schema.json",
-    ),
+    About::new("config schema", &[], "config schema"),
     About::new("reset", TALKS, "reset default"),
     About::new("reload", TALKS, "reload"),
     About::new("workers", CONFIGURED, "workers -i"),
@@ -254,7 +250,7 @@ mod tests {
             assert_eq!(uses("--pid"), name == "serve", "{name}\n{help}");
             assert_eq!(uses("--force"), name == "stop", "{name}\n{help}");
             assert!(!uses("--debug") && !uses("--version"), "{name}\n{help}");
-            let is_alone = ["extension", "version", "completion"]
+            let is_alone = ["extension", "version", "completion", "config schema"]
                 .iter()
                 .any(|it| name.starts_with(it));
             assert_eq!(

@@ -24,7 +24,7 @@ struct Section {
     /// It is a list of such sections.
     is_list: bool,
     keys: BTreeMap<String, Vec<Json>>,
-    sections: BTreeMap<String, Section>,
+    sections: BTreeMap<String, Self>,
 }
 
 /// A JSON Schema of draft 7, which is the one that editors know, of what the statements of `read`
@@ -48,7 +48,7 @@ impl Section {
         let (section, name) = record
             .path()
             .rsplit_once('.')
-            .unwrap_or(("", record.path()));
+            .unwrap_or_else(|| ("", record.path()));
         let key = match record {
             Record::Section { path, sentence } => {
                 let section = self.below(path);
@@ -113,7 +113,7 @@ impl Section {
             .collect();
         object.insert("properties".to_owned(), Json::Object(properties));
         object.insert("patternProperties".to_owned(), json!({ "^x-": {} }));
-        let others = self.sections.get(ANY).map(Section::schema);
+        let others = self.sections.get(ANY).map(Self::schema);
         let others = others.unwrap_or_else(|| false.into());
         object.insert("additionalProperties".to_owned(), others);
         object

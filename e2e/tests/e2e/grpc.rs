@@ -509,13 +509,21 @@ fn connections_end_with_their_age_and_without_a_sign_of_life() {
         let ready = std::future::poll_fn(|cx| send.poll_ready(cx));
         old.runtime.block_on(ready).is_err().then_some(())
     });
-    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() > Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
     // One that says nothing, not even to a ping.
     let mut dead = Connection::open(address);
     dead.send([PREFACE, &frame(4, 0, 0, &[])].concat());
     let began = Instant::now();
     dead.rest();
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     server.stop();
 }
 

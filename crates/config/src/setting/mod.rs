@@ -72,7 +72,7 @@ pub enum Shape {
     /// One of these words.
     Words(Vec<&'static str>),
     /// A list, or one of its items.
-    List(Box<Shape>),
+    List(Box<Self>),
     /// Names with texts.
     Pairs,
 }

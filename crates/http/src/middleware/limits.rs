@@ -32,7 +32,7 @@ impl<T> Limits<T> {
         routes.pick(&asked(head, address)).map(Option::as_ref)
     }
 
-    /// That of a route for a page that stands for the path of a request. `path` is its own, decoded.
+    /// That of a route for a page that stands for the path of a request. `path` is decoded.
     pub(super) fn of_page(
         &self,
         head: &RequestHead,
