@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pronghorn_process::{Command, Exit, Process, Stream};
+use pronghorn_process::{Command, Exit, Limits, Process, Stream};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
@@ -56,6 +56,7 @@ impl Program {
             passed: Vec::new(),
             mark: None,
             overtakes: false,
+            limits: Limits::default(),
         };
         let child = site.spawner.spawn(command).await?;
         let mut readers = JoinSet::new();
