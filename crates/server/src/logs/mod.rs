@@ -42,9 +42,26 @@ use subscriber::{Channel, Channels, Router, SERVER};
 
 /// The targets of our own records. What has another one is a stranger's, unless `logs.channels`
 /// names it.
-pub const CHANNELS: [&str; 16] = [
-    "app", "http", ACCESS, SERVER, "pool", "rpc", "lock", "kv", "jobs", "tcp", "store", "metrics",
-    "status", "config", "otel", "spans",
+pub const CHANNELS: [&str; 19] = [
+    "app",
+    "http",
+    ACCESS,
+    SERVER,
+    "pool",
+    "rpc",
+    "lock",
+    "kv",
+    "jobs",
+    "service",
+    "grpc",
+    "tcp",
+    "centrifuge",
+    "store",
+    "metrics",
+    "status",
+    "config",
+    "otel",
+    "spans",
 ];
 
 /// Of `http.access_log`: each record is a line that is finished.
