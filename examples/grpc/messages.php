@@ -5,6 +5,8 @@
 
 declare(strict_types=1);
 
+namespace Hello;
+
 abstract class Message
 {
     final public function __construct(public string $text = '')
@@ -20,7 +22,7 @@ abstract class Message
     {
         $length = \ord($bytes[1] ?? "\0");
         if ($bytes !== '' && ($bytes[0] !== "\x0a" || $length > 127 || \strlen($bytes) !== 2 + $length)) {
-            throw new Exception('these messages have one text of at most 127 bytes');
+            throw new \InvalidArgumentException('these messages have one text of at most 127 bytes');
         }
         $this->text = \substr($bytes, 2);
     }

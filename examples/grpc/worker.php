@@ -5,11 +5,15 @@
 
 declare(strict_types=1);
 
+namespace Hello;
+
+use Generator;
 use Pronghorn\Grpc\Context;
 use Pronghorn\Grpc\Failure;
 use Pronghorn\Grpc\Receives;
 use Pronghorn\Grpc\Server;
 use Pronghorn\Grpc\Status;
+use Pronghorn\Worker;
 
 require __DIR__ . '/../../php/autoload.php';
 require __DIR__ . '/messages.php';
@@ -21,7 +25,7 @@ final class Greeter
         if ($name->text === '') {
             throw new Failure(Status::INVALID_ARGUMENT, 'nobody is to be greeted');
         }
-        $context->trailer('x-worker', (string) getmypid());
+        $context->trailer('x-worker', (string) \getmypid());
 
         return new Greeting("Hello, $name->text!");
     }
@@ -31,7 +35,7 @@ final class Greeter
     {
         for ($number = 1; $number <= 5; $number++) {
             yield new Greeting("$number, $name->text");
-            usleep(200_000);
+            \usleep(200_000);
         }
     }
 
@@ -45,4 +49,4 @@ final class Greeter
 }
 
 $server = (new Server())->register('hello.v1.Greeter', new Greeter());
-(new Pronghorn\Worker())->onGrpc($server)->run();
+(new Worker())->onGrpc($server)->run();

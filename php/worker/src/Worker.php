@@ -226,14 +226,8 @@ final class Worker
         $mode = Boot::mode();
         $kind = Kind::ofMode($mode);
         if (!isset($this->handlers[$kind->value])) {
-            $cure = match ($kind) {
-                Kind::Http => 'Give one to onRequest().',
-                Kind::Job => 'Give one to onJob().',
-                Kind::Grpc => 'Give one to onGrpc().',
-                Kind::Tcp => 'Give one to onTcp().',
-                Kind::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
-            };
-            throw new BadWorker("This pool runs `$mode` (RR_MODE), and the script has no handler for it. $cure");
+            $why = "This pool runs `$mode` (RR_MODE), and the script has no handler for it.";
+            throw new BadWorker("$why {$kind->cure()}");
         }
         $handlers = [];
         foreach ($this->handlers as $name => $handler) {

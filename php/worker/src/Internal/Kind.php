@@ -39,4 +39,16 @@ enum Kind: string
             default => self::Raw,
         };
     }
+
+    /** Says how a handler for it is registered. */
+    public function cure(): string
+    {
+        return match ($this) {
+            self::Http => 'Give one to onRequest().',
+            self::Job => 'Give one to onJob().',
+            self::Grpc => 'Give one to onGrpc().',
+            self::Tcp => 'Give one to onTcp().',
+            self::Raw => 'Give one to onRaw() if the calls of that service are bytes.',
+        };
+    }
 }

@@ -68,9 +68,10 @@ final class Leaks
     /** A call is over; its objects go now. */
     public function ended(?Exchange $exchange): void
     {
+        $tcp = $exchange instanceof TcpExchange ? $exchange->connection : null;
         $this->route = match (true) {
             $exchange instanceof JobExchange => "job {$exchange->job->name}",
-            $exchange instanceof TcpExchange => "{$exchange->connection->event->name} at {$exchange->connection->server}",
+            $tcp !== null => "{$tcp->event->name} at $tcp->server",
             default => $exchange?->describe(),
         };
     }
