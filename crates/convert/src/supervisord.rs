@@ -89,7 +89,7 @@ impl SupervisedPrograms {
                 self.leave_out(file, setting.line, &text);
                 continue;
             }
-            let here = file.parent().unwrap_or(Path::new(""));
+            let here = file.parent().unwrap_or_else(|| Path::new(""));
             for pattern in setting.value.split_whitespace() {
                 let pattern = pattern.replace("%(here)s", &here.display().to_string());
                 let pattern = here.join(pattern);
@@ -132,6 +132,7 @@ impl SupervisedPrograms {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each key of supervisord")]
     fn program(&mut self, file: &Path, section: &IniSection, name: &str) {
         let mut own: String = name.replace('.', "-");
         if own.is_empty() || !self.names.insert(own.clone()) {
@@ -257,42 +258,15 @@ impl SupervisedPrograms {
                 },
                 ("environment", _) => match environment(value) {
                     Some(pairs) => {
-                        for (name, value) in pairs {
-                            match program.expand(&value) {
-                                Some(value) => {
-                                    keys.map(&["env"]).set(&name, value.as_text());
-                                }
-                                None => {
-                                    self.leave_out(file, *line, &format!("{key}={name}={value}"));
-                                }
-                            }
-                        }
+                        self.variables(pairs, &program, (file, *line), &mut keys);
                         true
                     }
                     None => false,
                 },
-                ("stdout_logfile", Some(text)) => match text.as_text().as_str() {
-                    "AUTO" | "syslog" => true,
-                    "NONE" => false,
-                    path if path.starts_with("/dev/") => true,
-                    path => {
-                        output.set("file", path);
-                        true
-                    }
-                },
-                ("stdout_logfile_maxbytes", _) => {
-                    if value != "0" && value != "50MB" {
-                        output.set("max_size", value.to_ascii_uppercase());
-                    }
-                    true
+                (key, expanded) if key.starts_with("stdout_") => {
+                    let expanded = expanded.as_ref().map(ExpandedText::as_text);
+                    take_output(key, value, expanded.as_deref(), &mut output)
                 }
-                ("stdout_logfile_backups", _) => match number {
-                    Ok(backups) => {
-                        output.set("backups", backups);
-                        true
-                    }
-                    Err(_) => false,
-                },
                 _ => false,
             };
             if !is_taken {
@@ -316,6 +290,52 @@ impl SupervisedPrograms {
             return;
         }
         self.tree.map(&["service"]).set(&own, keys);
+    }
+
+    fn variables(
+        &mut self,
+        pairs: Vec<(String, String)>,
+        program: &Program<'_>,
+        (file, line): (&Path, usize),
+        keys: &mut Tree,
+    ) {
+        for (name, value) in pairs {
+            match program.expand(&value) {
+                Some(value) => {
+                    keys.map(&["env"]).set(&name, value.as_text());
+                }
+                None => self.leave_out(file, line, &format!("environment={name}={value}")),
+            }
+        }
+    }
+}
+
+/// Takes a key of the file of output; false where it means nothing here.
+fn take_output(key: &str, value: &str, expanded: Option<&str>, output: &mut Tree) -> bool {
+    match (key, expanded) {
+        ("stdout_logfile", Some("AUTO" | "syslog")) => true,
+        ("stdout_logfile", Some("NONE") | None) => false,
+        ("stdout_logfile", Some(path)) => {
+            if !path.starts_with("/dev/") {
+                output.set("file", path);
+            }
+            true
+        }
+        ("stdout_logfile_maxbytes", _) => {
+            if value != "0" && value != "50MB" {
+                output.set("max_size", value.to_ascii_uppercase());
+            }
+            true
+        }
+        ("stdout_logfile_backups", _) => {
+            let backups = value.parse::<u64>();
+            let is_number = backups.is_ok();
+            if let Ok(backups) = backups {
+                output.set("backups", backups);
+            }
+            is_number
+        }
+        _ => false,
     }
 }
 
@@ -362,7 +382,7 @@ impl Program<'_> {
             match name {
                 "program_name" | "group_name" => out.push_str(&without_variables(&self.name)),
                 "here" => {
-                    let here = self.file.parent().unwrap_or(Path::new(""));
+                    let here = self.file.parent().unwrap_or_else(|| Path::new(""));
                     out.push_str(&without_variables(&here.display().to_string()));
                 }
                 "numprocs" => out.push_str(&self.count.to_string()),
@@ -373,7 +393,7 @@ impl Program<'_> {
                 }
                 _ => {
                     let variable = name.strip_prefix("ENV_")?;
-                    out.push_str(&format!("${{{variable}}}"));
+                    out.extend(["${", variable, "}"]);
                 }
             }
         }

@@ -84,6 +84,6 @@ mod tests {
             processes.of("service"),
             Some(vec![ProcessReport::default()])
         );
-        assert_eq!(processes.clone().of("http"), None);
+        assert_eq!(processes.of("http"), None);
     }
 }

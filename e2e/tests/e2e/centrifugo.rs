@@ -1,6 +1,13 @@
 //! Centrifugo: its calls, answered by workers that speak as RoadRunner's package does, and its API
 //! over RPC. Both ends are played here; `tests/centrifugo` has a real one.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "its client and its API are those of a test, and fail as one"
+)]
+
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
@@ -96,7 +103,7 @@ impl Client {
     }
 
     /// Calls a method with a body.
-    fn exchange(&mut self, path: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
+    fn exchange(&self, path: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
         let mut request = Request::builder()
             .method("POST")
             .uri(format!("http://pronghorn.test{path}"))
@@ -137,13 +144,13 @@ impl Client {
         self.runtime.block_on(whole).expect("an answer")
     }
 
-    fn ask(&mut self, method: &str, fields: &[(&str, &str)], word: &str) -> Got {
+    fn ask(&self, method: &str, fields: &[(&str, &str)], word: &str) -> Got {
         let body = framed(0, &message(word));
         self.exchange(&format!("/{PROXY}/{method}"), fields, body)
     }
 
     /// The text of an answer.
-    fn told(&mut self, method: &str, fields: &[(&str, &str)], word: &str) -> String {
+    fn told(&self, method: &str, fields: &[(&str, &str)], word: &str) -> String {
         let got = self.ask(method, fields, word);
         assert_eq!(got.code, "0", "{got:?}");
         text_of(&got.body[5..])
@@ -153,7 +160,7 @@ impl Client {
 #[test]
 fn calls_come_to_workers_as_roadrunners_package_reads_them() {
     let (server, address) = start(POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     for (method, kind) in [
         ("Connect", "connect"),
         ("Refresh", "refresh"),
@@ -193,7 +200,7 @@ fn calls_come_to_workers_as_roadrunners_package_reads_them() {
 #[test]
 fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
     let (server, address) = start(POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     for (word, code, says) in [
         ("throw", "2", "thrown on purpose"),
         (
@@ -247,7 +254,7 @@ fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
 #[test]
 fn compressed_messages_are_understood() {
     let (server, address) = start(POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&message("long 3000")).unwrap();
     let body = framed(1, &gzip.finish().unwrap());
@@ -264,7 +271,7 @@ fn compressed_messages_are_understood() {
 fn calls_without_the_proxys_key_are_refused_and_it_stays_here() {
     let (server, address) =
         start("  proxy_key: hush-hush\n  proxy_key_name: X-Key\n  pool: {num_workers: 1}\n");
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     for fields in [
         &[][..],
         &[("x-key", "hush-hus")],
@@ -286,7 +293,7 @@ fn calls_without_the_proxys_key_are_refused_and_it_stays_here() {
 #[test]
 fn a_worker_that_is_killed_ends_its_call_alone() {
     let (server, address) = start("  pool: {num_workers: 1}\n");
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let pid: i32 = client.told("RPC", &[], "pid").parse().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     let other = wait_for("another worker", || {
@@ -387,7 +394,7 @@ fn the_api_is_asked_over_rpc_and_a_reload_changes_where_and_how() {
     let unknown = rpc.call("centrifuge.Nothing", "\"\"");
     assert!(unknown.contains("can't find method"), "{unknown}");
 
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     assert_eq!(client.told("RPC", &[], "colour"), "red");
     let site = server.site();
     site.change_config("COLOUR: red", "COLOUR: blue");
@@ -491,10 +498,10 @@ fn the_api_is_reached_over_tls_with_an_authority_of_ones_own() {
 #[test]
 fn an_upgrade_takes_the_listener_over() {
     let (mut server, address) = start(POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     assert_eq!(client.told("RPC", &[], "type"), "rpc");
     server.upgrade();
-    let mut later = Client::connect(address);
+    let later = Client::connect(address);
     assert_eq!(later.told("RPC", &[], "type"), "rpc");
     drop((client, later));
     server.stop();
@@ -515,7 +522,7 @@ fn it_is_ready_with_its_workers_and_counts_calls() {
         Site::fixture("foreign/worker.php").display(),
     ));
     let server = Server::start(site);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     client.ask("RPC", &[], "throw");
     client.ask("LaterMethod", &[], "type");
     let page = Connection::open(metrics).get("/metrics").text();

@@ -1,5 +1,13 @@
 //! gRPC: calls by RoadRunner's package and by ours, streams, health, reflection, bad input.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "its client is that of a test, and fails as one"
+)]
+
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -138,7 +146,7 @@ impl Client {
         Self { runtime, send }
     }
 
-    fn begin(&mut self, path: &str, fields: &[(&str, &str)], ends: bool) -> Talking {
+    fn begin(&self, path: &str, fields: &[(&str, &str)], ends: bool) -> Talking {
         let mut request = Request::builder()
             .method("POST")
             .uri(format!("http://test.example{path}"))
@@ -198,13 +206,13 @@ impl Client {
         })
     }
 
-    fn call(&mut self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
+    fn call(&self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
         let mut talking = self.begin(&format!("/test.v1.Talk/{method}"), fields, false);
         talking.sending.send_data(body, true).unwrap();
         self.finish(talking)
     }
 
-    fn say(&mut self, said: &str) -> Got {
+    fn say(&self, said: &str) -> Got {
         self.call("Say", &[], text(said, 0))
     }
 }
@@ -212,7 +220,7 @@ impl Client {
 #[test]
 fn the_official_packages_shapes_pass_both_ways() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let got = client.say("plain");
     assert_eq!(
         (got.status, got.code(), &got.body[..]),
@@ -232,7 +240,7 @@ fn the_official_packages_shapes_pass_both_ways() {
     let got = client.call("Say", &fields, text("context", 0));
     let body = String::from_utf8_lossy(&got.body).into_owned();
     let at = body.find("{\"service\"").unwrap();
-    let context = &body[at..];
+    let (_, context) = body.split_at(at);
     let begins = "{\"service\":\"test.v1.Talk\",\"method\":\"Say\",\"context\":{\":authority\":[\"test.example\"],\
                   \":binary\":[\"x-some-bin\"],\":peer.address\":[\"127.0.0.1:";
     assert!(context.starts_with(begins), "{context}");
@@ -273,14 +281,14 @@ fn the_official_packages_shapes_pass_both_ways() {
 fn what_is_in_the_way_has_the_status_that_fits() {
     let more = "  pool: {num_workers: 1, max_queue_size: 1, queue_timeout: 30s}\n";
     let (server, address) = start("grpc/foreign.php", more);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     // One is answered, one waits, one finds no place.
-    let begin = |client: &mut Client| {
+    let begin = |client: &Client| {
         let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
         talking.sending.send_data(text("nap", 0), true).unwrap();
         talking
     };
-    let calls: Vec<_> = (0..4).map(|_| begin(&mut client)).collect();
+    let calls: Vec<_> = (0..4).map(|_| begin(&client)).collect();
     let mut codes: Vec<_> = calls
         .into_iter()
         .map(|call| client.finish(call).code().to_owned())
@@ -312,7 +320,7 @@ fn what_is_in_the_way_has_the_status_that_fits() {
 #[test]
 fn our_package_answers_calls_with_metadata_and_details() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let got = client.call("Say", &[("x-a", "1"), ("x-b-bin", "q6ur")], text("hi", 1));
     assert_eq!(
         (got.code(), &got.body[..]),
@@ -343,7 +351,7 @@ fn our_package_answers_calls_with_metadata_and_details() {
 #[test]
 fn a_client_that_leaves_is_seen_in_php() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
     talking.sending.send_data(text("sleep", 0), true).unwrap();
     wait_for("a worker that is busy", || {
@@ -367,7 +375,7 @@ fn a_client_that_leaves_is_seen_in_php() {
 #[test]
 fn a_server_streams_messages_as_they_come() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let got = client.call("Count", &[], text("a", 3));
     let all = [text("a", 1), text("a", 2), text("a", 3)].concat();
     assert_eq!((got.code(), &got.body[..]), ("0", &all[..]));
@@ -395,7 +403,7 @@ fn a_server_streams_messages_as_they_come() {
 #[test]
 fn a_client_that_reads_nothing_holds_php_back() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut talking = client.begin("/test.v1.Talk/Count", &[], false);
     talking
         .sending
@@ -416,7 +424,7 @@ fn a_client_that_reads_nothing_holds_php_back() {
 #[test]
 fn a_client_streams_and_both_do() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut talking = client.begin("/test.v1.Talk/Join", &[], false);
     for said in ["a", "b", "c"] {
         talking.sending.send_data(text(said, 0), false).unwrap();
@@ -459,14 +467,14 @@ fn a_client_streams_and_both_do() {
 #[test]
 fn health_follows_the_workers() {
     let (mut server, address) = start("grpc/foreign.php", POOL);
-    let mut client = Client::connect(address);
-    let check = |client: &mut Client| {
+    let client = Client::connect(address);
+    let check = |client: &Client| {
         let path = "/grpc.health.v1.Health/Check";
         let mut talking = client.begin(path, &[], false);
         talking.sending.send_data(framed(b""), true).unwrap();
         client.finish(talking).body
     };
-    assert_eq!(check(&mut client), framed(&[8, 1]));
+    assert_eq!(check(&client), framed(&[8, 1]));
     let mut talking = client.begin("/grpc.health.v1.Health/Watch", &[], false);
     talking.sending.send_data(framed(b""), true).unwrap();
     let mut body = client.head(talking.receiving);
@@ -490,7 +498,7 @@ fn calls_come_to_the_address_of_http_as_well() {
     );
     let site = Site::new().config(&config).file("talk.proto", PROTO);
     let server = Server::start(site.file("web.php", &Site::sdk_worker("return 'a page';")));
-    let mut client = Client::connect(server.address());
+    let client = Client::connect(server.address());
     assert_eq!(client.say("plain").body, text("plain", 0));
     assert_eq!(server.get("/").text(), "a page");
     server.stop();
@@ -501,7 +509,7 @@ fn connections_end_with_their_age_and_without_a_sign_of_life() {
     let more = format!("  max_connection_age: 1s\n  ping_time: 200ms\n  timeout: 200ms\n{POOL}");
     let (server, address) = start("grpc/foreign.php", &more);
     // One that answers pings and grows old: its call finishes.
-    let mut old = Client::connect(address);
+    let old = Client::connect(address);
     assert_eq!(old.say("young").code(), "0");
     let began = Instant::now();
     wait_for("the connection to end", || {
@@ -530,7 +538,7 @@ fn connections_end_with_their_age_and_without_a_sign_of_life() {
 #[test]
 fn reflection_tells_names() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
         let mut talking = client.begin(&path, &[], false);
@@ -659,7 +667,7 @@ fn the_example_greets() {
     let proto = std::fs::read_to_string(worker.with_file_name("proto/greeter.proto")).unwrap();
     site.write("greeter.proto", &proto);
     let (server, address) = start_with((site, address));
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut talking = client.begin("/hello.v1.Greeter/Greet", &[], false);
     talking.sending.send_data(text("Ada", 0), true).unwrap();
     let got = client.finish(talking);
@@ -676,7 +684,7 @@ fn bad_input_is_refused_and_others_go_on() {
         "grpc/foreign.php",
         "  max_recv_msg_size: 1\n  pool: {num_workers: 1}\n",
     );
-    let mut client = Client::connect(address);
+    let client = Client::connect(address);
     let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
     // A gigabyte in five bytes.
     let announced = Bytes::from_static(&[0, 0x40, 0, 0, 0]);
@@ -715,13 +723,13 @@ fn bad_input_is_refused_and_others_go_on() {
 #[test]
 fn a_reload_serves_new_files_and_a_broken_one_changes_nothing() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let mut client = Client::connect(address);
-    let call = |client: &mut Client| {
+    let client = Client::connect(address);
+    let call = |client: &Client| {
         let mut talking = client.begin("/other.Service/Do", &[], false);
         talking.sending.send_data(text("a", 0), true).unwrap();
         client.finish(talking).code().to_owned()
     };
-    assert_eq!(call(&mut client), "12");
+    assert_eq!(call(&client), "12");
     server.site().write("other.proto", "service {");
     server.signal(Signal::HUP);
     server.logged(&["reload failed, nothing has changed", "other.proto"]);
@@ -730,7 +738,7 @@ fn a_reload_serves_new_files_and_a_broken_one_changes_nothing() {
     server.site().write("other.proto", proto);
     server.signal(Signal::HUP);
     server.logged(&["the configuration is applied"]);
-    assert_eq!(call(&mut client), "0");
+    assert_eq!(call(&client), "0");
     server.stop();
 }
 

