@@ -3,6 +3,7 @@
 //! A route that refuses some requests closes the files, too. One that refuses all that is left does
 //! not: it stands for what is no file. One that asks for a password asks for files, too.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use pronghorn_serve::{Exchange, Handled, Handler, Request, Response};
@@ -24,7 +25,7 @@ struct StaticFiles {
 
 /// The limit of a route on files.
 enum FileLimit {
-    /// With this status.
+    /// The status of the refusal.
     Refused(u16),
     Guarded(Arc<BasicAuth>),
 }
@@ -68,22 +69,31 @@ impl Handler for StaticFiles {
         if let Looked::Nothing = found {
             return self.next.handle(request, exchange);
         }
-        match (
-            self.limits.of(&request.head, request.peer.address.ip()),
-            found,
-        ) {
-            (Err(Ambiguous) | Ok(Some(FileLimit::Refused(_))), _) => {
-                self.next.handle(request, exchange)
+        let limit = match self.limits.of(&request.head, request.peer.address.ip()) {
+            Err(Ambiguous) | Ok(Some(FileLimit::Refused(_))) => {
+                return self.next.handle(request, exchange);
             }
-            (Ok(None), Looked::Answer(Answer { response, page })) if page.is_none() => {
-                Box::pin(std::future::ready(response))
+            Ok(limit) => limit,
+        };
+        match found {
+            Looked::Answer(answer)
+                if limit.is_none() && self.limit_of_page(&answer, &request).is_none() =>
+            {
+                Box::pin(ready(answer.response))
             }
-            (Ok(limit), _) => Box::pin(self.answer_within(limit, request, exchange)),
+            _ => Box::pin(self.answer_within(limit, request, exchange)),
         }
     }
 }
 
 impl StaticFiles {
+    /// The limit of a route for a page that stands for the path of a request.
+    fn limit_of_page(&self, answer: &Answer, request: &Request) -> Option<&FileLimit> {
+        let path = answer.page.as_ref()?;
+        let address = request.peer.address.ip();
+        self.limits.of_page(&request.head, path, address)
+    }
+
     /// Within the limit of the request's route, and of one for a page that stands for its path.
     async fn answer_within(
         &self,
@@ -96,11 +106,10 @@ impl StaticFiles {
         {
             return refusal;
         }
-        let Some(Answer { response, page }) = self.files.answer(&request).await else {
+        let Some(answer) = self.files.answer(&request).await else {
             return self.next.handle(request, exchange).await;
         };
-        let address = request.peer.address.ip();
-        let of_page = page.and_then(|path| self.limits.of_page(&request.head, &path, address));
+        let of_page = self.limit_of_page(&answer, &request);
         match of_page {
             Some(FileLimit::Refused(status)) => return Response::status_only(*status),
             Some(FileLimit::Guarded(guard)) => {
@@ -111,9 +120,9 @@ impl StaticFiles {
             None => {}
         }
         if limit.or(of_page).is_some() {
-            private(response)
+            private(answer.response)
         } else {
-            response
+            answer.response
         }
     }
 }
