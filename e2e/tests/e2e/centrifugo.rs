@@ -13,17 +13,17 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use h2::client::SendRequest;
-use http::{HeaderMap, Request, Response};
-use pronghorn_testkit::{Certificates, Connection, PATIENCE, Server, Site, free_address, wait_for};
+use http::{HeaderMap, Response};
+use pronghorn_testkit::{Certificates, Connection, Server, Site, free_address, wait_for};
 use pronghorn_wire::frame::Flags;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 
 use crate::control::Rpc;
+use crate::grpc_client::{Client, Got, framed, runtime};
 
 const PROXY: &str = "centrifugal.centrifugo.proxy.CentrifugoProxy";
 
@@ -62,86 +62,18 @@ fn text_of(message: &[u8]) -> String {
     String::from_utf8(message[3..3 + length].to_vec()).unwrap()
 }
 
-fn framed(flag: u8, message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::new();
-    framed.put_u8(flag);
-    framed.put_u32(u32::try_from(message.len()).unwrap());
-    framed.put_slice(message);
-    framed.freeze()
-}
-
-/// What came back of a call.
-#[derive(Debug)]
-struct Got {
-    code: String,
-    message: String,
-    body: Vec<u8>,
-    headers: HeaderMap,
+fn connect(address: SocketAddr) -> Client {
+    Client::connect(address, "pronghorn.test")
 }
 
 /// Centrifugo's connection.
-struct Client {
-    runtime: Runtime,
-    send: SendRequest<Bytes>,
-}
-
-fn runtime() -> Runtime {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(1).enable_all().build().unwrap()
-}
-
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let runtime = runtime();
-        let send = runtime.block_on(async {
-            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-            let (send, connection) = h2::client::handshake(socket).await.unwrap();
-            tokio::spawn(connection);
-            send
-        });
-        Self { runtime, send }
-    }
-
     /// Calls a method with a body.
     fn exchange(&self, path: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
-        let mut request = Request::builder()
-            .method("POST")
-            .uri(format!("http://pronghorn.test{path}"))
-            .header("te", "trailers")
-            .header("user-agent", "grpc-go/1.82.0")
-            .header("content-type", "application/grpc");
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(()).unwrap();
-        let mut send = self.send.clone();
-        let whole = async move {
-            std::future::poll_fn(|cx| send.poll_ready(cx))
-                .await
-                .unwrap();
-            let (receiving, mut sending) = send.send_request(request, false).unwrap();
-            sending.send_data(body, true).unwrap();
-            let (head, mut body) = receiving.await.unwrap().into_parts();
-            let mut all = Vec::new();
-            while let Some(piece) = body.data().await {
-                let piece = piece.unwrap();
-                body.flow_control().release_capacity(piece.len()).unwrap();
-                all.extend_from_slice(&piece);
-            }
-            let trailers = body.trailers().await.unwrap().unwrap_or_default();
-            let field = |name: &str| {
-                let field = trailers.get(name).or_else(|| head.headers.get(name));
-                field.map(|value| value.to_str().unwrap().to_owned())
-            };
-            Got {
-                code: field("grpc-status").expect("a status"),
-                message: field("grpc-message").unwrap_or_default(),
-                body: all,
-                headers: head.headers,
-            }
-        };
-        let whole = async { tokio::time::timeout(PATIENCE, whole).await };
-        self.runtime.block_on(whole).expect("an answer")
+        let fields = [&[("user-agent", "grpc-go/1.82.0")], fields].concat();
+        let mut talking = self.begin(path, &fields, false);
+        talking.sending.send_data(body, true).unwrap();
+        self.finish(talking)
     }
 
     fn ask(&self, method: &str, fields: &[(&str, &str)], word: &str) -> Got {
@@ -152,7 +84,7 @@ impl Client {
     /// The text of an answer.
     fn told(&self, method: &str, fields: &[(&str, &str)], word: &str) -> String {
         let got = self.ask(method, fields, word);
-        assert_eq!(got.code, "0", "{got:?}");
+        assert_eq!(got.code(), "0", "{got:?}");
         text_of(&got.body[5..])
     }
 }
@@ -160,7 +92,7 @@ impl Client {
 #[test]
 fn calls_come_to_workers_as_roadrunners_package_reads_them() {
     let (server, address) = start(POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     for (method, kind) in [
         ("Connect", "connect"),
         ("Refresh", "refresh"),
@@ -200,7 +132,7 @@ fn calls_come_to_workers_as_roadrunners_package_reads_them() {
 #[test]
 fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
     let (server, address) = start(POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     for (word, code, says) in [
         ("throw", "2", "thrown on purpose"),
         (
@@ -218,12 +150,12 @@ fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
         ("die", "14", "the worker ended with exit code 3"),
     ] {
         let got = client.ask("RPC", &[], word);
-        assert_eq!((&*got.code, &*got.message), (code, says), "{word}");
+        assert_eq!((got.code(), got.message()), (code, says), "{word}");
         assert_eq!(client.told("RPC", &[], "type"), "rpc");
     }
     let begun = Instant::now();
     let got = client.ask("RPC", &[("grpc-timeout", "200m")], "sleep 3000");
-    assert_eq!(got.code, "4", "{got:?}");
+    assert_eq!(got.code(), "4", "{got:?}");
     assert!(begun.elapsed() < Duration::from_secs(3));
 
     for (path, says) in [
@@ -237,14 +169,14 @@ fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
         ),
     ] {
         let got = client.exchange(&path, &[], framed(0, b""));
-        assert_eq!((&*got.code, &*got.message), ("12", says));
+        assert_eq!((got.code(), got.message()), ("12", says));
     }
     let got = client.exchange(
         &format!("/{PROXY}/RPC"),
         &[],
         Bytes::from_static(b"\0\xff\0\0\0"),
     );
-    assert_eq!(got.code, "8", "a message of four gigabytes: {got:?}");
+    assert_eq!(got.code(), "8", "a message of four gigabytes: {got:?}");
     assert_eq!(client.told("RPC", &[], "type"), "rpc");
     server.logged(&["a call of Centrifugo failed", "RPC"]);
     drop(client);
@@ -254,13 +186,13 @@ fn what_goes_wrong_is_a_status_and_the_next_call_is_answered() {
 #[test]
 fn compressed_messages_are_understood() {
     let (server, address) = start(POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&message("long 3000")).unwrap();
     let body = framed(1, &gzip.finish().unwrap());
     let fields = [("grpc-encoding", "gzip"), ("grpc-accept-encoding", "gzip")];
     let got = client.exchange(&format!("/{PROXY}/RPC"), &fields, body);
-    assert_eq!((&*got.code, got.body[0]), ("0", 1));
+    assert_eq!((got.code(), got.body[0]), ("0", 1));
     assert_eq!(got.headers["grpc-encoding"], "gzip");
     assert!(got.body.len() < 200, "{}", got.body.len());
     drop(client);
@@ -271,14 +203,14 @@ fn compressed_messages_are_understood() {
 fn calls_without_the_proxys_key_are_refused_and_it_stays_here() {
     let (server, address) =
         start("  proxy_key: hush-hush\n  proxy_key_name: X-Key\n  pool: {num_workers: 1}\n");
-    let client = Client::connect(address);
+    let client = connect(address);
     for fields in [
         &[][..],
         &[("x-key", "hush-hus")],
         &[("x-key", "hush-hush-")],
     ] {
         let got = client.ask("RPC", fields, "type");
-        assert_eq!(got.code, "16", "{fields:?} {got:?}");
+        assert_eq!(got.code(), "16", "{fields:?} {got:?}");
     }
     let context = client.told("RPC", &[("x-key", "hush-hush")], "context");
     assert!(
@@ -293,12 +225,12 @@ fn calls_without_the_proxys_key_are_refused_and_it_stays_here() {
 #[test]
 fn a_worker_that_is_killed_ends_its_call_alone() {
     let (server, address) = start("  pool: {num_workers: 1}\n");
-    let client = Client::connect(address);
+    let client = connect(address);
     let pid: i32 = client.told("RPC", &[], "pid").parse().unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     let other = wait_for("another worker", || {
         let got = client.ask("RPC", &[], "pid");
-        (got.code == "0").then(|| text_of(&got.body[5..]))
+        (got.code() == "0").then(|| text_of(&got.body[5..]))
     });
     assert_ne!(other, pid.to_string());
     drop(client);
@@ -394,7 +326,7 @@ fn the_api_is_asked_over_rpc_and_a_reload_changes_where_and_how() {
     let unknown = rpc.call("centrifuge.Nothing", "\"\"");
     assert!(unknown.contains("can't find method"), "{unknown}");
 
-    let client = Client::connect(address);
+    let client = connect(address);
     assert_eq!(client.told("RPC", &[], "colour"), "red");
     let site = server.site();
     site.change_config("COLOUR: red", "COLOUR: blue");
@@ -403,7 +335,7 @@ fn the_api_is_asked_over_rpc_and_a_reload_changes_where_and_how() {
     server.signal(Signal::HUP);
     wait_for("the reload", || {
         let got = client.ask("RPC", &[], "colour");
-        (got.code == "16").then_some(())
+        (got.code() == "16").then_some(())
     });
     let colour = client.told("RPC", &[("proxy-key", "a-secret")], "colour");
     assert_eq!(colour, "blue", "over the same connection");
@@ -498,10 +430,10 @@ fn the_api_is_reached_over_tls_with_an_authority_of_ones_own() {
 #[test]
 fn an_upgrade_takes_the_listener_over() {
     let (mut server, address) = start(POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     assert_eq!(client.told("RPC", &[], "type"), "rpc");
     server.upgrade();
-    let later = Client::connect(address);
+    let later = connect(address);
     assert_eq!(later.told("RPC", &[], "type"), "rpc");
     drop((client, later));
     server.stop();
@@ -522,7 +454,7 @@ fn it_is_ready_with_its_workers_and_counts_calls() {
         Site::fixture("foreign/worker.php").display(),
     ));
     let server = Server::start(site);
-    let client = Client::connect(address);
+    let client = connect(address);
     client.ask("RPC", &[], "throw");
     client.ask("LaterMethod", &[], "type");
     let page = Connection::open(metrics).get("/metrics").text();

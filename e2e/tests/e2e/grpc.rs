@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::disallowed_types,
     clippy::disallowed_methods,
     reason = "its client is that of a test, and fails as one"
@@ -12,14 +11,11 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
-use h2::client::SendRequest;
-use h2::{RecvStream, SendStream};
-use http::{HeaderMap, Request};
-use pronghorn_testkit::{Certificates, Connection, PATIENCE, Server, Site, free_address, wait_for};
+use bytes::{BufMut, Bytes};
+use pronghorn_testkit::{Certificates, Connection, Server, Site, free_address, wait_for};
 use rustix::process::Signal;
-use tokio::runtime::Runtime;
 
+use crate::grpc_client::{self, Client, Got, Talking};
 use crate::secure::{PREFACE, frame};
 
 const PROTO: &str = "syntax = 'proto3';\npackage test.v1;\nmessage Text { string text = 1; int32 count = 2; }\n\
@@ -75,137 +71,14 @@ fn text(text: &str, count: u8) -> Bytes {
 }
 
 fn framed(message: &[u8]) -> Bytes {
-    let mut framed = BytesMut::new();
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(message.len()).unwrap());
-    framed.put_slice(message);
-    framed.freeze()
+    grpc_client::framed(0, message)
 }
 
-/// What came back of a call.
-#[derive(Debug)]
-struct Got {
-    status: u16,
-    headers: HeaderMap,
-    body: Vec<u8>,
-    trailers: HeaderMap,
-}
-
-impl Got {
-    fn field<'a>(map: &'a HeaderMap, name: &str) -> Option<&'a str> {
-        Some(map.get(name)?.to_str().unwrap())
-    }
-
-    /// The number of the status, wherever it stands.
-    fn code(&self) -> &str {
-        let behind = Self::field(&self.trailers, "grpc-status");
-        let code = behind.or_else(|| Self::field(&self.headers, "grpc-status"));
-        code.unwrap_or_else(|| panic!("no status: {self:?}"))
-    }
-
-    fn message(&self) -> &str {
-        let behind = Self::field(&self.trailers, "grpc-message");
-        let message = behind.or_else(|| Self::field(&self.headers, "grpc-message"));
-        message.unwrap_or_default()
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        Self::field(&self.headers, name)
-    }
-
-    fn trailer(&self, name: &str) -> Option<&str> {
-        Self::field(&self.trailers, name)
-    }
-}
-
-/// A connection of a client.
-struct Client {
-    runtime: Runtime,
-    send: SendRequest<Bytes>,
-}
-
-/// A call whose messages go one by one.
-struct Talking {
-    sending: SendStream<Bytes>,
-    receiving: h2::client::ResponseFuture,
+fn connect(address: SocketAddr) -> Client {
+    Client::connect(address, "test.example")
 }
 
 impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let send = runtime.block_on(async {
-            let socket = tokio::net::TcpStream::connect(address).await.unwrap();
-            let (send, connection) = h2::client::handshake(socket).await.unwrap();
-            tokio::spawn(connection);
-            send
-        });
-        Self { runtime, send }
-    }
-
-    fn begin(&self, path: &str, fields: &[(&str, &str)], ends: bool) -> Talking {
-        let mut request = Request::builder()
-            .method("POST")
-            .uri(format!("http://test.example{path}"))
-            .header("te", "trailers")
-            .header("content-type", "application/grpc");
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
-        let mut send = self.send.clone();
-        self.runtime.block_on(async {
-            std::future::poll_fn(|cx| send.poll_ready(cx))
-                .await
-                .unwrap();
-            let (receiving, sending) = send.send_request(request.body(()).unwrap(), ends).unwrap();
-            Talking { sending, receiving }
-        })
-    }
-
-    fn finish(&self, talking: Talking) -> Got {
-        self.runtime.block_on(async {
-            let whole = async {
-                let response = talking.receiving.await.unwrap();
-                let (parts, mut body) = response.into_parts();
-                let mut all = Vec::new();
-                while let Some(piece) = body.data().await {
-                    let piece = piece.unwrap();
-                    body.flow_control().release_capacity(piece.len()).unwrap();
-                    all.extend_from_slice(&piece);
-                }
-                Got {
-                    status: parts.status.as_u16(),
-                    headers: parts.headers,
-                    body: all,
-                    trailers: body.trailers().await.unwrap().unwrap_or_default(),
-                }
-            };
-            tokio::time::timeout(PATIENCE, whole)
-                .await
-                .expect("an answer")
-        })
-    }
-
-    /// Waits for the head of an answer.
-    fn head(&self, receiving: h2::client::ResponseFuture) -> RecvStream {
-        self.runtime.block_on(async {
-            let head = tokio::time::timeout(PATIENCE, receiving).await;
-            head.expect("a head").unwrap().into_body()
-        })
-    }
-
-    fn piece(&self, body: &mut RecvStream) -> Bytes {
-        self.runtime.block_on(async {
-            let piece = tokio::time::timeout(PATIENCE, body.data()).await;
-            let piece = piece.expect("a piece").unwrap().unwrap();
-            body.flow_control().release_capacity(piece.len()).unwrap();
-            piece
-        })
-    }
-
     fn call(&self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
         let mut talking = self.begin(&format!("/test.v1.Talk/{method}"), fields, false);
         talking.sending.send_data(body, true).unwrap();
@@ -220,7 +93,7 @@ impl Client {
 #[test]
 fn the_official_packages_shapes_pass_both_ways() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let got = client.say("plain");
     assert_eq!(
         (got.status, got.code(), &got.body[..]),
@@ -281,7 +154,7 @@ fn the_official_packages_shapes_pass_both_ways() {
 fn what_is_in_the_way_has_the_status_that_fits() {
     let more = "  pool: {num_workers: 1, max_queue_size: 1, queue_timeout: 30s}\n";
     let (server, address) = start("grpc/foreign.php", more);
-    let client = Client::connect(address);
+    let client = connect(address);
     // One is answered, one waits, one finds no place.
     let begin = |client: &Client| {
         let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
@@ -320,7 +193,7 @@ fn what_is_in_the_way_has_the_status_that_fits() {
 #[test]
 fn our_package_answers_calls_with_metadata_and_details() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let got = client.call("Say", &[("x-a", "1"), ("x-b-bin", "q6ur")], text("hi", 1));
     assert_eq!(
         (got.code(), &got.body[..]),
@@ -351,7 +224,7 @@ fn our_package_answers_calls_with_metadata_and_details() {
 #[test]
 fn a_client_that_leaves_is_seen_in_php() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
     talking.sending.send_data(text("sleep", 0), true).unwrap();
     wait_for("a worker that is busy", || {
@@ -375,7 +248,7 @@ fn a_client_that_leaves_is_seen_in_php() {
 #[test]
 fn a_server_streams_messages_as_they_come() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let got = client.call("Count", &[], text("a", 3));
     let all = [text("a", 1), text("a", 2), text("a", 3)].concat();
     assert_eq!((got.code(), &got.body[..]), ("0", &all[..]));
@@ -403,7 +276,7 @@ fn a_server_streams_messages_as_they_come() {
 #[test]
 fn a_client_that_reads_nothing_holds_php_back() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut talking = client.begin("/test.v1.Talk/Count", &[], false);
     talking
         .sending
@@ -424,7 +297,7 @@ fn a_client_that_reads_nothing_holds_php_back() {
 #[test]
 fn a_client_streams_and_both_do() {
     let (server, address) = start("grpc/ours.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut talking = client.begin("/test.v1.Talk/Join", &[], false);
     for said in ["a", "b", "c"] {
         talking.sending.send_data(text(said, 0), false).unwrap();
@@ -467,7 +340,7 @@ fn a_client_streams_and_both_do() {
 #[test]
 fn health_follows_the_workers() {
     let (mut server, address) = start("grpc/foreign.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let check = |client: &Client| {
         let path = "/grpc.health.v1.Health/Check";
         let mut talking = client.begin(path, &[], false);
@@ -498,7 +371,7 @@ fn calls_come_to_the_address_of_http_as_well() {
     );
     let site = Site::new().config(&config).file("talk.proto", PROTO);
     let server = Server::start(site.file("web.php", &Site::sdk_worker("return 'a page';")));
-    let client = Client::connect(server.address());
+    let client = connect(server.address());
     assert_eq!(client.say("plain").body, text("plain", 0));
     assert_eq!(server.get("/").text(), "a page");
     server.stop();
@@ -509,7 +382,7 @@ fn connections_end_with_their_age_and_without_a_sign_of_life() {
     let more = format!("  max_connection_age: 1s\n  ping_time: 200ms\n  timeout: 200ms\n{POOL}");
     let (server, address) = start("grpc/foreign.php", &more);
     // One that answers pings and grows old: its call finishes.
-    let old = Client::connect(address);
+    let old = connect(address);
     assert_eq!(old.say("young").code(), "0");
     let began = Instant::now();
     wait_for("the connection to end", || {
@@ -538,7 +411,7 @@ fn connections_end_with_their_age_and_without_a_sign_of_life() {
 #[test]
 fn reflection_tells_names() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
         let mut talking = client.begin(&path, &[], false);
@@ -667,7 +540,7 @@ fn the_example_greets() {
     let proto = std::fs::read_to_string(worker.with_file_name("proto/greeter.proto")).unwrap();
     site.write("greeter.proto", &proto);
     let (server, address) = start_with((site, address));
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut talking = client.begin("/hello.v1.Greeter/Greet", &[], false);
     talking.sending.send_data(text("Ada", 0), true).unwrap();
     let got = client.finish(talking);
@@ -684,7 +557,7 @@ fn bad_input_is_refused_and_others_go_on() {
         "grpc/foreign.php",
         "  max_recv_msg_size: 1\n  pool: {num_workers: 1}\n",
     );
-    let client = Client::connect(address);
+    let client = connect(address);
     let mut talking = client.begin("/test.v1.Talk/Say", &[], false);
     // A gigabyte in five bytes.
     let announced = Bytes::from_static(&[0, 0x40, 0, 0, 0]);
@@ -723,7 +596,7 @@ fn bad_input_is_refused_and_others_go_on() {
 #[test]
 fn a_reload_serves_new_files_and_a_broken_one_changes_nothing() {
     let (server, address) = start("grpc/foreign.php", POOL);
-    let client = Client::connect(address);
+    let client = connect(address);
     let call = |client: &Client| {
         let mut talking = client.begin("/other.Service/Do", &[], false);
         talking.sending.send_data(text("a", 0), true).unwrap();

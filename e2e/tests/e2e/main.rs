@@ -33,6 +33,7 @@ mod forked;
 mod from_others;
 mod globals;
 mod grpc;
+mod grpc_client;
 mod guide;
 mod hostile;
 mod http;
