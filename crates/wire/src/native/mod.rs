@@ -152,15 +152,23 @@ pub fn encode_job<'a>(
     put_envelope(out, KIND_JOB, flags, count, envelope.call);
     put_times(out, accepted_us, envelope.time_left_ms);
     put_u32(out, job.attempt);
-    let strings = [job.id, job.name, job.pipeline, job.driver];
+    put_named(out, [job.id, job.name, job.pipeline, job.driver], headers);
+}
+
+/// Strings and pairs: all lengths first.
+fn put_named<'a, const N: usize>(
+    out: &mut Vec<u8>,
+    strings: [&str; N],
+    pairs: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+) {
     for string in strings {
         put_len(out, string.len());
     }
-    put_table(out, headers.clone());
+    put_table(out, pairs.clone());
     for string in strings {
         out.extend_from_slice(string.as_bytes());
     }
-    put_strings(out, headers);
+    put_strings(out, pairs);
 }
 
 /// A gRPC call as a worker is told of it, beside metadata and messages.
@@ -188,15 +196,7 @@ pub fn encode_grpc<'a>(
     let count = count16(metadata.clone().count());
     put_envelope(out, KIND_GRPC, flags, count, envelope.call);
     put_times(out, accepted_us, envelope.time_left_ms);
-    let strings = [call.service, call.method];
-    for string in strings {
-        put_len(out, string.len());
-    }
-    put_table(out, metadata.clone());
-    for string in strings {
-        out.extend_from_slice(string.as_bytes());
-    }
-    put_strings(out, metadata);
+    put_named(out, [call.service, call.method], metadata);
 }
 
 /// What a handler made of its job. The body of the reply is what it returned, or why.

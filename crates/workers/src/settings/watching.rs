@@ -14,15 +14,11 @@ const ENDING: &str = ".php";
 impl Watching {
     /// Reads what is watched for each of these services, which are those that have workers.
     pub fn read(t: &mut Table<'_>, services: &[&'static str]) -> Vec<(&'static str, Self)> {
-        let interval = t
-            .key(
-                "interval",
-                "The longest time for which changes are collected before a reload. Where the \
-                 kernel reports no changes, files are checked at this interval.",
-            )
-            .zero_is_default()
-            .range(Duration::from_millis(100)..=Duration::from_hours(1))
-            .default(INTERVAL);
+        let interval = read_interval(
+            t,
+            "The longest time for which changes are collected before a reload. Where the kernel \
+             reports no changes, files are checked at this interval.",
+        );
         let patterns: Vec<String> = t
             .key(
                 "patterns",
@@ -52,6 +48,13 @@ impl Watching {
             watching
         })
     }
+}
+
+fn read_interval(t: &mut Table<'_>, sentence: &'static str) -> Duration {
+    t.key("interval", sentence)
+        .zero_is_default()
+        .range(Duration::from_millis(100)..=Duration::from_hours(1))
+        .default(INTERVAL)
 }
 
 fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> Watching {
@@ -94,15 +97,11 @@ fn read_service(t: &mut Table<'_>, interval: Duration, patterns: &[String]) -> W
 impl Watching {
     /// Reads what is watched for one thing that is no service.
     pub fn read_one(t: &mut Table<'_>) -> Self {
-        let interval = t
-            .key(
-                "interval",
-                "The longest time for which changes are collected before a restart. Where the \
-                 kernel reports no changes, files are checked at this interval.",
-            )
-            .zero_is_default()
-            .range(Duration::from_millis(100)..=Duration::from_hours(1))
-            .default(INTERVAL);
+        let interval = read_interval(
+            t,
+            "The longest time for which changes are collected before a restart. Where the kernel \
+             reports no changes, files are checked at this interval.",
+        );
         read_service(t, interval, &[ENDING.to_owned()])
     }
 }
