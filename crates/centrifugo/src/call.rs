@@ -7,7 +7,7 @@ use pronghorn_grpc_wire::{Call, is_for_the_transport};
 use pronghorn_pool::{Body, Encoding, Observer, Payload, Unencodable};
 use pronghorn_wire::{Codec, DecodeError, Head};
 
-/// By this key of the context the packages know what they are asked.
+/// The key of the context that tells packages which call it is.
 const TYPE: &str = "type";
 
 /// A call on its way to a worker.

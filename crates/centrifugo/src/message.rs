@@ -38,7 +38,7 @@ pub(crate) fn is_message(mut rest: &[u8]) -> bool {
     true
 }
 
-/// At most ten bytes of seven bits each.
+/// A varint has at most ten bytes, of seven bits each.
 fn varint(rest: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..70).step_by(7) {

@@ -35,7 +35,7 @@ pub struct Call {
     pub accepted_us: u64,
 }
 
-/// How a call ends: with a status, and metadata beside it.
+/// The end of a call: a status, with metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     pub status: Status,
@@ -213,7 +213,7 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     ///
-    /// With what the call ends, where there is none, or more.
+    /// The status that ends the call where there is no message, or more than one.
     pub async fn only(&mut self) -> Result<Bytes, Status> {
         let Some(message) = self.next().await? else {
             let text =
@@ -290,7 +290,7 @@ impl Detached {
     ///
     /// # Errors
     ///
-    /// With what the call ends.
+    /// The status that ends the call.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.incoming.take()? {

@@ -1,6 +1,6 @@
 //! The content types of calls.
 
-/// How messages and the status travel.
+/// The form in which messages and the status travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
     /// Over HTTP/2, with trailers.

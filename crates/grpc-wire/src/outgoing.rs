@@ -21,7 +21,7 @@ use crate::status::{Code, Status, percent_encode};
 /// Longer messages are not copied to have their prefix before them.
 const COPIED: usize = 16 << 10;
 
-/// How messages are written.
+/// The form in which messages are written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writing {
     pub(crate) flavour: Flavour,
@@ -38,7 +38,7 @@ pub(crate) struct Outgoing {
     /// Pieces that are ready.
     ready: VecDeque<Bytes>,
     source: Option<Box<dyn Streamed>>,
-    /// By when a stream has to end.
+    /// A stream has to end by then.
     deadline: Option<Instant>,
     timer: Timer,
     trailers: Fields,

@@ -13,7 +13,7 @@ use prost::Message;
 use tokio::time::{Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How often a watcher looks again.
+/// The pause after which a watcher looks again.
 const LOOK: Duration = Duration::from_millis(250);
 
 const SERVING: i32 = 1;

@@ -50,7 +50,7 @@ pub struct GrpcSettings {
     pub pool: PoolSettings,
     /// Workers for methods that stream, where these have some of their own.
     pub stream_pool: Option<PoolSettings>,
-    /// Where imports are looked up, and files that only reflection knows: `protoreg`.
+    /// The directories of imports, and of files that only reflection knows: `protoreg`.
     pub proto_path: Vec<String>,
     pub known: Vec<String>,
 }

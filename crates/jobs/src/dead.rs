@@ -35,7 +35,7 @@ struct Shared {
     /// the store change them as they run, so that those that share a commit see each other's
     /// letters. After a commit that failed they are read again.
     headlines: Mutex<Option<Headlines>>,
-    /// How many of each pipeline had to go, since the log was told.
+    /// The number of letters of each pipeline that had to go since the last record.
     gone: Mutex<BTreeMap<String, u64>>,
     dropped: LogThrottle,
 }

@@ -16,7 +16,7 @@ use crate::shares::Shares;
 
 /// Who waits is a request, or a script that asks again; not tomorrow.
 const KEPT: Duration = Duration::from_hours(1);
-/// Of results that are kept. The pipeline that has the most loses its oldest.
+/// The bounds of results that are kept. The pipeline that has the most loses its oldest.
 const MOST: usize = 10_000;
 const MOST_BYTES: u64 = 64 << 20;
 /// Jobs whose results are to come that are known. Of the pipeline that has the most, the oldest are

@@ -320,7 +320,7 @@ async fn read(output: Receiver, pid: u32, stream: OutputStream, hear: impl Hear)
     }
 }
 
-/// How many bytes at the end are the beginning of a character: a long line is cut before it.
+/// The number of bytes at the end that begin a character: a long line is cut before it.
 fn begun_character(line: &[u8]) -> usize {
     let tail = line.get(line.len().saturating_sub(3)..).unwrap_or_default();
     let first = tail.iter().rposition(|byte| byte & 0xC0 == 0xC0);

@@ -22,7 +22,7 @@ pub struct ProcessReport {
     pub command: String,
     /// The start of the process, since 1970.
     pub started: Duration,
-    /// So many processes there have been.
+    /// The number of processes so far.
     pub starts: u64,
     /// Resident bytes.
     pub memory: u64,

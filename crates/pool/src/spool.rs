@@ -37,7 +37,7 @@ use tokio_util::task::TaskTracker;
 const PREFIX: &str = "pronghorn-";
 /// Nothing that is in use is older: the file of a call lives as long as the call.
 const OLD: Duration = Duration::from_secs(24 * 3600);
-/// How long a write waits for the files of clients that were told to end.
+/// A write waits for so long for the files of clients that were told to end.
 const LEAVING: Duration = Duration::from_secs(1);
 
 /// A folder for spool files and what is left of its share of the disk.

@@ -26,9 +26,9 @@ use crate::settings::{HealthSettings, ProgramSettings};
 
 /// Orders that were not looked at yet. Each is somebody's wish.
 const ORDERS: usize = 16;
-/// How often the memory of a process with a limit is looked at, as that of workers.
+/// The pause between two looks at the memory of a process with a limit, as for workers.
 const MEMORY_EVERY: Duration = Duration::from_secs(5);
-/// How often a process that is not up yet is asked whether it is well, at least.
+/// The longest pause between two questions whether a process that starts is well.
 const WHILE_STARTING: Duration = Duration::from_secs(1);
 
 /// Surroundings in which programs are started.
@@ -77,11 +77,11 @@ pub(crate) struct Facts {
     pub(crate) pid: Option<u32>,
     /// Since 1970, of its process.
     pub(crate) started: Option<Duration>,
-    /// So many processes it has had.
+    /// The number of processes that it has had.
     pub(crate) starts: u64,
     /// In a row.
     pub(crate) failures: u32,
-    /// How the last process has ended, or why none could be started.
+    /// The end of the last process, or the reason why none could be started.
     pub(crate) last: Option<String>,
     /// Whether that was as it should be.
     pub(crate) was_expected: bool,

@@ -224,7 +224,7 @@ impl Machine {
         Action::Nothing
     }
 
-    /// Whoever says so forgives what has failed.
+    /// A command to start also forgets earlier failures.
     fn begin(&mut self) -> Action {
         self.backoff.reset();
         self.failures = 0;

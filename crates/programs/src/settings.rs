@@ -22,7 +22,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Long enough that a program which can't start costs next to nothing.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// With the pauses above, about two minutes of tries.
+/// About two minutes of tries, with the pauses above.
 const MOST_FAILURES: u32 = 10;
 /// As supervisord has it.
 const START_TIME: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) struct ProgramSettings {
     pub(crate) watch: Option<Watching>,
 }
 
-/// Which process of an index is there during a restart.
+/// The process of an index that is there during a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replace {
     /// The old one ends before the new one starts.

@@ -190,7 +190,7 @@ impl From<Job> for Listed {
 pub struct Withdrawn {
     /// As they are kept. Whoever has to hear of their end is told before they are removed.
     pub jobs: Vec<Job>,
-    /// How many stay, as they are on their way to a worker or with one.
+    /// The number of jobs that stay, as they are on their way to a worker or with one.
     pub reserved: usize,
     /// Gives the next ones. None: the driver has looked at all.
     pub next: Option<Vec<u8>>,
@@ -226,7 +226,8 @@ pub(crate) trait Hold: std::fmt::Debug + Send {
 pub struct Removed {
     /// The jobs that are gone.
     pub jobs: Vec<Job>,
-    /// How many stayed: the store has failed meanwhile, and they were given out again.
+    /// The number of jobs that stayed: the store has failed meanwhile, and they were given out
+    /// again.
     pub reserved: usize,
 }
 

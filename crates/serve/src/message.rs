@@ -133,7 +133,8 @@ pub struct Peer {
     pub tls: bool,
     /// Where it connected to: `SERVER_ADDR` and `SERVER_PORT`. None over a unix socket.
     pub server: Option<SocketAddr>,
-    /// By which it has proved who it is, where the listener asks for that and knows the authority.
+    /// The certificate that proves who it is, where the listener asks for one and knows the
+    /// authority.
     pub certificate: Option<ClientCertificate>,
 }
 

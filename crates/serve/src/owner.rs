@@ -1,4 +1,4 @@
-//! Whose connections these are: records are written under that name.
+//! The owner of connections: records are written under its name.
 
 /// The service that a listener accepts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

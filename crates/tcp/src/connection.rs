@@ -37,7 +37,7 @@ const FIRST_ROOM: usize = 4 << 10;
 const MOST_ROOM: usize = 256 << 10;
 /// Bytes of a file that are sent at once.
 const FILE_PIECE: usize = 256 << 10;
-/// By so many bytes that a client takes, it gets another second.
+/// A client gets another second for so many bytes that it takes.
 const BYTES_IN_SECOND: u64 = 1000;
 /// Bytes that a client may send on after the server has closed, so that its kernel does not throw
 /// away what it was sent last; and for how long.

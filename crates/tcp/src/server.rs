@@ -57,7 +57,7 @@ impl Server {
         self.pool.call(call, Terms::default(), now, now)
     }
 
-    /// How a connection goes that begins now.
+    /// The settings of a connection that begins now.
     pub(crate) fn dialogue(&self) -> Arc<Dialogue> {
         self.dialogue.load_full()
     }

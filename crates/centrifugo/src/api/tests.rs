@@ -13,7 +13,7 @@ use super::*;
 
 type Seen = Arc<Mutex<Vec<(Head<()>, Bytes)>>>;
 
-/// What is answered, by the body of a request.
+/// The answer to a request, chosen by its body.
 type Says = fn(&Bytes) -> (Response<()>, Bytes, Option<(&'static str, &'static str)>);
 
 struct Fake {

@@ -11,7 +11,7 @@ use super::text::{bytes, columns, line, time};
 use crate::arguments::{Programs, ProgramsCommand};
 use crate::exit::{Exit, mention, say, say_json, write_out};
 
-/// How often new lines are asked for.
+/// The pause between two requests for new lines.
 const EVERY: Duration = Duration::from_millis(500);
 
 #[derive(Serialize, Deserialize)]

@@ -34,7 +34,7 @@ pub trait Setting: Sized {
     /// What is accepted, in words that can follow "accepted:".
     fn accepts() -> String;
 
-    /// How it is written, for editors.
+    /// The form of a value in YAML, for editors.
     fn shape() -> Shape {
         Shape::Text
     }
@@ -60,7 +60,7 @@ pub trait Setting: Sized {
     }
 }
 
-/// How a value is written in YAML, as far as an editor has to know.
+/// The form of a value in YAML, as far as an editor has to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One text or number.

@@ -103,7 +103,7 @@ impl From<Response> for Answer {
 
 /// What a path leads to, and by which root.
 enum Place<'a> {
-    /// With its own path below the root where it stands for another one.
+    /// The third is there for a page that stands for another path: its own path below the root.
     File(Arc<Entry>, &'a Root, Option<Vec<u8>>),
     Folder,
     Forbidden,

@@ -28,7 +28,7 @@ pub(super) fn add(methods: &Methods, pipelines: &Pipelines) {
 #[serde(default)]
 struct Wait {
     id: String,
-    /// Where the job was pushed. Empty: in one that the caller may see.
+    /// The pipeline of the job. Empty: any that the caller may see.
     pipeline: String,
     timeout_ms: u64,
     /// Where the job stands is wanted if it is not done by then, or sooner where waiting is no use.

@@ -41,7 +41,7 @@ const SET_BACK_A_LITTLE: Duration = Duration::from_secs(5);
 const MOST_CAUGHT_UP: usize = 100;
 /// With `overlap: queue`, runs that wait for the one before; more are skipped.
 const MOST_QUEUED: usize = 10;
-/// How often it is looked whether a run of the process before has ended.
+/// The pause between two looks whether a run of the process before has ended.
 const LOOK_BEFORE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
 /// How often a job that runs is asked after.
 const ASK_AGAIN: Duration = Duration::from_mins(10);

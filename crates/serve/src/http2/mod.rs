@@ -92,7 +92,7 @@ struct Driver {
     closing: Option<Instant>,
     /// When the connection is too old. None once it was.
     aged: Option<Instant>,
-    /// By when requests on one that is too old must have finished.
+    /// Requests on a connection that is too old must have finished by then.
     age_ends: Option<Instant>,
     keep_alive: KeepAlive,
 }

@@ -37,7 +37,7 @@ pub struct LengthField {
     pub extra: i64,
 }
 
-/// Which byte of a number comes first.
+/// The order of the bytes of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteOrder {
     /// The most significant one.
@@ -59,7 +59,7 @@ pub enum BadMessage {
 pub struct Framer {
     /// The longest message.
     most: usize,
-    /// So many of the bytes at hand have no end of a message in them.
+    /// The number of bytes at hand that have no end of a message in them.
     scanned: usize,
 }
 
