@@ -1,7 +1,6 @@
 //! The service `centrifuge`.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,20 +8,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use pronghorn_base::{BoxFuture, with_causes};
 use pronghorn_client::ClientError;
-use pronghorn_config::{Address, Listen};
+use pronghorn_config::Listen;
 use pronghorn_grpc_wire::{MessageLimits, Server};
 use pronghorn_plugin_api::{
-    ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service, StartError,
-    Stopped,
+    ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
-    Accepting, Addresses, Handler, Http2Limits, Limits, Listener, Service as HttpService, resolve,
+    Accepting, Addresses, Handler, Http2Limits, Limits, Listener, Service as HttpService,
 };
 use pronghorn_wire::Kind;
-use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -35,12 +33,8 @@ use crate::settings::{ApiSettings, CentrifugoSettings};
 
 /// The name of the service, of its pool, and of its sockets for the next process.
 const CENTRIFUGE: &str = "centrifuge";
-/// The permissions of a unix socket: owner and group.
-const SOCKET_MODE: u32 = 0o660;
-/// How long a connection without a call is kept at the end: one may be on its way.
+/// A connection without a call is kept for so long at the end: a call may be on its way.
 const IDLE: Duration = Duration::from_millis(100);
-/// Workers that have a call when its time at the end is over get so long.
-const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// Centrifugo keeps its connection for as long as it runs.
 const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
 /// Each Centrifugo has one connection for each kind of call.
@@ -96,7 +90,7 @@ impl Service for CentrifugoService {
             let hint = "correct the files";
             findings.push(Finding::missing("centrifuge.tls", error.to_string(), hint));
         }
-        if self.settings.proxy_key.is_none() && !is_local(&self.settings.listen) {
+        if self.settings.proxy_key.is_none() && self.settings.listen.is_public() {
             findings.push(Finding::doubtful(
                 "centrifuge.proxy_address",
                 "is open to other machines, and whoever reaches it may call the workers in \
@@ -119,16 +113,6 @@ impl Service for CentrifugoService {
     }
 }
 
-fn is_local(listen: &Listen) -> bool {
-    match listen {
-        Listen::Unix(_) => true,
-        Listen::Tcp(Address { host, .. }) => host.as_deref().is_some_and(|host| {
-            let is_loopback = |address: IpAddr| address.is_loopback();
-            host == "localhost" || host.parse().is_ok_and(is_loopback)
-        }),
-    }
-}
-
 fn api(settings: ApiSettings, directory: &Path) -> Result<Api, ApiTlsError> {
     Api::new(settings, directory).map_err(ApiTlsError)
 }
@@ -140,7 +124,9 @@ async fn start(settings: CentrifugoSettings, context: &Context) -> Result<Centri
     let directory = context.directory().to_owned();
     let api = api(settings.api.clone(), &directory)?;
     let api = Arc::new(ArcSwap::from_pointee(api));
-    let listener = listen(&settings.listen, &directory, &workers.io, context)?;
+    let mut inherited = context.sockets.take(CENTRIFUGE);
+    let (at, access) = (&settings.listen, Access::OWNER_AND_GROUP);
+    let listener = Listener::configured(CENTRIFUGE, at, access, &mut inherited, context)?;
     methods::add(&context.rpc, &api);
     open_files::raise();
     let owner = context.users.of_server().map(|(_, user)| user.clone());
@@ -148,21 +134,10 @@ async fn start(settings: CentrifugoSettings, context: &Context) -> Result<Centri
     let metrics = Metrics::new(&context.metrics);
     let specs = specs(&settings, &spool);
     let StartedPools { pools, tasks } = workers.pools.start(CENTRIFUGE, &specs).await?;
-    let (ready, alive, stopping) = (pools.clone(), pools.clone(), context.shutdown.clone());
-    let not_ready = |why: String| NotReady(why.into());
-    context.readiness.answer_apart(
-        move || {
-            if stopping.is_cancelled() {
-                return Err(NotReady("stopping".into()));
-            }
-            let standing = ready.iter().try_for_each(PoolHandle::ready);
-            standing.map_err(not_ready)
-        },
-        move || {
-            let standing = alive.iter().try_for_each(PoolHandle::alive);
-            standing.map_err(not_ready)
-        },
-    );
+    let stopping = context.shutdown.clone();
+    context
+        .readiness
+        .answer_by_pools(&pools, stopping, || Ok(()));
     let service = HttpService::new(
         handler(&settings, &pools, &metrics),
         limits(),
@@ -185,37 +160,6 @@ async fn start(settings: CentrifugoSettings, context: &Context) -> Result<Centri
         tasks,
         io: workers.io,
     })
-}
-
-fn listen(
-    at: &Listen,
-    directory: &Path,
-    io: &Io,
-    context: &Context,
-) -> Result<Listener, StartError> {
-    let mut inherited = context.sockets.take(CENTRIFUGE);
-    let listener = match at {
-        Listen::Tcp(address) => {
-            Listener::open(resolve(address)?, io.threads().len(), &mut inherited)?
-        }
-        Listen::Unix(path) => {
-            let path = directory.join(path);
-            let access = Access {
-                mode: SOCKET_MODE,
-                uid: None,
-                gid: None,
-            };
-            let mut listener = Listener::open_unix(&path, access, &mut inherited)?;
-            if context.sockets.is_systemds(&path) {
-                listener.keep_file();
-            }
-            listener
-        }
-    };
-    for socket in listener.sockets() {
-        context.sockets.offer(CENTRIFUGE, socket)?;
-    }
-    Ok(listener)
 }
 
 fn limits() -> Limits {
@@ -328,19 +272,10 @@ impl Centrifugo {
         let in_time = timeout_at(cut_at, self.service.drain(IDLE)).await.is_ok();
         drop(self.accepting);
         let cut = self.service.open();
-        let most = if in_time {
-            Duration::MAX
-        } else {
-            WORKERS_AFTER_CUT
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let killed = self.pools.stop(left.min(most)).await;
-        self.tasks.join_all().await; // each has done its last order
+        let (pools, tasks) = (self.pools, self.tasks);
+        let killed = StartedPools { pools, tasks }.end(in_time, deadline).await;
         // A file that is left there is removed at the next start.
         _ = timeout_at(deadline, self.spool.settle()).await;
-        if cut == 0 && killed == 0 {
-            return Stopped::Clean;
-        }
-        Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+        Stopped::by(cut, killed)
     }
 }

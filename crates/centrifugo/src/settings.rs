@@ -1,13 +1,12 @@
 //! The keys of `centrifuge`, typed.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_client::Tls;
 use pronghorn_config::{Address, Listen, Section, Table};
 use pronghorn_workers::settings::PoolSettings;
 
-/// Where Centrifugo looks for the proxy and where it has its API, as RoadRunner has it.
+/// The places of the proxy and of Centrifugo's API, as RoadRunner has them.
 const LOCAL: &str = "127.0.0.1";
 const PROXY_PORT: u16 = 30_000;
 const API_PORT: u16 = 10_000;
@@ -17,7 +16,7 @@ const API_TIMEOUT: Duration = Duration::from_secs(10);
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// By what name Centrifugo sends the key of the proxy.
+/// The name under which Centrifugo sends the proxy's key.
 const KEY_NAME: &str = "proxy-key";
 
 /// The section `centrifuge`.
@@ -197,14 +196,7 @@ impl ApiSettings {
 }
 
 fn read_tls(t: &mut Table<'_>) -> Tls {
-    let cert: Option<PathBuf> = t
-        .key("cert", "A PEM file with this server's certificate.")
-        .is_path()
-        .optional();
-    let key: Option<PathBuf> = t
-        .key("key", "A PEM file with the certificate's private key.")
-        .is_path()
-        .optional();
+    let identity = Tls::read_identity(t);
     let root_ca = t
         .key(
             "root_ca",
@@ -213,15 +205,5 @@ fn read_tls(t: &mut Table<'_>) -> Tls {
         .ours()
         .is_path()
         .optional();
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (cert, _) => {
-            let missing = if cert.is_some() { "key" } else { "cert" };
-            let message = "is missing: `cert` and `key` belong together";
-            t.error(missing, message, "write both");
-            None
-        }
-    };
     Tls { root_ca, identity }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::lock;
+use pronghorn_config::Table;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -34,6 +35,25 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// Reads the client's certificate and its key. None where neither is there, or one is missing,
+    /// which is told.
+    pub fn read_identity(t: &mut Table<'_>) -> Option<(PathBuf, PathBuf)> {
+        let cert: Option<PathBuf> = t
+            .key("cert", "A PEM file with this server's certificate.")
+            .is_path()
+            .optional();
+        let key: Option<PathBuf> = t
+            .key("key", "A PEM file with the certificate's private key.")
+            .is_path()
+            .optional();
+        if cert.is_some() != key.is_some() {
+            let missing = if cert.is_some() { "key" } else { "cert" };
+            let message = "is missing: `cert` and `key` belong together";
+            t.error(missing, message, "write both");
+        }
+        cert.zip(key)
+    }
+
     /// Encrypts a connection to a host, whose certificate has to be for its name.
     ///
     /// # Errors

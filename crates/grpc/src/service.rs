@@ -9,18 +9,18 @@ use pronghorn_base::lock;
 use pronghorn_config::{Listen, Section as _, Table};
 use pronghorn_grpc_wire::Server;
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service,
-    StartError, Stopped,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files;
 use pronghorn_process::socket::Access;
 use pronghorn_serve::{
-    Accepting, Addresses, Http2Limits, Limits, Listener, Service as HttpService, resolve,
+    Accepting, Addresses, Http2Limits, Limits, Listener, Service as HttpService,
 };
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::PoolSettings;
-use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -37,12 +37,8 @@ use crate::tls::Certificates;
 
 /// The name of the service, and of its sockets for the next process.
 const GRPC: &str = "grpc";
-/// The permissions of a unix socket: owner and group.
-const SOCKET_MODE: u32 = 0o660;
-/// How long a connection without a call is kept at the end: one may be on its way.
+/// A connection without a call is kept for so long at the end: a call may be on its way.
 const IDLE: Duration = Duration::from_millis(100);
-/// Workers that have a call when its time at the end is over get so long.
-const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// Calls of a client that pauses longer than people wait for anything: a deadline is the client's
 /// matter, and idle connections make room for others.
 const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
@@ -191,8 +187,12 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
         Some(tls) => Some(Certificates::load(tls, &directory)?),
         None => None,
     };
-    let listener = listen(&settings, &directory, &workers.io, context)?;
-    let listener = listener.map(|listener| match &certificates {
+    let mut inherited = context.sockets.take(GRPC);
+    let access = Access::OWNER_AND_GROUP;
+    let listener = settings.listen.as_ref();
+    let listener =
+        listener.map(|at| Listener::configured(GRPC, at, access, &mut inherited, context));
+    let listener = listener.transpose()?.map(|listener| match &certificates {
         Some(certificates) => listener.with_tls(certificates.tls.clone()),
         None => listener,
     });
@@ -202,25 +202,10 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     let StartedPools { pools, tasks } =
         workers.pools.start(GRPC, &specs(&settings, &spool)).await?;
     let state = ServingState::new(pools.clone(), context.shutdown.clone());
-    let (ready, alive, draining) = (pools.clone(), pools.clone(), context.shutdown.clone());
-    let not_ready = |why: String| NotReady(why.into());
-    context.readiness.answer_apart(
-        move || {
-            if draining.is_cancelled() {
-                return Err(NotReady("stopping".into()));
-            }
-            ready
-                .iter()
-                .try_for_each(PoolHandle::ready)
-                .map_err(not_ready)
-        },
-        move || {
-            alive
-                .iter()
-                .try_for_each(PoolHandle::alive)
-                .map_err(not_ready)
-        },
-    );
+    let stopping = context.shutdown.clone();
+    context
+        .readiness
+        .answer_by_pools(&pools, stopping, || Ok(()));
     let shown = Arc::new(Mutex::new(loaded.0.clone()));
     let table = shown.clone();
     context
@@ -255,40 +240,6 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
         _certificates: Certificates::watch(certificates.as_ref()),
         io: workers.io,
     })
-}
-
-fn listen(
-    settings: &GrpcSettings,
-    directory: &Path,
-    io: &Io,
-    context: &Context,
-) -> Result<Option<Listener>, StartError> {
-    let mut inherited = context.sockets.take(GRPC);
-    let Some(at) = &settings.listen else {
-        return Ok(None);
-    };
-    let listener = match at {
-        Listen::Tcp(address) => {
-            Listener::open(resolve(address)?, io.threads().len(), &mut inherited)?
-        }
-        Listen::Unix(path) => {
-            let path = directory.join(path);
-            let access = Access {
-                mode: SOCKET_MODE,
-                uid: None,
-                gid: None,
-            };
-            let mut listener = Listener::open_unix(&path, access, &mut inherited)?;
-            if context.sockets.is_systemds(&path) {
-                listener.keep_file();
-            }
-            listener
-        }
-    };
-    for socket in listener.sockets() {
-        context.sockets.offer(GRPC, socket)?;
-    }
-    Ok(Some(listener))
 }
 
 /// Connections in all: half of the descriptors that workers leave, for HTTP may want the others.
@@ -451,20 +402,11 @@ impl Grpc {
         let in_time = timeout_at(cut_at, self.service.drain(IDLE)).await.is_ok();
         drop(self.accepting);
         let cut = self.service.open();
-        let most = if in_time {
-            Duration::MAX
-        } else {
-            WORKERS_AFTER_CUT
-        };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let killed = self.pools.stop(left.min(most)).await;
-        self.tasks.join_all().await; // each has done its last order
+        let (pools, tasks) = (self.pools, self.tasks);
+        let killed = StartedPools { pools, tasks }.end(in_time, deadline).await;
         // A file that is left there is removed at the next start.
         _ = timeout_at(deadline, self.spool.settle()).await;
-        if cut == 0 && killed == 0 {
-            return Stopped::Clean;
-        }
-        Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+        Stopped::by(cut, killed)
     }
 }
 

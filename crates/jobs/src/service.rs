@@ -10,8 +10,8 @@ use pronghorn_brokers::Brokers;
 use pronghorn_config::{Severity, Table};
 use pronghorn_plugin_api::rpc::Forward;
 use pronghorn_plugin_api::{
-    BoxFuture, ConfiguredPool, Context, Finding, Handover, NotReady, Reload, Running, Service,
-    StartError, Stopped,
+    BoxFuture, ConfiguredPool, Context, Finding, Handover, Reload, Running, Service, StartError,
+    Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::which;
@@ -19,7 +19,7 @@ use pronghorn_queue::is_lent;
 use pronghorn_store::{LazyStore, OpenError};
 use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
-use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -223,24 +223,11 @@ async fn start(settings: JobsSettings, context: &Context) -> Result<Jobs, StartE
     let StartedPools { pools, tasks } =
         workers.pools.start(JOBS, &specs(&settings, &spool)).await?;
     let end = context.shutdown.child_token();
-    let (ready, alive, ending) = (pools.clone(), pools.clone(), end.clone());
     let connected = pipelines.clone();
-    let not_ready = |why: String| NotReady(why.into());
-    context.readiness.answer_apart(
-        move || {
-            if ending.is_cancelled() {
-                return Err(NotReady("stopping".into()));
-            }
-            let standing = ready.iter().try_for_each(PoolHandle::ready);
-            standing
-                .and_then(|()| connected.registry().ready())
-                .map_err(not_ready)
-        },
-        move || {
-            let standing = alive.iter().try_for_each(PoolHandle::alive);
-            standing.map_err(not_ready)
-        },
-    );
+    let are_connected = move || connected.registry().ready();
+    context
+        .readiness
+        .answer_by_pools(&pools, end.clone(), are_connected);
     let stopped = CancellationToken::new();
     let methods = context.rpc.downgrade();
     let (all, store, stop) = (pipelines.clone(), context.store.share(), stopped.clone());

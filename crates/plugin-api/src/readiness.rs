@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use pronghorn_workers::{PoolHandle, PoolSet};
 use thiserror::Error;
+use tokio_util::sync::CancellationToken;
 
 /// Answers for one service. Clones are the same one: the service has one, the server another.
 #[derive(Clone, Default)]
@@ -53,6 +55,35 @@ impl Readiness {
         };
         let first = self.0.set(probes).is_ok();
         assert!(first, "a service has one readiness probe");
+    }
+
+    /// For a service that does its work by pools: it is ready while all of them are and `also`
+    /// says so, and until it is to stop.
+    ///
+    /// # Panics
+    ///
+    /// The second time.
+    pub fn answer_by_pools(
+        &self,
+        pools: &PoolSet,
+        stopping: CancellationToken,
+        also: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        let not_ready = |why: String| NotReady(why.into());
+        let (ready, alive) = (pools.clone(), pools.clone());
+        self.answer_apart(
+            move || {
+                if stopping.is_cancelled() {
+                    return Err(NotReady("stopping".into()));
+                }
+                let standing = ready.iter().try_for_each(PoolHandle::ready);
+                standing.and_then(|()| also()).map_err(not_ready)
+            },
+            move || {
+                let standing = alive.iter().try_for_each(PoolHandle::alive);
+                standing.map_err(not_ready)
+            },
+        );
     }
 
     /// Whether the service takes work.

@@ -349,3 +349,13 @@ pub enum Stopped {
     /// The deadline came first. Says what was cut off, for the log: `2 calls`.
     CutOff(String),
 }
+
+impl Stopped {
+    /// The end of a service whose clients call workers, with the number of each that was cut off.
+    pub fn by(connections: usize, workers: usize) -> Self {
+        if connections == 0 && workers == 0 {
+            return Self::Clean;
+        }
+        Self::CutOff(format!("{connections} connections, {workers} workers"))
+    }
+}

@@ -146,6 +146,13 @@ pub struct Access {
 }
 
 impl Access {
+    /// This process's own user and group, and nobody else.
+    pub const OWNER_AND_GROUP: Self = Self {
+        mode: 0o660,
+        uid: None,
+        gid: None,
+    };
+
     /// These users and nobody else; `None` is this process's own. A file has one owner: where there
     /// are several users, everybody may connect, and [`Admitted`] looks at each who does.
     pub fn only(users: &[Option<Credentials>]) -> Self {

@@ -325,27 +325,7 @@ fn read_tls(t: &mut Table<'_>) -> Tls {
         )
         .is_path()
         .optional();
-    let cert: Option<PathBuf> = t
-        .key("cert", "A PEM file with this server's certificate.")
-        .is_path()
-        .optional();
-    let key: Option<PathBuf> = t
-        .key("key", "A PEM file with the certificate's private key.")
-        .is_path()
-        .optional();
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (cert, _) => {
-            let missing = if cert.is_some() { "key" } else { "cert" };
-            t.error(
-                missing,
-                "is missing: `cert` and `key` belong together",
-                "write both",
-            );
-            None
-        }
-    };
+    let identity = Tls::read_identity(t);
     Tls { root_ca, identity }
 }
 

@@ -58,7 +58,7 @@ pub use detached::DetachedBody;
 pub use endpoint::{ControlEndpoint, Endpoint};
 pub use exchange::Exchange;
 pub use limits::{CLIENT_MEMORY, Http2Limits, Limits, SEND_PAUSE};
-pub use listener::{Accepting, ListenAddress, Listener, UnknownHost, resolve};
+pub use listener::{Accepting, ListenAddress, ListenError, Listener, UnknownHost, resolve};
 pub use message::{Body, Handled, Handler, Part, Peer, Request, Response, Unhandled, vary};
 pub use open_file::OpenFile;
 pub use peer_address::{Household, PeerAddress};
@@ -66,7 +66,9 @@ pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};
 pub use reader::{FILE_PIECE, Reader};
 pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};
 pub use service::Service;
-pub use settings::read_proxies;
+pub use settings::{read_pair, read_proxies};
 pub use source::{BodySource, Read};
-pub use tls::{CertificateError, ClientCertificates, Pair, Renewed, Store, Tls, read_authorities};
+pub use tls::{
+    CertificateError, ClientCertificates, Pair, Renewed, Store, Tls, TlsError, read_authorities,
+};
 pub use upgrade::{Upgrade, Upgraded};

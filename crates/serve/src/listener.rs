@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pronghorn_base::LogThrottle;
-use pronghorn_config::Address;
+use pronghorn_config::{Address, Listen};
+use pronghorn_plugin_api::Context;
 use pronghorn_process::open_files;
 use pronghorn_process::socket::{
     AFTER_FAILED_ACCEPT, Access, BindError, SocketFile, bound_to, is_about_the_connection,
@@ -38,6 +39,18 @@ const BACKLOG: i32 = 4096;
 pub struct UnknownHost {
     host: String,
     source: io::Error,
+}
+
+/// Why nothing listens where it is configured.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    #[error(transparent)]
+    Host(#[from] UnknownHost),
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system's: no descriptors.
+    #[error(transparent)]
+    System(#[from] io::Error),
 }
 
 /// Where a listener listens.
@@ -102,6 +115,38 @@ impl Listener {
             }),
             None => Self::bind(address, threads),
         }
+    }
+
+    /// Opens what a service with workers has in its configuration, for all I/O threads, and keeps
+    /// the sockets under its name for the next process. `access` is for a unix socket.
+    ///
+    /// # Errors
+    ///
+    /// When the place is taken, or is no place of this machine.
+    pub fn configured(
+        name: &str,
+        at: &Listen,
+        access: Access,
+        inherited: &mut Vec<OwnedFd>,
+        context: &Context,
+    ) -> Result<Self, ListenError> {
+        let threads = context.workers.as_ref();
+        let threads = threads.map_or(1, |workers| workers.io.threads().len());
+        let listener = match at {
+            Listen::Tcp(address) => Self::open(resolve(address)?, threads, inherited)?,
+            Listen::Unix(path) => {
+                let path = context.directory().join(path);
+                let mut listener = Self::open_unix(&path, access, inherited)?;
+                if context.sockets.is_systemds(&path) {
+                    listener.keep_file();
+                }
+                listener
+            }
+        };
+        for socket in listener.sockets() {
+            context.sockets.offer(name, socket)?;
+        }
+        Ok(listener)
     }
 
     /// Binds once for each of `threads` threads.

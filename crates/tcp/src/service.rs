@@ -1,20 +1,20 @@
 //! The service `tcp`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pronghorn_base::BoxFuture;
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::{
-    ConfiguredPool, Context, Handover, NotReady, Reload, Running, Service, StartError, Stopped,
+    ConfiguredPool, Context, Handover, Reload, Running, Service, StartError, Stopped,
 };
 use pronghorn_pool::{Spool, Warmup};
 use pronghorn_process::open_files;
 use pronghorn_process::socket::Access;
-use pronghorn_serve::{Accepting, Addresses, Limits, Listener, Service as Clients, resolve};
+use pronghorn_serve::{Accepting, Addresses, Limits, Listener, Pair, Service as Clients};
 use pronghorn_wire::Kind;
-use pronghorn_workers::{Io, PoolHandle, PoolSet, PoolSpec, Pools, StartedPools};
+use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -23,15 +23,11 @@ use crate::methods::{self, Connections};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::server::Server;
-use crate::settings::{ServerSettings, TcpSettings};
-use crate::tls::{Certificates, in_directory};
+use crate::settings::TcpSettings;
+use crate::tls::Certificates;
 
 /// The name of the service, of its only pool, and of its listening sockets.
 const TCP: &str = "tcp";
-/// Owner and group: others see no socket that is meant for a program of this machine.
-const SOCKET_MODE: u32 = 0o660;
-/// The time that workers get that have a call when its own is over.
-const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 
 /// TCP servers before their start.
 #[derive(Debug)]
@@ -99,18 +95,14 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
     let (mut listeners, mut looks) = (Vec::new(), JoinSet::new());
     for (_, server) in &settings.servers {
         let pairs = server.tls.as_ref();
-        let pairs = pairs.map(|pairs| in_directory(pairs, &directory));
+        let pairs = pairs.map(|pairs| Pair::all_in(pairs, &directory));
         let certificates = pairs.map(|pairs| Certificates::load(&pairs)).transpose()?;
         if let Some(certificates) = &certificates {
             certificates.watch(&mut looks);
         }
-        let listener = open(
-            server,
-            &directory,
-            context,
-            workers.io.threads().len(),
-            &mut inherited,
-        )?;
+        let at = server.listen.as_ref().expect("it was checked");
+        let access = Access::OWNER_AND_GROUP;
+        let listener = Listener::configured(TCP, at, access, &mut inherited, context)?;
         let listener = match &certificates {
             Some(certificates) => listener.with_tls(certificates.tls.clone()),
             None => listener,
@@ -168,21 +160,10 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
     context
         .pages
         .add_method(TCP, schema, &context.rpc, "tcp.Count");
-    let (ready, alive, stopping) = (pools.clone(), pools.clone(), context.shutdown.clone());
-    let not_ready = |why: String| NotReady(why.into());
-    context.readiness.answer_apart(
-        move || {
-            if stopping.is_cancelled() {
-                return Err(NotReady("stopping".into()));
-            }
-            let standing = ready.iter().try_for_each(PoolHandle::ready);
-            standing.map_err(not_ready)
-        },
-        move || {
-            let standing = alive.iter().try_for_each(PoolHandle::alive);
-            standing.map_err(not_ready)
-        },
-    );
+    let stopping = context.shutdown.clone();
+    context
+        .readiness
+        .answer_by_pools(&pools, stopping, || Ok(()));
     Ok(Tcp {
         settings,
         served,
@@ -196,36 +177,6 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
         handed_over: false,
         _looks: looks,
     })
-}
-
-fn open(
-    settings: &ServerSettings,
-    directory: &Path,
-    context: &Context,
-    threads: usize,
-    inherited: &mut Vec<std::os::fd::OwnedFd>,
-) -> Result<Listener, StartError> {
-    let listen = settings.listen.as_ref().expect("it was checked");
-    let listener = match listen {
-        Listen::Tcp(address) => Listener::open(resolve(address)?, threads, inherited)?,
-        Listen::Unix(path) => {
-            let path = directory.join(path);
-            let access = Access {
-                mode: SOCKET_MODE,
-                uid: None,
-                gid: None,
-            };
-            let mut listener = Listener::open_unix(&path, access, inherited)?;
-            if context.sockets.is_systemds(&path) {
-                listener.keep_file();
-            }
-            listener
-        }
-    };
-    for socket in listener.sockets() {
-        context.sockets.offer(TCP, socket)?;
-    }
-    Ok(listener)
 }
 
 /// As a person would type it.
@@ -294,7 +245,7 @@ impl Running for Tcp {
                 let read = match &settings.tls {
                     None => None,
                     Some(pairs) => {
-                        let pairs = in_directory(pairs, &self.directory);
+                        let pairs = Pair::all_in(pairs, &self.directory);
                         let Some(read) = Certificates::read(pairs).await else {
                             return Reload::Failed;
                         };
@@ -344,7 +295,7 @@ async fn stop(tcp: Tcp, deadline: Instant) -> Stopped {
         served,
         accepting,
         pools,
-        mut tasks,
+        tasks,
         spool,
         handed_over,
         ..
@@ -370,17 +321,7 @@ async fn stop(tcp: Tcp, deadline: Instant) -> Stopped {
     let in_time = timeout_at(cut_at, all).await.is_ok();
     drop(accepting);
     let cut: usize = served.iter().map(|it| it.clients.open()).sum();
-    let most = if in_time {
-        Duration::MAX
-    } else {
-        WORKERS_AFTER_CUT
-    };
-    let left = deadline.saturating_duration_since(Instant::now());
-    let killed = pools.stop(left.min(most)).await;
-    while tasks.join_next().await.is_some() {} // each does its last order
+    let killed = StartedPools { pools, tasks }.end(in_time, deadline).await;
     _ = timeout_at(deadline, spool.settle()).await;
-    if cut == 0 && killed == 0 {
-        return Stopped::Clean;
-    }
-    Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+    Stopped::by(cut, killed)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_config::{Choice, Listen, Node, Section, Setting, Shown, Size, Table, Wrong};
-use pronghorn_serve::{Pair, ProxyProtocol, read_proxies};
+use pronghorn_serve::{Pair, ProxyProtocol, read_pair, read_proxies};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::framing::{ByteOrder, Framing, LengthField};
@@ -64,11 +64,11 @@ pub struct ServerSettings {
     pub dialogue: Dialogue,
 }
 
-/// How one connection goes.
+/// The settings of one connection.
 #[derive(Clone, Debug)]
 pub struct Dialogue {
     pub framing: Framing,
-    /// How much may arrive together to be one chunk.
+    /// The most bytes that are one chunk when they arrive together.
     pub chunk: usize,
     pub max_message: usize,
     /// Sent to each client at once.
@@ -82,7 +82,7 @@ pub struct Dialogue {
     pub patience: Duration,
 }
 
-/// Who is asked when a client connects.
+/// The answer to a client that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OnConnect {
     Worker,
@@ -351,13 +351,13 @@ impl ServerSettings {
 fn read_pairs(t: &mut Table<'_>) -> Vec<Pair> {
     t.ours();
     t.live();
-    let own = read_pair(t);
+    let own = read_own_pair(t);
     let more = t.section_list_with(
         "certificates",
         "More certificates. A client gets the certificate for the host name that it asks for.",
         "A certificate.",
         MOST_CERTIFICATES,
-        read_pair,
+        read_own_pair,
     );
     let pairs: Vec<_> = own.into_iter().chain(more.into_iter().flatten()).collect();
     if pairs.is_empty() && !t.is_written("cert") && !t.is_written("key") {
@@ -367,7 +367,7 @@ fn read_pairs(t: &mut Table<'_>) -> Vec<Pair> {
     pairs
 }
 
-fn read_pair(t: &mut Table<'_>) -> Option<Pair> {
+fn read_own_pair(t: &mut Table<'_>) -> Option<Pair> {
     let certificate: Option<PathBuf> = t
         .key(
             "cert",
@@ -378,18 +378,7 @@ fn read_pair(t: &mut Table<'_>) -> Option<Pair> {
         .key("key", "A PEM file with the certificate's private key.")
         .is_path()
         .optional();
-    match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(Pair { certificate, key }),
-        (Some(_), None) => {
-            t.error("cert", "has no key", "add `key: privkey.pem`");
-            None
-        }
-        (None, Some(_)) => {
-            t.error("key", "has no certificate", "add `cert: fullchain.pem`");
-            None
-        }
-        (None, None) => None,
-    }
+    read_pair(t, certificate, key)
 }
 
 fn read_framing(t: &mut Table<'_>) -> Framing {

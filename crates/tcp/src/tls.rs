@@ -1,25 +1,9 @@
 //! The certificates of a server.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use pronghorn_serve::{CertificateError, Pair, Renewed, Store, Tls};
-use thiserror::Error;
+use pronghorn_serve::{Pair, Renewed, Store, Tls, TlsError};
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
-
-/// How often the files of certificates are looked at.
-const LOOK: Duration = Duration::from_secs(5);
-
-/// The operator's: TLS that can't be set up.
-#[derive(Debug, Error)]
-pub(crate) enum TlsError {
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
-    #[error("TLS can't be set up: {0}")]
-    Setup(String),
-}
 
 /// The certificates of one server.
 #[derive(Clone, Debug)]
@@ -28,40 +12,17 @@ pub(crate) struct Certificates {
     store: Arc<Store>,
 }
 
-/// With paths that begin in this directory.
-pub(crate) fn in_directory(pairs: &[Pair], directory: &Path) -> Vec<Pair> {
-    let pairs = pairs.iter().map(|pair| Pair {
-        certificate: directory.join(&pair.certificate),
-        key: directory.join(&pair.key),
-    });
-    pairs.collect()
-}
-
 impl Certificates {
     /// Reads the files.
     pub(crate) fn load(pairs: &[Pair]) -> Result<Self, TlsError> {
         let store = Arc::new(Store::load(pairs)?);
-        let tls = Tls::new(store.clone());
-        let tls = tls.map_err(|error| TlsError::Setup(error.to_string()))?;
-        Ok(Self {
-            tls: tls.for_streams(),
-            store,
-        })
+        let tls = Tls::new(store.clone())?.for_streams();
+        Ok(Self { tls, store })
     }
 
     /// Looks for changed files, as one of these tasks.
     pub(crate) fn watch(&self, tasks: &mut JoinSet<()>) {
-        let store = self.store.clone();
-        tasks.spawn(async move {
-            let mut looks = interval(LOOK);
-            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                looks.tick().await;
-                let store = store.clone();
-                let renewed = spawn_blocking(move || store.refresh()).await;
-                renewed.unwrap_or_default().into_iter().for_each(tell);
-            }
-        });
+        tasks.spawn(self.store.clone().watch(tell));
     }
 
     /// Reads the pairs that the configuration names now, for [`replace`](Self::replace). None where

@@ -19,7 +19,7 @@ use pronghorn_process::memory::of_control_group;
 use pronghorn_wire::Kind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::launch::Launch;
 use crate::memory::{MemoryShare, TooMuchMemory};
@@ -27,6 +27,10 @@ use crate::renewals::Renewals;
 use crate::settings::{PoolSettings, RelayAddress, Runner, ServerSettings};
 use crate::start::Start;
 use crate::user::WorkerUsers;
+
+/// The time that workers get that have a call when its own is over. Those without one need no more
+/// to end in order.
+const AFTER_CUT: Duration = Duration::from_secs(2);
 
 /// The name of the pool that a command means where it names none.
 pub const DEFAULT_POOL: &str = "default";
@@ -373,6 +377,18 @@ impl PoolSet {
             stopping.spawn(async move { pool.stop(grace).await });
         }
         stopping.join_all().await.into_iter().sum()
+    }
+}
+
+impl StartedPools {
+    /// Ends the workers of a service that takes no more calls, soon where the time of those that
+    /// still run is over; how many had to be killed.
+    pub async fn end(self, in_time: bool, deadline: Instant) -> usize {
+        let most = if in_time { Duration::MAX } else { AFTER_CUT };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let killed = self.pools.stop(left.min(most)).await;
+        self.tasks.join_all().await; // each has done its last order
+        killed
     }
 }
 

@@ -163,6 +163,19 @@ pub enum Listen {
 }
 
 impl Listen {
+    /// Whether more than this machine can connect. A name may stand for any address.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        let Self::Tcp(address) = self else {
+            return false;
+        };
+        match address.host.as_deref() {
+            None => true,
+            Some("localhost") => false,
+            Some(host) => !host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
+        }
+    }
+
     /// Whether one process can't listen on both. Names are compared as they are written.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
@@ -320,6 +333,22 @@ mod tests {
         }
         for text in ["unix:///run/a.sock", "unix://a.sock"] {
             assert_eq!(read::<Listen>(text).expect(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_place_is_public_that_other_machines_may_reach() {
+        for (text, is_public) in [
+            (":80", true),
+            ("0.0.0.0:80", true),
+            ("name:80", true),
+            ("localhost:80", false),
+            ("127.0.0.2:80", false),
+            ("[::1]:80", false),
+            ("unix:///run/a.sock", false),
+        ] {
+            let listen = read::<Listen>(&format!("\"{text}\"")).expect(text);
+            assert_eq!(listen.is_public(), is_public, "{text}");
         }
     }
 

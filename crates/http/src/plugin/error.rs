@@ -5,7 +5,7 @@ use std::io;
 use pronghorn_pool::SpoolError;
 use pronghorn_process::LookupError;
 use pronghorn_process::socket::BindError;
-use pronghorn_serve::{CertificateError, UnknownHost};
+use pronghorn_serve::{CertificateError, ListenError, TlsError, UnknownHost};
 use thiserror::Error;
 
 use crate::middleware::Unusable;
@@ -25,8 +25,8 @@ pub(super) enum StartError {
     #[error("TLS needs a certificate")]
     Certificate(#[source] CertificateError),
     /// The system's.
-    #[error("TLS can't be set up: {0}")]
-    Tls(String),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The operator's: what middleware needs.
     #[error(transparent)]
     Middleware(#[from] Unusable),
@@ -35,4 +35,14 @@ pub(super) enum StartError {
     /// The system's: no descriptors.
     #[error("the system gives no resources")]
     System(#[from] io::Error),
+}
+
+impl From<ListenError> for StartError {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::Host(error) => Self::Host(error),
+            ListenError::Bind(error) => Self::Bind(error),
+            ListenError::System(error) => Self::System(error),
+        }
+    }
 }

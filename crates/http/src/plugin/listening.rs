@@ -2,17 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pronghorn_config::Listen;
 use pronghorn_plugin_api::Context;
 use pronghorn_process::socket::Access;
 use pronghorn_process::{Credentials, group_id};
-use pronghorn_serve::{
-    CertificateError, ListenAddress, Listener, Pair, Renewed, Store, Tls, resolve,
-};
+use pronghorn_serve::{CertificateError, ListenAddress, Listener, Pair, Renewed, Store, Tls};
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
 
 use super::error::StartError;
 use crate::settings::{HttpSettings, ListenSettings};
@@ -20,15 +16,9 @@ use crate::settings::{HttpSettings, ListenSettings};
 /// The listening sockets, for the next process.
 const HTTP: &str = "http";
 
-/// How often the files of certificates are looked at. Watching them would not see through the
-/// symbolic links that certbot and Kubernetes exchange; a look is two system calls a file.
-const LOOK: Duration = Duration::from_secs(5);
-
 /// Opens all listeners, those first that the process before has left.
 pub(super) fn open(
     settings: &HttpSettings,
-    folder: &Path,
-    threads: usize,
     certificates: Option<&Certificates>,
     context: &Context,
 ) -> Result<Vec<Listener>, StartError> {
@@ -36,20 +26,11 @@ pub(super) fn open(
     let mut listeners = Vec::new();
     for settings in settings.listeners() {
         let Some(at) = &settings.at else { continue };
-        let listener = match at {
-            Listen::Tcp(address) => Listener::open(resolve(address)?, threads, &mut inherited)?,
-            Listen::Unix(path) => {
-                let path = folder.join(path);
-                let mut listener = Listener::open_unix(&path, access(&settings)?, &mut inherited)?;
-                if context.sockets.is_systemds(&path) {
-                    listener.keep_file();
-                }
-                listener
-            }
+        let access = match at {
+            Listen::Tcp(_) => Access::OWNER_AND_GROUP, // there is nothing to own
+            Listen::Unix(_) => access(&settings)?,
         };
-        for socket in listener.sockets() {
-            context.sockets.offer(HTTP, socket)?;
-        }
+        let listener = Listener::configured(HTTP, at, access, &mut inherited, context)?;
         let listener = match certificates {
             Some(certificates) if settings.tls => listener.with_tls(certificates.tls.clone()),
             _ => listener,
@@ -99,49 +80,35 @@ impl Certificates {
         let Some(ssl) = &settings.ssl else {
             return Ok(None);
         };
-        let pairs = in_folder(&ssl.pairs, folder);
+        let pairs = Pair::all_in(&ssl.pairs, folder);
         let store = Arc::new(Store::load(&pairs).map_err(StartError::Certificate)?);
-        let tls = Tls::new(store.clone()).map_err(|error| StartError::Tls(error.to_string()))?;
+        let tls = Tls::new(store.clone())?;
         Ok(Some(Self { store, tls }))
     }
 
     /// What is wrong with each pair that can't be used.
     pub(super) fn judge(settings: &HttpSettings, folder: &Path) -> Vec<CertificateError> {
         let pairs = settings.ssl.iter().flat_map(|ssl| &ssl.pairs);
-        let errors = pairs.filter_map(|pair| {
-            let pairs = in_folder(std::slice::from_ref(pair), folder);
-            Store::load(&pairs).err()
-        });
+        let errors = pairs.filter_map(|pair| Store::load(&[pair.in_directory(folder)]).err());
         errors.collect()
     }
 
     /// Looks for changed files until the result is dropped.
     pub(super) fn watch(certificates: Option<&Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        if let Some(certificates) = certificates.cloned() {
-            tasks.spawn(async move {
-                let mut looks = tokio::time::interval(LOOK);
-                looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                loop {
-                    looks.tick().await;
-                    certificates.refresh().await;
-                }
-            });
+        if let Some(certificates) = certificates {
+            tasks.spawn(certificates.store.clone().watch(tell));
         }
         tasks
     }
 
     /// False where a pair that has changed can't be used.
     async fn refresh(&self) -> bool {
-        let store = self.store.clone();
-        let Ok(renewed) = tokio::task::spawn_blocking(move || store.refresh()).await else {
-            return false; // it panicked, which was reported
+        let Some(renewed) = self.store.refreshed().await else {
+            return false;
         };
-        let mut are_used = true;
-        for Renewed { pair, result } in renewed {
-            are_used &= result.is_ok();
-            tell(&pair, result);
-        }
+        let are_used = renewed.iter().all(|renewed| renewed.result.is_ok());
+        renewed.into_iter().for_each(tell);
         are_used
     }
 
@@ -158,7 +125,7 @@ impl Certificates {
         let Some(ssl) = &settings.ssl else {
             return Ok(None);
         };
-        let pairs = in_folder(&ssl.pairs, folder);
+        let pairs = Pair::all_in(&ssl.pairs, folder);
         let read = tokio::task::spawn_blocking(move || {
             let store = Store::load(&pairs).map_err(|error| error.to_string())?;
             Ok(Some(ReadCertificates { store, pairs }))
@@ -185,21 +152,13 @@ pub(super) struct ReadCertificates {
     pairs: Vec<Pair>,
 }
 
-fn tell(pair: &Pair, result: Result<(), CertificateError>) {
-    let certificate = pair.certificate.display();
-    match result {
+fn tell(renewed: Renewed) {
+    let certificate = renewed.pair.certificate.display();
+    match renewed.result {
         Ok(()) => tracing::info!(target: "http", %certificate, "the certificate is renewed"),
         Err(error) => tracing::error!(
-            target: "http", %certificate, "the certificate can't be renewed, the one before stays \
-                                           in use: {error}"
+            target: "http", %certificate,
+            "the certificate can't be renewed, the one before stays in use: {error}"
         ),
     }
-}
-
-fn in_folder(pairs: &[Pair], folder: &Path) -> Vec<Pair> {
-    let pairs = pairs.iter().map(|pair| Pair {
-        certificate: folder.join(&pair.certificate),
-        key: folder.join(&pair.key),
-    });
-    pairs.collect()
 }

@@ -11,8 +11,8 @@ use pronghorn_base::lock;
 use pronghorn_config::{Listen, Table};
 use pronghorn_metrics::Registry;
 use pronghorn_plugin_api::{
-    self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, NotReady, Reload,
-    Running, Stopped, WorkerContext,
+    self as api, BoxFuture, Caches, ConfiguredPool, Context, Finding, Handover, Reload, Running,
+    Stopped, WorkerContext,
 };
 use pronghorn_pool::{Spool, Terms, Warmup};
 use pronghorn_process::open_files::Share;
@@ -252,9 +252,6 @@ struct Http {
 /// What is left at the end to connections without a request, for one that may be on its way. So
 /// short that Ctrl-C feels immediate.
 const IDLE_AT_STOP: Duration = Duration::from_millis(100);
-/// What workers get that have a call when its time at the end is over. Those without one need no
-/// more to end in order.
-const WORKERS_AFTER_CUT: Duration = Duration::from_secs(2);
 /// A client that asks every few seconds hears of the end in a reply, and not by a connection that
 /// is gone.
 const IDLE_AT_HANDOVER: Duration = Duration::from_secs(5);
@@ -331,8 +328,7 @@ impl HttpService {
         let folder = of_server.folder.clone();
         let spools = Spools::open(&of_server.users, settings, &folder)?;
         let tls = Certificates::load(settings, &folder)?;
-        let listeners =
-            listening::open(settings, &folder, io.threads().len(), tls.as_ref(), context)?;
+        let listeners = listening::open(settings, tls.as_ref(), context)?;
         pages::add(&context.pages, context.metrics.clone());
         let resources = HttpResources {
             users: of_server.users.clone(),
@@ -381,25 +377,10 @@ impl HttpService {
             resources.read_metrics(),
             Some(resources.spools[0].bodies.clone()),
         );
-        let (asked, draining) = (pools.clone(), context.shutdown.clone());
-        let alive = pools.clone();
-        context.readiness.answer_apart(
-            move || {
-                if draining.is_cancelled() {
-                    return Err(NotReady("stopping".into()));
-                }
-                asked
-                    .iter()
-                    .try_for_each(PoolHandle::ready)
-                    .map_err(not_ready)
-            },
-            move || {
-                alive
-                    .iter()
-                    .try_for_each(PoolHandle::alive)
-                    .map_err(not_ready)
-            },
-        );
+        let stopping = context.shutdown.clone();
+        context
+            .readiness
+            .answer_by_pools(&pools, stopping, || Ok(()));
         Ok(Http {
             service,
             urls: listeners.iter().map(Listener::url).collect(),
@@ -816,28 +797,15 @@ impl Http {
         let in_time = tokio::time::timeout_at(cut_at, drained).await.is_ok();
         drop(self.accepting);
         let cut = self.service.open();
-        // The time of the calls that still run is over.
-        let most = if in_time {
-            Duration::MAX
-        } else {
-            WORKERS_AFTER_CUT
-        };
-        let killed = self.pools.stop(left(deadline).min(most)).await;
-        self.tasks.join_all().await; // each has done its last order
+        let (pools, tasks) = (self.pools, self.tasks);
+        let killed = StartedPools { pools, tasks }.end(in_time, deadline).await;
         for spools in &self.resources.spools {
             for spool in [&spools.bodies, &spools.uploads] {
                 _ = tokio::time::timeout_at(deadline, spool.settle()).await;
             }
         }
-        if cut == 0 && killed == 0 {
-            return Stopped::Clean;
-        }
-        Stopped::CutOff(format!("{cut} connections, {killed} workers"))
+        Stopped::by(cut, killed)
     }
-}
-
-fn not_ready(why: String) -> NotReady {
-    NotReady(why.into())
 }
 
 fn left(deadline: Instant) -> Duration {

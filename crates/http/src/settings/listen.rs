@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pronghorn_config::{Address, Listen, Node, Section, Setting, Shown, Table, Wrong};
-use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol, read_proxies};
+use pronghorn_serve::{Http2Limits, Pair, ProxyProtocol, read_pair, read_proxies};
 
 use super::HttpSettings;
 
@@ -267,7 +267,7 @@ impl Section for SslSettings {
                 "HSTS (`Strict-Transport-Security`). It tells browsers to use only TLS for this \
                  site.",
             ),
-            pairs: own_pair(t, certificate, key)
+            pairs: read_pair(t, certificate, key)
                 .into_iter()
                 .chain(more)
                 .collect(),
@@ -287,29 +287,6 @@ impl Section for SslSettings {
     }
 }
 
-fn own_pair(t: &mut Table<'_>, certificate: Option<PathBuf>, key: Option<PathBuf>) -> Option<Pair> {
-    if key
-        .as_ref()
-        .is_some_and(|key| key.as_os_str().as_encoded_bytes().starts_with(b"-----"))
-    {
-        let hint = "write it into a file that only the server can read, and its path here";
-        t.error("key", "is a key and not the path of one", hint);
-        return None;
-    }
-    match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(Pair { certificate, key }),
-        (Some(_), None) => {
-            t.error("cert", "has no key", "add `key: privkey.pem`");
-            None
-        }
-        (None, Some(_)) => {
-            t.error("key", "has no certificate", "add `cert: fullchain.pem`");
-            None
-        }
-        (None, None) => None,
-    }
-}
-
 fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
     let pairs = t.section_list_with(
         "certificates",
@@ -324,7 +301,7 @@ fn read_certificates(t: &mut Table<'_>) -> Vec<Pair> {
             if certificate.is_none() && key.is_none() {
                 t.error("", "is empty", "for example `{cert: a.pem, key: a.key}`");
             }
-            own_pair(t, certificate, key)
+            read_pair(t, certificate, key)
         },
     );
     pairs.into_iter().flatten().collect()

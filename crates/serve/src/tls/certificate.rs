@@ -29,6 +29,24 @@ pub struct Pair {
     pub key: PathBuf,
 }
 
+impl Pair {
+    /// With paths that begin in this directory.
+    #[must_use]
+    pub fn in_directory(&self, directory: &Path) -> Self {
+        Self {
+            certificate: directory.join(&self.certificate),
+            key: directory.join(&self.key),
+        }
+    }
+
+    /// The same of several.
+    #[must_use]
+    pub fn all_in(pairs: &[Self], directory: &Path) -> Vec<Self> {
+        let pairs = pairs.iter().map(|pair| pair.in_directory(directory));
+        pairs.collect()
+    }
+}
+
 /// The operator's: a pair that can't be used.
 #[derive(Debug, Error)]
 pub enum CertificateError {

@@ -14,6 +14,7 @@ use pronghorn_base::LogThrottle;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -49,6 +50,15 @@ pub(crate) enum Accepted {
     Gone,
 }
 
+/// The operator's: TLS that can't be set up.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    #[error("TLS can't be set up: {0}")]
+    Setup(rustls::Error),
+}
+
 /// How a listener speaks TLS: versions 1.2 and 1.3.
 ///
 /// One for all I/O threads, so that a client that comes back on another thread resumes its session:
@@ -70,7 +80,7 @@ impl Tls {
     /// # Errors
     ///
     /// When the system gives no random numbers for the keys of tickets.
-    pub fn new(store: Arc<Store>) -> Result<Self, rustls::Error> {
+    pub fn new(store: Arc<Store>) -> Result<Self, TlsError> {
         Self::with_clients(store, None)
     }
 
@@ -80,6 +90,13 @@ impl Tls {
     ///
     /// Also when the authorities can't be used.
     pub fn with_clients(
+        store: Arc<Store>,
+        clients: Option<ClientCertificates>,
+    ) -> Result<Self, TlsError> {
+        Self::set_up(store, clients).map_err(TlsError::Setup)
+    }
+
+    fn set_up(
         store: Arc<Store>,
         clients: Option<ClientCertificates>,
     ) -> Result<Self, rustls::Error> {
@@ -155,7 +172,7 @@ impl Tls {
         }
     }
 
-    /// By which a client has proved who it is.
+    /// The certificate that proves who a client is.
     pub(crate) fn certificate(&self, stream: &TlsStream<TcpStream>) -> Option<ClientCertificate> {
         let shown = stream
             .get_ref()

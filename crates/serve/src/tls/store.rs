@@ -2,14 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pronghorn_base::lock;
 use pronghorn_h1::host_of;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::certificate::{Certificate, CertificateError, Pair, Stamp};
+
+/// How often the files of certificates are looked at. Watching them would not see through the
+/// symbolic links that certbot and Kubernetes exchange; a look is two system calls a file.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Certificates by name. Handshakes read it without a lock.
 #[derive(Debug)]
@@ -88,6 +95,23 @@ impl Store {
             self.used.store(Arc::new(Used::of(&files)));
         }
         renewed
+    }
+
+    /// The same on a file thread. None where that panicked, which was reported.
+    pub async fn refreshed(self: &Arc<Self>) -> Option<Vec<Renewed>> {
+        let store = self.clone();
+        spawn_blocking(move || store.refresh()).await.ok()
+    }
+
+    /// Looks for changed files until it is dropped, and tells what came of each.
+    pub async fn watch(self: Arc<Self>, tell: fn(Renewed)) {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let renewed = self.refreshed().await.unwrap_or_default();
+            renewed.into_iter().for_each(tell);
+        }
     }
 
     /// Whether it is these that are in use.

@@ -1,7 +1,5 @@
 //! The section `admin`.
 
-use std::net::IpAddr;
-
 use pronghorn_config::{Address, Listen, Section, Table};
 
 /// Beside those of health checks and metrics, this machine only.
@@ -47,7 +45,7 @@ impl Section for AdminSettings {
                 "16 or more printable characters without spaces: `openssl rand -hex 16` makes some";
             t.error("token", "is no token", hint);
         }
-        if token.is_none() && is_public(&listen) {
+        if token.is_none() && listen.is_public() {
             let hint = "set `admin.token`, or listen on `127.0.0.1` or a unix socket";
             t.error(
                 "listen",
@@ -56,20 +54,5 @@ impl Section for AdminSettings {
             );
         }
         Self { listen, token }
-    }
-}
-
-/// Whether more than this machine can connect. A name may stand for any address.
-fn is_public(listen: &Listen) -> bool {
-    let Listen::Tcp(address) = listen else {
-        return false;
-    };
-    match address.host.as_deref() {
-        None => true,
-        Some("localhost") => false,
-        Some(host) => {
-            host.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback())
-                || host.parse::<IpAddr>().is_err()
-        }
     }
 }
