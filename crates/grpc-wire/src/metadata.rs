@@ -121,6 +121,16 @@ impl Metadata {
         }
     }
 
+    /// A text as the only value of its name.
+    pub fn set_text(&mut self, name: &str, value: &[u8]) {
+        self.remove(name);
+        self.push_text(name, value);
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(known, _)| known != name);
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }

@@ -1,20 +1,30 @@
 //! A call as a worker gets it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use pronghorn_base::lock;
 use pronghorn_grpc_wire::{Metadata, Value, frame};
-use pronghorn_pool::{Body, BodyStream, Dispatch, Encoding, Observer, Payload, Unencodable};
+use pronghorn_pool::{
+    Body, BodyStream, CallDetails, Dispatch, Encoding, Observer, Origin, Payload, Stamps, Taker,
+    Unencodable,
+};
 use pronghorn_wire::native::{self, BodyKind, Envelope};
 use pronghorn_wire::{Codec, DecodeError, Head};
 use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::trace::CallTrace;
 
 /// Names whose values are in base64 in the context, because they are no text. Ours.
 pub(crate) const BINARY: &str = ":binary";
+
+/// As RoadRunner writes them.
+const TRACEPARENT: &str = "Traceparent";
+const UBER_TRACE_ID: &str = "Uber-Trace-Id";
 
 /// A call on its way to a worker.
 #[derive(Debug)]
@@ -32,6 +42,13 @@ pub(crate) struct GrpcCall {
     pub(crate) accepted_us: u64,
     /// A worker that dies with it is no reason to give it up: nothing is known of its method.
     pub(crate) is_repeatable: bool,
+    /// `/package.Service/Method`.
+    pub(crate) path: Arc<str>,
+    /// The number that the client gave it.
+    pub(crate) request_id: Option<Box<str>>,
+    pub(crate) remote_address: String,
+    /// None while nobody wants traces.
+    pub(crate) trace: Option<Arc<CallTrace>>,
 }
 
 /// As RoadRunner's packages read it; keys in its order.
@@ -48,10 +65,17 @@ impl GrpcCall {
             let what = "a client that streams needs workers with `pronghorn/grpc`";
             return Err(Unencodable::Request(what.to_owned()));
         }
+        let mut context = texts(&self.context);
+        if let Some(trace) = &self.trace {
+            let outgoing = trace.outgoing();
+            let w3c = String::from_utf8_lossy(&outgoing.w3c()).into_owned();
+            context.insert(TRACEPARENT, vec![w3c]);
+            context.insert(UBER_TRACE_ID, vec![outgoing.jaeger()]);
+        }
         let context = Context {
             service: &self.service,
             method: &self.method,
-            context: texts(&self.context),
+            context,
         };
         let written = serde_json::to_writer(out, &context);
         written.map_err(|error| Unencodable::Request(error.to_string()))
@@ -136,11 +160,60 @@ impl Payload for GrpcCall {
     }
 
     fn describe(&self) -> String {
-        format!("gRPC /{}/{}", self.service, self.method)
+        format!("gRPC {}", self.path)
     }
 }
 
 impl Observer for GrpcCall {
+    fn begun(&self, by: Taker) {
+        if let Some(trace) = &self.trace {
+            trace.taken(by);
+        }
+    }
+
+    fn notes_methods(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    fn called(&self, method: &str, since: Instant, error: Option<&str>) {
+        if let Some(trace) = &self.trace {
+            trace.calls().add(method, since, error);
+        }
+    }
+
+    fn ended(&self, stamps: &Stamps) {
+        if let Some(trace) = &self.trace {
+            trace.answered(stamps);
+        }
+    }
+
+    fn origin(&self) -> Origin<'_> {
+        Origin {
+            request_id: self.request_id.as_deref(),
+            route: Some(&self.path),
+            trace_id: self.trace.as_ref().map(|trace| trace.id()),
+        }
+    }
+
+    fn details(&self) -> Option<Box<CallDetails>> {
+        let metadata = self.context.iter();
+        let metadata = metadata.filter(|(name, _)| !name.starts_with(':'));
+        let headers = metadata.map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.bytes()).into_owned();
+            (name.to_owned(), value)
+        });
+        Some(Box::new(CallDetails {
+            method: "POST".to_owned(),
+            target: self.path.to_string(),
+            shown_target: self.path.to_string(),
+            protocol: "gRPC".to_owned(),
+            remote_address: self.remote_address.clone(),
+            request_id: self.request_id.as_deref().map(Into::into),
+            route: Some(self.path.to_string()),
+            headers: headers.collect(),
+        }))
+    }
+
     /// A client that streams is read beside the reply.
     fn reads_on(&self) -> bool {
         self.client_streams
@@ -166,6 +239,10 @@ mod tests {
             messages: Mutex::default(),
             accepted_us: 0,
             is_repeatable: false,
+            path: "/a.B/Do".into(),
+            request_id: None,
+            remote_address: String::new(),
+            trace: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Answers calls: by a worker, or here.
 
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,18 +14,21 @@ use pronghorn_grpc_wire::{
 };
 use pronghorn_pool::ReplyBody as WorkerBody;
 use pronghorn_pool::{Answer, CallError, NotWhole, Pool, Reply as WorkerReply, Terms};
-use pronghorn_serve::{Body, Read, Reader};
+use pronghorn_serve::{Body, Read, Reader, request_number};
+use pronghorn_trace::Recorder;
 use pronghorn_wire::Head;
 use tokio::time::Instant;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::call::GrpcCall;
-use crate::health::ServingState;
+use crate::health::{ServingState, stopped};
 use crate::metrics::Metrics;
 use crate::proto::Method;
 use crate::reflection::{Catalogue, Conversation, METHOD, SERVICES};
 use crate::reply::{Lines, foreign, lines, status_of};
 use crate::table::{HEALTH, ServiceTable};
 use crate::tls::peer_metadata;
+use crate::trace::CallTrace;
 use crate::uplink::Uplink;
 
 /// A client's deadline does not end a worker sooner than this: to begin and be ended costs a worker
@@ -43,14 +46,18 @@ pub(crate) struct Calls {
     pub(crate) catalogue: Arc<Catalogue>,
     /// Bytes that a message of a worker may have.
     pub(crate) most: usize,
+    /// None while nobody wants traces.
+    pub(crate) recorder: Option<Arc<Recorder>>,
 }
 
 /// Tells how a call ended, once.
 #[derive(Debug)]
 struct Record {
-    /// Empty where no service has it.
-    method: String,
+    /// Its path; empty where no service has it.
+    method: Arc<str>,
     peer: String,
+    request_id: Option<Box<str>>,
+    trace: Option<Arc<CallTrace>>,
     metrics: Metrics,
     begun: Instant,
     deadline: Option<Instant>,
@@ -64,18 +71,24 @@ impl Record {
         }
         let took = self.begun.elapsed();
         self.metrics.ended(&self.method, status.code, took);
+        if let Some(trace) = &self.trace {
+            trace.end(status, took);
+        }
         let elapsed = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let (method, remote_address) = (&*self.method, &*self.peer);
+        let request_id = self.request_id.as_deref();
+        let trace_id = || self.trace.as_ref().map(|trace| trace.id());
         if status.code == Code::Ok {
             tracing::debug!(
-                target: "grpc", method = self.method, remote_address = self.peer, elapsed,
+                target: "grpc", method, URI = method, remote_address, elapsed, request_id, trace_id = trace_id(),
                 "method was called successfully"
             );
             return;
         }
         if !is_the_servers(status.code) {
             tracing::debug!(
-                target: "grpc", method = self.method, remote_address = self.peer, elapsed,
-                status = %status.code,
+                target: "grpc", method, URI = method, remote_address, elapsed, status = %status.code,
+                request_id, trace_id = trace_id(),
                 "method call was finished with error: {}", status.message
             );
             return;
@@ -84,8 +97,8 @@ impl Record {
         static FAILED: LogThrottle = LogThrottle::new();
         if let Some(times) = FAILED.should_log() {
             tracing::warn!(
-                target: "grpc", method = self.method, remote_address = self.peer, elapsed, times,
-                status = %status.code,
+                target: "grpc", method, URI = method, remote_address, elapsed, times, status = %status.code,
+                request_id, trace_id = trace_id(),
                 "method call was finished with error: {}", status.message
             );
         }
@@ -126,7 +139,7 @@ impl Answers for Calls {
 }
 
 impl Calls {
-    async fn respond(&self, call: Call, input: &mut Input<'_>) -> Reply {
+    async fn respond(&self, mut call: Call, input: &mut Input<'_>) -> Reply {
         let MethodPath { service, method } = &call.method;
         let found = self.table.method(service, method);
         if found.is_none() && method == METHOD && SERVICES.contains(&&**service) {
@@ -146,17 +159,28 @@ impl Calls {
             };
         }
         self.metrics.begun();
+        let recorder = self.recorder.as_ref();
+        let trace = recorder.map(|recorder| {
+            let trace = CallTrace::begin(recorder, &mut call, found.is_some());
+            Arc::new(trace)
+        });
+        let request_id = call.metadata.get("x-request-id");
         let mut record = Record {
-            method: found.map(|_| call.method.full()).unwrap_or_default(),
+            method: match found {
+                Some(_) => call.method.full().into(),
+                None => Arc::default(),
+            },
             peer: call.peer.shown_address(),
+            request_id: request_id.and_then(|value| request_number(value.bytes())),
+            trace,
             metrics: self.metrics.clone(),
             begun: call.accepted,
             deadline: call.deadline,
             told: false,
         };
         let mut reply = match found {
-            Some(method) => self.ask(call, method, input).await,
-            None => Reply::ended(self.unknown(service, method)),
+            Some(method) => self.ask(call, method, input, &record).await,
+            None => Reply::ended(self.unknown(&call.method)),
         };
         match &mut reply.body {
             ReplyBody::Empty(ending) | ReplyBody::One(_, ending) => record.end(&ending.status),
@@ -170,7 +194,7 @@ impl Calls {
         reply
     }
 
-    fn unknown(&self, service: &str, method: &str) -> Status {
+    fn unknown(&self, MethodPath { service, method }: &MethodPath) -> Status {
         let text = match self.table.get(service) {
             Some(_) => format!("unknown method {method} for service {service}"),
             None => format!("unknown service {service}"),
@@ -179,7 +203,13 @@ impl Calls {
     }
 
     /// Answers a call by a worker.
-    async fn ask(&self, call: Call, method: &Method, input: &mut Input<'_>) -> Reply {
+    async fn ask(
+        &self,
+        call: Call,
+        method: &Method,
+        input: &mut Input<'_>,
+        record: &Record,
+    ) -> Reply {
         let is_stream = method.client_streams || method.server_streams;
         let pool = if is_stream {
             &self.stream_pool
@@ -219,7 +249,14 @@ impl Calls {
             messages: Mutex::new(messages),
             accepted_us: call.accepted_us,
             is_repeatable: false,
+            path: record.method.clone(),
+            request_id: record.request_id.clone(),
+            remote_address: record.peer.clone(),
+            trace: record.trace.clone(),
         });
+        if let Some(trace) = &record.trace {
+            trace.asks(pool.name());
+        }
         let mut pending = pool.call(payload, terms, accepted, now);
         let answer = poll_fn(|cx| {
             if input.poll_gone(cx).is_ready() {
@@ -238,7 +275,12 @@ impl Calls {
                 }
             }
         });
-        match answer.await {
+        let answer = tokio::select! {
+            biased;
+            answer = answer => answer,
+            () = self.state.cut().cancelled() => Err(stopped()),
+        };
+        match answer {
             Err(status) => Reply::ended(status),
             Ok(Ok(reply)) => self.reply(*reply, method.server_streams, uplink).await,
             Ok(Err(error)) => {
@@ -276,7 +318,8 @@ impl Calls {
                 }
             };
         }
-        let mut stream = WorkerStream::new(body, self.most, uplink);
+        let cut = Box::pin(self.state.cut().clone().cancelled_owned());
+        let mut stream = WorkerStream::new(body, self.most, uplink, cut);
         let headers = match poll_fn(|cx| stream.poll_headers(cx)).await {
             Ok(headers) => headers,
             Err(status) => return Reply::ended(status),
@@ -368,15 +411,23 @@ struct WorkerStream {
     reader: Reader,
     decoder: Decoder,
     ready: Option<Messages>,
+    /// Ready when a stop waits no longer.
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl WorkerStream {
-    fn new(body: Body, most: usize, uplink: Option<Uplink>) -> Self {
+    fn new(
+        body: Body,
+        most: usize,
+        uplink: Option<Uplink>,
+        cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    ) -> Self {
         Self {
             uplink,
             reader: Reader::new(body),
             decoder: Decoder::new(most),
             ready: None,
+            cut,
         }
     }
 
@@ -414,6 +465,10 @@ impl WorkerStream {
                 && let Poll::Ready(status) = uplink.poll_failed(cx)
             {
                 return Poll::Ready(Part::Message(Messages::End(status.into())));
+            }
+            // First: a worker may yield without a pause.
+            if self.cut.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Part::Message(Messages::End(stopped().into())));
             }
             match std::task::ready!(self.reader.poll_next(cx)) {
                 Read::Bytes(bytes) => self.decoder.add(&bytes),

@@ -27,6 +27,13 @@ pub(crate) struct ServingState {
     takes_calls: Arc<AtomicBool>,
     /// Cancelled when the server begins to stop.
     stopping: CancellationToken,
+    /// Cancelled when calls have had their time after that.
+    cut: CancellationToken,
+}
+
+/// The end of calls that a stop does not wait for any longer.
+pub(crate) fn stopped() -> Status {
+    Status::new(Code::Unavailable, "the server is stopping")
 }
 
 #[derive(Clone, PartialEq, Eq, Message)]
@@ -47,7 +54,13 @@ impl ServingState {
             pools,
             takes_calls: Arc::default(),
             stopping,
+            cut: CancellationToken::new(),
         }
+    }
+
+    /// Cancelled when calls have to end: each ends with [`stopped`].
+    pub(crate) fn cut(&self) -> &CancellationToken {
+        &self.cut
     }
 
     /// Cancelled when the server begins to stop: streams of its own end then.
@@ -121,8 +134,7 @@ impl Streamed for Watch {
             }
             if self.state.stopping.is_cancelled() {
                 // A stop would wait for it.
-                let ending = Status::new(Code::Unavailable, "the server is stopping");
-                return Poll::Ready(Messages::End(ending.into()));
+                return Poll::Ready(Messages::End(stopped().into()));
             }
             std::task::ready!(self.sleep.as_mut().poll(cx));
             self.sleep = Box::pin(sleep(LOOK));

@@ -21,6 +21,7 @@ mod service;
 mod settings;
 mod table;
 mod tls;
+mod trace;
 mod uplink;
 
 pub use door::Door;

@@ -11,6 +11,7 @@ use prost::{Message, Oneof};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::descriptors::Descriptors;
+use crate::health::stopped;
 use crate::table::{HEALTH, ServiceTable};
 
 /// Both versions have the same messages.
@@ -231,8 +232,7 @@ impl Streamed for Conversation {
         };
         let Poll::Ready((messages, message)) = asked.as_mut().poll(cx) else {
             std::task::ready!(self.stopping.as_mut().poll(cx));
-            let ending = Status::new(Code::Unavailable, "the server is stopping");
-            return Poll::Ready(Messages::End(ending.into()));
+            return Poll::Ready(Messages::End(stopped().into()));
         };
         self.asked = None;
         let answer = match message {

@@ -18,6 +18,7 @@ use pronghorn_process::socket::Access;
 use pronghorn_serve::{
     Accepting, Addresses, Http2Limits, Limits, Listener, Service as HttpService,
 };
+use pronghorn_trace::Tracer;
 use pronghorn_wire::Kind;
 use pronghorn_workers::settings::PoolSettings;
 use pronghorn_workers::{Io, PoolSet, PoolSpec, Pools, StartedPools};
@@ -42,6 +43,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Calls of a client that pauses longer than people wait for anything: a deadline is the client's
 /// matter, and idle connections make room for others.
 const CLIENT_PAUSE: Duration = Duration::from_hours(24 * 365);
+
+/// Within this time, clients take the status of calls that a stop has ended.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Descriptors that are kept back from connections: pipes of workers (seven each), files of logs.
 const KEPT_DESCRIPTORS: u64 = 256;
@@ -72,6 +76,7 @@ struct Grpc {
     /// The services as the page of the admin listener shows them.
     shown: Arc<Mutex<Arc<ServiceTable>>>,
     metrics: Metrics,
+    tracer: Tracer,
     spool: Arc<Spool>,
     all_pools: Pools,
     pools: PoolSet,
@@ -213,7 +218,8 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
         .add(GRPC, include_str!("pages/grpc.json"), move || {
             std::future::ready(Ok(lock(&table).shown().to_string()))
         });
-    let handler = handler(&settings, loaded, &pools, &metrics, &state);
+    let tracer = context.tracer.clone();
+    let handler = handler(&settings, loaded, &pools, &metrics, &state, &tracer);
     door.set(settings.on_http.then(|| handler.clone()));
     let service = HttpService::new(
         handler,
@@ -233,6 +239,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
         state,
         shown,
         metrics,
+        tracer,
         spool,
         all_pools: workers.pools,
         pools,
@@ -301,6 +308,7 @@ fn handler(
     pools: &PoolSet,
     metrics: &Metrics,
     state: &ServingState,
+    tracer: &Tracer,
 ) -> Arc<Server<Calls>> {
     let pool = pools.get(POOL).expect("it was started").pool().clone();
     let stream_pool = pools.get(STREAM_POOL).map(|streams| streams.pool().clone());
@@ -312,6 +320,7 @@ fn handler(
         state: state.clone(),
         catalogue,
         most: settings.messages.send,
+        recorder: tracer.recorder().cloned(),
     };
     Arc::new(Server::new(calls, settings.messages, settings.web.clone()))
 }
@@ -385,7 +394,14 @@ impl Grpc {
             return Reload::Failed;
         }
         *lock(&self.shown) = loaded.0.clone();
-        let handler = handler(&to, loaded, &self.pools, &self.metrics, &self.state);
+        let handler = handler(
+            &to,
+            loaded,
+            &self.pools,
+            &self.metrics,
+            &self.state,
+            &self.tracer,
+        );
         self.door.set(to.on_http.then(|| handler.clone()));
         self.service.set_handler(handler);
         self.settings = to;
@@ -399,7 +415,13 @@ impl Grpc {
         self.door.set(None);
         let destroy = pools_of(&self.settings).map(|(_, _, pool)| pool.common.destroy_timeout);
         let cut_at = deadline.min(Instant::now() + destroy.max().unwrap_or_default());
-        let in_time = timeout_at(cut_at, self.service.drain(IDLE)).await.is_ok();
+        let told_at = cut_at.checked_sub(GOODBYE).unwrap_or(cut_at);
+        let mut drained = std::pin::pin!(self.service.drain(IDLE));
+        let in_time = timeout_at(told_at, &mut drained).await.is_ok();
+        if !in_time {
+            self.state.cut().cancel();
+            _ = timeout_at(cut_at, drained).await;
+        }
         drop(self.accepting);
         let cut = self.service.open();
         let (pools, tasks) = (self.pools, self.tasks);

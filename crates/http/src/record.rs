@@ -2,7 +2,7 @@
 
 use pronghorn_base::micros;
 use pronghorn_config::RequestMask;
-use pronghorn_serve::{Request, Sent, Split};
+use pronghorn_serve::{Request, Sent, Split, request_number};
 
 use crate::settings::DEFAULT_POOL;
 use crate::trace::RequestTrace;
@@ -152,17 +152,7 @@ pub(crate) fn known_id(request: &Request) -> Option<Box<str>> {
 
 /// The number in this field, if it can be one.
 pub(crate) fn request_id_in(request: &Request, field: &str) -> Option<Box<str>> {
-    /// Longer ones are no numbers but an attempt at something.
-    const LONGEST: usize = 128;
-    let fits = |id: &&[u8]| {
-        !id.is_empty()
-            && id.len() <= LONGEST
-            && id
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte))
-    };
-    let id = request.head.fields().get(field).filter(fits)?;
-    Some(String::from_utf8_lossy(id).into())
+    request.head.fields().get(field).and_then(request_number)
 }
 
 pub(crate) fn new_request_id() -> Box<str> {

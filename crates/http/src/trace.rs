@@ -9,7 +9,7 @@ use pronghorn_base::{micros, shown};
 use pronghorn_metrics::Exemplar;
 use pronghorn_serve::{OnSent, Request, Sent, Split};
 use pronghorn_trace::{
-    Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, text,
+    Begun, Calls, Incoming, Kind, Outgoing, Recorder, Span, SpanId, Trace, Value, add_server, text,
 };
 use pronghorn_wire::Protocol;
 use tokio::time::Instant;
@@ -182,7 +182,10 @@ impl RequestTrace {
         if !agent.is_empty() {
             attributes.push(("user_agent.original", text(agent)));
         }
-        add_host(&mut attributes, self.part(path_end, host_end));
+        add_server(
+            &mut attributes,
+            &String::from_utf8_lossy(self.part(path_end, host_end)),
+        );
         let error = (sent.status >= 500).then(|| Arc::from(""));
         if error.is_some() {
             attributes.push(("error.type", sent.status.to_string().as_str().into()));
@@ -312,25 +315,6 @@ fn of_worker(split: &Split) -> impl Iterator<Item = (&'static str, Value)> {
         .into_iter()
         .flatten()
         .chain(spent.into_iter().flatten())
-}
-
-/// As the client named it, without and with its port.
-fn add_host(attributes: &mut Vec<(&'static str, Value)>, host: &[u8]) {
-    if host.is_empty() {
-        return;
-    }
-    let host = String::from_utf8_lossy(host);
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) => (name, port.parse::<u16>().ok()),
-        None => (&*host, None),
-    };
-    match port {
-        Some(port) => {
-            attributes.push(("server.address", name.into()));
-            attributes.push(("server.port", port.into()));
-        }
-        None => attributes.push(("server.address", (*host).into())),
-    }
 }
 
 fn version(protocol: Protocol) -> &'static str {

@@ -59,7 +59,9 @@ pub use endpoint::{ControlEndpoint, Endpoint};
 pub use exchange::Exchange;
 pub use limits::{CLIENT_MEMORY, Http2Limits, Limits, SEND_PAUSE};
 pub use listener::{Accepting, ListenAddress, ListenError, Listener, UnknownHost, resolve};
-pub use message::{Body, Handled, Handler, Part, Peer, Request, Response, Unhandled, vary};
+pub use message::{
+    Body, Handled, Handler, Part, Peer, Request, Response, Unhandled, request_number, vary,
+};
 pub use open_file::OpenFile;
 pub use peer_address::{Household, PeerAddress};
 pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};

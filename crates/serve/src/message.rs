@@ -383,6 +383,15 @@ pub fn vary(fields: &mut Fields, name: &str) {
     }
 }
 
+/// The number that a client or a proxy gives a request, if this value of a field can be one.
+pub fn request_number(value: &[u8]) -> Option<Box<str>> {
+    /// Longer ones are no numbers but an attempt at something.
+    const LONGEST: usize = 128;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
+    let fits = (1..=LONGEST).contains(&value.len()) && value.iter().all(is_plain);
+    fits.then(|| String::from_utf8_lossy(value).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -22,4 +22,4 @@ pub use id::{SpanId, TraceId};
 pub use propagation::{Incoming, Outgoing, fuzz_propagation, names_trace};
 pub use recorder::{Begun, Recorder, Tracer, Traces};
 pub use sampling::Sampling;
-pub use span::{Kind, Span, Trace, Value, text};
+pub use span::{Kind, Span, Trace, Value, add_server, text};

@@ -81,3 +81,21 @@ impl From<u16> for Value {
 pub fn text(bytes: &[u8]) -> Value {
     Value::Text(shown(&String::from_utf8_lossy(bytes)).into())
 }
+
+/// Adds the server as its client named it, without and with its port.
+pub fn add_server(attributes: &mut Vec<(&'static str, Value)>, host: &str) {
+    if host.is_empty() {
+        return;
+    }
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>().ok()),
+        None => (host, None),
+    };
+    match port {
+        Some(port) => {
+            attributes.push(("server.address", text(name.as_bytes())));
+            attributes.push(("server.port", port.into()));
+        }
+        None => attributes.push(("server.address", text(host.as_bytes()))),
+    }
+}

@@ -24,11 +24,11 @@ const PROTO: &str = "syntax = 'proto3';\npackage test.v1;\nmessage Text { string
      rpc Absent(Text) returns (Text);\n}\n";
 
 /// A server of gRPC alone, and where it listens.
-fn start(fixture: &str, more: &str) -> (Server, SocketAddr) {
+pub(crate) fn start(fixture: &str, more: &str) -> (Server, SocketAddr) {
     start_with(site(fixture, more))
 }
 
-fn site(fixture: &str, more: &str) -> (Site, SocketAddr) {
+pub(crate) fn site(fixture: &str, more: &str) -> (Site, SocketAddr) {
     let address = free_address();
     let worker = Site::fixture(fixture);
     let config = format!(
@@ -43,7 +43,7 @@ fn site(fixture: &str, more: &str) -> (Site, SocketAddr) {
     )
 }
 
-fn start_with((site, address): (Site, SocketAddr)) -> (Server, SocketAddr) {
+pub(crate) fn start_with((site, address): (Site, SocketAddr)) -> (Server, SocketAddr) {
     let server = Server::start_without_http(site);
     (server, address)
 }
@@ -51,7 +51,7 @@ fn start_with((site, address): (Site, SocketAddr)) -> (Server, SocketAddr) {
 const POOL: &str = "  pool: {num_workers: 2}\n";
 
 /// A message, as it stands in a body.
-fn text(text: &str, count: u8) -> Bytes {
+pub(crate) fn text(text: &str, count: u8) -> Bytes {
     let mut message = Vec::new();
     if !text.is_empty() {
         message.put_u8(10);
@@ -74,18 +74,18 @@ fn framed(message: &[u8]) -> Bytes {
     grpc_client::framed(0, message)
 }
 
-fn connect(address: SocketAddr) -> Client {
+pub(crate) fn connect(address: SocketAddr) -> Client {
     Client::connect(address, "test.example")
 }
 
 impl Client {
-    fn call(&self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
+    pub(crate) fn call(&self, method: &str, fields: &[(&str, &str)], body: Bytes) -> Got {
         let mut talking = self.begin(&format!("/test.v1.Talk/{method}"), fields, false);
         talking.sending.send_data(body, true).unwrap();
         self.finish(talking)
     }
 
-    fn say(&self, said: &str) -> Got {
+    pub(crate) fn say(&self, said: &str) -> Got {
         self.call("Say", &[], text(said, 0))
     }
 }

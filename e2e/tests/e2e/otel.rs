@@ -14,6 +14,8 @@ use pronghorn_testkit::{Connection, Server, Site, free_address, time, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::grpc;
+
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 const WORKER: &str = r#"
@@ -326,6 +328,48 @@ fn methods_that_php_calls_and_files_are_parts_of_a_trace() {
         php.end <= file.start && file.end == whole.end,
         "{file:?} after {php:?}"
     );
+    server.stop();
+}
+
+#[test]
+fn a_call_of_grpc_has_a_trace_with_its_parts() {
+    let collector = Collector::start(200);
+    let more = format!("  pool: {{num_workers: 1}}\notel:\n{}", to(&collector));
+    let (server, address) = grpc::start("grpc/foreign.php", &more);
+    let client = grpc::connect(address);
+    let parent = format!("00-{TRACE}-{CALLER}-01");
+    let fields = [("traceparent", &*parent), ("x-request-id", "r-1")];
+    let got = client.call("Say", &fields, grpc::text("context", 0));
+    assert_eq!(got.code(), "0");
+    let trace = collector.trace(|span| span.name == "test.v1.Talk/Say");
+    assert!(trace.iter().all(|span| span.trace == TRACE), "{trace:?}");
+    let named = |name: &str| {
+        let span = trace.iter().find(|span| span.name == name);
+        span.unwrap_or_else(|| panic!("no `{name}` in {trace:?}"))
+    };
+    let (whole, queue, php) = (named("test.v1.Talk/Say"), named("queue"), named("php"));
+    assert_eq!(whole.parent, CALLER);
+    assert_eq!((&queue.parent, &php.parent), (&whole.id, &whole.id));
+    assert!(whole.start <= queue.start && queue.end <= php.start && php.end <= whole.end);
+    let body = String::from_utf8_lossy(&got.body);
+    for told in [
+        format!("\"Traceparent\":[\"00-{TRACE}-{}-01\"]", php.id),
+        format!("\"Uber-Trace-Id\":[\"{TRACE}:{}:0:1\"]", php.id),
+        format!("\"traceparent\":[\"00-{TRACE}-{}-01\"]", php.id),
+    ] {
+        assert!(body.contains(&told), "{told}: {body}");
+    }
+    let fields = [
+        "\"URI\":\"/test.v1.Talk/Say\"".to_owned(),
+        "\"request_id\":\"r-1\"".to_owned(),
+        format!("\"trace_id\":\"{TRACE}\""),
+    ];
+    let fields: Vec<_> = fields.iter().map(|field| &**field).collect();
+    server.logged(&[&["method was called successfully"], &fields[..]].concat());
+    // A stream's worker is busy until the end of the stream; here the client's package has none.
+    let got = client.call("Join", &[], grpc::text("a", 0));
+    assert_eq!(got.code(), "12");
+    collector.trace(|span| span.name == "test.v1.Talk/Join");
     server.stop();
 }
 
