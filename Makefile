@@ -1,7 +1,7 @@
 # `make run` serves the example, `make test` passes every test; both install what the machine lacks
 # (see scripts/need).
 .DEFAULT_GOAL := help
-.PHONY: help build tuned run tests-built test weekly test-brokers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
+.PHONY: help build tuned run tests-built test weekly test-brokers test-strangers lint check-deploy docs site sanitize test-clean compat compat-laravel compat-frameworks compat-suites bench bench-full report bench-cache bench-jobs bench-micro instructions browser boards collector extensions test-php soak packages packages-here release test-packages
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY := $(TARGET)/release/pronghorn
@@ -69,6 +69,7 @@ weekly: ## What seldom finds something, or takes long: the extension under valgr
 	scripts/planted-bugs
 	cargo test --workspace --test e2e -- --ignored queue_model:: chain:: from_others::
 	$(MAKE) test-brokers
+	$(MAKE) test-strangers
 	$(MAKE) check-deploy
 
 test-brokers: ## Run the tests with every broker of jobs, also Kafka and a server like SQS, which it brings, and with Centrifugo
@@ -76,6 +77,11 @@ test-brokers: ## Run the tests with every broker of jobs, also Kafka and a serve
 	cargo test -p pronghorn-brokers --lib --features all-drivers -- --include-ignored
 	cargo build --workspace --bin pronghorn --test centrifugo
 	cargo test --workspace --test centrifugo
+
+test-strangers: ## Run gRPC against clients of others, which it brings: those of Go and Python, and grpcurl
+	@scripts/need build php strangers
+	cargo build --workspace --bin pronghorn --test strangers
+	$(OWN_PHP) cargo test --workspace --test strangers
 
 lint: ## Check formatting, links and dependencies, and run the linters
 	@scripts/need build lint
