@@ -22,7 +22,7 @@
 /* A gRPC call's context before its table. */
 #define NATIVE_GRPC_HEAD 28u
 /* A TCP call's context before its strings. */
-#define NATIVE_TCP_HEAD 36u
+#define NATIVE_TCP_HEAD 40u
 /* The longest payload that a worker takes: longer bodies come as files. */
 #define NATIVE_MAX_PAYLOAD 67108864u
 /* The longest context that the server takes: no client would take a head so large. */

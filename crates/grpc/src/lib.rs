@@ -26,4 +26,4 @@ mod uplink;
 
 pub use door::Door;
 pub use service::GrpcService;
-pub use settings::{ClientAuth, ConnectionSettings, GrpcSettings, TlsSettings};
+pub use settings::{ConnectionSettings, GrpcSettings, TlsSettings};

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pronghorn_config::{Choice, Listen, Pairs, Section, Size, Table};
+use pronghorn_config::{Listen, Pairs, Section, Size, Table};
 use pronghorn_grpc_wire::{Cors, MessageLimits};
-use pronghorn_serve::Pair;
+use pronghorn_serve::{CertifiedClients, Pair};
 use pronghorn_workers::settings::PoolSettings;
 
 /// As RoadRunner's.
@@ -95,30 +95,7 @@ pub struct ConnectionSettings {
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     pub pair: Pair,
-    /// The only authorities whose certificates of clients count.
-    pub root_ca: Option<PathBuf>,
-    pub client_auth: ClientAuth,
-}
-
-/// `grpc.tls.client_auth_type`, by Go's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAuth {
-    None,
-    Request,
-    RequireAny,
-    VerifyIfGiven,
-    RequireAndVerify,
-}
-
-impl Choice for ClientAuth {
-    const CHOICES: &'static [(&'static str, Self)] = &[
-        ("no_client_cert", Self::None),
-        ("no_client_certs", Self::None), // RoadRunner's pages
-        ("request_client_cert", Self::Request),
-        ("require_any_client_cert", Self::RequireAny),
-        ("verify_client_cert_if_given", Self::VerifyIfGiven),
-        ("require_and_verify_client_cert", Self::RequireAndVerify),
-    ];
+    pub clients: CertifiedClients,
 }
 
 impl Section for GrpcSettings {
@@ -323,42 +300,13 @@ impl Section for TlsSettings {
                 t.error("", &message, "both `cert` and `key` are needed");
             }
         }
-        let root_ca: Option<PathBuf> = t
-            .key(
-                "root_ca",
-                "The authorities that certify clients, in PEM. No other authority counts.",
-            )
-            .differs(
-                "the system's authorities count as well",
-                "any of them could let in a stranger",
-            )
-            .optional();
-        let client_auth = t
-            .key(
-                "client_auth_type",
-                "Whether clients must show a certificate.",
-            )
-            .default(ClientAuth::None);
-        if client_auth != ClientAuth::None && root_ca.is_none() && !t.is_written("root_ca") {
-            let message = "needs `root_ca`, the authorities of clients";
-            t.error("client_auth_type", message, "add `root_ca`, a file in PEM");
-        }
-        if root_ca.is_some() && client_auth == ClientAuth::None {
-            let hint = "`client_auth_type: require_and_verify_client_cert` lets only certified \
-                        clients in";
-            t.warn(
-                "root_ca",
-                "has no effect: no client is asked for a certificate",
-                hint,
-            );
-        }
+        let clients = CertifiedClients::read(t, true);
         Self {
             pair: Pair {
                 certificate: certificate.unwrap_or_default(),
                 key: key.unwrap_or_default(),
             },
-            root_ca,
-            client_auth,
+            clients,
         }
     }
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_grpc_wire::Metadata;
-use pronghorn_serve::{ClientCertificates, Peer, Renewed, Store, Tls, TlsError, read_authorities};
+use pronghorn_serve::{Peer, Renewed, Store, Tls, TlsError};
 use tokio::task::JoinSet;
 
-use crate::settings::{ClientAuth, TlsSettings};
+use crate::settings::TlsSettings;
 
 /// A listener's TLS.
 #[derive(Debug)]
@@ -21,23 +21,7 @@ impl Certificates {
     pub(crate) fn load(settings: &TlsSettings, directory: &Path) -> Result<Self, TlsError> {
         let pair = settings.pair.in_directory(directory);
         let store = Arc::new(Store::load(std::slice::from_ref(&pair))?);
-        let roots = match &settings.root_ca {
-            Some(path) => read_authorities(&directory.join(path))?,
-            None => Vec::new(),
-        };
-        let clients = match settings.client_auth {
-            ClientAuth::None => None,
-            ClientAuth::Request => Some(ClientCertificates::Any { required: false }),
-            ClientAuth::RequireAny => Some(ClientCertificates::Any { required: true }),
-            ClientAuth::VerifyIfGiven => Some(ClientCertificates::Of {
-                roots,
-                required: false,
-            }),
-            ClientAuth::RequireAndVerify => Some(ClientCertificates::Of {
-                roots,
-                required: true,
-            }),
-        };
+        let clients = settings.clients.load(directory)?;
         let tls = Tls::with_clients(store.clone(), clients)?;
         Ok(Self { tls, store })
     }

@@ -68,7 +68,7 @@ pub use proxy_protocol::{ProxyProtocol, fuzz_proxy_header};
 pub use reader::{FILE_PIECE, Reader};
 pub use sent::{AnsweredBy, Destination, OnSent, Sent, Split};
 pub use service::Service;
-pub use settings::{read_pair, read_proxies};
+pub use settings::{CertifiedClients, ClientAuth, read_pair, read_proxies};
 pub use source::{BodySource, Read};
 pub use tls::{
     CertificateError, ClientCertificates, Pair, Renewed, Store, Tls, TlsError, read_authorities,

@@ -1,13 +1,13 @@
 //! Keys that the listeners of several services have.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pronghorn_config::{Subnet, Table};
+use pronghorn_config::{Choice, Subnet, Table};
 
 use crate::proxy_protocol::ProxyProtocol;
-use crate::tls::Pair;
+use crate::tls::{CertificateError, ClientCertificates, Pair, read_authorities};
 
 /// As RoadRunner's: a header is the first that a load balancer sends.
 const HEADER_TIME: Duration = Duration::from_secs(5);
@@ -39,6 +39,100 @@ pub fn read_pair(
             None
         }
         (None, None) => None,
+    }
+}
+
+/// `client_auth_type`, by Go's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientAuth {
+    #[default]
+    None,
+    Request,
+    RequireAny,
+    VerifyIfGiven,
+    RequireAndVerify,
+}
+
+impl Choice for ClientAuth {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("no_client_cert", Self::None),
+        ("no_client_certs", Self::None), // RoadRunner's pages
+        ("request_client_cert", Self::Request),
+        ("require_any_client_cert", Self::RequireAny),
+        ("verify_client_cert_if_given", Self::VerifyIfGiven),
+        ("require_and_verify_client_cert", Self::RequireAndVerify),
+    ];
+}
+
+/// Which clients of a listener have to show a certificate, and of whom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertifiedClients {
+    /// The only authorities whose certificates of clients count.
+    pub root_ca: Option<PathBuf>,
+    pub auth: ClientAuth,
+}
+
+impl CertifiedClients {
+    /// The keys of a section of TLS, which may be one of RoadRunner's.
+    pub fn read(t: &mut Table<'_>, is_roadrunners: bool) -> Self {
+        let key = t.key(
+            "root_ca",
+            "The authorities that certify clients, in PEM. No other authority counts.",
+        );
+        let key = if is_roadrunners {
+            key.differs(
+                "the system's authorities count as well",
+                "any of them could let in a stranger",
+            )
+        } else {
+            key
+        };
+        let root_ca: Option<PathBuf> = key.optional();
+        let auth = t
+            .key(
+                "client_auth_type",
+                "Whether clients must show a certificate.",
+            )
+            .default(ClientAuth::None);
+        if auth != ClientAuth::None && root_ca.is_none() && !t.is_written("root_ca") {
+            let message = "needs `root_ca`, the authorities of clients";
+            t.error("client_auth_type", message, "add `root_ca`, a file in PEM");
+        }
+        if root_ca.is_some() && auth == ClientAuth::None {
+            let hint = "`client_auth_type: require_and_verify_client_cert` lets only certified \
+                        clients in";
+            t.warn(
+                "root_ca",
+                "has no effect: no client is asked for a certificate",
+                hint,
+            );
+        }
+        Self { root_ca, auth }
+    }
+
+    /// Reads the file of authorities. None where no client is asked for a certificate.
+    ///
+    /// # Errors
+    ///
+    /// When the file can't be read, or has none.
+    pub fn load(&self, directory: &Path) -> Result<Option<ClientCertificates>, CertificateError> {
+        let roots = || match &self.root_ca {
+            Some(path) => read_authorities(&directory.join(path)),
+            None => Ok(Vec::new()),
+        };
+        let of = |required| {
+            Ok(ClientCertificates::Of {
+                roots: roots()?,
+                required,
+            })
+        };
+        Ok(Some(match self.auth {
+            ClientAuth::None => return Ok(None),
+            ClientAuth::Request => ClientCertificates::Any { required: false },
+            ClientAuth::RequireAny => ClientCertificates::Any { required: true },
+            ClientAuth::VerifyIfGiven => of(false)?,
+            ClientAuth::RequireAndVerify => of(true)?,
+        }))
     }
 }
 

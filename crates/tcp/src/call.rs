@@ -29,6 +29,9 @@ struct Context<'a> {
     server: &'a str,
     uuid: &'a str,
     event: &'static str,
+    /// Ours, and only of clients that have one: the package reads no more than it knows.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    certificate: &'a str,
 }
 
 const fn name(event: TcpEvent) -> &'static str {
@@ -92,6 +95,7 @@ impl TcpCall {
             server: &self.connection.server,
             uuid: &self.connection.id.to_string(),
             event: name(self.event),
+            certificate: &self.connection.certificate,
         };
         let written = serde_json::to_writer(out, &context);
         written.map_err(|error| Unencodable::Request(error.to_string()))
@@ -105,6 +109,7 @@ impl TcpCall {
             remote: &self.connection.remote,
             tls: self.connection.tls,
             state: &self.state,
+            certificate: &self.connection.certificate,
         };
         let envelope = Envelope {
             call: dispatch.number,
@@ -127,6 +132,7 @@ mod tests {
                 "s1".into(),
                 "127.0.0.1:1".into(),
                 false,
+                "".into(),
             )),
             body: Bytes::from_static(b"a\r\n"),
             state: Bytes::new(),

@@ -86,7 +86,10 @@ impl Connection {
     pub(crate) fn new(client: ClientStream, server: Arc<Server>) -> Self {
         let peer = client.peer();
         let remote = peer.shown_address().into_boxed_str();
-        let entry = ConnectionEntry::new(server.name.clone(), remote, peer.tls);
+        let certificate = peer.certificate.as_ref();
+        let certificate = certificate.map(|it| it.subject().into_boxed_str());
+        let certificate = certificate.unwrap_or_default();
+        let entry = ConnectionEntry::new(server.name.clone(), remote, peer.tls, certificate);
         let dialogue = server.dialogue();
         Self {
             registered: server.registry.add(entry),

@@ -28,6 +28,8 @@ pub(crate) struct ConnectionEntry {
     pub(crate) server: Arc<str>,
     pub(crate) remote: Box<str>,
     pub(crate) tls: bool,
+    /// The subject of the client's certificate; empty where it has shown none that counts.
+    pub(crate) certificate: Box<str>,
     /// Milliseconds since 1970.
     pub(crate) since: u64,
     pub(crate) messages: AtomicU64,
@@ -111,12 +113,18 @@ impl Drop for Registered {
 }
 
 impl ConnectionEntry {
-    pub(crate) fn new(server: Arc<str>, remote: Box<str>, tls: bool) -> Self {
+    pub(crate) fn new(
+        server: Arc<str>,
+        remote: Box<str>,
+        tls: bool,
+        certificate: Box<str>,
+    ) -> Self {
         Self {
             id: ConnectionId::random(),
             server,
             remote,
             tls,
+            certificate,
             since: millis(since_1970(SystemTime::now())),
             messages: AtomicU64::new(0),
             received: AtomicU64::new(0),
@@ -171,7 +179,7 @@ mod tests {
     use super::*;
 
     fn entry(server: &str) -> ConnectionEntry {
-        ConnectionEntry::new(server.into(), "127.0.0.1:1".into(), false)
+        ConnectionEntry::new(server.into(), "127.0.0.1:1".into(), false, "".into())
     }
 
     #[test]

@@ -94,9 +94,9 @@ async fn start(settings: TcpSettings, context: &Context) -> Result<Tcp, StartErr
     let directory = workers.pools.resources().folder.clone();
     let (mut listeners, mut looks) = (Vec::new(), JoinSet::new());
     for (_, server) in &settings.servers {
-        let pairs = server.tls.as_ref();
-        let pairs = pairs.map(|pairs| Pair::all_in(pairs, &directory));
-        let certificates = pairs.map(|pairs| Certificates::load(&pairs)).transpose()?;
+        let tls = server.tls.as_ref();
+        let certificates = tls.map(|tls| Certificates::load(tls, &directory));
+        let certificates = certificates.transpose()?;
         if let Some(certificates) = &certificates {
             certificates.watch(&mut looks);
         }
@@ -232,7 +232,8 @@ impl Running for Tcp {
                 let servers = settings.servers.iter();
                 servers
                     .map(|(name, it)| {
-                        let (tls, proxies) = (it.tls.is_some(), it.proxies.clone());
+                        let tls = it.tls.as_ref().map(|tls| tls.clients.clone());
+                        let proxies = it.proxies.clone();
                         (name.clone(), it.listen.clone(), tls, proxies)
                     })
                     .collect::<Vec<_>>()
@@ -244,8 +245,8 @@ impl Running for Tcp {
             for (_, settings) in &to.settings.servers {
                 let read = match &settings.tls {
                     None => None,
-                    Some(pairs) => {
-                        let pairs = Pair::all_in(pairs, &self.directory);
+                    Some(tls) => {
+                        let pairs = Pair::all_in(&tls.pairs, &self.directory);
                         let Some(read) = Certificates::read(pairs).await else {
                             return Reload::Failed;
                         };

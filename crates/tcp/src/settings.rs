@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use pronghorn_config::{Choice, Listen, Node, Section, Setting, Shown, Size, Table, Wrong};
-use pronghorn_serve::{Pair, ProxyProtocol, read_pair, read_proxies};
+use pronghorn_serve::{CertifiedClients, Pair, ProxyProtocol, read_pair, read_proxies};
 use pronghorn_workers::settings::PoolSettings;
 
 use crate::framing::{ByteOrder, Framing, LengthField};
@@ -58,10 +58,17 @@ pub struct ServerSettings {
     pub client_memory: u64,
     pub max_per_address: Option<u32>,
     /// The certificates of a server whose clients must speak TLS.
-    pub tls: Option<Vec<Pair>>,
+    pub tls: Option<TlsSettings>,
     /// Its clients come by load balancers that tell who they are.
     pub proxies: Option<ProxyProtocol>,
     pub dialogue: Dialogue,
+}
+
+/// The section `ssl` of a server.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    pub pairs: Vec<Pair>,
+    pub clients: CertifiedClients,
 }
 
 /// The settings of one connection.
@@ -304,7 +311,7 @@ impl ServerSettings {
         let tls = t.optional_section_with(
             "ssl",
             "TLS. Without this section, clients use clear text.",
-            read_pairs,
+            TlsSettings::read,
         );
         if tls.is_some() && is_unix {
             t.error("ssl", "is for addresses, not for unix sockets", "remove it");
@@ -347,10 +354,19 @@ impl ServerSettings {
     }
 }
 
-/// The section `ssl` of a server.
+impl Section for TlsSettings {
+    fn read(t: &mut Table<'_>) -> Self {
+        t.ours();
+        let clients = CertifiedClients::read(t, false);
+        t.live();
+        Self {
+            pairs: read_pairs(t),
+            clients,
+        }
+    }
+}
+
 fn read_pairs(t: &mut Table<'_>) -> Vec<Pair> {
-    t.ours();
-    t.live();
     let own = read_own_pair(t);
     let more = t.section_list_with(
         "certificates",

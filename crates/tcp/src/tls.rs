@@ -1,9 +1,12 @@
 //! The certificates of a server.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pronghorn_serve::{Pair, Renewed, Store, Tls, TlsError};
 use tokio::task::{JoinSet, spawn_blocking};
+
+use crate::settings::TlsSettings;
 
 /// The certificates of one server.
 #[derive(Clone, Debug)]
@@ -14,9 +17,11 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// Reads the files.
-    pub(crate) fn load(pairs: &[Pair]) -> Result<Self, TlsError> {
-        let store = Arc::new(Store::load(pairs)?);
-        let tls = Tls::new(store.clone())?.for_streams();
+    pub(crate) fn load(settings: &TlsSettings, directory: &Path) -> Result<Self, TlsError> {
+        let pairs = Pair::all_in(&settings.pairs, directory);
+        let store = Arc::new(Store::load(&pairs)?);
+        let clients = settings.clients.load(directory)?;
+        let tls = Tls::with_clients(store.clone(), clients)?.for_streams();
         Ok(Self { tls, store })
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pronghorn_testkit::{PATIENCE, Server, Site, time, wait_for};
+use pronghorn_testkit::{Certificates, PATIENCE, Server, Site, time, wait_for};
 use rustix::process::Signal;
 
 use crate::control::Rpc;
@@ -347,6 +347,136 @@ fn a_thousand_idle_connections_take_a_few_kilobytes_each() {
     let seen = events(&server, "idle", 2 * MANY + 1);
     let count = |event: &str| seen.iter().filter(|it| it.starts_with(event)).count();
     assert_eq!((count("CONNECTED"), count("DATA")), (0, MANY + 1));
+    server.stop();
+}
+
+/// A byte in each segment, and a side that is closed before the answer: each message is answered
+/// once, and to its end, whatever the framing.
+#[test]
+fn bytes_that_come_one_by_one_and_half_closed_connections_are_answered() {
+    let server = ours(
+        "num_workers: 1",
+        "chunk: {addr: 'tcp://127.0.0.1:0'}, \
+         any: {addr: 'tcp://127.0.0.1:0', framing: delimiter}, \
+         line: {addr: 'tcp://127.0.0.1:0', framing: line}, \
+         length: {addr: 'tcp://127.0.0.1:0', framing: length, length: {bytes: 2}}",
+    );
+    for (name, sent) in [
+        ("chunk", "ab\r\n"),
+        ("any", "ab\r\n"),
+        ("line", "ab\r\n"),
+        ("length", "\0\x02ab"),
+    ] {
+        let mut client = Client::of(&server, name);
+        for byte in sent.as_bytes() {
+            client.send(std::str::from_utf8(&[*byte]).unwrap());
+            std::thread::yield_now(); // it may arrive alone
+        }
+        let answer = if name == "line" { "ab" } else { sent };
+        let mut got = vec![0; answer.len()];
+        client.0.read_exact(&mut got).unwrap();
+        assert_eq!(got, answer.as_bytes(), "{name}");
+        client.finish_sending();
+        assert_eq!(client.rest(), "", "{name}");
+        assert_eq!(events(&server, name, 3).len(), 3, "{name}");
+    }
+    // The answer is slow, and long: it goes to whoever still reads.
+    let mut half = Client::of(&server, "any");
+    half.send("slow 200\r\nlong 3000000\r\nrest");
+    half.finish_sending();
+    let rest = half.rest();
+    assert!(rest.starts_with("slept \r\nx"), "{:.20}", rest);
+    assert!(rest.ends_with("x\r\nrest"), "the rest without a delimiter");
+    assert_eq!(rest.len(), "slept \r\n".len() + 3_000_002 + "rest".len());
+    server.stop();
+}
+
+/// As many as a server takes by default: each is answered, and one more is refused.
+#[test]
+#[ignore = "it opens 20,000 descriptors: `make weekly`"]
+fn ten_thousand_connections_are_answered() {
+    const MANY: usize = 10_000;
+    let (_, hard) = open_files();
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit {
+            current: hard,
+            maximum: hard,
+        },
+    )
+    .unwrap();
+    let server = foreign("many: {addr: 'tcp://127.0.0.1:0', on_connect: continue}");
+    let place = address(&server, "many");
+    let mut first = Client::at(place);
+    assert_eq!(first.ask("hello"), "hello");
+    let before = server.resident_memory();
+    let mut clients: Vec<_> = (1..MANY).map(|_| Client::at(place)).collect();
+    for client in &mut clients {
+        client.send("half of a ");
+    }
+    for client in &mut clients {
+        assert_eq!(client.ask("message"), "half of a message");
+    }
+    let each = server.resident_memory().saturating_sub(before) / MANY as u64;
+    assert!(each < 16 << 10, "{each} bytes each");
+    assert_eq!(Client::at(place).rest(), "");
+    assert_eq!(first.ask("still there"), "still there");
+    drop(clients);
+    wait_for("their ends", || {
+        let ended = server.log().matches("a connection has ended").count();
+        (ended >= MANY - 1).then_some(())
+    });
+    server.stop();
+}
+
+fn open_files() -> (Option<u64>, Option<u64>) {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    (limit.current, limit.maximum)
+}
+
+#[test]
+fn clients_show_their_certificates() {
+    let certificates = Certificates::new();
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let servers = format!(
+        "tls: {{addr: 'tcp://127.0.0.1:0', ssl: {{cert: {}, key: {}, root_ca: {}, \
+         client_auth_type: require_and_verify_client_cert}}}}",
+        path("server.pem"),
+        path("server.key"),
+        path("ca.pem")
+    );
+    let server = ours("num_workers: 1", &servers);
+    let place = address(&server, "tls").to_string();
+    let ask = |of: &Certificates, name: Option<&str>| {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-quiet", "-connect", &place]);
+        if let Some(name) = name {
+            client.arg("-cert").arg(of.path(&format!("{name}.pem")));
+            client.arg("-key").arg(of.path(&format!("{name}.key")));
+        }
+        let mut client = client
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is there");
+        let mut input = client.stdin.take().expect("a pipe");
+        _ = input.write_all(b"context\r\n"); // it may have been refused by now
+        let mut said = String::new();
+        let mut output = client.stdout.take().expect("a pipe");
+        let mut byte = [0];
+        while !said.ends_with('\n') && output.read(&mut byte).is_ok_and(|read| read == 1) {
+            said.push(char::from(byte[0]));
+        }
+        _ = client.kill(); // it has ended already
+        client.wait().unwrap();
+        said
+    };
+    let said = ask(&certificates, Some("client"));
+    assert!(said.contains(r#""certificate":"CN=client"#), "{said}");
+    assert_eq!(ask(&certificates, None), "");
+    let others = Certificates::new();
+    assert_eq!(ask(&others, Some("client")), "");
     server.stop();
 }
 

@@ -38,6 +38,8 @@ final class TcpConnection
      * @param string $server which of `tcp.servers` it belongs to, in small letters
      * @param string $remoteAddress of the client, with its port; `unix:` over a unix socket
      * @param array<array-key, mixed> $state
+     * @param string $certificate the subject of the client's certificate, such as `CN=tracker-7,O=Example`;
+     *                            empty where it has shown none that an authority of `root_ca` has signed
      */
     public function __construct(
         public readonly TcpEvent $event,
@@ -47,6 +49,7 @@ final class TcpConnection
         public readonly string $remoteAddress = '',
         public readonly bool $isEncrypted = false,
         array $state = [],
+        public readonly string $certificate = '',
     ) {
         $this->state = $state;
     }

@@ -257,11 +257,11 @@ abstract class NativeTestCase extends TestCase
             self::assertSame(
                 [
                     $events[$fields['event']], hex2bin($body), $fields['connection'], $fields['server'],
-                    $fields['remote'], $fields['flags'] === Native::TLS,
+                    $fields['remote'], $fields['flags'] === Native::TLS, $fields['certificate'],
                 ],
                 [
                     $connection->event, $connection->message, $connection->id, $connection->server,
-                    $connection->remoteAddress, $connection->isEncrypted,
+                    $connection->remoteAddress, $connection->isEncrypted, $connection->certificate,
                 ],
                 $name,
             );

@@ -242,6 +242,8 @@ pub struct Tcp<'a> {
     pub tls: bool,
     /// The state that workers keep with the connection.
     pub state: &'a [u8],
+    /// The subject of the client's certificate; empty where it has shown none that counts.
+    pub certificate: &'a str,
 }
 
 /// Appends the context of a *tcp* call, whose body is the client's message.
@@ -259,6 +261,7 @@ pub fn encode_tcp(out: &mut Vec<u8>, tcp: &Tcp<'_>, accepted_us: u64, envelope: 
         tcp.connection.as_bytes(),
         tcp.remote.as_bytes(),
         tcp.state,
+        tcp.certificate.as_bytes(),
     ];
     for string in strings {
         put_len(out, string.len());

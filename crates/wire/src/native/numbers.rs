@@ -49,7 +49,7 @@ numbers! {
         /// A gRPC call's context before its table.
         GRPC_HEAD: usize = CALL_HEAD + 8;
         /// A TCP call's context before its strings.
-        TCP_HEAD: usize = CALL_HEAD + 16;
+        TCP_HEAD: usize = CALL_HEAD + 20;
         /// The longest payload that a worker takes: longer bodies come as files.
         MAX_PAYLOAD: u32 = 64 << 20;
         /// The longest context that the server takes: no client would take a head so large.

@@ -319,6 +319,7 @@ fn tcp_calls_are_written_as_the_vectors_say() {
             remote: text("remote"),
             tls: number::<u8>(of("flags")) == TLS,
             state: &latin1(of("state")),
+            certificate: text("certificate"),
         };
         let envelope = Envelope {
             call: number(of("call")),

@@ -24,14 +24,14 @@ abstract class Frames implements Transport
      * context, k kind, f flags, h headers, c call, t accepted at, l time left, v protocol, b
      * attributes, x length of the text; a attempt, and lengths: i id or service, m name or method,
      * p pipeline, d driver; e event, and lengths: w server, u connection, r remote address, z
-     * state.
+     * state, y certificate.
      */
     public const FIXED = [
         Native::REQUEST => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/vv/vb/Vx',
         Native::RAW => 'x2/Vn/Vs/x2/Vo/Ck/Cf/x2/Vc/Pt/Vl',
         Native::JOB => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Va/Vi/Vm/Vp/Vd',
         Native::GRPC => 'x2/Vn/Vs/x2/Vo/Ck/Cf/vh/Vc/Pt/Vl/Vi/Vm',
-        Native::TCP => 'x2/Vn/Vs/x2/Vo/Ck/Cf/ve/Vc/Pt/Vl/Vw/Vu/Vr/Vz',
+        Native::TCP => 'x2/Vn/Vs/x2/Vo/Ck/Cf/ve/Vc/Pt/Vl/Vw/Vu/Vr/Vz/Vy',
     ];
     /** How many bytes that takes. */
     private const LENGTHS = [
@@ -337,17 +337,17 @@ abstract class Frames implements Transport
         $end = Native::FRAME + $fixed['o'];
         $known = Native::DEVELOPMENT | Native::TIMED | Native::TLS;
         $event = TcpEvent::tryFrom($fixed['e']);
-        $lengths = $fixed['w'] + $fixed['u'] + $fixed['r'] + $fixed['z'];
+        $lengths = $fixed['w'] + $fixed['u'] + $fixed['r'] + $fixed['z'] + $fixed['y'];
         $isWhole = $at + $lengths === $end && $fixed['o'] <= $fixed['n'];
         if (!$isWhole || $event === null || $fixed['c'] === 0 || $fixed['f'] & ~$known) {
             throw new ProtocolError('an event of a connection whose lengths leave its frame');
         }
         $texts = [];
-        foreach (['w', 'u', 'r', 'z'] as $length) {
+        foreach (['w', 'u', 'r', 'z', 'y'] as $length) {
             $texts[] = \substr($frame, $at, $fixed[$length]);
             $at += $fixed[$length];
         }
-        [$server, $id, $remote, $state] = $texts;
+        [$server, $id, $remote, $state, $certificate] = $texts;
         $connection = new TcpConnection(
             $event,
             \substr($frame, $end),
@@ -356,6 +356,7 @@ abstract class Frames implements Transport
             $remote,
             ($fixed['f'] & Native::TLS) !== 0,
             TcpConnection::unpackState($state),
+            $certificate,
         );
 
         return new TcpExchange($this, $fixed['c'], $deadline, $fixed['t'], $connection, $state);

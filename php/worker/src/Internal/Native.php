@@ -31,7 +31,7 @@ final class Native
     /** A gRPC call's context before its table. */
     public const GRPC_HEAD = 28;
     /** A TCP call's context before its strings. */
-    public const TCP_HEAD = 36;
+    public const TCP_HEAD = 40;
     /** The longest payload that a worker takes: longer bodies come as files. */
     public const MAX_PAYLOAD = 67108864;
     /** The longest context that the server takes: no client would take a head so large. */

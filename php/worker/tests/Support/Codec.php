@@ -99,9 +99,10 @@ final class Codec
     {
         $fields += [
             'call' => 1, 'flags' => 0, 'started' => 0, 'left' => null, 'event' => Native::TCP_DATA, 'server' => 'mail',
-            'connection' => 'id', 'remote' => '127.0.0.1:4711', 'state' => '',
+            'connection' => 'id', 'remote' => '127.0.0.1:4711', 'state' => '', 'certificate' => '',
         ];
-        $texts = [$fields['server'], $fields['connection'], $fields['remote'], $fields['state']];
+        $keys = ['server', 'connection', 'remote', 'state', 'certificate'];
+        $texts = array_map(static fn (string $key): string => $fields[$key], $keys);
 
         return pack('CCvV', Native::TCP, $fields['flags'], $fields['event'], $fields['call'])
             . pack('PV', $fields['started'], $fields['left'] ?? Native::NO_LIMIT)
