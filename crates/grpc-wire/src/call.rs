@@ -5,14 +5,14 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use pronghorn_serve::{BodyError, Charge, DetachedBody, Exchange, Peer, UNCOUNTED};
 use tokio::time::Instant;
 
 use crate::base64_pieces::Pieces;
 use crate::content::Content;
 use crate::gzip;
-use crate::message::{Decoder, FrameError, RawMessage};
+use crate::message::{Decoder, FrameError, RawMessage, frame};
 use crate::metadata::Metadata;
 use crate::path::MethodPath;
 use crate::status::{Code, Status};
@@ -198,6 +198,8 @@ pub struct Input<'a> {
     incoming: Incoming,
     /// For what is held of a message.
     charge: Charge,
+    /// All of the messages are here.
+    is_over: bool,
 }
 
 impl<'a> Input<'a> {
@@ -206,6 +208,17 @@ impl<'a> Input<'a> {
             exchange,
             incoming,
             charge: Charge::default(),
+            is_over: false,
+        }
+    }
+
+    /// With a message that came in another form.
+    pub(crate) fn of_message(exchange: &'a mut dyn Exchange, message: &[u8], most: usize) -> Self {
+        let mut incoming = Incoming::new(false, false, most);
+        incoming.decoder.add(&frame(false, message));
+        Self {
+            is_over: true,
+            ..Self::new(exchange, incoming)
         }
     }
 
@@ -232,6 +245,9 @@ impl<'a> Input<'a> {
         loop {
             if let Some(message) = self.incoming.take()? {
                 return self.incoming.plain(message).await.map(Some);
+            }
+            if self.is_over {
+                return self.incoming.end().map(|()| None);
             }
             match self.exchange.body().await {
                 Ok(Some(piece)) => {
@@ -266,6 +282,32 @@ impl<'a> Input<'a> {
             is_over: false,
         })
     }
+}
+
+/// Reads a body that is not of messages.
+///
+/// # Errors
+///
+/// The status that ends the call: the body is too long, or has not arrived.
+pub(crate) async fn read_body(
+    exchange: &mut dyn Exchange,
+    most: usize,
+) -> Result<(Bytes, Charge), Status> {
+    let (mut body, mut charge) = (BytesMut::new(), Charge::default());
+    while let Some(piece) = exchange.body().await.map_err(failed)? {
+        if body.len().saturating_add(piece.len()) > most {
+            let text = format!("the body is longer than {most} bytes");
+            return Err(Status::new(Code::ResourceExhausted, text));
+        }
+        body.extend_from_slice(&piece);
+        if body.len() > UNCOUNTED {
+            if charge.is_none() {
+                charge = exchange.charge();
+            }
+            charge.set(body.len());
+        }
+    }
+    Ok((body.freeze(), charge))
 }
 
 impl Debug for Input<'_> {

@@ -155,7 +155,7 @@ impl Metadata {
 
     /// Each as a field of HTTP, in base64 where it is binary. Names that belong to the transport,
     /// and what no field can hold, are left out.
-    pub(crate) fn write(&self, mut add: impl FnMut(&str, &[u8])) {
+    pub fn write(&self, mut add: impl FnMut(&str, &[u8])) {
         for (name, value) in self.iter() {
             if is_for_the_transport(name) || !is_name(name) {
                 continue;

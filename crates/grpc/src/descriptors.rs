@@ -3,12 +3,16 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
+#[cfg(feature = "descriptors")]
+use protox::file::{
+    ChainFileResolver, File, FileResolver, GoogleFileResolver, IncludeFileResolver,
+};
 
 /// The descriptors of those files that compile.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
     #[cfg(feature = "descriptors")]
-    pool: protox::prost_reflect::DescriptorPool,
+    pool: prost_reflect::DescriptorPool,
 }
 
 #[cfg(not(feature = "descriptors"))]
@@ -38,24 +42,45 @@ impl Descriptors {
     }
 }
 
+/// The files of the option `google.api.http`, for programs that do not have them.
+#[cfg(feature = "descriptors")]
+struct Annotations;
+
+#[cfg(feature = "descriptors")]
+impl FileResolver for Annotations {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        let source = match name {
+            "google/api/annotations.proto" => include_str!("google/annotations.proto"),
+            "google/api/http.proto" => include_str!("google/http.proto"),
+            _ => return Err(protox::Error::file_not_found(name)),
+        };
+        File::from_source(name, source)
+    }
+}
+
 #[cfg(feature = "descriptors")]
 impl Descriptors {
     /// Compiles each file by itself; imports are looked up in `paths` and beside it. Gives back why
     /// files do not compile: those are served, and only their names are known.
     pub(crate) fn compile(files: &[PathBuf], paths: &[PathBuf]) -> (Self, Vec<String>) {
-        let mut pool = protox::prost_reflect::DescriptorPool::new();
+        let mut pool = prost_reflect::DescriptorPool::new();
         let mut failed = Vec::new();
         for file in files {
             let beside = file.parent().map(std::path::Path::to_owned);
-            let includes = paths.iter().cloned().chain(beside);
-            let compiled = protox::Compiler::new(includes).and_then(|mut compiler| {
-                compiler.include_imports(true).include_source_info(false);
-                compiler.open_file(file)?;
-                Ok(compiler.file_descriptor_set())
-            });
+            let mut resolver = ChainFileResolver::new();
+            for include in paths.iter().cloned().chain(beside) {
+                resolver.add(IncludeFileResolver::new(include));
+            }
+            resolver.add(GoogleFileResolver::new());
+            resolver.add(Annotations);
+            let mut compiler = protox::Compiler::with_file_resolver(resolver);
+            compiler.include_imports(true).include_source_info(false);
+            // Encoded: structures would lose options such as `google.api.http`.
+            let compiled = compiler.open_file(file);
+            let compiled = compiled.map(|compiler| compiler.encode_file_descriptor_set());
             let added = match compiled {
                 Ok(set) => pool
-                    .add_file_descriptor_set(set)
+                    .decode_file_descriptor_set(&set[..])
                     .map_err(|error| error.to_string()),
                 Err(error) => Err(error.to_string()),
             };
@@ -64,6 +89,10 @@ impl Descriptors {
             }
         }
         (Self { pool }, failed)
+    }
+
+    pub(crate) const fn pool(&self) -> &prost_reflect::DescriptorPool {
+        &self.pool
     }
 
     /// A file and all that it imports.
@@ -100,7 +129,7 @@ impl Descriptors {
 }
 
 #[cfg(feature = "descriptors")]
-fn with_imports(file: protox::prost_reflect::FileDescriptor) -> Vec<Bytes> {
+fn with_imports(file: prost_reflect::FileDescriptor) -> Vec<Bytes> {
     let mut waiting = vec![file];
     let mut seen = std::collections::BTreeSet::new();
     let mut encoded = Vec::new();
@@ -126,7 +155,7 @@ mod tests {
         let good = "syntax = \"proto3\"; package a.b; import \"common/c.proto\"; \
                     import \"google/protobuf/empty.proto\"; message M { c.Shared s = 1; } \
                     service S { rpc Do(M) returns (google.protobuf.Empty); }";
-        let bad = "syntax = \"proto3\"; import \"google/api/annotations.proto\"; service T {}";
+        let bad = "syntax = \"proto3\"; import \"google/missing.proto\"; service T {}";
         std::fs::create_dir_all(directory.join("shared/common")).unwrap();
         directory.write("shared/common/c.proto", common);
         directory.write("good.proto", good);

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use pronghorn_grpc_wire::Server;
 use pronghorn_serve::{Exchange, Handled, Handler, OnSent, Request, Response, Unhandled};
 
-use crate::calls::Calls;
+use crate::front::Front;
 
 /// Takes calls out of the requests of another service, where `grpc.on_http` says so.
 #[derive(Clone, Default)]
-pub struct Door(Arc<ArcSwapOption<Server<Calls>>>);
+pub struct Door(Arc<ArcSwapOption<Front>>);
 
 impl Door {
     /// The handler of another service, with calls in front of it.
@@ -23,7 +22,7 @@ impl Door {
         })
     }
 
-    pub(crate) fn set(&self, server: Option<Arc<Server<Calls>>>) {
+    pub(crate) fn set(&self, server: Option<Arc<Front>>) {
         self.0.store(server);
     }
 }

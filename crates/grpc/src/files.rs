@@ -36,7 +36,26 @@ pub(crate) enum FileError {
         first: PathBuf,
         second: PathBuf,
     },
+    #[cfg_attr(
+        not(feature = "descriptors"),
+        expect(dead_code, reason = "rules are read in builds that have descriptors")
+    )]
+    #[error("the option `google.api.http` of `{method}` can't be used: {why}")]
+    Rule { method: String, why: String },
+    #[cfg_attr(
+        feature = "descriptors",
+        expect(dead_code, reason = "builds with descriptors have JSON")
+    )]
+    #[error("{NO_DESCRIPTORS}")]
+    NoDescriptors,
 }
+
+/// The reason for which a build has no JSON.
+pub(crate) const NO_DESCRIPTORS: &str =
+    "this binary was built without the cargo feature `descriptors`, which JSON needs";
+/// The step that mends it.
+pub(crate) const WITH_DESCRIPTORS: &str =
+    "`make build DRIVERS=descriptors` builds a server with it, and packages have it";
 
 impl FileError {
     /// A step that mends it, for people.
@@ -46,6 +65,8 @@ impl FileError {
             Self::Syntax { .. } => "`protoc` refuses it as well; correct the file or take it out",
             Self::Pattern(_) => "`*`, `**`, `?`, `[a-z]` and `{a,b}` make a pattern",
             Self::TooMany => "name fewer",
+            Self::Rule { .. } => "correct the option, or take it out",
+            Self::NoDescriptors => WITH_DESCRIPTORS,
             Self::Twice { .. } => "a client could not tell them apart: take one of them out",
         }
     }

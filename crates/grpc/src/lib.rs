@@ -12,7 +12,13 @@ mod calls;
 mod descriptors;
 mod door;
 mod files;
+mod front;
 mod health;
+#[cfg(feature = "descriptors")]
+mod json;
+#[cfg(not(feature = "descriptors"))]
+#[path = "no_json.rs"]
+mod json;
 mod metrics;
 mod proto;
 mod reflection;

@@ -29,7 +29,9 @@ use crate::calls::Calls;
 use crate::descriptors::Descriptors;
 use crate::door::Door;
 use crate::files::FileError;
+use crate::front::Front;
 use crate::health::ServingState;
+use crate::json::Json;
 use crate::metrics::Metrics;
 use crate::reflection::Catalogue;
 use crate::settings::{GrpcSettings, POOL, ProtoRegistry, STREAM_POOL};
@@ -121,7 +123,8 @@ impl Service for GrpcService {
 
     fn look(&self, directory: &Path, _: &[(OsString, OsString)]) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match ServiceTable::load(&self.settings.proto, directory) {
+        let loaded = load(&self.settings, directory);
+        match loaded.map(|loaded| loaded.table) {
             Err(error) => {
                 let (message, hint) = (format!("can't be used: {error}"), error.hint());
                 findings.push(Finding::missing("grpc.proto", message, hint));
@@ -188,6 +191,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     let workers = context.workers.clone().expect("a service with workers");
     let directory = context.directory().to_owned();
     let loaded = load(&settings, &directory)?;
+    tell_names_only(&loaded);
     let certificates = match &settings.tls {
         Some(tls) => Some(Certificates::load(tls, &directory)?),
         None => None,
@@ -211,7 +215,7 @@ async fn start(settings: GrpcSettings, door: Door, context: &Context) -> Result<
     context
         .readiness
         .answer_by_pools(&pools, stopping, || Ok(()));
-    let shown = Arc::new(Mutex::new(loaded.0.clone()));
+    let shown = Arc::new(Mutex::new(loaded.table.clone()));
     let table = shown.clone();
     context
         .pages
@@ -275,11 +279,17 @@ fn limits(settings: &GrpcSettings, workers: usize) -> Limits {
     limits
 }
 
+/// The services of the files, in each form that is asked for.
+struct Loaded {
+    table: Arc<ServiceTable>,
+    catalogue: Arc<Catalogue>,
+    json: Option<Json>,
+    /// Why files do not compile, for each that does not.
+    failed: Vec<String>,
+}
+
 /// Reads the files, and compiles those that compile.
-fn load(
-    settings: &GrpcSettings,
-    directory: &Path,
-) -> Result<(Arc<ServiceTable>, Arc<Catalogue>), FileError> {
+fn load(settings: &GrpcSettings, directory: &Path) -> Result<Loaded, FileError> {
     let table = ServiceTable::load(&settings.proto, directory)?;
     let paths: Vec<_> = settings
         .proto_path
@@ -295,21 +305,42 @@ fn load(
     });
     let files: Vec<_> = table.files().iter().cloned().chain(known).collect();
     let (descriptors, failed) = Descriptors::compile(&files, &paths);
-    for why in failed {
-        tracing::info!(target: "grpc", "reflection knows only names of this file: {why}");
-    }
+    let json = settings.json.then(|| Json::new(&descriptors, &table));
+    let json = json.transpose()?;
     let catalogue = Catalogue::new(&table, descriptors);
-    Ok((Arc::new(table), Arc::new(catalogue)))
+    Ok(Loaded {
+        table: Arc::new(table),
+        catalogue: Arc::new(catalogue),
+        json,
+        failed,
+    })
+}
+
+/// Tells which files do not compile.
+fn tell_names_only(loaded: &Loaded) {
+    for why in &loaded.failed {
+        if loaded.json.is_some() {
+            tracing::warn!(target: "grpc", "this file has no JSON, and reflection knows only names of it: {why}");
+        } else {
+            tracing::info!(target: "grpc", "reflection knows only names of this file: {why}");
+        }
+    }
 }
 
 fn handler(
     settings: &GrpcSettings,
-    (table, catalogue): (Arc<ServiceTable>, Arc<Catalogue>),
+    loaded: Loaded,
     pools: &PoolSet,
     metrics: &Metrics,
     state: &ServingState,
     tracer: &Tracer,
-) -> Arc<Server<Calls>> {
+) -> Arc<Front> {
+    let Loaded {
+        table,
+        catalogue,
+        json,
+        ..
+    } = loaded;
     let pool = pools.get(POOL).expect("it was started").pool().clone();
     let stream_pool = pools.get(STREAM_POOL).map(|streams| streams.pool().clone());
     let calls = Calls {
@@ -322,7 +353,8 @@ fn handler(
         most: settings.messages.send,
         recorder: tracer.recorder().cloned(),
     };
-    Arc::new(Server::new(calls, settings.messages, settings.web.clone()))
+    let server = Server::new(calls, settings.messages, settings.web.clone());
+    Arc::new(Front { server, json })
 }
 
 impl Running for Grpc {
@@ -393,7 +425,8 @@ impl Grpc {
         if !changed {
             return Reload::Failed;
         }
-        *lock(&self.shown) = loaded.0.clone();
+        *lock(&self.shown) = loaded.table.clone();
+        tell_names_only(&loaded);
         let handler = handler(
             &to,
             loaded,

@@ -8,6 +8,8 @@ use pronghorn_grpc_wire::{Cors, MessageLimits};
 use pronghorn_serve::{CertifiedClients, Pair};
 use pronghorn_workers::settings::PoolSettings;
 
+use crate::files::{NO_DESCRIPTORS, WITH_DESCRIPTORS};
+
 /// As RoadRunner's.
 const MESSAGE: Size = Size::megabytes(50);
 /// Longer messages fit no frame to a worker.
@@ -45,6 +47,8 @@ pub struct GrpcSettings {
     pub tls: Option<TlsSettings>,
     pub messages: MessageLimits,
     pub connections: ConnectionSettings,
+    /// Methods with `google.api.http` answer JSON as well.
+    pub json: bool,
     /// None where gRPC-Web is not spoken.
     pub web: Option<Cors>,
     pub pool: PoolSettings,
@@ -140,6 +144,7 @@ impl Section for GrpcSettings {
             .live()
             .default(Pairs::default());
         let web = read_web(t);
+        let json = read_json(t);
         let mut pool: PoolSettings = t.section("pool", "The workers that answer calls.");
         let stream_pool = t.optional_section_with(
             "stream_pool",
@@ -158,6 +163,7 @@ impl Section for GrpcSettings {
             tls,
             messages,
             connections,
+            json,
             web,
             pool,
             stream_pool: stream_pool.map(|mut pool: PoolSettings| {
@@ -210,6 +216,22 @@ fn refuse_interceptors(t: &mut Table<'_>) {
                     remove the key";
         t.error("interceptors", &message, hint);
     }
+}
+
+fn read_json(t: &mut Table<'_>) -> bool {
+    let json = t
+        .key(
+            "json_transcoding",
+            "Whether methods with the option `google.api.http` also answer JSON over HTTP/1.1 and \
+             HTTP/2, on the same address.",
+        )
+        .ours()
+        .live()
+        .default(false);
+    if json && !cfg!(feature = "descriptors") {
+        t.error("json_transcoding", NO_DESCRIPTORS, WITH_DESCRIPTORS);
+    }
+    json
 }
 
 fn read_web(t: &mut Table<'_>) -> Option<Cors> {

@@ -1,10 +1,11 @@
 //! The handler: requests of HTTP become calls, replies become responses.
 
+use bytes::Bytes;
 use pronghorn_base::BoxFuture;
-use pronghorn_serve::{Body, Exchange, Handled, Handler, Request, Response, vary};
+use pronghorn_serve::{Body, Charge, Exchange, Handled, Handler, Request, Response, vary};
 use pronghorn_wire::Protocol;
 
-use crate::call::{Call, Ending, Incoming, Input, Reply, ReplyBody};
+use crate::call::{Call, Ending, Incoming, Input, Reply, ReplyBody, read_body};
 use crate::content::{Content, Flavour};
 use crate::gzip;
 use crate::metadata::Metadata;
@@ -206,6 +207,34 @@ impl<A: Answers> Server<A> {
             return failed(content, &late().into());
         };
         respond(content, writing, reply, deadline).await
+    }
+
+    /// Answers a call whose one message came in another form than in that of gRPC.
+    pub async fn answer_message(
+        &self,
+        call: Call,
+        message: Bytes,
+        exchange: &mut dyn Exchange,
+    ) -> Reply {
+        let (deadline, method) = (call.deadline, call.method.clone());
+        let mut input = Input::of_message(exchange, &message, self.limits.receive);
+        let answer = self.answers.answer(call, &mut input);
+        match in_time(deadline, answer).await {
+            Some(reply) => reply,
+            None => {
+                self.answers.is_late(&method);
+                Reply::ended(late())
+            }
+        }
+    }
+
+    /// Reads a body that is not of messages, as long as one message may be.
+    ///
+    /// # Errors
+    ///
+    /// The status that ends the call.
+    pub async fn read_body(&self, exchange: &mut dyn Exchange) -> Result<(Bytes, Charge), Status> {
+        read_body(exchange, self.limits.receive).await
     }
 
     /// Whether a script may call, and how.

@@ -1,0 +1,35 @@
+//! The handler of a port of gRPC: calls, and JSON where methods have it.
+
+use pronghorn_grpc_wire::{Content, Server};
+use pronghorn_serve::{Exchange, Handled, Handler, Request};
+
+use crate::calls::Calls;
+use crate::json::Json;
+
+/// Takes calls, and requests that are calls as JSON.
+pub(crate) struct Front {
+    pub(crate) server: Server<Calls>,
+    /// None without `grpc.json_transcoding`.
+    pub(crate) json: Option<Json>,
+}
+
+impl Front {
+    /// Whether another service leaves a request to this one.
+    pub(crate) fn is_for(&self, request: &Request) -> bool {
+        let json = || self.json.as_ref().and_then(|json| json.find(request));
+        self.server.is_for(request) || json().is_some()
+    }
+}
+
+impl Handler for Front {
+    fn handle<'a>(&'a self, request: Request, exchange: &'a mut dyn Exchange) -> Handled<'a> {
+        let content = request.head.fields().get("content-type");
+        let is_call = content.and_then(Content::parse).is_some();
+        if let Some(json) = self.json.as_ref().filter(|_| !is_call)
+            && let Some(found) = json.find(&request)
+        {
+            return Box::pin(json.respond(found, &self.server, request, exchange));
+        }
+        self.server.handle(request, exchange)
+    }
+}

@@ -1,0 +1,161 @@
+//! Methods with the option `google.api.http`, as JSON over HTTP.
+
+mod answer;
+mod fields;
+mod request;
+mod rules;
+mod template;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+use pronghorn_grpc_wire::{
+    Call, Code, Content, Ending, Flavour, Metadata, MethodPath, ReplyBody, Server, Status,
+    parse_timeout,
+};
+use pronghorn_serve::{Body, Exchange, Request, Response};
+use prost_reflect::DescriptorPool;
+
+use crate::calls::Calls;
+use crate::descriptors::Descriptors;
+use crate::files::FileError;
+use crate::table::ServiceTable;
+
+use answer::{failure, put, success};
+use rules::{BodyRule, Route};
+
+/// The routes of all methods that have some.
+#[derive(Debug)]
+pub(crate) struct Json {
+    pool: DescriptorPool,
+    /// The more specific ones first.
+    routes: Vec<Route>,
+}
+
+/// A request whose path has routes.
+#[derive(Debug)]
+pub(crate) enum RouteMatch {
+    /// A route, by its number.
+    Route(usize),
+    /// The path has routes, but none for the request's method; these methods have one.
+    OtherVerb(String),
+}
+
+impl Json {
+    /// Reads the rules of the services that are served.
+    pub(crate) fn new(descriptors: &Descriptors, table: &ServiceTable) -> Result<Self, FileError> {
+        let pool = descriptors.pool().clone();
+        let mut routes = Vec::new();
+        let services = pool.services();
+        for service in services.filter(|service| table.get(service.full_name()).is_some()) {
+            for method in service.methods() {
+                let found = rules::routes(&method).map_err(|why| FileError::Rule {
+                    method: method.full_name().to_owned(),
+                    why,
+                })?;
+                routes.extend(found);
+            }
+        }
+        routes.sort_by_cached_key(|route| route.template.order());
+        Ok(Self { pool, routes })
+    }
+
+    /// Finds the route of a request.
+    pub(crate) fn find(&self, request: &Request) -> Option<RouteMatch> {
+        let (path, mut others) = (request.head.path(), Vec::new());
+        for (at, route) in self.routes.iter().enumerate() {
+            if route.template.matches(path).is_none() {
+                continue;
+            }
+            if route.verb == "*" || request.head.has_method(&route.verb) {
+                return Some(RouteMatch::Route(at));
+            }
+            if !others.contains(&&*route.verb) {
+                others.push(&*route.verb);
+            }
+        }
+        (!others.is_empty()).then(|| RouteMatch::OtherVerb(others.join(", ")))
+    }
+
+    /// Answers a request that was found.
+    pub(crate) async fn respond(
+        &self,
+        found: RouteMatch,
+        server: &Server<Calls>,
+        request: Request,
+        exchange: &mut dyn Exchange,
+    ) -> Response {
+        let at = match found {
+            RouteMatch::Route(at) => at,
+            RouteMatch::OtherVerb(verbs) => {
+                let status = Status::new(Code::Unimplemented, "the path has other methods");
+                let mut response = failure(&self.pool, &status.into());
+                response.status = 405;
+                response.fields.push("Allow", verbs);
+                return response;
+            }
+        };
+        let answer = match self.routes.get(at) {
+            Some(route) => answer(route, server, request, exchange).await,
+            None => Err(Status::new(Code::Internal, "the route is gone").into()),
+        };
+        answer.unwrap_or_else(|ending| failure(&self.pool, &ending))
+    }
+}
+
+async fn answer(
+    route: &Route,
+    server: &Server<Calls>,
+    request: Request,
+    exchange: &mut dyn Exchange,
+) -> Result<Response, Ending> {
+    let invalid = |why: String| Status::new(Code::InvalidArgument, why);
+    if route.method.is_client_streaming() || route.method.is_server_streaming() {
+        let what = "methods that stream have no JSON";
+        return Err(Status::new(Code::Unimplemented, what).into());
+    }
+    let (body, _charge) = match route.body {
+        BodyRule::None => Default::default(),
+        BodyRule::Whole | BodyRule::Field(_) => server.read_body(exchange).await?,
+    };
+    let head = &request.head;
+    let variables = route.template.matches(head.path()).unwrap_or_default();
+    let message = request::message(route, &variables, head.query(), &body).map_err(invalid)?;
+    let fields = head.fields();
+    let deadline = match fields.get("grpc-timeout").map(parse_timeout) {
+        None => None,
+        Some(Some(time)) => Some(request.accepted + time),
+        Some(None) => return Err(invalid("malformed grpc-timeout".to_owned()).into()),
+    };
+    let call = Call {
+        method: MethodPath {
+            service: route.method.parent_service().full_name().to_owned(),
+            method: route.method.name().to_owned(),
+        },
+        content: Content {
+            flavour: Flavour::Grpc,
+        },
+        metadata: Metadata::of_request(fields),
+        authority: head.authority().to_owned(),
+        deadline,
+        peer: request.peer.clone(),
+        accepted: request.accepted,
+        accepted_us: request.accepted_us,
+    };
+    let reply = server
+        .answer_message(call, Bytes::from(message), exchange)
+        .await;
+    let message = match reply.body {
+        ReplyBody::One(message, _) => message,
+        ReplyBody::Empty(ending) if ending.status.code != Code::Ok => return Err(ending),
+        ReplyBody::Empty(_) | ReplyBody::Stream(_) => {
+            let what = "the worker has not answered with one message";
+            return Err(Status::new(Code::Internal, what).into());
+        }
+    };
+    let mut response = Response::new(200, Body::Empty);
+    put(&mut response, success(route, &message)?);
+    let fields = &mut response.fields;
+    reply.headers.write(|name, value| fields.push(name, value));
+    Ok(response)
+}

@@ -1,0 +1,212 @@
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use pronghorn_testkit::Directory;
+use proptest::prelude::*;
+use prost_reflect::DynamicMessage;
+
+use super::*;
+
+const PROTO: &str = r#"
+syntax = "proto3";
+package shop.v1;
+import "google/api/annotations.proto";
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/timestamp.proto";
+enum Kind { NONE = 0; BOOK = 1; }
+message Item { string id = 1; Kind kind = 2; int64 price_cents = 3; repeated string tags = 4; }
+message Request {
+  string shop = 1;
+  Item item = 2;
+  bool is_draft = 3;
+  google.protobuf.BoolValue flag = 4;
+  google.protobuf.Timestamp since = 5;
+  map<string, string> labels = 6;
+  bytes raw = 7;
+}
+service Shop {
+  rpc Get(Request) returns (Item) { option (google.api.http) = {
+    get: "/v1/{shop=shops/*}/items/{item.id}"
+    additional_bindings { get: "/v1/items/{item.id}" }
+    additional_bindings { custom: { kind: "HEAD" path: "/v1/items/{item.id}" } }
+  }; }
+  rpc Put(Request) returns (Item) { option (google.api.http) = {
+    put: "/v1/{shop=shops/*}/items/{item.id}" body: "item" response_body: "tags"
+  }; }
+  rpc Post(Request) returns (Item) { option (google.api.http) = { post: "/v1/items:add" body: "*" }; }
+  rpc Other(Request) returns (Item);
+}
+"#;
+
+fn load(proto: &str) -> Result<Json, FileError> {
+    let directory = Directory::new();
+    directory.write("shop.proto", proto);
+    let file = directory.join("shop.proto");
+    let table = ServiceTable::load(&["shop.proto".to_owned()], directory.as_ref())?;
+    let (descriptors, failed) = Descriptors::compile(&[file], &[]);
+    assert!(failed.is_empty(), "{failed:?}");
+    Json::new(&descriptors, &table)
+}
+
+/// The method that a request calls, and its message as JSON.
+fn read(json: &Json, verb: &str, path: &str, query: &str, body: &str) -> Result<String, String> {
+    let mut routes = json.routes.iter().filter(|route| route.verb == verb);
+    let found = routes.find_map(|route| {
+        let variables = route.template.matches(path.as_bytes())?;
+        Some((route, variables))
+    });
+    let (route, variables) = found.ok_or("no route")?;
+    let message = request::message(route, &variables, Some(query.as_bytes()), body.as_bytes())?;
+    let message = DynamicMessage::decode(route.method.input(), &message[..]).unwrap();
+    let text = serde_json::to_string(&message).unwrap();
+    Ok(format!("{} {text}", route.method.name()))
+}
+
+#[test]
+fn path_query_and_body_are_one_message() {
+    let json = load(PROTO).unwrap();
+    let get = |path: &str, query: &str| read(&json, "GET", path, query, "");
+    let seen = get(
+        "/v1/shops/a/items/7",
+        "item.kind=BOOK&item.price_cents=5&isDraft=true",
+    );
+    let expected =
+        r#"Get {"shop":"shops/a","item":{"id":"7","kind":"BOOK","priceCents":"5"},"isDraft":true}"#;
+    assert_eq!(seen.unwrap(), expected);
+    let seen = get(
+        "/v1/items/a%2Fb",
+        "item.tags=x+y&item.tags=%C3%A9&flag=false&item.kind=1&",
+    );
+    let expected = r#"Get {"item":{"id":"a/b","kind":"BOOK","tags":["x y","é"]},"flag":false}"#;
+    assert_eq!(seen.unwrap(), expected);
+    let seen = get("/v1/items/7", "since=2026-11-30T10:00:00Z&raw=-_8%3D");
+    let expected = r#"Get {"item":{"id":"7"},"since":"2026-11-30T10:00:00Z","raw":"+/8="}"#;
+    assert_eq!(seen.unwrap(), expected);
+
+    // The path counts more than the body, by either name of a field.
+    let body = r#"{"id": "9", "price_cents": 12, "tags": ["a"]}"#;
+    let seen = read(&json, "PUT", "/v1/shops/a/items/7", "isDraft=1", body);
+    let expected =
+        r#"Put {"shop":"shops/a","item":{"id":"7","priceCents":"12","tags":["a"]},"isDraft":true}"#;
+    assert_eq!(seen.unwrap(), expected);
+    let body = r#"{"item": {"price_cents": "3"}, "labels": {"a": "b"}, "flag": null}"#;
+    let seen = read(&json, "POST", "/v1/items:add", "ignored=1", body);
+    let expected = r#"Post {"item":{"priceCents":"3"},"labels":{"a":"b"}}"#;
+    assert_eq!(seen.unwrap(), expected);
+    assert_eq!(
+        read(&json, "POST", "/v1/items:add", "", " ").unwrap(),
+        "Post {}"
+    );
+    assert!(read(&json, "HEAD", "/v1/items/7", "", "").is_ok());
+}
+
+#[test]
+fn what_does_not_fit_is_told() {
+    let json = load(PROTO).unwrap();
+    for (query, why) in [
+        ("nothing=1", "`shop.v1.Request` has no field `nothing`"),
+        ("item=1", "`item` is a message, `shop.v1.Item`"),
+        ("item.tags.a=1", "goes through a list"),
+        ("shop.a=1", "no message"),
+        ("labels=1", "`labels` is a map"),
+        ("isDraft=maybe", ""),
+        ("item.price_cents=x", "invalid digit"),
+        ("item.kind=CAR", ""),
+        ("shop=%ff", "no UTF-8"),
+        ("since=yesterday", ""),
+    ] {
+        let seen = read(&json, "GET", "/v1/items/7", query, "").unwrap_err();
+        assert!(seen.contains(why), "{query}: {seen}");
+    }
+    let many = "item.tags=a&".repeat(1001);
+    assert!(read(&json, "GET", "/v1/items/7", &many, "").is_err());
+    for body in [
+        "{",
+        "[]",
+        r#"{"unknown": 1}"#,
+        r#"{"item": 1}"#,
+        "{} {}",
+        "\u{0}",
+    ] {
+        assert!(
+            read(&json, "POST", "/v1/items:add", "", body).is_err(),
+            "{body}"
+        );
+    }
+    let deep = "[".repeat(100_000);
+    assert!(read(&json, "POST", "/v1/items:add", "", &deep).is_err());
+}
+
+#[test]
+fn mistakes_in_rules_name_their_method() {
+    for (rule, why) in [
+        ("get: \"v1\"", "does not begin with `/`"),
+        ("get: \"/{none}\"", "has no field `none`"),
+        ("post: \"/\" body: \"none\"", "empty part"),
+        ("post: \"/a\" body: \"none\"", "`body` names `none`"),
+        (
+            "get: \"/a\" response_body: \"none\"",
+            "`response_body` names `none`",
+        ),
+        ("body: \"*\"", "no path"),
+    ] {
+        let option = format!(
+            "rpc Other(Request) returns (Item) {{ option (google.api.http) = {{ {rule} }}; }}"
+        );
+        let proto = PROTO.replace("rpc Other(Request) returns (Item);", &option);
+        let seen = load(&proto).unwrap_err().to_string();
+        assert!(
+            seen.contains("shop.v1.Shop.Other") && seen.contains(why),
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn replies_and_failures_are_json() {
+    let json = load(PROTO).unwrap();
+    let route = |name: &str| {
+        json.routes
+            .iter()
+            .find(|it| it.method.name() == name)
+            .unwrap()
+    };
+    let item = b"\x0a\x017\x18\x05\x22\x01a";
+    let said = success(route("Get"), item).unwrap();
+    assert_eq!(said, br#"{"id":"7","priceCents":"5","tags":["a"]}"#);
+    assert_eq!(success(route("Put"), item).unwrap(), br#"["a"]"#);
+    assert_eq!(success(route("Put"), b"").unwrap(), b"[]");
+    assert_eq!(
+        success(route("Get"), b"\xff").unwrap_err().code,
+        Code::Internal
+    );
+
+    let any = b"\x1a\x1e\x0a\x12t/shop.v1.Unknown.\x12\x08abcdefgh";
+    let known = b"\x1a\x18\x0a\x0et/shop.v1.Item\x12\x06\x0a\x017\x22\x01a";
+    let status = Status {
+        code: Code::NotFound,
+        message: "no \"item\"".to_owned(),
+        details: Some(Bytes::from([&known[..], any].concat())),
+    };
+    let response = failure(&json.pool, &status.into());
+    assert_eq!(response.status, 404);
+    let Body::Whole(body) = response.body else {
+        panic!("it is whole");
+    };
+    let expected = format!(
+        r#"{{"code":5,"details":[{{"@type":"t/shop.v1.Item","id":"7","tags":["a"]}},{{"@type":"t/shop.v1.Unknown.","value":"{}"}}],"message":"no \"item\""}}"#,
+        STANDARD.encode("abcdefgh")
+    );
+    assert_eq!(String::from_utf8_lossy(&body), expected);
+}
+
+proptest! {
+    #[test]
+    fn no_request_makes_it_panic(query in "[a-z_.=&%0-9]{0,30}", body in "[{}\\[\\]\":,a-z0-9]{0,30}") {
+        thread_local!(static JSON: Json = load(PROTO).unwrap());
+        JSON.with(|json| {
+            _ = read(json, "GET", "/v1/items/7", &query, "");
+            _ = read(json, "POST", "/v1/items:add", "", &body);
+            _ = read(json, "PUT", "/v1/shops/a/items/7", &query, &body);
+        });
+    }
+}

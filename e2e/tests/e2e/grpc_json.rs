@@ -1,0 +1,122 @@
+//! Methods of gRPC as JSON over HTTP, by `google.api.http`. The binary of tests has the feature
+//! `descriptors`.
+
+use std::net::SocketAddr;
+
+use pronghorn_testkit::{Connection, Response, Server, Site};
+
+use crate::grpc;
+
+const PROTO: &str = r#"
+syntax = "proto3";
+package test.v1;
+import "google/api/annotations.proto";
+message Text { string text = 1; int32 count = 2; }
+service Talk {
+  rpc Say(Text) returns (Text) { option (google.api.http) = {
+    get: "/v1/say/{text}"
+    additional_bindings { post: "/v1/say" body: "*" }
+    additional_bindings { put: "/v1/say/{count}" body: "text" response_body: "count" }
+  }; }
+  rpc Count(Text) returns (stream Text) { option (google.api.http) = { get: "/v1/count" }; }
+  rpc Join(stream Text) returns (Text);
+  rpc Chat(stream Text) returns (stream Text);
+  rpc Absent(Text) returns (Text) { option (google.api.http) = { get: "/v1/absent:{never}" }; }
+}
+"#;
+
+fn ask(address: SocketAddr, method: &str, target: &str, body: &str) -> Response {
+    let mut connection = Connection::open(address);
+    let fields = format!(
+        "Content-Type: application/json\r\nX-A: 1\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    connection.request(method, target, &fields);
+    connection.send(body);
+    connection.response()
+}
+
+#[test]
+fn methods_with_rules_answer_json() {
+    let more = "  json_transcoding: true\n  max_recv_msg_size: 1\n  pool: {num_workers: 2}\n";
+    let (site, address) = grpc::site("grpc/ours.php", more);
+    let proto = PROTO.replace("/v1/absent:{never}", "/v1/absent");
+    site.write("talk.proto", &proto);
+    let server = Server::start_without_http(site);
+    let said = ask(address, "GET", "/v1/say/h%C3%A9?count=4", "");
+    assert_eq!(said.status, 200);
+    assert_eq!(said.header("content-type"), Some("application/json"));
+    assert_eq!(said.header("x-a"), Some("1"), "the method's own metadata");
+    assert_eq!(said.text(), r#"{"text":"hé!","count":5}"#);
+    let said = ask(address, "POST", "/v1/say", r#"{"text": "a", "count": 1}"#);
+    assert_eq!(said.text(), r#"{"text":"a!","count":2}"#);
+    let said = ask(address, "PUT", "/v1/say/8", r#""a""#);
+    assert_eq!(said.text(), "9");
+
+    for (method, target, body, status, words) in [
+        (
+            "GET",
+            "/v1/say/fail",
+            "",
+            404,
+            "{\"code\":5,\"details\":[{\"@type\":",
+        ),
+        ("GET", "/v1/say/throw", "", 500, "the method failed"),
+        ("GET", "/v1/say/a?none=1", "", 400, "has no field `none`"),
+        ("POST", "/v1/say", "{", 400, "the body is no JSON"),
+        ("POST", "/v1/say", "{\"count\": \"x\"}", 400, "\"code\":3"),
+        ("DELETE", "/v1/say/a", "", 405, "the path has other methods"),
+        (
+            "GET",
+            "/v1/count",
+            "",
+            501,
+            "methods that stream have no JSON",
+        ),
+        ("GET", "/v1/absent", "", 501, "\"code\":12"),
+        ("GET", "/v1/nothing", "", 415, "gRPC"),
+    ] {
+        let said = ask(address, method, target, body);
+        assert_eq!(said.status, status, "{target}: {}", said.text());
+        assert!(said.text().contains(words), "{target}: {}", said.text());
+    }
+    let other = ask(address, "DELETE", "/v1/say/a", "");
+    assert_eq!(other.header("allow"), Some("GET, PUT"));
+    let long = format!("{{\"text\": \"{}\"}}", "x".repeat(1 << 20));
+    assert_eq!(ask(address, "POST", "/v1/say", &long).status, 429);
+    // Calls go on, on the same port.
+    assert_eq!(grpc::connect(address).say("a").body, grpc::text("a!", 1));
+    server.stop();
+}
+
+#[test]
+fn json_comes_to_the_addresses_of_http_as_well() {
+    let worker = Site::fixture("grpc/ours.php");
+    let config = format!(
+        "version: '3'\nserver: {{command: php {}}}\n\
+         http: {{address: '127.0.0.1:0', pool: {{command: php web.php, num_workers: 1}}}}\n\
+         grpc: {{on_http: true, json_transcoding: true, proto: ['*.proto'], pool: {{num_workers: 1}}}}\n",
+        worker.display()
+    );
+    let proto = PROTO.replace("/v1/absent:{never}", "/v1/absent");
+    let site = Site::new().config(&config).file("talk.proto", &proto);
+    let server = Server::start(site.file("web.php", &Site::sdk_worker("return 'a page';")));
+    assert_eq!(server.get("/v1/say/a").text(), r#"{"text":"a!","count":1}"#);
+    assert_eq!(server.get("/v1/nothing").text(), "a page");
+    server.stop();
+}
+
+#[test]
+fn a_rule_that_cannot_be_used_is_told_by_check() {
+    let (site, _) = grpc::site("grpc/ours.php", "  json_transcoding: true\n");
+    site.write("talk.proto", PROTO);
+    let ended = Server::run(&site, &["check"]);
+    ended.assert_said_with(
+        2,
+        &[
+            "google.api.http",
+            "test.v1.Talk.Absent",
+            "/v1/absent:{never}",
+        ],
+    );
+}
