@@ -593,6 +593,28 @@ fn bad_input_is_refused_and_others_go_on() {
     server.stop();
 }
 
+/// The replies wait with the client: the only worker answers others.
+#[test]
+fn a_client_that_takes_no_reply_holds_no_worker() {
+    let (server, address) = start("grpc/foreign.php", "  pool: {num_workers: 1}\n");
+    let greedy = connect(address);
+    let begin = |_| {
+        let mut talking = greedy.begin("/test.v1.Talk/Say", &[], false);
+        talking.sending.send_data(text("large", 0), true).unwrap();
+        talking
+    };
+    let untaken: Vec<_> = (0..8).map(begin).collect();
+    let client = connect(address);
+    let before = server.resident_memory();
+    for _ in 0..20 {
+        assert_eq!(client.say("others").code(), "0");
+    }
+    let grown = server.resident_memory().saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for 24 MB of replies");
+    drop(untaken);
+    server.stop();
+}
+
 #[test]
 fn a_reload_serves_new_files_and_a_broken_one_changes_nothing() {
     let (server, address) = start("grpc/foreign.php", POOL);

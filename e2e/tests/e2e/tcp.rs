@@ -385,7 +385,7 @@ fn bytes_that_come_one_by_one_and_half_closed_connections_are_answered() {
     half.send("slow 200\r\nlong 3000000\r\nrest");
     half.finish_sending();
     let rest = half.rest();
-    assert!(rest.starts_with("slept \r\nx"), "{:.20}", rest);
+    assert!(rest.starts_with("slept \r\nx"), "{rest:.20}");
     assert!(rest.ends_with("x\r\nrest"), "the rest without a delimiter");
     assert_eq!(rest.len(), "slept \r\n".len() + 3_000_002 + "rest".len());
     server.stop();
