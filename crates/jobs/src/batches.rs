@@ -7,6 +7,10 @@
 //!
 //! A job that was not kept, as another one has its key, has that one's end: its entry names the
 //! other.
+//!
+//! A job that ends with its process has a note of that process: one in memory, and one with
+//! `auto_ack`, which leaves its pipeline before it runs. Once the process is gone, its jobs that are
+//! nowhere have ended.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -14,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pronghorn_base::{lock, millis, now_ms};
+use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Job, decode_job, encode_job};
 use pronghorn_store::{
     Failed, LazyStore, OpenError, Store, StoreError, Transaction, Tree, entry_size,
@@ -34,6 +39,8 @@ const COUNT: &[u8] = b"all";
 /// `other 0 batch 0 job`: a job of a batch has the end of another one, which is
 /// written as [`scoped`](crate::keys::scoped) has it.
 const FOLLOWED: Tree = Tree::new("jobs.batches.followed");
+/// `batch 0 job`: a job of a batch that ends with a process, as a [`StoredHold`].
+const HELD: Tree = Tree::new("jobs.batches.held");
 
 /// Batches that are not done. Some may have lost their jobs, with a pipeline that was in memory or
 /// was destroyed: those go when they are too old.
@@ -41,6 +48,9 @@ const MOST: u64 = 100_000;
 /// A batch whose jobs have not ended so long after the last of them was due never ends: jobs that
 /// wait are started within hours or days.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
+/// Ends of jobs that the store has not taken. A batch whose job is not among them waits until it is
+/// given up.
+const MOST_OWED: usize = 100_000;
 /// Batches that are looked at in one step of the store: others wait for it.
 const PART: usize = 500;
 
@@ -53,11 +63,33 @@ struct Shared {
     store: LazyStore,
     /// When this process began, in milliseconds since 1970.
     began: u64,
+    /// This process, in its notes.
+    process: u64,
     /// Whose jobs have ended, and that are not forgotten yet.
     over: Mutex<HashMap<String, Stage>>,
     /// One of them has to wait.
     news: Notify,
     followers: Mutex<Followers>,
+    owed: Mutex<Vec<Owed>>,
+}
+
+/// The end of a job that its batches could not be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Owed {
+    pub(crate) pipeline: String,
+    pub(crate) id: String,
+    /// Of the job, as far as batches need them.
+    pub(crate) extras: JobOptions,
+    pub(crate) failed: bool,
+}
+
+/// A job of a batch that a process before has had, and that ended with it unless it is somewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) part: Part,
+    /// Where it was.
+    pub(crate) pipeline: String,
+    process: u64,
 }
 
 /// A mirror of [`FOLLOWED`], for this process alone: while another one works with the store, it is
@@ -80,6 +112,10 @@ pub(crate) enum Stage {
     /// All but forgetting it.
     Pushed,
 }
+
+/// Jobs of a batch that is to be kept: their IDs, and for each that ends with this process its
+/// pipeline.
+pub(crate) type Parts = Vec<(String, Option<String>)>;
 
 /// A job of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -175,6 +211,18 @@ struct Stored {
     push: u64,
 }
 
+/// The process that a job ends with, as it is written.
+#[derive(Clone, PartialEq, Message)]
+struct StoredHold {
+    #[prost(fixed64, tag = "1")]
+    process: u64,
+    #[prost(string, tag = "2")]
+    pipeline: String,
+    /// As of [`Part`].
+    #[prost(fixed64, tag = "3")]
+    push: u64,
+}
+
 impl Stored {
     /// A process before the one that `began` then has ended while it pushed the jobs.
     fn was_cut_off(&self, began: u64) -> bool {
@@ -210,9 +258,11 @@ impl Batches {
         Self(Arc::new(Shared {
             store,
             began: now_ms(),
+            process: fastrand::u64(1..),
             over: Mutex::default(),
             news: Notify::new(),
             followers: Mutex::default(),
+            owed: Mutex::default(),
         }))
     }
 
@@ -222,7 +272,7 @@ impl Batches {
         &self,
         id: &str,
         last: &Last,
-        jobs: Vec<String>,
+        jobs: Parts,
         (content, push): (u64, u64),
         due_after: Duration,
     ) -> Result<BatchKept, BatchError> {
@@ -241,9 +291,17 @@ impl Batches {
             push,
         };
         let (head, value) = (key(id, ""), stored.encode_to_vec());
-        let keys: Vec<_> = jobs.iter().map(|job| key(id, job)).collect();
-        let size =
-            entry_size(&head, &value) + keys.iter().map(|key| entry_size(key, b"")).sum::<u64>();
+        let process = self.0.process;
+        let jobs = jobs.into_iter().map(|(job, pipeline)| {
+            let hold = pipeline.map(|pipeline| hold_of(process, &pipeline, push));
+            (key(id, &job), hold)
+        });
+        let jobs: Vec<_> = jobs.collect();
+        let sizes = jobs.iter().map(|(key, hold)| {
+            let hold = hold.as_ref().map_or(0, |hold| entry_size(key, hold));
+            entry_size(key, b"") + hold
+        });
+        let size = entry_size(&head, &value) + sizes.sum::<u64>();
         let (began, id) = (self.0.began, id.to_owned());
         let write = move |transaction: &mut Transaction<'_>| {
             if let Some(known) = transaction.get(TREE, &head)? {
@@ -267,8 +325,11 @@ impl Batches {
             put_count(transaction, COUNT, count + 1)?;
             put_count(transaction, &share, own + 1)?;
             transaction.put(TREE, &head, &value)?;
-            for key in &keys {
+            for (key, hold) in &jobs {
                 transaction.put(TREE, key, b"")?;
+                if let Some(hold) = hold {
+                    transaction.put(HELD, key, hold)?;
+                }
             }
             Ok(Some(BatchKept::New))
         };
@@ -293,6 +354,85 @@ impl Batches {
         Ok(store.carry_out(0, write, |outcome| outcome).await??)
     }
 
+    /// These jobs of a pipeline end with this process from now on.
+    pub(crate) async fn hold(&self, pipeline: &str, parts: Vec<Part>) -> Result<(), BatchError> {
+        let (process, pipeline) = (self.0.process, pipeline.to_owned());
+        let write = move |transaction: &mut Transaction<'_>| {
+            for Part { batch, push, job } in &parts {
+                let entry = key(batch, job);
+                if is_of(transaction, batch, *push)? && transaction.get(TREE, &entry)?.is_some() {
+                    transaction.put(HELD, &entry, &hold_of(process, &pipeline, *push))?;
+                }
+            }
+            Ok(())
+        };
+        let store = self.open().await?;
+        // They have their place also in a full store: there are not many.
+        Ok(store.carry_out(0, write, |outcome| outcome).await??)
+    }
+
+    /// The jobs that end with other processes. It makes no store where there is none.
+    pub(crate) async fn held_by_others(&self) -> Result<Vec<Held>, BatchError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(Vec::new());
+        };
+        let own = self.0.process;
+        let read = move |transaction: &mut Transaction<'_>| {
+            let mut all = Vec::new();
+            transaction.scan(HELD, Bound::Unbounded, |key, value| {
+                all.extend(read_held(key, value).filter(|held| held.process != own));
+                ControlFlow::Continue(())
+            })?;
+            Ok(all)
+        };
+        Ok(store?.carry_out(0, read, |outcome| outcome).await??)
+    }
+
+    /// A job that was held is in a pipeline which outlives processes.
+    pub(crate) async fn let_go(&self, held: &Held) -> Result<(), BatchError> {
+        let held = held.clone();
+        let write = move |transaction: &mut Transaction<'_>| {
+            let entry = key(&held.part.batch, &held.part.job);
+            if is_held(transaction, &entry, held.process)? {
+                transaction.remove(HELD, &entry)?;
+            }
+            Ok(())
+        };
+        let store = self.open().await?;
+        Ok(store.carry_out(0, write, |outcome| outcome).await??)
+    }
+
+    /// A job has ended with the process that had it, and has failed; as [`ended`](Self::ended). Not
+    /// one that has begun here meanwhile.
+    pub(crate) async fn ended_with_process(&self, held: &Held) -> Result<Option<Last>, BatchError> {
+        let lost = held.clone();
+        let write = move |transaction: &mut Transaction<'_>| {
+            let Part { batch, job, .. } = &lost.part;
+            if !is_held(transaction, &key(batch, job), lost.process)? {
+                return Ok(None);
+            }
+            end(transaction, &lost.part, true)
+        };
+        self.end_by(&held.part.batch, write).await
+    }
+
+    /// Keeps the end of a job that could not be told. False: there are too many.
+    pub(crate) fn owe(&self, owed: Owed) -> bool {
+        let mut all = lock(&self.0.owed);
+        if all.len() >= MOST_OWED {
+            return false;
+        }
+        all.push(owed);
+        drop(all);
+        self.0.news.notify_one();
+        true
+    }
+
+    /// Those that are kept, which are not kept any more.
+    pub(crate) fn take_owed(&self) -> Vec<Owed> {
+        std::mem::take(&mut lock(&self.0.owed))
+    }
+
     /// A job has ended for good, or was not pushed. What comes last, if it was the only one left:
     /// who gets that pushes it and [forgets](Self::forget) the batch, or has it
     /// [wait](Self::put_off).
@@ -303,12 +443,21 @@ impl Batches {
     ) -> Result<Option<Last>, BatchError> {
         let ended = part.clone();
         let write = move |transaction: &mut Transaction<'_>| end(transaction, &ended, failed);
+        self.end_by(&part.batch, write).await
+    }
+
+    /// Takes a batch in hand that is over by a step.
+    async fn end_by(
+        &self,
+        batch: &str,
+        write: impl FnOnce(&mut Transaction<'_>) -> Result<Option<Stored>, Failed> + Send + 'static,
+    ) -> Result<Option<Last>, BatchError> {
         let store = self.open().await?;
         let last = store.carry_out(0, write, |outcome| outcome).await??;
         let is_mine = last.is_some() && {
             let mut over = lock(&self.0.over);
-            let is_new = !over.contains_key(&part.batch);
-            over.entry(part.batch.clone()).or_insert(Stage::InHand);
+            let is_new = !over.contains_key(batch);
+            over.entry(batch.to_owned()).or_insert(Stage::InHand);
             is_new
         };
         Ok(last.filter(|_| is_mine).map(Stored::last))
@@ -342,9 +491,8 @@ impl Batches {
     }
 
     pub(crate) fn has_waiting(&self) -> bool {
-        lock(&self.0.over)
-            .values()
-            .any(|stage| *stage != Stage::InHand)
+        let is_waiting = |stage: &Stage| *stage != Stage::InHand;
+        !lock(&self.0.owed).is_empty() || lock(&self.0.over).values().any(is_waiting)
     }
 
     /// Returns when one has to wait. Cancel safe.
@@ -425,6 +573,7 @@ impl Batches {
         let write = move |transaction: &mut Transaction<'_>| {
             if transaction.get(TREE, &entry)?.is_some() {
                 transaction.put(TREE, &entry, &value)?;
+                transaction.remove(HELD, &entry)?;
                 transaction.put(FOLLOWED, &link, b"")?;
             }
             Ok(())
@@ -438,6 +587,11 @@ impl Batches {
     /// Returns when the store is this process' alone, so that what is read of it stays true.
     pub(crate) async fn left_alone(&self) {
         self.0.store.left_alone().await;
+    }
+
+    /// Whether it is this process' alone now.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.0.store.others().are_there
     }
 
     /// Reads which jobs have the end of others. It makes no store where there is none. Returns the
@@ -547,6 +701,47 @@ fn read_link(key: &[u8]) -> Option<(String, Part)> {
     Some((other.to_owned(), Part { batch, push, job }))
 }
 
+fn hold_of(process: u64, pipeline: &str, push: u64) -> Vec<u8> {
+    let pipeline = pipeline.to_owned();
+    let hold = StoredHold {
+        process,
+        pipeline,
+        push,
+    };
+    hold.encode_to_vec()
+}
+
+/// None for what is no such note.
+fn read_held(key: &[u8], value: &[u8]) -> Option<Held> {
+    let (batch, job) = std::str::from_utf8(key).ok()?.split_once('\0')?;
+    let StoredHold {
+        process,
+        pipeline,
+        push,
+    } = StoredHold::decode(value).ok()?;
+    let (batch, job) = (batch.to_owned(), job.to_owned());
+    let part = Part { batch, push, job };
+    Some(Held {
+        part,
+        pipeline,
+        process,
+    })
+}
+
+/// Whether a job is held by this process still.
+fn is_held(transaction: &mut Transaction<'_>, entry: &[u8], by: u64) -> Result<bool, Failed> {
+    let value = transaction.get(HELD, entry)?;
+    let hold = value.and_then(|value| StoredHold::decode(&*value).ok());
+    Ok(hold.is_some_and(|hold| hold.process == by))
+}
+
+/// Whether a batch is there, by this push of it.
+fn is_of(transaction: &mut Transaction<'_>, batch: &str, push: u64) -> Result<bool, Failed> {
+    let value = transaction.get(TREE, &key(batch, ""))?;
+    let stored = value.map(|value| Stored::decode(&*value).unwrap_or_default());
+    Ok(stored.is_some_and(|stored| [0, stored.push].contains(&push)))
+}
+
 /// The batch, if this was the end of its last job but one.
 fn end(
     transaction: &mut Transaction<'_>,
@@ -565,6 +760,7 @@ fn end(
     // One that has run again after a crash is not counted twice.
     if let Some(followed) = transaction.get(TREE, &entry)? {
         transaction.remove(TREE, &entry)?;
+        transaction.remove(HELD, &entry)?;
         unlink(transaction, &followed, batch, job)?;
         stored.ended += 1;
         stored.failed += u64::from(failed);
@@ -613,6 +809,7 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
     let pipeline = first.map(|(_, value)| Stored::decode(&**value).unwrap_or_default().pipeline);
     for (key, value) in entries {
         transaction.remove(TREE, &key)?;
+        transaction.remove(HELD, &key)?;
         if let Ok(job) = str::from_utf8(&key[head.len()..])
             && !job.is_empty()
         {
@@ -735,8 +932,10 @@ mod tests {
         }
     }
 
-    fn names(count: usize) -> Vec<String> {
-        (0..count).map(|number| format!("job-{number}")).collect()
+    fn names(count: usize) -> Parts {
+        (0..count)
+            .map(|number| (format!("job-{number}"), None))
+            .collect()
     }
 
     #[tokio::test]

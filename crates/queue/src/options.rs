@@ -49,7 +49,7 @@ const MOST_ATTEMPTS: u32 = 1_000_000;
 const LONGEST: f64 = 31_536_000.0;
 
 /// The options that a job has.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobOptions {
     /// How long an attempt may take.
     pub deadline: Option<Duration>,

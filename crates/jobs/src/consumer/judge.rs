@@ -64,13 +64,22 @@ fn without(why: &str) -> End {
     End::DoneWithout(format!("the job is done, but {why}").into())
 }
 
-pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
+/// What became of a job. It has ended if `is_last`, as it has left its pipeline.
+pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome, is_last: bool) -> Judged {
     let (answered, trace) = match outcome {
         Outcome::Answered(body) => (reply::read(&body), None),
         Outcome::Replied(said, body) => (reply::of(said, &body), None),
+        Outcome::NotTaken(why) if is_last => {
+            let why = format!("it counted as done, and no worker has brought it to its end: {why}");
+            return Judged::given_up(why);
+        }
         Outcome::NotTaken(why) => {
             tracing::debug!(target: "jobs", id = job.id, "given back: {why}");
             return Judged::quietly(Settlement::Release, None);
+        }
+        Outcome::NotBegun if is_last => {
+            let why = "it counted as done, and no worker has begun it";
+            return Judged::given_up(why.to_owned());
         }
         Outcome::NotBegun => return Judged::quietly(Settlement::Release, None),
         Outcome::Dropped(why) => {
@@ -99,6 +108,11 @@ pub(super) fn judge(job: &Job, retry: &Retry, outcome: Outcome) -> Judged {
     let (settlement, end) = match wish {
         Wish::Done(result) => (Settlement::Ack, Some(done(result))),
         Wish::DoneWithout(why) => (Settlement::Ack, Some(without(&why))),
+        Wish::Settle(_) | Wish::Failed { .. } if is_last => {
+            let why = "its handler wants it again, and it counts as done since it began";
+            let why = reason.clone().unwrap_or_else(|| why.to_owned().into());
+            (Settlement::Reject, Some(End::GivenUp(why)))
+        }
         Wish::Settle(settlement) => (not_at_once_for_ever(settlement, job), None),
         Wish::GiveUp => (Settlement::Reject, Some(End::GivenUp(why()))),
         Wish::Failed { delay } => match retry.after(attempts, retry.most_attempts(job)) {
@@ -144,6 +158,15 @@ impl Judged {
             (None, Some(Verdict::Failed)) => OutcomeLabel::Failed,
             (None, Some(_)) => OutcomeLabel::Again,
             (None, None) => OutcomeLabel::NotTaken,
+        }
+    }
+
+    fn given_up(why: String) -> Self {
+        Self {
+            settlement: Settlement::Reject,
+            verdict: Some(Verdict::Failed),
+            remark: Some(why.clone()),
+            end: Some(End::GivenUp(why.into())),
         }
     }
 

@@ -24,7 +24,7 @@ use self::judge::{End, Judged, judge, too_long};
 use crate::call::JobCall;
 use crate::keys::scoped;
 use crate::metrics::OutcomeLabel;
-use crate::pipelines::{Occupied, Pipeline, Pipelines, Work};
+use crate::pipelines::{Occupied, Pipeline, Pipelines, Work, part_of};
 use crate::reason::Reason;
 use crate::recent::Ending;
 use crate::results::Dropped;
@@ -226,7 +226,7 @@ impl<R: Runners> Consumer<R> {
         } = work;
         let job = delivery.job.clone();
         let extras = JobOptions::of(&job.headers);
-        let keys = self.pipelines.keys().clone();
+        let (pipelines, keys) = (self.pipelines.clone(), self.pipelines.keys().clone());
         let begun = if extras.is_expired(now_ms()) {
             Err(Dropped::Expired)
         } else {
@@ -253,11 +253,7 @@ impl<R: Runners> Consumer<R> {
                     }
                     if job.auto_ack {
                         // A pipeline that does not take note of it gives the job again.
-                        let acked = pipeline
-                            .driver
-                            .settle(delivery.ticket, Settlement::Ack)
-                            .await;
-                        if acked.is_ok() {
+                        if leaves(&pipelines, &pipeline, &job.id, &extras, delivery.ticket).await {
                             ticket = None;
                         }
                     }
@@ -333,7 +329,9 @@ impl<R: Runners> Consumer<R> {
             place,
         } = ran;
         let is_news = !matches!(outcome, Outcome::NotBegun);
-        let judged = judge(&job, &pipeline.rules.retry, outcome);
+        // It has left its pipeline, and can't come again.
+        let is_last = ticket.is_none();
+        let judged = judge(&job, &pipeline.rules.retry, outcome, is_last);
         if let Some(verdict) = judged.verdict {
             self.pipelines.metrics().ran(verdict);
             pipeline.metrics.took(took);
@@ -440,12 +438,34 @@ impl Unsettled {
         }
         if let Some(end) = end {
             // The end of the job stands, whatever becomes of its batch.
+            let failed = end.has_failed();
             self.pipelines
-                .tell_batches_by(patience(), pipeline, job, &self.extras, end.has_failed())
+                .tell_batches_at_last(patience(), pipeline, job, &self.extras, failed)
                 .await;
         }
         true
     }
+}
+
+/// A job counts as done and leaves its pipeline, as it begins. Its batch knows before that it ends
+/// with this process. False: it stays until it has ended.
+pub(crate) async fn leaves(
+    pipelines: &Pipelines,
+    pipeline: &Pipeline,
+    id: &str,
+    extras: &JobOptions,
+    ticket: Ticket,
+) -> bool {
+    let is_known = match part_of(id, extras) {
+        Some(part) => pipelines.hold_in_batch(pipeline, part).await,
+        None => true,
+    };
+    is_known
+        && pipeline
+            .driver
+            .settle(ticket, Settlement::Ack)
+            .await
+            .is_ok()
 }
 
 /// Until when the store is asked to take the end of a job that has run.

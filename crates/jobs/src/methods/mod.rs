@@ -141,8 +141,10 @@ async fn push(pushing: Pushing, jobs: Result<Pushed, Failure>) -> Result<Kept, F
     pushing.expect(OPERATION, names(&jobs))?;
     pushing.expect_plain(OPERATION, each_of(&jobs))?;
     let _call = pushing.pipelines.call().await;
+    let parts = pushing.pipelines.parts_in_memory(&jobs);
     let pushed = pushing.pipelines.admission().push(jobs).await;
     let duplicates = pushed.map_err(|error| chain(OPERATION, &error))?;
+    pushing.pipelines.hold_pushed(parts).await;
     Ok(Kept { duplicates })
 }
 

@@ -1,17 +1,17 @@
 //! Jobs of batches, and the one that comes when all of them have come to their end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use pronghorn_base::{now_ms, with_causes};
 use pronghorn_queue::options::{self, JobOptions};
-use pronghorn_queue::{Job, encode_job};
-use tokio::time::{Instant, sleep, sleep_until};
+use pronghorn_queue::{Job, Listed, encode_job};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Duplicates, Pipeline, PipelineError, Pipelines};
-use crate::batches::{BatchError, BatchKept, Last, Part, Stage, Summary};
+use crate::batches::{BatchError, BatchKept, Held, Last, Owed, Part, Stage, Summary};
 use crate::keys::scoped;
 use crate::messages::Pushed;
 use crate::results::{Dropped, Ended};
@@ -25,6 +25,8 @@ const TELL_AGAIN: Duration = Duration::from_millis(200);
 /// The time for forgetting a batch whose last job is pushed: at a handover the store may not answer
 /// for a moment, and the next process pushes what is not forgotten once more.
 const FORGETTING: Duration = Duration::from_secs(5);
+/// How often a pipeline is looked through for a job that is nowhere.
+const LOOKS: usize = 2;
 /// How often it is looked for batches that are too old.
 const LOOK: Duration = Duration::from_hours(1);
 
@@ -58,7 +60,7 @@ impl Pipelines {
         let accepted = options::accept(&mut last.job, None, now_ms());
         accepted.map_err(PipelineError::Refused)?;
         let push = fastrand::u64(1..);
-        let (mut keys, mut ids) = (Vec::new(), BTreeSet::new());
+        let (mut keys, mut ids) = (Vec::new(), BTreeMap::new());
         for (pipeline, job) in &mut jobs {
             for (name, value) in [
                 (options::BATCH, id.clone()),
@@ -66,7 +68,9 @@ impl Pipelines {
             ] {
                 job.headers.insert(name.to_owned(), vec![value]);
             }
-            if !ids.insert(job.id.clone()) {
+            let found = self.0.registry.get(pipeline)?;
+            let held = found.is_in_memory().then(|| found.name.clone());
+            if ids.insert(job.id.clone(), held).is_some() {
                 let id = job.id.escape_debug();
                 let why = format!("two jobs of the batch have the ID `{id}`");
                 return Err(PipelineError::Refused(why));
@@ -120,17 +124,15 @@ impl Pipelines {
     pub(crate) async fn tell_batches(
         &self,
         pipeline: &str,
-        job: &Job,
+        id: &str,
         extras: &JobOptions,
         failed: bool,
     ) -> Result<(), BatchError> {
-        if let Some(batch) = extras.batch.clone() {
-            let (push, job) = (extras.batch_push, job.id.clone());
-            self.end_in_batch(&Part { batch, push, job }, failed)
-                .await?;
+        if let Some(part) = part_of(id, extras) {
+            self.end_in_batch(&part, failed).await?;
         }
         if extras.can_be_followed {
-            self.tell_followers(pipeline, &job.id, failed).await?;
+            self.tell_followers(pipeline, id, failed).await?;
         }
         Ok(())
     }
@@ -144,8 +146,90 @@ impl Pipelines {
         extras: &JobOptions,
         failed: bool,
     ) -> bool {
-        let tell = || self.tell_batches(&pipeline.name, job, extras, failed);
+        let tell = || self.tell_batches(&pipeline.name, &job.id, extras, failed);
         told_by(until, &pipeline.name, &job.id, tell).await
+    }
+
+    /// The same for a job that ends whether they know or not: they are told later.
+    pub(crate) async fn tell_batches_at_last(
+        &self,
+        until: Instant,
+        pipeline: &Pipeline,
+        job: &Job,
+        extras: &JobOptions,
+        failed: bool,
+    ) {
+        let told = self.tell_batches_by(until, pipeline, job, extras, failed);
+        if told.await {
+            return;
+        }
+        let owed = Owed {
+            pipeline: pipeline.name.clone(),
+            id: job.id.clone(),
+            extras: extras.clone(),
+            failed,
+        };
+        if !self.0.batches.owe(owed) {
+            let (id, pipeline) = (&job.id, &pipeline.name);
+            tracing::error!(target: "jobs", id, pipeline, "a batch waits for a job that has ended: too many batches can't be told");
+        }
+    }
+
+    /// Tells what could not be told before. False: some of it can't be told now.
+    pub(super) async fn tell_owed(&self) -> bool {
+        let mut owed = self.0.batches.take_owed().into_iter();
+        while let Some(it) = owed.next() {
+            let told = self.tell_batches(&it.pipeline, &it.id, &it.extras, it.failed);
+            if told.await.is_err() {
+                for it in std::iter::once(it).chain(owed) {
+                    self.0.batches.owe(it);
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A job of a batch that is about to leave its pipeline, while it runs, ends with this process
+    /// from now on. False: that can't be noted.
+    pub(crate) async fn hold_in_batch(&self, pipeline: &Pipeline, part: Part) -> bool {
+        let id = part.job.clone();
+        let holding = self.0.batches.hold(&pipeline.name, vec![part]);
+        let why = match timeout(self.0.registry.patience(), holding).await {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => with_causes(&error),
+            Err(_) => "the store does not answer".to_owned(),
+        };
+        let pipeline = &pipeline.name;
+        tracing::warn!(target: "jobs", id, pipeline, "the job stays in its pipeline until it has ended, as its batch can't be told that it begins: {why}");
+        false
+    }
+
+    /// Jobs of batches that are pushed by themselves to pipelines in memory: those of the process
+    /// before, or imported ones.
+    pub(crate) fn parts_in_memory(&self, jobs: &Pushed) -> BTreeMap<String, Vec<Part>> {
+        let mut by_pipeline: BTreeMap<String, Vec<Part>> = BTreeMap::new();
+        for (name, job) in jobs {
+            let part = part_of(&job.id, &JobOptions::of(&job.headers));
+            if let (Some(part), Ok(pipeline)) = (part, self.0.registry.get(name))
+                && pipeline.is_in_memory()
+            {
+                let parts = by_pipeline.entry(pipeline.name.clone()).or_default();
+                parts.push(part);
+            }
+        }
+        by_pipeline
+    }
+
+    /// These were pushed, and end with this process from now on.
+    pub(crate) async fn hold_pushed(&self, by_pipeline: BTreeMap<String, Vec<Part>>) {
+        for (pipeline, parts) in by_pipeline {
+            if let Err(error) = self.0.batches.hold(&pipeline, parts).await {
+                // They are looked for in the pipeline.
+                let error = with_causes(&error);
+                tracing::debug!(target: "jobs", pipeline, "jobs of batches have no note of this process: {error}");
+            }
+        }
     }
 
     pub(crate) async fn tell_followers(
@@ -307,8 +391,11 @@ impl Pipelines {
                 if let Err(error) = &looked {
                     tracing::debug!(target: "jobs", "batches can't be looked at: {error}");
                 }
-                look_at = Instant::now() + if looked.is_ok() { LOOK } else { TRY_AGAIN };
+                // Those that end with processes before this one are looked at until all are known.
+                let is_whole = looked.is_ok_and(|is_whole| is_whole);
+                look_at = Instant::now() + if is_whole { LOOK } else { TRY_AGAIN };
             }
+            self.tell_owed().await;
             for (id, stage) in self.0.batches.take_waiting() {
                 if end.is_cancelled() {
                     return; // the others are the next process' then
@@ -341,10 +428,12 @@ impl Pipelines {
         }
     }
 
-    pub(super) async fn look_at_batches(&self) -> Result<(), BatchError> {
+    /// False: it is not certain yet which jobs have ended with the processes before.
+    pub(super) async fn look_at_batches(&self) -> Result<bool, BatchError> {
         for job in self.0.batches.load().await? {
             self.tell_if_gone(&job).await?;
         }
+        let is_whole = self.end_with_processes().await?;
         let now = now_ms();
         let mut after = None;
         loop {
@@ -372,10 +461,116 @@ impl Pipelines {
             }
             after = part.into_iter().next_back().map(|it| it.id);
             if !has_more {
-                return Ok(());
+                return Ok(is_whole);
             }
         }
     }
+
+    /// Ends the jobs of batches that have ended with the processes before, which are gone: those
+    /// that are nowhere. False: that is not certain of some.
+    async fn end_with_processes(&self) -> Result<bool, BatchError> {
+        let mut by_pipeline: HashMap<String, Vec<Held>> = HashMap::new();
+        for held in self.0.batches.held_by_others().await? {
+            let of_pipeline = by_pipeline.entry(held.pipeline.clone()).or_default();
+            of_pipeline.push(held);
+        }
+        if !by_pipeline.is_empty() && (self.0.registry.waits() || !self.0.batches.is_alone()) {
+            return Ok(false);
+        }
+        let mut is_certain = true;
+        for (name, mut all) in by_pipeline {
+            // Between two parts of a list, a job may change its place.
+            for _ in 0..LOOKS {
+                if all.is_empty() {
+                    break;
+                }
+                let Some(there) = self.parts_in(&name, &all).await else {
+                    is_certain = false;
+                    all.clear();
+                    break;
+                };
+                let (found, gone) = all.into_iter().partition(|it| there.contains_key(&it.part));
+                all = gone;
+                self.keep_held(&name, found, &there).await?;
+            }
+            for held in all {
+                let Part { batch, job, .. } = &held.part;
+                tracing::warn!(target: "jobs", id = job, pipeline = name, batch, "the job of a batch has ended with the server process that had it, and counts as failed");
+                if let Some(last) = self.0.batches.ended_with_process(&held).await? {
+                    self.push_last(batch, last, Instant::now()).await;
+                }
+            }
+        }
+        Ok(is_certain)
+    }
+
+    /// Jobs that are there after all: in memory they end with this process, and in the store with
+    /// none.
+    async fn keep_held(
+        &self,
+        pipeline: &str,
+        found: Vec<Held>,
+        there: &HashMap<Part, bool>,
+    ) -> Result<(), BatchError> {
+        let (here, stored): (Vec<_>, Vec<_>) = found
+            .into_iter()
+            .partition(|it| there.get(&it.part) == Some(&true));
+        if !here.is_empty() {
+            let parts = here.into_iter().map(|it| it.part).collect();
+            self.0.batches.hold(pipeline, parts).await?;
+        }
+        for held in stored {
+            self.0.batches.let_go(&held).await?;
+        }
+        Ok(())
+    }
+
+    /// Which of these jobs a pipeline or a worker has, and whether they end with this process. None:
+    /// that can't be told.
+    async fn parts_in(&self, name: &str, of: &[Held]) -> Option<HashMap<Part, bool>> {
+        let wanted: HashSet<&Part> = of.iter().map(|held| &held.part).collect();
+        let mut there = HashMap::new();
+        let pipelines = match self.0.registry.all_of(name).await {
+            Ok(pipelines) => pipelines,
+            Err(PipelineError::Unknown { .. }) => Vec::new(),
+            Err(_) => return None,
+        };
+        for pipeline in pipelines.iter().filter(|it| it.is_ours()) {
+            let mut after = None;
+            loop {
+                let listing = pipeline.driver.list(after);
+                let listed = timeout(self.0.registry.patience(), listing).await;
+                let part = listed.ok()?.ok()?;
+                for Listed { job, .. } in part.jobs {
+                    let part = part_of(&job.id, &JobOptions::of(&job.headers));
+                    if let Some(part) = part.filter(|part| wanted.contains(part)) {
+                        there.insert(part, pipeline.is_in_memory());
+                    }
+                }
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        for held in of {
+            let running = self.keys().running_of(Some(name), &held.part.job);
+            let part = running.and_then(|it| part_of(&it.job.id, &JobOptions::of(&it.job.headers)));
+            if let Some(part) = part.filter(|part| *part == held.part) {
+                there.entry(part).or_insert(true);
+            }
+        }
+        Some(there)
+    }
+}
+
+/// The part of a batch that a job is.
+pub(crate) fn part_of(id: &str, extras: &JobOptions) -> Option<Part> {
+    Some(Part {
+        batch: extras.batch.clone()?,
+        push: extras.batch_push,
+        job: id.to_owned(),
+    })
 }
 
 async fn told_by<F: Future<Output = Result<(), BatchError>>>(

@@ -67,7 +67,10 @@ impl Pipelines {
     async fn end_one(&self, pipeline: &Pipeline, delivery: Delivery) -> bool {
         let Delivery { job, ticket } = delivery;
         let extras = JobOptions::of(&job.headers);
-        if let Err(error) = self.tell_batches(&pipeline.name, &job, &extras, true).await {
+        if let Err(error) = self
+            .tell_batches(&pipeline.name, &job.id, &extras, true)
+            .await
+        {
             let (id, pipeline_name) = (&job.id, &pipeline.name);
             let error = with_causes(&error);
             tracing::error!(target: "jobs", id, pipeline = pipeline_name, "a job has expired, and its batch can't be told: {error}");

@@ -10,7 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::batches::{Batches, Last, Part};
+use crate::consumer::leaves;
 use crate::keys::scoped;
+use crate::messages::Pushed;
 use crate::settings::tests::brokers_of;
 
 const LIMIT: u64 = 1 << 20;
@@ -155,6 +157,83 @@ async fn a_batch_does_not_wait_for_a_job_that_was_removed_when_the_server_was_ki
     }
 }
 
+/// A job of a batch that counts as done when it begins, and when it ends with its process.
+#[tokio::test]
+async fn a_batch_ends_whose_job_was_with_a_process_that_was_killed() {
+    for steps in 1.. {
+        let scene = Scene::with("embedded").await;
+        let part = Job {
+            auto_ack: true,
+            ..job("part", false)
+        };
+        scene.push_batch("last", part).await;
+        let pipeline = scene.pipelines.registry().get("p").unwrap();
+        pipeline.driver.resume();
+        let taken = pipeline.driver.take(Instant::now()).unwrap();
+        let extras = JobOptions::of(&taken.job.headers);
+        let leaving = leaves(&scene.pipelines, &pipeline, "part", &extras, taken.ticket);
+        let left = cut_off_after(steps, leaving).await;
+        // Its process looks on, for it runs.
+        assert!(scene.pipelines.look_at_batches().await.unwrap());
+        let next = Scene::over(scene.store.clone(), "embedded").await;
+        let is_here = next.ids().await == ["part"];
+        for _ in 0..2 {
+            assert!(next.pipelines.look_at_batches().await.unwrap());
+        }
+        let expected = if is_here { ["part"] } else { ["last"] };
+        assert_eq!(next.ids().await, expected, "after {steps} steps");
+        let (batches, _) = next.pipelines.list_batches(10).await.unwrap();
+        assert_eq!(batches.len(), usize::from(is_here));
+        if let Some(left) = left {
+            assert!(left && !is_here);
+            break;
+        }
+    }
+}
+
+/// It is lost with a process, unless that has handed it over.
+#[tokio::test]
+async fn a_batch_ends_whose_job_in_memory_is_lost() {
+    let scene = Scene::new().await;
+    scene.push_batch("last", job("part", false)).await;
+    scene.push_batch("other", job("part", false)).await;
+    assert!(scene.pipelines.look_at_batches().await.unwrap());
+    let pipeline = scene.pipelines.registry().get("p").unwrap();
+    let jobs = pipeline.driver.list(None).await.unwrap().jobs;
+    let next = Scene::over(scene.store.clone(), "memory").await;
+    let moved: Pushed = vec![("p".to_owned(), jobs[0].job.clone())];
+    next.pipelines
+        .admission()
+        .push(moved.clone())
+        .await
+        .unwrap();
+    for _ in 0..2 {
+        assert!(next.pipelines.look_at_batches().await.unwrap());
+        assert_eq!(next.ids().await, ["part", "other"]);
+    }
+    let third = Scene::over(scene.store.clone(), "memory").await;
+    let parts = third.pipelines.parts_in_memory(&moved);
+    third.pipelines.hold_pushed(parts).await;
+    assert!(third.pipelines.look_at_batches().await.unwrap());
+    assert!(third.ids().await.is_empty(), "it ends with this one");
+}
+
+/// A store that is away for long.
+#[tokio::test]
+async fn a_batch_is_told_later_of_an_end_that_the_store_has_not_taken() {
+    let scene = Scene::new().await;
+    scene.push_batch("last", job("part", false)).await;
+    let pipeline = scene.pipelines.registry().get("p").unwrap();
+    let part = forget(&pipeline, "part").await.remove(0);
+    let extras = JobOptions::of(&part.headers);
+    scene.store.close().await;
+    let pipelines = &scene.pipelines;
+    let telling = pipelines.tell_batches_at_last(Instant::now(), &pipeline, &part, &extras, false);
+    telling.await;
+    assert!(!pipelines.tell_owed().await);
+    assert!(pipelines.0.batches.has_waiting());
+}
+
 /// Jobs go whose end nobody is told.
 async fn forget(pipeline: &Pipeline, id: &str) -> Vec<Job> {
     let withdrawn = pipeline.driver.withdraw(Some(id), None).await.unwrap();
@@ -172,7 +251,7 @@ async fn a_batch_that_comes_while_a_job_is_cancelled_has_its_end() {
     let other = &removed[0];
     let extras = JobOptions::of(&other.headers);
     pipelines
-        .tell_batches("p", other, &extras, true)
+        .tell_batches("p", &other.id, &extras, true)
         .await
         .unwrap();
     scene.push_follower("last", "other").await;
@@ -321,7 +400,8 @@ async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
     let pipelines = &scene.pipelines;
     let before = Batches::new(scene.store.clone());
     for id in ["cut off", "whole"] {
-        let kept = before.keep(id, &last, vec!["part".to_owned()], (1, 1), Duration::ZERO);
+        let parts = vec![("part".to_owned(), None)];
+        let kept = before.keep(id, &last, parts, (1, 1), Duration::ZERO);
         kept.await.unwrap();
     }
     before.is_pushed("whole").await.unwrap();
@@ -338,7 +418,7 @@ async fn a_batch_that_a_process_before_has_not_pushed_is_forgotten() {
     );
     let next = Scene::over(scene.store.clone(), "memory").await;
     next.pipelines.look_at_batches().await.unwrap();
-    assert_eq!(ids().await, ["own", "whole"]);
+    assert_eq!(ids().await, ["whole"], "the job of its own was in memory");
 }
 
 /// Whoever has not heard that a batch is kept may push it again, and changes nothing of it. Another
@@ -413,7 +493,7 @@ async fn a_job_of_a_cancelled_batch_does_not_end_the_next_one_of_its_id() {
     };
     let end = async |part: &Job| {
         let extras = JobOptions::of(&part.headers);
-        let told = pipelines.tell_batches("p", part, &extras, false);
+        let told = pipelines.tell_batches("p", &part.id, &extras, false);
         told.await.unwrap();
     };
     scene.push_batch("last", job("part", false)).await;

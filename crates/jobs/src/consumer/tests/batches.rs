@@ -81,6 +81,38 @@ async fn the_last_job_waits_for_its_delay_when_the_others_have_ended() {
     batch.scene.until_counts("q", (0, 1, 0)).await;
 }
 
+/// It can't come again, whatever became of it.
+#[tokio::test]
+async fn a_job_that_counts_as_done_when_it_begins_ends_for_its_batch_when_it_has_run() {
+    let delay = Duration::ZERO;
+    let again = Outcome::Replied(JobReply::Retry { delay }, Bytes::new());
+    for (outcome, failed) in [
+        (Outcome::Replied(JobReply::Done, Bytes::new()), "0"),
+        (Outcome::Lost("the worker ended".into()), "1"),
+        (Outcome::NotTaken("the server ended it".to_owned()), "1"),
+        (again, "1"),
+    ] {
+        let batch = Batch::new().await;
+        let once = Job {
+            auto_ack: true,
+            ..with("once", &[("result", "keep")])
+        };
+        batch.push(vec![once], job("last")).await;
+        batch.scene.until_running(&["once"]).await;
+        batch.scene.until_counts("p", (0, 0, 0)).await;
+        assert_eq!(batch.scene.running(), ["once"], "the last one waits");
+        batch.scene.answer(outcome).await;
+        batch.scene.until_running(&["last"]).await;
+        let headers = lock(&batch.scene.fakes.0).running[0].0.job.headers.clone();
+        assert_eq!(headers["batch-failed"], [failed]);
+        if failed == "1" {
+            assert!(!batch.why("once").await.is_empty());
+        }
+        let letters = batch.scene.pipelines.dead().list(None, 9).await.unwrap();
+        assert_eq!(letters.0, []);
+    }
+}
+
 #[tokio::test]
 async fn the_last_job_expires_as_from_the_push_of_its_batch() {
     let batch = Batch::new().await;
