@@ -9,8 +9,8 @@
 //! other.
 //!
 //! A job that ends with its process has a note of that process: one in memory, and one with
-//! `auto_ack`, which leaves its pipeline before it runs. Once the process is gone, its jobs that are
-//! nowhere have ended.
+//! `auto_ack`, which leaves its pipeline before it runs. Once the process is gone, its jobs that
+//! are nowhere have ended.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -49,8 +49,8 @@ const MOST: u64 = 100_000;
 /// wait are started within hours or days.
 const LONGEST: Duration = Duration::from_hours(30 * 24);
 /// Ends of jobs that the store has not taken. A batch whose job is not among them waits until it is
-/// given up.
-const MOST_OWED: usize = 100_000;
+/// given up. See [`has_room`] for what a pipeline has of them.
+const MOST_OWED: u64 = 100_000;
 /// Batches that are looked at in one step of the store: others wait for it.
 const PART: usize = 500;
 
@@ -70,7 +70,15 @@ struct Shared {
     /// One of them has to wait.
     news: Notify,
     followers: Mutex<Followers>,
-    owed: Mutex<Vec<Owed>>,
+    owed: Mutex<Owing>,
+}
+
+/// Ends that could not be told.
+#[derive(Debug, Default)]
+struct Owing {
+    all: Vec<Owed>,
+    /// How many are of each pipeline.
+    shares: HashMap<String, u64>,
 }
 
 /// The end of a job that its batches could not be told.
@@ -209,6 +217,9 @@ struct Stored {
     /// count. 0: of a release before.
     #[prost(fixed64, tag = "11")]
     push: u64,
+    /// The bytes that it takes in the store, which its pipeline has of its share.
+    #[prost(uint64, tag = "12")]
+    size: u64,
 }
 
 /// The process that a job ends with, as it is written.
@@ -277,7 +288,7 @@ impl Batches {
         due_after: Duration,
     ) -> Result<BatchKept, BatchError> {
         let now = now_ms();
-        let stored = Stored {
+        let mut stored = Stored {
             pipeline: last.pipeline.clone(),
             last: encode_job(&last.job),
             jobs: jobs.len() as u64,
@@ -289,8 +300,10 @@ impl Batches {
             is_under_way: true,
             content,
             push,
+            size: u64::MAX, // as long as any
         };
-        let (head, value) = (key(id, ""), stored.encode_to_vec());
+        let head = key(id, "");
+        let longest = stored.encoded_len() as u64;
         let process = self.0.process;
         let jobs = jobs.into_iter().map(|(job, pipeline)| {
             let hold = pipeline.map(|pipeline| hold_of(process, &pipeline, push));
@@ -301,7 +314,11 @@ impl Batches {
             let hold = hold.as_ref().map_or(0, |hold| entry_size(key, hold));
             entry_size(key, b"") + hold
         });
-        let size = entry_size(&head, &value) + sizes.sum::<u64>();
+        let size = entry_size(&head, b"") + longest + sizes.sum::<u64>();
+        stored.size = size;
+        let value = stored.encode_to_vec();
+        let bytes = bytes_of(&stored.pipeline);
+        let held = held_by(bytes.clone());
         let (began, id) = (self.0.began, id.to_owned());
         let write = move |transaction: &mut Transaction<'_>| {
             if let Some(known) = transaction.get(TREE, &head)? {
@@ -324,6 +341,7 @@ impl Batches {
             }
             put_count(transaction, COUNT, count + 1)?;
             put_count(transaction, &share, own + 1)?;
+            add_bytes(transaction, &bytes, size)?;
             transaction.put(TREE, &head, &value)?;
             for (key, hold) in &jobs {
                 transaction.put(TREE, key, b"")?;
@@ -334,8 +352,8 @@ impl Batches {
             Ok(Some(BatchKept::New))
         };
         let store = self.open().await?;
-        let kept = store.carry_out(size, write, |outcome| outcome).await??;
-        kept.ok_or(BatchError::TooMany)
+        let kept = store.carry_out_in_share(size, held, write, |outcome| outcome);
+        kept.await??.ok_or(BatchError::TooMany)
     }
 
     /// All jobs of a batch are pushed.
@@ -418,19 +436,22 @@ impl Batches {
 
     /// Keeps the end of a job that could not be told. False: there are too many.
     pub(crate) fn owe(&self, owed: Owed) -> bool {
-        let mut all = lock(&self.0.owed);
-        if all.len() >= MOST_OWED {
+        let mut owing = lock(&self.0.owed);
+        let all = owing.all.len() as u64;
+        let own = owing.shares.entry(owed.pipeline.clone()).or_default();
+        if !has_room(*own, all, MOST_OWED) {
             return false;
         }
-        all.push(owed);
-        drop(all);
+        *own += 1;
+        owing.all.push(owed);
+        drop(owing);
         self.0.news.notify_one();
         true
     }
 
     /// Those that are kept, which are not kept any more.
     pub(crate) fn take_owed(&self) -> Vec<Owed> {
-        std::mem::take(&mut lock(&self.0.owed))
+        std::mem::take(&mut *lock(&self.0.owed)).all
     }
 
     /// A job has ended for good, or was not pushed. What comes last, if it was the only one left:
@@ -492,7 +513,7 @@ impl Batches {
 
     pub(crate) fn has_waiting(&self) -> bool {
         let is_waiting = |stage: &Stage| *stage != Stage::InHand;
-        !lock(&self.0.owed).is_empty() || lock(&self.0.over).values().any(is_waiting)
+        !lock(&self.0.owed).all.is_empty() || lock(&self.0.over).values().any(is_waiting)
     }
 
     /// Returns when one has to wait. Cancel safe.
@@ -564,14 +585,27 @@ impl Batches {
         removed
     }
 
-    /// A job of a batch has the end of another one, which has its key.
-    pub(crate) async fn follow(&self, part: &Part, other: &str) -> Result<(), BatchError> {
+    /// A job of a batch has the end of another one, which has its key. The last job of the batch
+    /// goes to this pipeline.
+    pub(crate) async fn follow(
+        &self,
+        part: &Part,
+        other: &str,
+        pipeline: &str,
+    ) -> Result<(), BatchError> {
         let entry = key(&part.batch, &part.job);
         let link = link(other, part);
         let size = entry_size(&entry, other.as_bytes()) + entry_size(&link, b"");
         let value = other.to_owned().into_bytes();
+        let (pipeline, head) = (pipeline.to_owned(), key(&part.batch, ""));
+        let bytes = bytes_of(&pipeline);
+        let held = held_by(bytes.clone());
         let write = move |transaction: &mut Transaction<'_>| {
-            if transaction.get(TREE, &entry)?.is_some() {
+            let stored = transaction.get(TREE, &head)?;
+            let stored = stored.map(|value| Stored::decode(&*value).unwrap_or_default());
+            let is_its = stored.is_some_and(|stored| stored.pipeline == pipeline);
+            if is_its && transaction.get(TREE, &entry)?.is_some() {
+                add_bytes(transaction, &bytes, size)?;
                 transaction.put(TREE, &entry, &value)?;
                 transaction.remove(HELD, &entry)?;
                 transaction.put(FOLLOWED, &link, b"")?;
@@ -579,7 +613,8 @@ impl Batches {
             Ok(())
         };
         let store = self.open().await?;
-        store.carry_out(size, write, |outcome| outcome).await??;
+        let following = store.carry_out_in_share(size, held, write, |outcome| outcome);
+        following.await??;
         lock(&self.0.followers).add(other.to_owned(), part.clone());
         Ok(())
     }
@@ -761,7 +796,8 @@ fn end(
     if let Some(followed) = transaction.get(TREE, &entry)? {
         transaction.remove(TREE, &entry)?;
         transaction.remove(HELD, &entry)?;
-        unlink(transaction, &followed, batch, job)?;
+        let freed = unlink(transaction, &followed, batch, job)?;
+        free_bytes(transaction, &bytes_of(&stored.pipeline), freed)?;
         stored.ended += 1;
         stored.failed += u64::from(failed);
         transaction.put(TREE, &head, &stored.encode_to_vec())?;
@@ -784,15 +820,19 @@ fn unlink(
     followed: &[u8],
     batch: &str,
     job: &str,
-) -> Result<(), Failed> {
+) -> Result<u64, Failed> {
     if let Ok(other) = str::from_utf8(followed)
         && !other.is_empty()
     {
+        let entry = key(batch, job);
         let (batch, job) = (batch.to_owned(), job.to_owned());
         let push = 0; // no part of a link
-        transaction.remove(FOLLOWED, &link(other, &Part { batch, push, job }))?;
+        let link = link(other, &Part { batch, push, job });
+        if transaction.remove(FOLLOWED, &link)? {
+            return Ok(entry_size(&entry, followed) + entry_size(&link, b""));
+        }
     }
-    Ok(())
+    Ok(0)
 }
 
 fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> {
@@ -806,17 +846,23 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
         ControlFlow::Continue(())
     })?;
     let first = entries.first().filter(|(key, _)| *key == head);
-    let pipeline = first.map(|(_, value)| Stored::decode(&**value).unwrap_or_default().pipeline);
+    let stored = first.map(|(_, value)| Stored::decode(&**value).unwrap_or_default());
+    let mut freed = 0;
     for (key, value) in entries {
         transaction.remove(TREE, &key)?;
         transaction.remove(HELD, &key)?;
         if let Ok(job) = str::from_utf8(&key[head.len()..])
             && !job.is_empty()
         {
-            unlink(transaction, &value, batch, job)?;
+            freed += unlink(transaction, &value, batch, job)?;
         }
     }
-    if let Some(pipeline) = pipeline {
+    if let Some(Stored { pipeline, size, .. }) = stored {
+        free_bytes(
+            transaction,
+            &bytes_of(&pipeline),
+            freed.saturating_add(size),
+        )?;
         let count = count(transaction)?.saturating_sub(1);
         put_count(transaction, COUNT, count)?;
         let share = share_of(&pipeline);
@@ -831,6 +877,31 @@ fn remove(transaction: &mut Transaction<'_>, batch: &str) -> Result<(), Failed> 
 
 fn share_of(pipeline: &str) -> Vec<u8> {
     [b"of\0", pipeline.as_bytes()].concat()
+}
+
+/// Where the bytes of the batches of a pipeline are counted.
+fn bytes_of(pipeline: &str) -> Vec<u8> {
+    [b"bytes\0", pipeline.as_bytes()].concat()
+}
+
+/// The bytes that are counted there, for the store.
+fn held_by(
+    bytes: Vec<u8>,
+) -> impl FnOnce(&mut Transaction<'_>) -> Result<u64, Failed> + Send + 'static {
+    move |transaction| Ok(counted(transaction, &bytes)?.unwrap_or(0))
+}
+
+fn add_bytes(transaction: &mut Transaction<'_>, to: &[u8], bytes: u64) -> Result<(), Failed> {
+    let before = counted(transaction, to)?.unwrap_or(0);
+    put_count(transaction, to, before.saturating_add(bytes))
+}
+
+fn free_bytes(transaction: &mut Transaction<'_>, of: &[u8], bytes: u64) -> Result<(), Failed> {
+    match counted(transaction, of)? {
+        Some(before) if before > bytes => put_count(transaction, of, before - bytes),
+        Some(_) => transaction.remove(COUNTS, of).map(drop),
+        None => Ok(()),
+    }
 }
 
 fn counted(transaction: &mut Transaction<'_>, under: &[u8]) -> Result<Option<u64>, Failed> {
@@ -1026,6 +1097,58 @@ mod tests {
         store.close().await;
     }
 
+    /// As jobs in the store do.
+    #[tokio::test]
+    async fn the_batches_of_a_pipeline_leave_room_in_the_store_to_others() {
+        let directory = Directory::new();
+        let store = LazyStore::new(directory.to_path_buf(), 1 << 20);
+        let batches = Batches::new(store.clone());
+        let large = |pipeline: &str| Last {
+            pipeline: pipeline.to_owned(),
+            job: Job {
+                payload: vec![0; 50_000].into(),
+                ..Job::default()
+            },
+        };
+        let keep = async |id: &str, pipeline: &str| {
+            let last = large(pipeline);
+            let kept = batches.keep(id, &last, names(2), (1, 1), Duration::ZERO);
+            kept.await.map(drop)
+        };
+        let mut count = 0;
+        while keep(&count.to_string(), "evil").await.is_ok() {
+            count += 1;
+        }
+        assert!((15..=19).contains(&count), "{count}");
+        keep("other", "good").await.unwrap();
+        let bytes = async |of: &str| {
+            let open = store.get().await.unwrap();
+            let of = bytes_of(of);
+            let read = move |transaction: &mut Transaction<'_>| counted(transaction, &of);
+            open.look(read).await.unwrap()
+        };
+        let own = bytes("good").await.unwrap();
+        let links = async || {
+            let duplicate = part("other", "job-0");
+            batches.follow(&duplicate, "another", "good").await.unwrap();
+            assert!(bytes("good").await.unwrap() > own);
+        };
+        links().await;
+        batches.ended(&part("other", "job-0"), false).await.unwrap();
+        assert_eq!(bytes("good").await.unwrap(), own);
+        batches.forget("other").await.unwrap();
+        assert_eq!(bytes("good").await, None);
+        keep("other", "good").await.unwrap();
+        links().await;
+        batches.forget("other").await.unwrap();
+        assert_eq!(bytes("good").await, None);
+        batches.forget("0").await.unwrap();
+        keep("0", "evil").await.unwrap();
+        let left = |transaction: &mut Transaction<'_>| transaction.get(HELD, b"");
+        assert_eq!(store.get().await.unwrap().look(left).await.unwrap(), None);
+        store.close().await;
+    }
+
     #[tokio::test]
     async fn those_of_a_release_before_are_counted_once_and_end_in_time() {
         let directory = Directory::new();
@@ -1075,7 +1198,7 @@ mod tests {
             .await
             .unwrap();
         let duplicate = part("a", "job-0");
-        batches.follow(&duplicate, "other").await.unwrap();
+        batches.follow(&duplicate, "other", "p").await.unwrap();
         store.close().await;
         let store = LazyStore::new(directory.to_path_buf(), 64 << 20);
         let batches = Batches::new(store.clone());
@@ -1092,7 +1215,7 @@ mod tests {
             .await
             .unwrap();
         let late = part("b", "job-0");
-        batches.follow(&late, "other").await.unwrap();
+        batches.follow(&late, "other", "p").await.unwrap();
         batches.forget_followers("other", expected);
         assert_eq!(followers().await, std::slice::from_ref(&late));
         batches.forget_followers("other", std::slice::from_ref(&late));

@@ -59,6 +59,10 @@ const PAGES_PER_BYTE: u64 = 2;
 pub(crate) trait Operation: Send {
     /// How much it adds at most.
     fn growth(&self) -> u64;
+    /// How much its owner has already, where it has a share of the store alone.
+    fn held(&mut self, _transaction: &mut Transaction<'_>) -> Result<Option<u64>, Failed> {
+        Ok(None)
+    }
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Failed>;
     /// It can be done although nothing can be written.
     fn only_reads(&self) -> bool {
@@ -366,6 +370,17 @@ fn about(transaction: &mut Transaction<'_>) -> Result<(Option<u32>, Option<u64>)
     Ok((format, size))
 }
 
+/// Owners that have shares of a store, at most.
+const OWNERS: u64 = 1000;
+
+/// How much an owner may have that holds so much, of a store with so much room: nine times as much
+/// as it leaves to others, and a thousandth of the store in any case. There are not so many owners
+/// that this doubles the store.
+fn share(held: u64, free: u64, most: u64) -> u64 {
+    let both = held.saturating_add(free);
+    (both - both / 10).max(most / OWNERS)
+}
+
 /// The limits to the growth of a store.
 struct Limits<'l> {
     most: u64,
@@ -374,11 +389,25 @@ struct Limits<'l> {
 }
 
 impl Limits<'_> {
-    /// Whether a group that has begun at a size, and now has the second one, may grow so much more.
-    fn allow(&mut self, began: u64, now: u64, growth: u64) -> Result<(), StoreError> {
+    /// Whether a group that has begun at a size, and now has the second one, may grow so much more:
+    /// by an owner that has a share of the store and holds so much of it, or by any.
+    fn allow(
+        &mut self,
+        began: u64,
+        now: u64,
+        growth: u64,
+        held: Option<u64>,
+    ) -> Result<(), StoreError> {
         let then = now.saturating_add(growth);
-        if then > self.most {
-            return Err(StoreError::Full { limit: self.most });
+        let (has, limit) = match held {
+            Some(held) => {
+                let free = self.most.saturating_sub(now);
+                (held.saturating_add(growth), share(held, free, self.most))
+            }
+            None => (then, self.most),
+        };
+        if has > limit {
+            return Err(StoreError::Full { limit });
         }
         let added = then.saturating_sub(began);
         if self.room.has(added.saturating_mul(PAGES_PER_BYTE)) {
@@ -412,11 +441,14 @@ fn commit(
     let mut transaction = Transaction::new(&inner, size);
     for (operation, refused) in group.iter_mut().zip(refused) {
         let growth = operation.growth();
-        if growth > 0
-            && let Err(why) = limits.allow(size, transaction.size(), growth)
-        {
-            *refused = Some(why);
-            continue;
+        if growth > 0 {
+            let Ok(held) = operation.held(&mut transaction) else {
+                return Err(transaction.failure());
+            };
+            if let Err(why) = limits.allow(size, transaction.size(), growth, held) {
+                *refused = Some(why);
+                continue;
+            }
         }
         if operation.run(&mut transaction).is_err() {
             return Err(transaction.failure());

@@ -218,7 +218,25 @@ impl Store {
         run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
         then: impl FnOnce(Result<T, StoreError>) -> U + Send + 'static,
     ) -> Result<U, StoreError> {
-        self.ask(growth, false, run, then).await
+        self.ask(growth, None, false, run, then).await
+    }
+
+    /// The same for one of several owners who share the store, and who holds so many bytes already:
+    /// it has nine times as many as it leaves to others, and a thousandth of the limit in any case.
+    /// In the store of another process it has all that is free there.
+    ///
+    /// # Errors
+    ///
+    /// As [`carry_out`](Self::carry_out).
+    pub async fn carry_out_in_share<T: Send + 'static, U: Send + 'static>(
+        &self,
+        growth: u64,
+        held: impl FnOnce(&mut Transaction<'_>) -> Result<u64, Failed> + Send + 'static,
+        run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) -> U + Send + 'static,
+    ) -> Result<U, StoreError> {
+        let held: HeldBytes = Box::new(held);
+        self.ask(growth, Some(held), false, run, then).await
     }
 
     /// Reads something: also while the disk takes no writes.
@@ -230,12 +248,13 @@ impl Store {
         &self,
         read: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.ask(0, true, read, |outcome| outcome).await?
+        self.ask(0, None, true, read, |outcome| outcome).await?
     }
 
     async fn ask<T: Send + 'static, U: Send + 'static>(
         &self,
         growth: u64,
+        held: Option<HeldBytes>,
         only_reads: bool,
         run: impl FnOnce(&mut Transaction<'_>) -> Result<T, Failed> + Send + 'static,
         then: impl FnOnce(Result<T, StoreError>) -> U + Send + 'static,
@@ -243,6 +262,7 @@ impl Store {
         let (answer, answered) = oneshot::channel();
         let operation = Closures {
             growth,
+            held,
             only_reads,
             run: Some(run),
             outcome: None,
@@ -491,8 +511,12 @@ impl Operation for Lending {
     }
 }
 
+/// How many bytes an owner holds.
+type HeldBytes = Box<dyn FnOnce(&mut Transaction<'_>) -> Result<u64, Failed> + Send>;
+
 struct Closures<F, T, G, U> {
     growth: u64,
+    held: Option<HeldBytes>,
     only_reads: bool,
     run: Option<F>,
     outcome: Option<T>,
@@ -509,6 +533,11 @@ where
 {
     fn growth(&self) -> u64 {
         self.growth
+    }
+
+    fn held(&mut self, transaction: &mut Transaction<'_>) -> Result<Option<u64>, Failed> {
+        let held = self.held.take();
+        held.map(|held| held(transaction)).transpose()
     }
 
     fn only_reads(&self) -> bool {

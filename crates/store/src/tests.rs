@@ -265,6 +265,52 @@ async fn a_full_store_refuses_what_grows_and_does_the_rest() {
 }
 
 #[tokio::test]
+async fn an_owner_leaves_room_to_others_and_has_some_in_any_case() {
+    let directory = StateDirectory::new();
+    let store = Store::open(&directory.path, 100_000).unwrap();
+    let put = async |owner: u32, number: u32| {
+        let key = [owner.to_be_bytes(), number.to_be_bytes()].concat();
+        let each = entry_size(&key, &[0; 100]);
+        let held = move |transaction: &mut Transaction<'_>| {
+            let mut held = 0;
+            transaction.scan(NOTES, Bound::Unbounded, |key, value| {
+                if key.starts_with(&owner.to_be_bytes()) {
+                    held += entry_size(key, value);
+                }
+                ControlFlow::Continue(())
+            })?;
+            Ok(held)
+        };
+        let write =
+            move |transaction: &mut Transaction<'_>| transaction.put(NOTES, &key, &[0; 100]);
+        let put = store.carry_out_in_share(each, held, write, |outcome| outcome);
+        put.await.unwrap()
+    };
+    let mut kept = Vec::new();
+    for owner in 0..5 {
+        let mut number = 0;
+        let refused = loop {
+            match put(owner, number).await {
+                Ok(()) => number += 1,
+                Err(refused) => break refused,
+            }
+        };
+        assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+        kept.push(number * 140);
+    }
+    let expected = [89_880, 9_100, 840];
+    assert_eq!(kept[..3], expected, "nine tenths of what is free");
+    assert!(kept[3..].iter().all(|bytes| *bytes <= 140), "{kept:?}");
+    let whole = store
+        .carry_out(100_000, |_| Ok(()), |outcome| outcome)
+        .await;
+    assert!(matches!(
+        whole.unwrap(),
+        Err(StoreError::Full { limit: 100_000 })
+    ));
+}
+
+#[tokio::test]
 async fn a_store_of_a_newer_version_is_left_alone() {
     let directory = StateDirectory::new();
     let store = directory.open();

@@ -109,7 +109,8 @@ impl Pipelines {
             };
             let batch = id.clone();
             let part = Part { batch, push, job };
-            batches.follow(&part, &scoped(&pipeline, holder)).await?;
+            let other = scoped(&pipeline, holder);
+            batches.follow(&part, &other, &last.pipeline).await?;
             // It may have ended before it was followed.
             if self.keys().has_ended(&key, holder) {
                 self.tell_followers(&pipeline, holder, false).await?;
@@ -525,8 +526,8 @@ impl Pipelines {
         Ok(())
     }
 
-    /// Which of these jobs a pipeline or a worker has, and whether they end with this process. None:
-    /// that can't be told.
+    /// Which of these jobs a pipeline or a worker has, and whether they end with this process.
+    /// None: that can't be told.
     async fn parts_in(&self, name: &str, of: &[Held]) -> Option<HashMap<Part, bool>> {
         let wanted: HashSet<&Part> = of.iter().map(|held| &held.part).collect();
         let mut there = HashMap::new();

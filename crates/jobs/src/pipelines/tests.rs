@@ -317,7 +317,7 @@ async fn a_batch_of_the_process_before_has_the_end_of_a_job_that_is_gone() {
             push: 0,
             job: part,
         };
-        batches.follow(&part, "other").await.unwrap();
+        batches.follow(&part, "other", "p").await.unwrap();
         batches.forget_followers("other", &[part]);
         if !is_gone {
             pipeline

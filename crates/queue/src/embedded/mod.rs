@@ -563,7 +563,12 @@ impl Shared {
             let outcome = outcome.map(|(record, entries)| window.pushed(record, entries));
             shared.finish(window, outcome)
         };
-        self.carry_out(growth, write, then).await
+        let pipeline = self.pipeline.clone();
+        let held = move |transaction: &mut Transaction<'_>| {
+            Ok(Record::read(transaction, &pipeline)?.bytes)
+        };
+        let pushed = self.store.carry_out_in_share(growth, held, write, then);
+        pushed.await?
     }
 
     async fn settle(
@@ -701,7 +706,7 @@ fn remove(
 ) -> Result<bool, Failed> {
     let was_there = transaction.remove(JOBS, key.bytes())?;
     if was_there {
-        record.remove(&key.kind);
+        record.remove(&key.kind, job);
     }
     if let Some(at) = options::expires_at(&job.headers) {
         let note = record::expiry_key(pipeline, at, key.number);

@@ -139,6 +139,8 @@ pub(super) struct Record {
     pub(super) delayed: u64,
     /// From 1 on: 0 is in front of all jobs.
     next: u64,
+    /// The size of the jobs, as of [`Job::size`]. A release before has not counted it.
+    pub(super) bytes: u64,
 }
 
 impl Default for Record {
@@ -147,12 +149,13 @@ impl Default for Record {
             ready: 0,
             delayed: 0,
             next: 1,
+            bytes: 0,
         }
     }
 }
 
 /// The bytes of a record.
-pub(super) const LENGTH: usize = 24;
+pub(super) const LENGTH: usize = 32;
 
 impl Record {
     pub(super) fn read(transaction: &mut Transaction<'_>, pipeline: &str) -> Result<Self, Failed> {
@@ -170,6 +173,7 @@ impl Record {
             ready: next(),
             delayed: next(),
             next: next().max(Self::default().next),
+            bytes: next(),
         }
     }
 
@@ -178,7 +182,7 @@ impl Record {
         transaction: &mut Transaction<'_>,
         pipeline: &str,
     ) -> Result<(), Failed> {
-        let numbers = [self.ready, self.delayed, self.next];
+        let numbers = [self.ready, self.delayed, self.next, self.bytes];
         let bytes = numbers.map(u64::to_be_bytes).concat();
         transaction.put(PIPELINES, pipeline.as_bytes(), &bytes)
     }
@@ -187,6 +191,7 @@ impl Record {
     pub(super) fn add(&mut self, pipeline: &str, job: &Job, now: u64) -> Key {
         let number = self.next;
         self.next += 1;
+        self.bytes = self.bytes.saturating_add(job.size());
         if job.delay.is_zero() {
             self.ready += 1;
             return Key::ready(pipeline, job.priority, number);
@@ -197,12 +202,15 @@ impl Record {
         Key::delayed(pipeline, Some(job.priority), due, number)
     }
 
-    pub(super) fn remove(&mut self, kind: &Kind) {
+    pub(super) fn remove(&mut self, kind: &Kind, job: &Job) {
         let count = match kind {
             Kind::Ready { .. } => &mut self.ready,
             Kind::Delayed { .. } => &mut self.delayed,
         };
         *count = count.saturating_sub(1);
+        let is_empty = self.ready + self.delayed == 0;
+        let bytes = self.bytes.saturating_sub(job.size());
+        self.bytes = if is_empty { 0 } else { bytes };
     }
 }
 

@@ -159,7 +159,7 @@ impl Model {
         };
         let entry = self.window.reserved(ticket).unwrap();
         self.store.remove(entry.key.bytes());
-        self.record.remove(&entry.key.kind);
+        self.record.remove(&entry.key.kind, &entry.job);
         let next = again.then(|| self.store(entry.job.priority, None));
         self.window.settled(ticket);
         self.window.pushed(self.record, next.into_iter().collect());
