@@ -402,6 +402,9 @@ pub(crate) enum JobsCommand {
     Show {
         /// The job's ID
         id: String,
+        /// The job's pipeline, if jobs of several pipelines have the ID
+        #[arg(long)]
+        pipeline: Option<String>,
     },
     /// Run dead letters again, as if they had never run
     Retry(Letters),
@@ -452,11 +455,11 @@ impl OfPipeline {
 
 /// Which dead letters are meant.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Letters {
     /// IDs of jobs
     pub(crate) ids: Vec<String>,
-    /// All dead letters of this pipeline
+    /// Dead letters of this pipeline; all of it without IDs
     #[arg(long)]
     pub(crate) pipeline: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Dead letters: jobs that were given up. They are in the server's store, whatever driver their
 //! pipeline has, until somebody runs them again or discards them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
@@ -186,15 +186,29 @@ impl DeadLetters {
         self.look(count).await
     }
 
-    /// The newest letter of this ID.
-    pub(crate) async fn read(&self, id: &str) -> Result<Option<Letter>, DeadError> {
+    /// The pipelines that have a letter of this ID: whoever pushes chooses it.
+    pub(crate) async fn pipelines_of(&self, id: &str) -> Result<BTreeSet<String>, DeadError> {
+        let Some(store) = self.0.store.get_if_there().await else {
+            return Ok(BTreeSet::new());
+        };
+        store?;
+        let id = id.to_owned();
+        let find = move |_: &mut Transaction<'_>, headlines: &mut Headlines| {
+            let found = headlines.all.values().filter(|it| it.id == id);
+            Ok(found.map(|it| it.pipeline.clone()).collect())
+        };
+        self.look(find).await
+    }
+
+    /// The letter of this ID that a pipeline has.
+    pub(crate) async fn read(&self, pipeline: &str, id: &str) -> Result<Option<Letter>, DeadError> {
         let Some(store) = self.0.store.get_if_there().await else {
             return Ok(None);
         };
         store?;
-        let id = id.to_owned();
+        let of = (pipeline.to_owned(), id.to_owned());
         let read = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
-            let Some(number) = headlines.number_of(&id) else {
+            let Some(number) = headlines.numbers.get(&of) else {
                 return Ok(None);
             };
             let value = transaction.get(TREE, &number.to_be_bytes())?;
@@ -203,12 +217,18 @@ impl DeadLetters {
         self.look(read).await
     }
 
-    /// Removes the newest letter of this ID: only if it died at this time, where one is given.
-    /// Whether it was there.
-    pub(crate) async fn discard(&self, id: &str, died_at: Option<u64>) -> Result<bool, DeadError> {
-        let id = id.to_owned();
+    /// Removes the letter of this ID that a pipeline has: only if it died at this time, where one
+    /// is given. Whether it was there.
+    pub(crate) async fn discard(
+        &self,
+        pipeline: &str,
+        id: &str,
+        died_at: Option<u64>,
+    ) -> Result<bool, DeadError> {
+        let of = (pipeline.to_owned(), id.to_owned());
         let remove = move |transaction: &mut Transaction<'_>, headlines: &mut Headlines| {
-            let number = headlines.number_of(&id).filter(|number| {
+            let number = headlines.numbers.get(&of).copied();
+            let number = number.filter(|number| {
                 let died = headlines.all.get(number).map(|it| it.died_at);
                 died_at.is_none() || died == died_at
             });
@@ -319,13 +339,6 @@ impl Headlines {
         self.numbers.remove(&name_of(&headline));
         Some(headline)
     }
-
-    fn number_of(&self, id: &str) -> Option<u64> {
-        let mut newest = self.all.iter().rev();
-        newest
-            .find(|(_, it)| it.id == id)
-            .map(|(number, _)| *number)
-    }
 }
 
 fn name_of(headline: &Headline) -> (String, String) {
@@ -416,13 +429,20 @@ mod tests {
             (listed.len(), &*listed[0].reason, listed[0].size),
             (1, "again", 4)
         );
-        let read = letters.read("a").await.unwrap().unwrap();
+        let read = letters.read("mail", "a").await.unwrap().unwrap();
         assert_eq!((read.job, read.attempts), (job("a", 4), 4));
-        assert!(!letters.discard("a", Some(1)).await.unwrap(), "another one");
-        assert!(letters.discard("a", None).await.unwrap());
-        assert!(!letters.discard("a", None).await.unwrap());
-        assert_eq!(letters.read("a").await.unwrap(), None);
-        assert_eq!(letters.list(None, 0).await.unwrap(), (Vec::new(), 1));
+        // Another pipeline's, which is newer.
+        letters.keep("other", &job("a", 5), 1, "").await.unwrap();
+        let of_both = letters.pipelines_of("a").await.unwrap();
+        assert_eq!(of_both, BTreeSet::from(["mail".into(), "other".into()]));
+        let read = letters.read("mail", "a").await.unwrap().unwrap();
+        assert_eq!(read.job, job("a", 4));
+        let discard = async |died_at| letters.discard("mail", "a", died_at).await.unwrap();
+        assert!(!discard(Some(1)).await, "another one");
+        assert!(discard(None).await);
+        assert!(!discard(None).await);
+        assert_eq!(letters.read("mail", "a").await.unwrap(), None);
+        assert_eq!(letters.list(None, 0).await.unwrap(), (Vec::new(), 2));
     }
 
     #[tokio::test]
@@ -463,7 +483,7 @@ mod tests {
             .into_iter()
             .map(|it| it.id);
         assert_eq!(ids.collect::<Vec<_>>(), ["e", "d", "c", "b"]);
-        assert_eq!(letters.read("a").await.unwrap(), None);
+        assert_eq!(letters.read("p", "a").await.unwrap(), None);
     }
 
     #[tokio::test]

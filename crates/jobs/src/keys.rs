@@ -1,7 +1,7 @@
 //! Jobs that are known by a key or by their ID while they are there: unique ones, cancelled ones,
 //! and those that run. In memory.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// Keys take memory as long as their jobs wait: some 200 bytes each. See [`has_room`] for what a
 /// pipeline has of them.
 pub(crate) const MOST: usize = 1_000_000;
-/// Cancelled jobs that are still in their pipelines.
-const MOST_CANCELLED: usize = 10_000;
+/// Cancelled jobs that are still in their pipelines. See [`has_room`] for what a pool has of them.
+const MOST_CANCELLED: u64 = 10_000;
 
 /// A key, or the ID of a job, with its pipeline: whoever pushes to one pipeline takes no key of
 /// another one.
@@ -69,15 +69,69 @@ struct State {
     ends: BTreeSet<(Instant, Arc<str>)>,
     /// Keys of jobs that workers of the process before have, and the IDs of these.
     lent: HashMap<String, String>,
-    /// With the pipelines to which a job of that ID was pushed since: who cancelled it did not mean
-    /// that one.
-    cancelled: HashMap<String, (Instant, HashSet<String>)>,
+    cancelled: Notes,
     /// By their IDs, which jobs of several pipelines may share.
     running: HashMap<String, Vec<Running>>,
     /// Looks through the store that are under way, for jobs whose keys are given back.
     restoring: usize,
     /// Jobs that have let go of their keys since the first of these began.
     let_go: HashSet<String>,
+}
+
+/// Cancelled jobs that are between their pipelines and a worker, by their IDs.
+#[derive(Debug, Default)]
+struct Notes {
+    by_id: HashMap<String, Note>,
+    /// How many are of each pool.
+    shares: HashMap<String, u64>,
+}
+
+#[derive(Debug)]
+struct Note {
+    since: Instant,
+    /// A job of this ID was pushed to them since: who cancelled it did not mean that one.
+    pushed_to: HashSet<String>,
+    /// The pool whose worker has cancelled it; none for anybody else.
+    pool: String,
+}
+
+impl Notes {
+    /// False: there are too many.
+    fn add(&mut self, id: &str, pool: &str, now: Instant) -> bool {
+        self.remove(id);
+        let all = |notes: &Self| notes.by_id.len() as u64;
+        let own = |notes: &Self| notes.shares.get(pool).copied().unwrap_or(0);
+        if !has_room(own(self), all(self), MOST_CANCELLED) {
+            let is_old = |note: &Note| now.saturating_duration_since(note.since) >= LONGEST;
+            let old = self.by_id.iter().filter(|(_, note)| is_old(note));
+            for id in old.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+                self.remove(&id);
+            }
+        }
+        if !has_room(own(self), all(self), MOST_CANCELLED) {
+            return false;
+        }
+        *self.shares.entry(pool.to_owned()).or_default() += 1;
+        let note = Note {
+            since: now,
+            pushed_to: HashSet::new(),
+            pool: pool.to_owned(),
+        };
+        self.by_id.insert(id.to_owned(), note);
+        true
+    }
+
+    fn remove(&mut self, id: &str) {
+        let Some(note) = self.by_id.remove(id) else {
+            return;
+        };
+        if let Some(own) = self.shares.get_mut(&note.pool) {
+            *own -= 1;
+            if *own == 0 {
+                self.shares.remove(&note.pool);
+            }
+        }
+    }
 }
 
 /// Gives jobs that wait in the store their keys again. One that begins or ends meanwhile has none.
@@ -205,29 +259,19 @@ impl Keys {
         })
     }
 
-    /// A job that comes out of its pipeline with this ID does not run. False: too many are noted.
-    pub(crate) fn note_cancelled(&self, id: &str) -> bool {
-        let mut state = lock(&self.0);
-        if state.cancelled.len() >= MOST_CANCELLED {
-            let now = Instant::now();
-            let is_new = |since: &Instant| now.saturating_duration_since(*since) < LONGEST;
-            state.cancelled.retain(|_, (since, _)| is_new(since));
-        }
-        if state.cancelled.len() >= MOST_CANCELLED {
-            return false;
-        }
-        let note = (Instant::now(), HashSet::new());
-        state.cancelled.insert(id.to_owned(), note);
-        true
+    /// A job that comes out of its pipeline with this ID does not run, as a worker of this pool, or
+    /// somebody else, says. False: too many are noted.
+    pub(crate) fn note_cancelled(&self, id: &str, pool: &str) -> bool {
+        lock(&self.0).cancelled.add(id, pool, Instant::now())
     }
 
     /// These are pushed: who cancelled their IDs before did not mean them.
     pub(crate) fn pushed(&self, pipeline: &str, jobs: &[Job]) {
         let mut state = lock(&self.0);
-        if !state.cancelled.is_empty() {
+        if !state.cancelled.by_id.is_empty() {
             for job in jobs {
-                if let Some((_, since)) = state.cancelled.get_mut(&job.id) {
-                    since.insert(pipeline.to_owned());
+                if let Some(note) = state.cancelled.by_id.get_mut(&job.id) {
+                    note.pushed_to.insert(pipeline.to_owned());
                 }
             }
         }
@@ -236,8 +280,8 @@ impl Keys {
     /// A job is about to be given to a worker: what says that it is cancelled, or None when it was.
     pub(crate) fn run(&self, job: &Arc<Job>, pipeline: &str) -> Option<CancellationToken> {
         let mut state = lock(&self.0);
-        let note = state.cancelled.get(&job.id);
-        if note.is_some_and(|(_, since)| !since.contains(pipeline)) {
+        let note = state.cancelled.by_id.get(&job.id);
+        if note.is_some_and(|note| !note.pushed_to.contains(pipeline)) {
             state.cancelled.remove(&job.id);
             return None;
         }
@@ -283,9 +327,15 @@ impl Keys {
         Some(running.find(is_it)?.seen.clone())
     }
 
-    /// A job that a worker has.
-    pub(crate) fn running(&self, id: &str) -> Option<RunningJob> {
-        self.running_of(None, id)
+    /// Jobs of an ID that workers have, by their pipelines: the first one of each.
+    pub(crate) fn all_running(&self, id: &str) -> BTreeMap<String, RunningJob> {
+        let state = lock(&self.0);
+        let mut all = BTreeMap::new();
+        for running in state.running.get(id).into_iter().flatten() {
+            let of = running.seen.pipeline.clone();
+            all.entry(of).or_insert_with(|| running.seen.clone());
+        }
+        all
     }
 
     /// The same one as of [`run`](Self::run).
@@ -545,7 +595,7 @@ mod tests {
     async fn a_job_is_cancelled_before_it_begins_or_while_it_runs() {
         let keys = Keys::default();
         assert!(!keys.cancel_running("a"));
-        assert!(keys.note_cancelled("a"));
+        assert!(keys.note_cancelled("a", "jobs"));
         let job = Arc::new(Job {
             id: "a".to_owned(),
             ..Job::default()
@@ -555,14 +605,24 @@ mod tests {
         assert!(keys.cancel_running("a"));
         assert!(token.is_cancelled());
         keys.ran(&job);
-        assert!(keys.note_cancelled("a"));
+        assert!(keys.note_cancelled("a", "jobs"));
         keys.pushed("p", &[Job::clone(&job)]);
         assert!(keys.run(&job, "p").is_some(), "it was pushed later");
         assert!(keys.run(&job, "q").is_none(), "and not there");
-        for number in 0..MOST_CANCELLED {
-            assert!(keys.note_cancelled(&number.to_string()));
+        let most = MOST_CANCELLED / 10 * 9;
+        for number in 0..most {
+            assert!(keys.note_cancelled(&number.to_string(), "evil"));
         }
-        assert!(!keys.note_cancelled("more"));
+        assert!(keys.note_cancelled("1", "evil"), "it is noted");
+        assert!(!keys.note_cancelled("more", "evil"));
+        assert!(keys.note_cancelled("more", ""), "others have room");
+        let first = Arc::new(Job {
+            id: "0".to_owned(),
+            ..Job::default()
+        });
+        assert!(keys.run(&first, "p").is_none());
+        assert!(keys.note_cancelled("more", "evil"), "one was used");
+        assert_eq!(lock(&keys.0).cancelled.shares["evil"], most);
     }
 
     #[test]
@@ -598,6 +658,6 @@ mod tests {
         assert!(keys.has_ended(&scoped("q", "k"), "a"));
         assert!(keys.cancel_running("a") && token.is_cancelled());
         keys.ran(&of_p);
-        assert!(keys.running("a").is_none());
+        assert!(keys.running_of(None, "a").is_none());
     }
 }

@@ -21,7 +21,7 @@ const MOST: usize = 10_000;
 const MOST_BYTES: u64 = 64 << 20;
 /// Jobs whose results are to come that are known. Of the pipeline that has the most, the oldest are
 /// not known any more.
-const MOST_EXPECTED: usize = if cfg!(test) { 100 } else { 100_000 };
+pub(crate) const MOST_EXPECTED: usize = if cfg!(test) { 100 } else { 100_000 };
 /// A result is an answer, and no file.
 pub(crate) const LONGEST: usize = 1 << 20;
 
@@ -246,6 +246,15 @@ impl Results {
         lock(&self.0).expected.add(ResultKey { pipeline, id });
     }
 
+    /// The pipelines of which a job of this ID has a result, or is to have one.
+    pub(crate) fn pipelines_of(&self, visible: &Visible, id: &str) -> BTreeSet<String> {
+        lock(&self.0)
+            .known(visible, id)
+            .into_iter()
+            .cloned()
+            .collect()
+    }
+
     /// It was not pushed.
     pub(crate) fn expect_no_more(&self, pipeline: &str, id: &str) {
         let (pipeline, id) = (pipeline.to_owned(), id.to_owned());
@@ -297,11 +306,7 @@ impl State {
     /// The end of the job of this ID, if it is known. Where jobs of several pipelines have it,
     /// nobody can say which one is meant: it is no answer that one of them has ended.
     fn find(&self, visible: &Visible, id: &str) -> Option<Waited> {
-        let kept = self.pipelines.get(id).into_iter().flatten();
-        let expected = self.expected.by_id.get(id).into_iter().flatten();
-        let all = kept.chain(expected.map(|(pipeline, _)| pipeline));
-        let all: BTreeSet<&String> = all.filter(|it| visible.has(it)).collect();
-        let mut all = all.into_iter();
+        let mut all = self.known(visible, id).into_iter();
         let pipeline = all.next()?;
         let others: Vec<_> = all.cloned().collect();
         if !others.is_empty() {
@@ -313,6 +318,13 @@ impl State {
             id: id.to_owned(),
         };
         Some(Waited::Ended(self.kept.get(&of)?.ended.clone()))
+    }
+
+    fn known(&self, visible: &Visible, id: &str) -> BTreeSet<&String> {
+        let kept = self.pipelines.get(id).into_iter().flatten();
+        let expected = self.expected.by_id.get(id).into_iter().flatten();
+        let all = kept.chain(expected.map(|(pipeline, _)| pipeline));
+        all.filter(|it| visible.has(it)).collect()
     }
 
     fn forget(&mut self, of: &ResultKey) {

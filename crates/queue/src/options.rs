@@ -115,6 +115,11 @@ impl JobOptions {
     }
 }
 
+/// Whether somebody may wait for what the handler returns.
+pub fn wants_result(headers: &Headers) -> bool {
+    headers.contains_key(RESULT)
+}
+
 /// When a job that was pushed expires, in milliseconds since 1970.
 pub fn expires_at(headers: &Headers) -> Option<u64> {
     headers.get(EXPIRES_AT)?.first()?.parse().ok()

@@ -37,6 +37,10 @@ pub(crate) fn add(methods: &Methods, pipelines: &Pipelines, schedules: &Schedule
     pushing.add("Batch", async |pushing, request: BatchRequest| {
         batch(pushing, request).await
     });
+    pushing.add("Cancel", async |pushing: Pushing, named| {
+        let pool = pushing.caller.borders().map(|it| it.pool.clone());
+        ours::cancel(pushing.pipelines, &pool.unwrap_or_default(), named).await
+    });
     waiting::add(methods, pipelines);
     let methods = methods.service("jobs", pipelines.clone());
     methods.add(

@@ -1,13 +1,14 @@
 //! Methods that RoadRunner does not have, with JSON: what operators see and do.
 
 use pronghorn_base::with_causes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pronghorn_plugin_api::rpc::{Argument, Binary, Failure, Outcome, ServiceMethods};
 use pronghorn_queue::{Headers, Job, Listed, options};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::waiting::ambiguous;
 use crate::batches::Summary;
 use crate::dead::{DeadError, Headline};
 use crate::pipelines::Pipelines;
@@ -33,7 +34,6 @@ const HEADLINES: usize = 16 << 20;
 const LETTERS: usize = 64 << 20;
 
 pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
-    methods.add("Cancel", cancel);
     methods.add("Clear", clear);
     methods.add("Overview", overview);
     methods.add_with_room("Recent", HEADLINES, recent);
@@ -46,10 +46,10 @@ pub(super) fn add(methods: &ServiceMethods<Pipelines>) {
     methods.add_with_room("Discard", LETTERS, discard);
 }
 
-/// Names jobs by their IDs, or all of a pipeline.
+/// Names jobs by their IDs, those of a pipeline, or all of it.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Named {
+pub(super) struct Named {
     ids: Vec<String>,
     pipeline: Option<String>,
 }
@@ -96,7 +96,7 @@ impl Done {
 
 /// What was found of the jobs that are cancelled.
 #[derive(Default, Serialize)]
-struct CancelledJobs {
+pub(super) struct CancelledJobs {
     /// IDs of which there were jobs.
     done: Vec<String>,
     /// Jobs that waited, and are gone.
@@ -112,12 +112,17 @@ struct CancelledJobs {
 
 impl Outcome for CancelledJobs {}
 
-async fn cancel(pipelines: Pipelines, named: Named) -> Result<CancelledJobs, Failure> {
+/// By a worker of this pool, or somebody else.
+pub(super) async fn cancel(
+    pipelines: Pipelines,
+    pool: &str,
+    named: Named,
+) -> Result<CancelledJobs, Failure> {
     named.check()?;
     let _call = pipelines.call().await;
     let mut all = CancelledJobs::default();
     for id in named.ids {
-        let why = match pipelines.cancel(&id).await {
+        let why = match pipelines.cancel(&id, pool).await {
             Err(error) => with_causes(&error),
             Ok(found) if found.noted => {
                 all.noted.push(id);
@@ -394,6 +399,8 @@ async fn batches(pipelines: Pipelines, _: Nothing) -> Result<Batches, Failure> {
 #[serde(default)]
 struct One {
     id: String,
+    /// The pipeline of the job. None: the only one that has it.
+    pipeline: Option<String>,
 }
 
 impl Argument for One {}
@@ -505,7 +512,25 @@ struct Shown {
 impl Outcome for Shown {}
 
 async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
-    if let Some(running) = pipelines.keys().running(&one.id) {
+    let id = &one.id;
+    let of = one.pipeline.as_deref().filter(|name| !name.is_empty());
+    let mut running = pipelines.keys().all_running(id);
+    let mut waiting = pipelines.find(of, id).await;
+    let dead = pipelines.dead().pipelines_of(id).await.map_err(failed)?;
+    let all = running.keys().chain(waiting.keys()).chain(&dead);
+    let all: BTreeSet<_> = all
+        .filter(|it| of.is_none_or(|of| it.eq_ignore_ascii_case(of)))
+        .cloned()
+        .collect();
+    if all.len() > 1 {
+        return Err(ambiguous(id, PIPELINE, &all));
+    }
+    let unknown = || {
+        let why = unknown(id);
+        Failure::new(format!("{why}, and no such job waits here or runs"))
+    };
+    let pipeline = all.into_iter().next().ok_or_else(unknown)?;
+    if let Some(running) = running.remove(&pipeline) {
         let (progress, progress_text) = running.progress.map(|it| (it.done, it.text)).unzip();
         return Ok(Shown {
             state: "running",
@@ -515,7 +540,7 @@ async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
             ..Shown::of(running.pipeline, &running.job, running.job.attempts)
         });
     }
-    if let Some((pipeline, Listed { job, since })) = pipelines.find(&one.id).await {
+    if let Some(Listed { job, since }) = waiting.remove(&pipeline) {
         let (state, due_in) = wait_of(&job);
         return Ok(Shown {
             state,
@@ -524,11 +549,8 @@ async fn show(pipelines: Pipelines, one: One) -> Result<Shown, Failure> {
             ..Shown::of(pipeline, &job, job.attempts)
         });
     }
-    let letter = pipelines.dead().read(&one.id).await.map_err(failed)?;
-    let letter = letter.ok_or_else(|| {
-        let why = unknown(&one.id);
-        Failure::new(format!("{why}, and no such job waits here or runs"))
-    })?;
+    let letter = pipelines.dead().read(&pipeline, id).await.map_err(failed)?;
+    let letter = letter.ok_or_else(unknown)?;
     Ok(Shown {
         state: "dead",
         reason: Some(letter.reason),
@@ -565,38 +587,40 @@ impl Shown {
 /// places.
 async fn retry(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
     let _call = pipelines.call().await;
-    let ids = ids(&pipelines, named).await?;
-    let retry = |pipelines, id: String| async move { retry_one(&pipelines, &id).await };
-    Ok(each_of(&pipelines, ids, retry).await)
+    let letters = letters(&pipelines, named).await?;
+    let retry =
+        |pipelines, letter: MeantLetter| async move { retry_one(&pipelines, &letter).await };
+    Ok(each_of(&pipelines, letters, retry).await)
 }
 
 /// Does it with so many at a time, which share the commits of the store.
 async fn each_of<F>(
     pipelines: &Pipelines,
-    ids: Vec<String>,
-    each: impl Fn(Pipelines, String) -> F,
+    letters: Vec<MeantLetter>,
+    each: impl Fn(Pipelines, MeantLetter) -> F,
 ) -> Done
 where
     F: Future<Output = Result<(), String>> + Send + 'static,
 {
     let mut done = Done::default();
-    for ids in ids.chunks(TOGETHER) {
+    for letters in letters.chunks(TOGETHER) {
         let mut under_way = JoinSet::new();
-        for (at, id) in ids.iter().enumerate() {
-            let one = each(pipelines.clone(), id.clone());
+        for (at, letter) in letters.iter().enumerate() {
+            let one = each(pipelines.clone(), letter.clone());
             under_way.spawn(async move { (at, one.await) });
         }
         let mut outcomes = under_way.join_all().await;
         outcomes.sort_unstable_by_key(|(at, _)| *at);
-        for (id, (_, outcome)) in ids.iter().zip(outcomes) {
-            done.note(id.clone(), outcome);
+        for (letter, (_, outcome)) in letters.iter().zip(outcomes) {
+            done.note(letter.id.clone(), outcome);
         }
     }
     done
 }
 
-async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
-    let letter = pipelines.dead().read(id).await;
+async fn retry_one(pipelines: &Pipelines, letter: &MeantLetter) -> Result<(), String> {
+    let (pipeline, id) = (letter.pipeline(pipelines).await?, &letter.id);
+    let letter = pipelines.dead().read(&pipeline, id).await;
     let letter = letter.map_err(|error| with_causes(&error))?;
     let letter = letter.ok_or_else(|| NO_LETTER.to_owned())?;
     let mut job = Job {
@@ -605,42 +629,74 @@ async fn retry_one(pipelines: &Pipelines, id: &str) -> Result<(), String> {
     };
     // Whoever wants it now knows how old it is.
     options::never_expire(&mut job.headers);
-    let pushed = pipelines
-        .admission()
-        .push_again(&letter.pipeline, job)
-        .await;
+    let pushed = pipelines.admission().push_again(&pipeline, job).await;
     pushed.map_err(|error| with_causes(&error))?;
     // It may have died again meanwhile: that letter stays.
-    let discarded = pipelines.dead().discard(id, Some(letter.died_at)).await;
+    let died_at = Some(letter.died_at);
+    let discarded = pipelines.dead().discard(&pipeline, id, died_at).await;
     discarded.map(|_| ()).map_err(|error| with_causes(&error))
 }
 
 async fn discard(pipelines: Pipelines, named: Named) -> Result<Done, Failure> {
     let _call = pipelines.call().await;
-    let ids = ids(&pipelines, named).await?;
-    let discard = |pipelines: Pipelines, id: String| async move {
-        match pipelines.dead().discard(&id, None).await {
+    let letters = letters(&pipelines, named).await?;
+    let discard = |pipelines: Pipelines, letter: MeantLetter| async move {
+        let pipeline = letter.pipeline(&pipelines).await?;
+        match pipelines.dead().discard(&pipeline, &letter.id, None).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(NO_LETTER.to_owned()),
             Err(error) => Err(with_causes(&error)),
         }
     };
-    Ok(each_of(&pipelines, ids, discard).await)
+    Ok(each_of(&pipelines, letters, discard).await)
+}
+
+/// A dead letter that somebody means.
+#[derive(Clone)]
+struct MeantLetter {
+    id: String,
+    /// None: the only one that has such a letter.
+    pipeline: Option<String>,
+}
+
+impl MeantLetter {
+    async fn pipeline(&self, pipelines: &Pipelines) -> Result<String, String> {
+        if let Some(pipeline) = &self.pipeline {
+            return Ok(pipeline.clone());
+        }
+        let all = pipelines.dead().pipelines_of(&self.id).await;
+        let all = all.map_err(|error| with_causes(&error))?;
+        if all.len() > 1 {
+            return Err(ambiguous(&self.id, PIPELINE, &all).to_string());
+        }
+        all.into_iter().next().ok_or_else(|| NO_LETTER.to_owned())
+    }
 }
 
 /// Those that were named, or all of a pipeline.
-async fn ids(pipelines: &Pipelines, named: Named) -> Result<Vec<String>, Failure> {
+async fn letters(pipelines: &Pipelines, named: Named) -> Result<Vec<MeantLetter>, Failure> {
     named.check()?;
-    let Some(pipeline) = named.pipeline.filter(|name| !name.is_empty()) else {
-        return Ok(named.ids);
+    let pipeline = named.pipeline.filter(|name| !name.is_empty());
+    let ids = match &pipeline {
+        Some(of) if named.ids.is_empty() => {
+            let letters = pipelines.dead().list(Some(of), usize::MAX).await;
+            let (letters, _) = letters.map_err(failed)?;
+            if letters.is_empty() {
+                expect(pipelines, of)?;
+            }
+            letters.into_iter().map(|letter| letter.id).collect()
+        }
+        _ => named.ids,
     };
-    let letters = pipelines.dead().list(Some(&pipeline), usize::MAX).await;
-    let (letters, _) = letters.map_err(failed)?;
-    if letters.is_empty() {
-        expect(pipelines, &pipeline)?;
-    }
-    Ok(letters.into_iter().map(|letter| letter.id).collect())
+    let one = |id| MeantLetter {
+        id,
+        pipeline: pipeline.clone(),
+    };
+    Ok(ids.into_iter().map(one).collect())
 }
+
+/// The parameter that says which job is meant, also of the command.
+const PIPELINE: &str = "`pipeline`";
 
 /// Of an ID that stands in front.
 const NO_LETTER: &str = "there is no such dead letter";

@@ -26,15 +26,14 @@ impl Server {
     }
 
     fn with_patience(patience: Duration) -> Self {
+        Self::over(LazyStore::default(), patience)
+    }
+
+    fn over(store: LazyStore, patience: Duration) -> Self {
         let methods = Methods::default();
         let metrics = Metrics::new(&Registry::default());
-        let pipelines = Pipelines::new(
-            LazyStore::default(),
-            patience,
-            metrics,
-            ["default"].into_iter(),
-            brokers(),
-        );
+        let pipelines =
+            Pipelines::new(store, patience, metrics, ["default"].into_iter(), brokers());
         let surroundings = Surroundings {
             spawner: pronghorn_process::Spawner::start().unwrap(),
             folder: std::env::temp_dir(),
@@ -340,7 +339,7 @@ async fn a_call_names_so_many_and_no_more() {
     for (method, why) in [
         ("Cancel", "no job waits or runs with this ID"),
         ("Retry", "there is no such dead letter"),
-        ("Discard", "there is no state directory"),
+        ("Discard", "there is no such dead letter"),
     ] {
         let said = server.call(method, &ids(1000)).await;
         assert_eq!(said.matches(why).count(), 1000, "{method} {said}");
@@ -353,6 +352,78 @@ async fn a_call_names_so_many_and_no_more() {
         let refused = "1001 pipelines; at most 1000 are taken at a time";
         server.expect(method, &pipelines, refused).await;
     }
+}
+
+/// Whoever pushes chooses the ID.
+#[tokio::test]
+async fn jobs_of_two_pipelines_with_one_id_are_told_apart() {
+    let directory = pronghorn_testkit::Directory::new();
+    let store = LazyStore::new(directory.join("state"), 1 << 20);
+    let server = Server::over(store, Duration::from_secs(60));
+    for name in ["evil", "good"] {
+        let declare = format!(r#"{{"pipeline":{{"name":"{name}","driver":"memory"}}}}"#);
+        server.expect("Declare", &declare, "{}").await;
+    }
+    let die = async |pipeline: &str, id: &str| {
+        let job = Job {
+            id: id.to_owned(),
+            ..Job::default()
+        };
+        let dead = server.1.dead();
+        dead.keep(pipeline, &job, 3, pipeline).await.unwrap();
+    };
+    let left = async || {
+        let (all, _) = server.1.dead().list(None, 100).await.unwrap();
+        let mut all: Vec<_> = (all.iter())
+            .map(|it| format!("{} {}", it.pipeline, it.id))
+            .collect();
+        all.sort_unstable();
+        all.join(", ")
+    };
+    for (pipeline, id) in [
+        ("good", "a"),
+        ("good", "b"),
+        ("good", "c"),
+        ("evil", "a"),
+        ("evil", "c"),
+    ] {
+        die(pipeline, id).await;
+    }
+    let which = "jobs of several pipelines have the ID `a`: `evil`, `good` (hint: `pipeline` says \
+                 which one is meant)";
+    for method in ["Retry", "Discard"] {
+        let said = format!(r#"{{"done":[],"not_done":[{{"id":"a","why":"{which}"}}]}}"#);
+        server.expect(method, r#"{"ids":["a"]}"#, &said).await;
+    }
+    server.expect("Show", r#"{"id":"a"}"#, which).await;
+    let shown = server.call("Show", r#"{"id":"a","pipeline":"good"}"#).await;
+    assert!(shown.contains(r#""reason":"good""#), "{shown}");
+    let done = |ids: &str| format!(r#"{{"done":[{ids}]}}"#);
+    let of_good = r#"{"ids":["a"],"pipeline":"good"}"#;
+    server.expect("Retry", of_good, &done(r#""a""#)).await;
+    assert_eq!(left().await, "evil a, evil c, good b, good c");
+    // It waits in one pipeline, and is a dead letter of the other one.
+    server.expect("Show", r#"{"id":"a"}"#, which).await;
+    let shown = server.call("Show", r#"{"id":"a","pipeline":"good"}"#).await;
+    assert!(shown.contains(r#""state":"waiting""#), "{shown}");
+    let discard = r#"{"ids":["a","x"],"pipeline":"evil"}"#;
+    let said = r#"{"done":["a"],"not_done":[{"id":"x","why":"there is no such dead letter"}]}"#;
+    server.expect("Discard", discard, said).await;
+    let shown = server.call("Show", r#"{"id":"a"}"#).await;
+    assert!(shown.contains(r#""pipeline":"good""#), "{shown}");
+    // One that no other pipeline has needs no pipeline; and all of a pipeline are its own.
+    server
+        .expect("Discard", r#"{"ids":["b"]}"#, &done(r#""b""#))
+        .await;
+    server
+        .expect("Discard", r#"{"pipeline":"good"}"#, &done(r#""c""#))
+        .await;
+    assert_eq!(left().await, "evil c");
+    let unknown =
+        "no such pipeline, requested: goood; did you mean `good`? There are: `evil`, `good`";
+    server
+        .expect("Retry", r#"{"pipeline":"goood"}"#, unknown)
+        .await;
 }
 
 /// Room that is given once, after somebody asked for it.
@@ -473,7 +544,10 @@ async fn a_pool_touches_no_job_of_a_pipeline_that_is_not_its_own() {
         let said = format!(r#"{{"id":"{id}","done":0.9,"text":"owned"}}"#);
         assert_eq!(server.call_by(&pool, "Progress", &said).await, is_noted);
     }
-    assert!(keys.running("t").is_some_and(|it| it.progress.is_none()));
+    assert!(
+        keys.running_of(None, "t")
+            .is_some_and(|it| it.progress.is_none())
+    );
     let said = server
         .call_by(&pool, "Await", r#"{"id":"t","explain":true}"#)
         .await;

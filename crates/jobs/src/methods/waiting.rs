@@ -119,8 +119,14 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
         }
     }
     Ok(match waited {
-        Waited::Ambiguous(all) => return Err(ambiguous(id, &all)),
+        Waited::Ambiguous(all) => return Err(ambiguous(id, OF_AWAIT, &all)),
         Waited::Ended(ended) => {
+            if asked.pipeline.is_empty() {
+                let all = pipelines.with_result(visible, id).await;
+                if all.len() > 1 {
+                    return Err(ambiguous(id, OF_AWAIT, &all));
+                }
+            }
             // It is a text within the answer, and what it is written to is as long again.
             caller.reserve(2 * ended.len()).await;
             Answer::ended(ended)
@@ -133,18 +139,25 @@ async fn wait((pipelines, caller): (Pipelines, Caller), asked: Wait) -> Result<A
     })
 }
 
+/// The parameter that says which job is meant.
+const OF_AWAIT: &str = "`pipeline` of `jobs.Await`";
 /// Pipelines that a complaint names.
 const MOST_NAMED: usize = 10;
 
-fn ambiguous(id: &str, pipelines: &[String]) -> Failure {
-    let named = pipelines.iter().take(MOST_NAMED);
+/// Whoever pushes chooses the ID, so none of these is taken for the one that is meant.
+pub(super) fn ambiguous<'a>(
+    id: &str,
+    what_says: &str,
+    pipelines: impl IntoIterator<Item = &'a String>,
+) -> Failure {
+    let named = pipelines.into_iter().take(MOST_NAMED);
     let named: Vec<_> = named
         .map(|name| format!("`{}`", name.escape_debug()))
         .collect();
     let (id, named) = (id.escape_debug(), named.join(", "));
     Failure::new(format!(
-        "jobs of several pipelines have the ID `{id}`: {named} (hint: `pipeline` of `jobs.Await` says \
-         which one is meant)"
+        "jobs of several pipelines have the ID `{id}`: {named} (hint: {what_says} says which one is \
+         meant)"
     ))
 }
 

@@ -55,7 +55,8 @@ impl Pipelines {
         if !self.is_gone(pipeline, job).await {
             return Ok(());
         }
-        let failed = matches!(self.dead().read(job).await, Ok(Some(_)));
+        let dead = self.dead().pipelines_of(job).await.unwrap_or_default();
+        let failed = pipeline.map_or(!dead.is_empty(), |it| dead.contains(it));
         self.tell_followers(pipeline.unwrap_or_default(), job, failed)
             .await
     }

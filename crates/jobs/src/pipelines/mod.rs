@@ -83,6 +83,7 @@ impl Pipelines {
         let registry = Registry::new(registry::Parts {
             store: store.clone(),
             keys: keys.clone(),
+            results: results.clone(),
             pools: pools.clone(),
             patience,
             metrics: metrics.clone(),

@@ -25,7 +25,8 @@ type Count = (u64, usize);
 impl Pipelines {
     /// Jobs of this ID do not run, wherever they wait, and end where they run. One that waits for
     /// the jobs of its batch goes with the batch.
-    pub(crate) async fn cancel(&self, id: &str) -> Result<Cancelled, PipelineError> {
+    /// It is a worker of this pool who wants it, or somebody else for none.
+    pub(crate) async fn cancel(&self, id: &str, pool: &str) -> Result<Cancelled, PipelineError> {
         let keys = &self.0.keys;
         let (mut removed, mut reserved, mut has_brokers) = (0, 0, false);
         for pipeline in self.0.registry.all() {
@@ -50,7 +51,7 @@ impl Pipelines {
         // It is between its pipeline and a worker.
         let comes = reserved > 0 && !is_told;
         let noted = has_brokers && removed == 0 && reserved == 0 && !is_told;
-        if (comes || noted) && !keys.note_cancelled(id) {
+        if (comes || noted) && !keys.note_cancelled(id, pool) {
             let why = "too many cancelled jobs wait for their turn";
             return Err(PipelineError::Refused(why.to_owned()));
         }

@@ -1,5 +1,7 @@
 //! Where a job is that somebody asks for by its ID.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use pronghorn_plugin_api::rpc::Caller;
 use pronghorn_queue::options::JobOptions;
 use pronghorn_queue::{Job, Listed};
@@ -99,26 +101,51 @@ impl Pipelines {
             // What can't be read is not known.
             Err(_) => is_sure = false,
         }
-        match self.dead().read(id).await {
-            Ok(Some(letter)) if visible.has(&letter.pipeline) => {
-                return Some((Standing::Dead, letter.pipeline));
+        match self.dead().pipelines_of(id).await {
+            Ok(all) => {
+                if let Some(pipeline) = all.into_iter().find(|it| visible.has(it)) {
+                    return Some((Standing::Dead, pipeline));
+                }
             }
-            Ok(_) => {}
             Err(_) => is_sure = false,
         }
         is_sure.then(|| (Standing::Unknown, String::new()))
     }
 
-    /// The first job of an ID in the pipelines that are this server's own.
-    pub(crate) async fn find(&self, id: &str) -> Option<(String, Listed)> {
+    /// The pipelines that have, had or will have a job of this ID, whose result somebody may mean,
+    /// as far as is known: of those that somebody may see.
+    pub(crate) async fn with_result(&self, visible: &Visible, id: &str) -> BTreeSet<String> {
+        let mut all = self.results().pipelines_of(visible, id);
+        // What can't be read is not known.
+        let dead = self.dead().pipelines_of(id).await.unwrap_or_default();
+        let last = self
+            .0
+            .batches
+            .pipeline_of_last(id)
+            .await
+            .unwrap_or_default();
+        all.extend(dead.into_iter().chain(last).filter(|it| visible.has(it)));
+        all
+    }
+
+    /// The jobs of an ID in those pipelines that are this server's own, or in the one of this name:
+    /// the first one of each.
+    pub(crate) async fn find(&self, of: Option<&str>, id: &str) -> BTreeMap<String, Listed> {
         let registry = &self.0.registry;
-        let left_behind = registry.all_left_behind().await.unwrap_or_default();
-        for pipeline in registry.all().into_iter().chain(left_behind) {
+        let all = match of {
+            Some(name) => registry.all_of(name).await.unwrap_or_default(),
+            None => {
+                let left_behind = registry.all_left_behind().await.unwrap_or_default();
+                registry.all().into_iter().chain(left_behind).collect()
+            }
+        };
+        let mut found = BTreeMap::new();
+        for pipeline in all {
             if let Search::Found(listed) = self.look_for(&pipeline, id, usize::MAX).await {
-                return Some((pipeline.name.clone(), *listed));
+                found.entry(pipeline.name.clone()).or_insert(*listed);
             }
         }
-        None
+        found
     }
 
     /// Looks at the first jobs of a pipeline, up to `most`.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::task::Poll;
 
 use pronghorn_metrics::Registry;
+use pronghorn_queue::options;
 use pronghorn_testkit::Directory;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use crate::batches::{Batches, Last, Part};
 use crate::consumer::leaves;
 use crate::keys::scoped;
 use crate::messages::Pushed;
+use crate::results::{EVERY_PIPELINE, Waited};
 use crate::settings::tests::brokers_of;
 
 const LIMIT: u64 = 1 << 20;
@@ -137,7 +139,7 @@ async fn a_batch_does_not_wait_for_a_job_that_was_removed_when_the_server_was_ki
             scene.push_batch("last", job("part", false)).await;
             let removing = async {
                 if by_id {
-                    scene.pipelines.cancel("part").await.map(drop)
+                    scene.pipelines.cancel("part", "").await.map(drop)
                 } else {
                     scene.pipelines.clear("p").await.map(drop)
                 }
@@ -232,6 +234,42 @@ async fn a_batch_is_told_later_of_an_end_that_the_store_has_not_taken() {
     telling.await;
     assert!(!pipelines.tell_owed().await);
     assert!(pipelines.0.batches.has_waiting());
+}
+
+/// Another pipeline's job does not answer for a job of its ID that waits in the store, the last one
+/// of a batch, or a dead letter.
+#[tokio::test]
+async fn a_job_does_not_answer_for_one_that_was_pushed_before_a_restart() {
+    let scene = Scene::with("embedded").await;
+    let with_result = |id: &str| {
+        let mut job = job(id, false);
+        options::ask_for_result(&mut job);
+        ("p".to_owned(), job)
+    };
+    let jobs = vec![with_result("waits"), with_result("gone")];
+    scene.pipelines.admission().push(jobs).await.unwrap();
+    scene.push_batch("last", job("part", false)).await;
+    let (_, dead) = with_result("dead");
+    let keeping = scene.pipelines.dead().keep("p", &dead, 3, "no");
+    keeping.await.unwrap();
+    scene.pipelines.cancel("gone", "").await.unwrap();
+    let next = Scene::over(scene.store.clone(), "embedded").await;
+    for (id, is_known) in [
+        ("waits", true),
+        ("last", true),
+        ("dead", true),
+        ("gone", false),
+    ] {
+        let done = Ended::Done(bytes::Bytes::from_static(b"forged"));
+        next.pipelines.results().keep("evil", id, done);
+        let all = next.pipelines.with_result(&EVERY_PIPELINE, id).await;
+        let names: Vec<_> = all.iter().map(|name| &**name).collect();
+        let expected: &[&str] = if is_known { &["evil", "p"] } else { &["evil"] };
+        assert_eq!(names, expected, "{id}");
+    }
+    let waited = next.pipelines.results();
+    let waited = waited.wait(&EVERY_PIPELINE, "waits", Duration::ZERO).await;
+    assert!(matches!(waited, Waited::Ambiguous(_)), "{waited:?}");
 }
 
 /// Jobs go whose end nobody is told.
@@ -445,7 +483,7 @@ async fn a_batch_that_is_there_stays_as_it_is() {
         tokio::time::sleep(Duration::from_millis(2)).await;
         scene.pipelines.push_batch(jobs, last).await.unwrap();
     }
-    scene.pipelines.cancel("late").await.unwrap();
+    scene.pipelines.cancel("late", "").await.unwrap();
     let pipeline = scene.pipelines.registry().get("p").unwrap();
     forget(&pipeline, "of late").await;
     let last = |name: &str| Last {
@@ -498,7 +536,7 @@ async fn a_job_of_a_cancelled_batch_does_not_end_the_next_one_of_its_id() {
     };
     scene.push_batch("last", job("part", false)).await;
     let before = take().await;
-    pipelines.cancel("last").await.unwrap();
+    pipelines.cancel("last", "").await.unwrap();
     scene.push_batch("last", job("part", false)).await;
     let since = take().await;
     end(&before).await;

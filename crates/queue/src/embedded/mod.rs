@@ -42,6 +42,8 @@ const JOBS: Tree = Tree::new("jobs");
 const EXPIRING: Tree = Tree::new("jobs.expiring");
 /// The keys here of jobs that have a key for `unique`.
 const UNIQUE: Tree = Tree::new("jobs.unique");
+/// The keys here of jobs whose result is to be kept, with their IDs.
+const WITH_RESULT: Tree = Tree::new("jobs.with_result");
 /// Keys of jobs that are with workers of a process which has handed over the store.
 const LENT: Tree = Tree::new("jobs.lent");
 
@@ -250,6 +252,25 @@ impl Embedded {
             Ok(jobs)
         };
         Ok(shared.store.look(read).await?)
+    }
+
+    /// The IDs of jobs whose result is to be kept, so many at most. A release before has not noted
+    /// them.
+    pub async fn jobs_with_result(&self, most: usize) -> Result<Vec<String>, DriverError> {
+        let pipeline = self.shared().pipeline.clone();
+        let read = move |transaction: &mut Transaction<'_>| {
+            let mut ids = Vec::new();
+            let from = [pipeline.as_bytes(), &[0]].concat();
+            transaction.scan(WITH_RESULT, Bound::Excluded(&from), |key, id| {
+                if ids.len() >= most || Key::parse(&pipeline, key).is_none() {
+                    return ControlFlow::Break(());
+                }
+                ids.push(String::from_utf8_lossy(id).into_owned());
+                ControlFlow::Continue(())
+            })?;
+            Ok(ids)
+        };
+        Ok(self.shared().store.look(read).await?)
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -681,6 +702,9 @@ fn put(
     if options::unique_key(&job.headers).is_some() {
         transaction.put(UNIQUE, key.bytes(), &[])?;
     }
+    if options::wants_result(&job.headers) {
+        transaction.put(WITH_RESULT, key.bytes(), job.id.as_bytes())?;
+    }
     Ok(())
 }
 
@@ -693,7 +717,12 @@ fn size_of(pipeline: &str, job: &Job, value: &[u8]) -> u64 {
     });
     let unique = options::unique_key(&job.headers);
     let unique = unique.map_or(0, |_| entry_size(longest_key.bytes(), &[]));
-    entry_size(longest_key.bytes(), value) + note + unique
+    let result = if options::wants_result(&job.headers) {
+        entry_size(longest_key.bytes(), job.id.as_bytes())
+    } else {
+        0
+    };
+    entry_size(longest_key.bytes(), value) + note + unique + result
 }
 
 /// Whether it was there.
@@ -714,6 +743,9 @@ fn remove(
     }
     if options::unique_key(&job.headers).is_some() {
         transaction.remove(UNIQUE, key.bytes())?;
+    }
+    if options::wants_result(&job.headers) {
+        transaction.remove(WITH_RESULT, key.bytes())?;
     }
     Ok(was_there)
 }

@@ -94,8 +94,13 @@ impl Headline {
     }
 }
 
-pub(super) async fn show(methods: &mut Methods, id: &str, json: bool) -> Result<Exit, String> {
-    let argument = serde_json::json!({"id": id});
+pub(super) async fn show(
+    methods: &mut Methods,
+    id: &str,
+    pipeline: Option<&str>,
+    json: bool,
+) -> Result<Exit, String> {
+    let argument = serde_json::json!({"id": id, "pipeline": pipeline});
     let letter: Letter = over_rpc::ask(methods, "jobs.Show", &argument).await?;
     if json {
         return say_json(&letter);

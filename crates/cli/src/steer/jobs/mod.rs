@@ -75,7 +75,9 @@ async fn carry_out(
         JobsCommand::Dead(of) => letters::list(methods, of.name(), json).await,
         JobsCommand::Tail(of) => tail::run(methods, of.name(), json).await,
         JobsCommand::Batches => batches::list(methods, json).await,
-        JobsCommand::Show { id } => letters::show(methods, id, json).await,
+        JobsCommand::Show { id, pipeline } => {
+            letters::show(methods, id, pipeline.as_deref(), json).await
+        }
         JobsCommand::Retry(which) => {
             let what = ("dead letter", "run again");
             done(methods, "jobs.Retry", which, what, json).await
@@ -136,9 +138,10 @@ async fn done(
     json: bool,
 ) -> Result<Exit, String> {
     // A whole pipeline takes one call.
-    let calls = match which.pipeline {
-        Some(_) => vec![which.ids.as_slice()],
-        None => which.ids.chunks(MOST_NAMED).collect(),
+    let calls = if which.ids.is_empty() {
+        vec![which.ids.as_slice()]
+    } else {
+        which.ids.chunks(MOST_NAMED).collect()
     };
     let mut done = Done::default();
     for ids in calls {

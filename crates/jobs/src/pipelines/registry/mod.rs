@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::pipelines::error::{PipelineError, what_there_is};
 use crate::pipelines::pipeline::Pipeline;
 use crate::pipelines::pools::ConsumerPools;
+use crate::results::{MOST_EXPECTED, Results};
 use crate::settings::{DriverSettings, MOST_PIPELINES, PipelineSettings};
 
 /// Who looks at all pipelines waits so long for one whose broker is away, which says so itself.
@@ -40,6 +41,8 @@ struct Shared {
     stored: OpenPipelines,
     /// Jobs that a store has kept have their keys again.
     keys: Keys,
+    /// Their results are to come.
+    results: Results,
     pools: ConsumerPools,
     /// A pipeline was opened, or could not be.
     opened: Notify,
@@ -63,6 +66,7 @@ struct State {
 pub(super) struct Parts {
     pub(super) store: LazyStore,
     pub(super) keys: Keys,
+    pub(super) results: Results,
     pub(super) pools: ConsumerPools,
     pub(super) patience: Duration,
     pub(super) metrics: Metrics,
@@ -75,6 +79,7 @@ impl Registry {
         let Parts {
             store,
             keys,
+            results,
             pools,
             patience,
             metrics,
@@ -85,6 +90,7 @@ impl Registry {
             store,
             stored: OpenPipelines::default(),
             keys,
+            results,
             pools,
             opened: Notify::new(),
             patience,
@@ -158,6 +164,10 @@ impl Registry {
                 // Before it takes a push: those of jobs that the process before still runs as well.
                 let lent = self.restore_keys(&embedded).await?;
                 self.0.keys.lend_more(lent);
+                // A job of another pipeline that has the ID of one of them is not taken for it.
+                for id in embedded.jobs_with_result(MOST_EXPECTED).await? {
+                    self.0.results.expect(name, &id);
+                }
                 embedded.tell(wake.clone());
                 Arc::new(embedded)
             }
