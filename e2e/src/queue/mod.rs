@@ -41,6 +41,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const PIPELINES: [&str; 3] = ["p", "slow", "passing"];
 /// The rate of `slow`.
 const RATE: (usize, Duration) = (6, Duration::from_secs(3));
+/// Its jobs have IDs of jobs in `p`, as whoever may push chooses them. They are not in the history.
+const TWIN: &str = "twin";
 /// The age at which some jobs expire.
 const EXPIRES: Duration = Duration::from_secs(1);
 /// Runs every other second.
@@ -211,11 +213,12 @@ impl Plan {
              logs: {{level: debug}}\n\
              jobs:\n  \
                pool: {{num_workers: {}}}\n  \
-               consume: [p, slow]\n  \
+               consume: [p, slow, {TWIN}]\n  \
                schedules:\n    \
                  {SCHEDULE}: {{every: 2s, job: work, pipeline: p, payload: '1'}}\n  \
                pipelines:\n    \
                  p: {{{driver}, retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n    \
+                 {TWIN}: {{driver: embedded, retry: {{max: 1}}}}\n    \
                  slow: {{{driver}, rate: {{jobs: {jobs}, per: {}s}}, \
                    retry: {{max: {ATTEMPTS}, backoff: [0s, 200ms]}}}}\n",
             Site::fixture("model.php").display(),
@@ -239,7 +242,7 @@ impl Plan {
             thread::sleep(Duration::from_millis(random.below(700)));
             let sent = run.now();
             let fault = match random.below(15) {
-                0 if self.place != QueueDriver::Memory => {
+                0 => {
                     server = start(server.killed());
                     Fault::ServerKilled
                 }
@@ -465,16 +468,16 @@ impl Run {
         }
         let (since, mut none_since) = (Instant::now(), Instant::now());
         // Jobs in memory are in no pipeline while they move to another process.
-        let left = loop {
+        let (left, batches) = loop {
             let rows = client.call("jobs.Overview", &json!({}));
             let rows = rows.expect("the server is there").expect("it says");
             let rows = rows["pipelines"].as_array().cloned().unwrap_or_default();
             let count = |row: &Value, key: &str| row[key].as_u64().unwrap_or(0);
             let batches = client.call("jobs.Batches", &json!({}));
             let batches = batches.expect("the server is there").expect("it says");
-            let has_batches = batches["batches"]
-                .as_array()
-                .is_some_and(|it| !it.is_empty());
+            let batches = batches["batches"].as_array().cloned().unwrap_or_default();
+            let batches = batches.iter().filter_map(|it| it["id"].as_str());
+            let batches: BTreeSet<String> = batches.map(ToOwned::to_owned).collect();
             let left: BTreeMap<String, u64> = rows
                 .iter()
                 .map(|row| {
@@ -484,11 +487,11 @@ impl Run {
                 })
                 .collect();
             let is_left = left.values().any(|count| *count > 0);
-            if is_left || has_batches && since.elapsed() < FOR_LAST_JOBS {
+            if is_left || !batches.is_empty() && since.elapsed() < FOR_LAST_JOBS {
                 none_since = Instant::now();
             }
             if none_since.elapsed() > ON_ITS_WAY || since.elapsed() > PATIENCE {
-                break left;
+                break (left, batches);
             }
             thread::sleep(Duration::from_millis(50));
         };
@@ -505,7 +508,11 @@ impl Run {
             let ids = letters.iter().filter_map(|letter| letter["id"].as_str());
             dead.extend(ids.map(ToOwned::to_owned));
         }
-        self.note(Event::Rest { left, dead });
+        self.note(Event::Rest {
+            left,
+            dead,
+            batches,
+        });
     }
 }
 
@@ -544,6 +551,7 @@ fn any_job(id: &str, pipeline: &str, random: &mut Random) -> (Job, Value) {
         headers["pronghorn-unique"] = json!({"value": [key]});
         job.key = Some(key);
     }
+    job.auto_ack = random.below(if id.contains("--") { 3 } else { 12 }) == 0;
     let name = match random.below(20) {
         0 => "fail",
         1 | 2 => "fail once",
@@ -558,6 +566,7 @@ fn any_job(id: &str, pipeline: &str, random: &mut Random) -> (Job, Value) {
             "pipeline": pipeline,
             "priority": job.priority,
             "delay": job.delay.as_secs(),
+            "auto_ack": job.auto_ack,
         },
     });
     (job, message)
@@ -581,7 +590,7 @@ fn push(run: &Run, client: &mut Client, id: &str, pipeline: &str, random: &mut R
 fn push_batch(run: &Run, client: &mut Client, id: &str, random: &mut Random) {
     let mut jobs = Vec::new();
     for part in 0..=random.below(4) {
-        let (mut job, message) = any_job(&format!("{id}-{part}"), "p", random);
+        let (mut job, message) = any_job(&format!("{id}--{part}"), "p", random);
         job.batch = Some(id.to_owned());
         jobs.push((job, message));
     }
@@ -625,7 +634,8 @@ fn operate(run: &Run, plan: Plan, mut random: Random) {
     while run.goes_on() {
         thread::sleep(Duration::from_millis(random.below(1500)));
         let sent = run.now();
-        match random.below(13) {
+        match random.below(16) {
+            13.. => meddle(run, &mut client, &mut random),
             0..3 => {
                 let paused = client.call("jobs.Pause", &of_pipeline);
                 if matches!(paused, Ok(Ok(_))) {
@@ -667,6 +677,37 @@ fn operate(run: &Run, plan: Plan, mut random: Random) {
                 run.note(Event::Cancelled(id, run.since(sent), when));
             }
         }
+    }
+}
+
+/// Pushes a job of another pipeline that has the ID of a recent one, and does something with it:
+/// the other one goes on as if there was none.
+fn meddle(run: &Run, client: &mut Client, random: &mut Random) {
+    let ids = lock(&run.ids);
+    let at = usize::try_from(random.next()).unwrap_or(0) % ids.len().max(1);
+    let Some(id) = ids.get(at).cloned() else {
+        return;
+    };
+    drop(ids);
+    let name = if random.below(2) == 0 { "fail" } else { "work" };
+    let options = json!({"pipeline": TWIN, "auto_ack": random.below(4) == 0});
+    let job = json!({"job": name, "id": id, "payload": base64(b"1"), "options": options});
+    let pushed = client.call("jobs.Push", &json!({"job": job}));
+    if !matches!(pushed, Ok(Ok(_))) {
+        return; // the server is on its way
+    }
+    thread::sleep(Duration::from_millis(random.below(300)));
+    let method = ["jobs.Retry", "jobs.Discard", "jobs.Show"][random.below(3) as usize];
+    let named = if method == "jobs.Show" {
+        json!({"id": id, "pipeline": TWIN})
+    } else {
+        json!({"ids": [id], "pipeline": TWIN})
+    };
+    let done = client.call(method, &named);
+    if method == "jobs.Show"
+        && let Ok(Ok(shown)) = done
+    {
+        assert_eq!(shown["pipeline"], TWIN, "{shown}");
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Job {
     pub batch: Option<String>,
     /// It is the last one of this batch.
     pub last_of: Option<String>,
+    /// It counts as done when it begins.
+    pub auto_ack: bool,
 }
 
 /// The outcome of a push.
@@ -86,6 +88,8 @@ pub enum Event {
         left: BTreeMap<String, u64>,
         /// IDs of dead letters.
         dead: BTreeSet<String>,
+        /// IDs of batches that are not done.
+        batches: BTreeSet<String>,
     },
 }
 
@@ -168,11 +172,12 @@ pub enum Promise {
     Unique,
     Duplicates,
     Batch,
+    AutoAck,
     Rest,
 }
 
 impl Promise {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::NoLoss,
         Self::NoGhost,
         Self::AsPushed,
@@ -191,6 +196,7 @@ impl Promise {
         Self::Unique,
         Self::Duplicates,
         Self::Batch,
+        Self::AutoAck,
         Self::Rest,
     ];
 
@@ -215,6 +221,7 @@ impl Promise {
             Self::Unique => "unique",
             Self::Duplicates => "duplicates",
             Self::Batch => "batch",
+            Self::AutoAck => "auto-ack",
             Self::Rest => "rest",
         }
     }
@@ -253,8 +260,16 @@ struct Seen<'h> {
     resumed: Vec<(&'h str, Span)>,
     destroyed: Vec<(&'h str, Span)>,
     declared: Vec<(&'h str, Span)>,
-    rest: Option<(&'h BTreeMap<String, u64>, &'h BTreeSet<String>)>,
+    rest: Option<AtRest<'h>>,
     broken: Vec<Broken>,
+}
+
+/// See [`Event::Rest`].
+#[derive(Clone, Copy)]
+struct AtRest<'h> {
+    left: &'h BTreeMap<String, u64>,
+    dead: &'h BTreeSet<String>,
+    batches: &'h BTreeSet<String>,
 }
 
 /// The promises that a history breaks, in the order of promises. `rules` says those of a pipeline.
@@ -336,7 +351,17 @@ impl<'h> Seen<'h> {
                 self.lives.entry(id).or_default().cancelled = Some((*span, *when));
             }
             Event::Fault(fault, span) => self.faults.push((*fault, *span)),
-            Event::Rest { left, dead } => self.rest = Some((left, dead)),
+            Event::Rest {
+                left,
+                dead,
+                batches,
+            } => {
+                self.rest = Some(AtRest {
+                    left,
+                    dead,
+                    batches,
+                });
+            }
         }
     }
 
@@ -436,6 +461,7 @@ impl<'h> Seen<'h> {
         }
         for two in life.runs.windows(2) {
             self.of_two_runs(id, &two[0], &two[1]);
+            self.auto_ack(id, job, &two[0], &two[1]);
         }
         if let Some((cancelled, Cancel::BeforeItBegan)) = life.cancelled {
             let begins = life.runs.iter().map(|run| run.began);
@@ -480,6 +506,21 @@ impl<'h> Seen<'h> {
         if then < attempt {
             let how = format!("{id}: attempt {then} follows attempt {attempt}");
             self.breaks(Promise::Attempts, how);
+        }
+    }
+
+    /// It may run again if it could not leave its pipeline.
+    fn auto_ack(&mut self, id: &str, job: &Job, one: &Run<'_>, next: &Run<'_>) {
+        const KEEP_IT: [Fault; 4] = [
+            Fault::ServerKilled,
+            Fault::Stopped,
+            Fault::BrokerKilled,
+            Fault::Disk,
+        ];
+        let from = one.began.saturating_sub(ON_ITS_WAY);
+        if job.auto_ack && !self.had(&KEEP_IT, from, next.began) {
+            let how = format!("{id} ran again, and counted as done when it began");
+            self.breaks(Promise::AutoAck, how);
         }
     }
 
@@ -672,9 +713,21 @@ impl<'h> Seen<'h> {
     }
 
     fn rest(&mut self, lives: &BTreeMap<&'h str, Life<'h>>) {
-        let Some((left, dead)) = self.rest else {
+        let Some(AtRest {
+            left,
+            dead,
+            batches,
+        }) = self.rest
+        else {
             return;
         };
+        for batch in batches {
+            let pushes = lives.get(&**batch).into_iter().flat_map(|it| &it.pushes);
+            if pushes.into_iter().any(|(.., it)| **it == Pushed::Kept) {
+                let how = format!("{batch} is the last job of a batch that has not ended");
+                self.breaks(Promise::Batch, how);
+            }
+        }
         for (pipeline, count) in left.iter().filter(|(_, count)| **count > 0) {
             self.breaks(
                 Promise::Rest,
@@ -709,6 +762,15 @@ impl<'h> Seen<'h> {
                 .filter(|run| run.ended.is_none_or(|(_, it)| it == Outcome::Failed));
             let last = life.runs.iter().map(|run| run.attempt).max().unwrap_or(0);
             let is_dead = dead.contains(*id);
+            if job.auto_ack && is_dead && !self.had(&[Fault::Disk], Time::ZERO, Time::MAX / 2) {
+                let how = format!("{id} is a dead letter, and counted as done when it began");
+                broken.push((Promise::AutoAck, how));
+            }
+            // It may have left its pipeline before its handler began.
+            let has_left = !life.runs.is_empty() || self.broke_off(pushed.sent, Time::MAX / 2);
+            if job.auto_ack && has_left {
+                continue;
+            }
             if is_dead
                 && (last < rules.attempts || done && !self.broke_off(Time::ZERO, Time::MAX / 2))
             {

@@ -65,6 +65,7 @@ fn rest(left: u64, dead: &[&str]) -> Event {
     Event::Rest {
         left: BTreeMap::from([("p".to_owned(), left)]),
         dead: dead.iter().map(|id| (*id).to_owned()).collect(),
+        batches: BTreeSet::new(),
     }
 }
 
@@ -389,4 +390,44 @@ fn the_page_says_each_promise() {
     let named: Vec<&str> = rows.collect();
     let all: Vec<_> = Promise::ALL.iter().map(|promise| promise.name()).collect();
     assert_eq!(named, all);
+}
+
+#[test]
+fn a_job_that_counts_as_done_when_it_begins_runs_once_and_its_batch_ends() {
+    let once = |id: &str| Job {
+        auto_ack: true,
+        ..job(id)
+    };
+    let rules = |_: &str| KEPT;
+    let promises = |history: &[Event]| {
+        let all = broken(history, &rules);
+        all.into_iter().map(|it| it.promise).collect::<Vec<_>>()
+    };
+    let lost = [push(once("a"), 1), began("a", 1, 2), rest(0, &[])];
+    assert_eq!(promises(&lost), []);
+    let killed = |seconds| Event::Fault(Fault::WorkerKilled, span(seconds));
+    let again = [
+        push(once("a"), 1),
+        began("a", 1, 2),
+        killed(3),
+        began("a", 1, 4),
+    ];
+    assert_eq!(promises(&again), [Promise::AutoAck]);
+    let dead = [
+        push(once("a"), 1),
+        began("a", 1, 2),
+        killed(3),
+        rest(0, &["a"]),
+    ];
+    assert_eq!(promises(&dead)[..], [Promise::AutoAck]);
+    let last = Job {
+        last_of: Some("b".to_owned()),
+        ..job("b")
+    };
+    let open = Event::Rest {
+        left: BTreeMap::new(),
+        dead: BTreeSet::new(),
+        batches: BTreeSet::from(["b".to_owned()]),
+    };
+    assert!(promises(&[push(last, 1), open]).contains(&Promise::Batch));
 }
