@@ -51,6 +51,9 @@ const LONGEST: Duration = Duration::from_hours(30 * 24);
 /// Ends of jobs that the store has not taken. A batch whose job is not among them waits until it is
 /// given up. See [`has_room`] for what a pipeline has of them.
 const MOST_OWED: u64 = 100_000;
+/// A process that ends has given its jobs in memory to the next one by then: the time for pushes
+/// and for their answers.
+const MOVING: Duration = Duration::from_mins(2);
 /// Batches that are looked at in one step of the store: others wait for it.
 const PART: usize = 500;
 
@@ -98,6 +101,16 @@ pub(crate) struct Held {
     /// Where it was.
     pub(crate) pipeline: String,
     process: u64,
+    until: u64,
+}
+
+impl Held {
+    /// Whether it may be between two processes, at this time in milliseconds since 1970.
+    pub(crate) fn is_on_its_way(&self, now_ms: u64) -> bool {
+        // A clock that was set back does not keep it for ever.
+        let left = self.until.saturating_sub(now_ms);
+        left > 0 && left <= millis(MOVING)
+    }
 }
 
 /// A mirror of [`FOLLOWED`], for this process alone: while another one works with the store, it is
@@ -232,6 +245,10 @@ struct StoredHold {
     /// As of [`Part`].
     #[prost(fixed64, tag = "3")]
     push: u64,
+    /// The process is about to give it to the next one: until then, in milliseconds since 1970, it
+    /// may be nowhere.
+    #[prost(uint64, tag = "4")]
+    until: u64,
 }
 
 impl Stored {
@@ -306,7 +323,7 @@ impl Batches {
         let longest = stored.encoded_len() as u64;
         let process = self.0.process;
         let jobs = jobs.into_iter().map(|(job, pipeline)| {
-            let hold = pipeline.map(|pipeline| hold_of(process, &pipeline, push));
+            let hold = pipeline.map(|pipeline| hold_of(process, &pipeline, push, 0));
             (key(id, &job), hold)
         });
         let jobs: Vec<_> = jobs.collect();
@@ -374,12 +391,31 @@ impl Batches {
 
     /// These jobs of a pipeline end with this process from now on.
     pub(crate) async fn hold(&self, pipeline: &str, parts: Vec<Part>) -> Result<(), BatchError> {
+        self.hold_until(pipeline, parts, 0).await
+    }
+
+    /// These jobs of a pipeline are given to the next process within some time.
+    pub(crate) async fn give_away(
+        &self,
+        pipeline: &str,
+        parts: Vec<Part>,
+    ) -> Result<(), BatchError> {
+        let until = now_ms().saturating_add(millis(MOVING));
+        self.hold_until(pipeline, parts, until).await
+    }
+
+    async fn hold_until(
+        &self,
+        pipeline: &str,
+        parts: Vec<Part>,
+        until: u64,
+    ) -> Result<(), BatchError> {
         let (process, pipeline) = (self.0.process, pipeline.to_owned());
         let write = move |transaction: &mut Transaction<'_>| {
             for Part { batch, push, job } in &parts {
                 let entry = key(batch, job);
                 if is_of(transaction, batch, *push)? && transaction.get(TREE, &entry)?.is_some() {
-                    transaction.put(HELD, &entry, &hold_of(process, &pipeline, *push))?;
+                    transaction.put(HELD, &entry, &hold_of(process, &pipeline, *push, until))?;
                 }
             }
             Ok(())
@@ -736,12 +772,13 @@ fn read_link(key: &[u8]) -> Option<(String, Part)> {
     Some((other.to_owned(), Part { batch, push, job }))
 }
 
-fn hold_of(process: u64, pipeline: &str, push: u64) -> Vec<u8> {
+fn hold_of(process: u64, pipeline: &str, push: u64, until: u64) -> Vec<u8> {
     let pipeline = pipeline.to_owned();
     let hold = StoredHold {
         process,
         pipeline,
         push,
+        until,
     };
     hold.encode_to_vec()
 }
@@ -753,6 +790,7 @@ fn read_held(key: &[u8], value: &[u8]) -> Option<Held> {
         process,
         pipeline,
         push,
+        until,
     } = StoredHold::decode(value).ok()?;
     let (batch, job) = (batch.to_owned(), job.to_owned());
     let part = Part { batch, push, job };
@@ -760,6 +798,7 @@ fn read_held(key: &[u8], value: &[u8]) -> Option<Held> {
         part,
         pipeline,
         process,
+        until,
     })
 }
 

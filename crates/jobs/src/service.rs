@@ -266,6 +266,8 @@ async fn leave(pipelines: Pipelines, store: LazyStore, successor: Option<Forward
     _ = timeout(MOVING, pipelines.calls_end()).await;
     if successor.is_none() {
         pipelines.registry().say_what_is_lost().await;
+    } else {
+        _ = timeout(CLOSING, pipelines.give_away_parts()).await;
     }
     // A broker that is away has them already, or gives them out again in time.
     _ = timeout(CLOSING, pipelines.registry().close()).await;

@@ -222,6 +222,31 @@ impl Pipelines {
         by_pipeline
     }
 
+    /// Jobs of batches that are in memory go to the next process, or end with this one. Before the
+    /// next one has the store alone: else those would have ended.
+    pub(crate) async fn give_away_parts(&self) {
+        for pipeline in self.0.registry.all() {
+            let mut after = None;
+            while pipeline.is_in_memory()
+                && let Ok(part) = pipeline.driver.list(after).await
+            {
+                let jobs = part.jobs.iter().map(|Listed { job, .. }| job);
+                let parts = jobs.filter_map(|job| part_of(&job.id, &JobOptions::of(&job.headers)));
+                let parts: Vec<_> = parts.collect();
+                if !parts.is_empty()
+                    && let Err(error) = self.0.batches.give_away(&pipeline.name, parts).await
+                {
+                    let (pipeline, error) = (&pipeline.name, with_causes(&error));
+                    tracing::warn!(target: "jobs", pipeline, "jobs of batches may count as failed, as their batches can't be told that they go to the next process: {error}");
+                }
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// These were pushed, and end with this process from now on.
     pub(crate) async fn hold_pushed(&self, by_pipeline: BTreeMap<String, Vec<Part>>) {
         for (pipeline, parts) in by_pipeline {
@@ -495,6 +520,10 @@ impl Pipelines {
                 self.keep_held(&name, found, &there).await?;
             }
             for held in all {
+                if held.is_on_its_way(now_ms()) {
+                    is_certain = false;
+                    continue;
+                }
                 let Part { batch, job, .. } = &held.part;
                 tracing::warn!(target: "jobs", id = job, pipeline = name, batch, "the job of a batch has ended with the server process that had it, and counts as failed");
                 if let Some(last) = self.0.batches.ended_with_process(&held).await? {

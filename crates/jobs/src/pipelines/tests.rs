@@ -213,11 +213,18 @@ async fn a_batch_ends_whose_job_in_memory_is_lost() {
         assert!(next.pipelines.look_at_batches().await.unwrap());
         assert_eq!(next.ids().await, ["part", "other"]);
     }
+    // What is on its way is nowhere for a while.
+    next.pipelines.give_away_parts().await;
     let third = Scene::over(scene.store.clone(), "memory").await;
+    assert!(!third.pipelines.look_at_batches().await.unwrap());
+    assert!(third.ids().await.is_empty());
     let parts = third.pipelines.parts_in_memory(&moved);
     third.pipelines.hold_pushed(parts).await;
     assert!(third.pipelines.look_at_batches().await.unwrap());
     assert!(third.ids().await.is_empty(), "it ends with this one");
+    let last = Scene::over(scene.store.clone(), "memory").await;
+    assert!(last.pipelines.look_at_batches().await.unwrap());
+    assert_eq!(last.ids().await, ["last"]);
 }
 
 /// A store that is away for long.
