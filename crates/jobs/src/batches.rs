@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ const MOST_OWED: u64 = 100_000;
 const MOVING: Duration = Duration::from_mins(2);
 /// Batches that are looked at in one step of the store: others wait for it.
 const PART: usize = 500;
+/// The same of notes of processes, which are short.
+const HELD_PART: usize = if cfg!(test) { 2 } else { 5000 };
 
 /// What is left of batches. Clones are the same ones.
 #[derive(Clone, Debug)]
@@ -74,6 +77,8 @@ struct Shared {
     news: Notify,
     followers: Mutex<Followers>,
     owed: Mutex<Owing>,
+    /// No job ends with a process before this one any more.
+    is_settled: AtomicBool,
 }
 
 /// Ends that could not be told.
@@ -291,6 +296,7 @@ impl Batches {
             news: Notify::new(),
             followers: Mutex::default(),
             owed: Mutex::default(),
+            is_settled: AtomicBool::new(false),
         }))
     }
 
@@ -427,19 +433,40 @@ impl Batches {
 
     /// The jobs that end with other processes. It makes no store where there is none.
     pub(crate) async fn held_by_others(&self) -> Result<Vec<Held>, BatchError> {
-        let Some(store) = self.0.store.get_if_there().await else {
-            return Ok(Vec::new());
-        };
-        let own = self.0.process;
-        let read = move |transaction: &mut Transaction<'_>| {
-            let mut all = Vec::new();
-            transaction.scan(HELD, Bound::Unbounded, |key, value| {
-                all.extend(read_held(key, value).filter(|held| held.process != own));
-                ControlFlow::Continue(())
-            })?;
-            Ok(all)
-        };
-        Ok(store?.carry_out(0, read, |outcome| outcome).await??)
+        let (mut all, mut from) = (Vec::new(), Some(Vec::new()));
+        while let Some(after) = from {
+            let Some(store) = self.0.store.get_if_there().await else {
+                break;
+            };
+            let own = self.0.process;
+            let read = move |transaction: &mut Transaction<'_>| {
+                let (mut part, mut seen, mut last) = (Vec::new(), 0, None);
+                transaction.scan(HELD, Bound::Excluded(&after), |key, value| {
+                    part.extend(read_held(key, value).filter(|held| held.process != own));
+                    seen += 1;
+                    if seen < HELD_PART {
+                        return ControlFlow::Continue(());
+                    }
+                    last = Some(key.to_vec());
+                    ControlFlow::Break(())
+                })?;
+                Ok((part, last))
+            };
+            let (part, last) = store?.look(read).await?;
+            all.extend(part);
+            from = last;
+        }
+        Ok(all)
+    }
+
+    /// Whether all jobs that ended with other processes are known.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.0.is_settled.load(Ordering::Relaxed)
+    }
+
+    /// They are, and the other processes are gone.
+    pub(crate) fn settle(&self) {
+        self.0.is_settled.store(true, Ordering::Relaxed);
     }
 
     /// A job that was held is in a pipeline which outlives processes.

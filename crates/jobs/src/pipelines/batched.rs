@@ -454,12 +454,19 @@ impl Pipelines {
         }
     }
 
-    /// False: it is not certain yet which jobs have ended with the processes before.
+    /// False: it is not certain yet which jobs have ended with the processes before, or another
+    /// process works with the store.
     pub(super) async fn look_at_batches(&self) -> Result<bool, BatchError> {
+        if !self.0.batches.is_alone() {
+            return Ok(false);
+        }
         for job in self.0.batches.load().await? {
             self.tell_if_gone(&job).await?;
         }
-        let is_whole = self.end_with_processes().await?;
+        let is_whole = self.0.batches.is_settled() || self.end_with_processes().await?;
+        if is_whole && self.0.batches.is_alone() {
+            self.0.batches.settle();
+        }
         let now = now_ms();
         let mut after = None;
         loop {
@@ -472,6 +479,8 @@ impl Pipelines {
                     // Nobody was told that it is kept, and some of its jobs may never have been.
                     tracing::info!(target: "jobs", id = batch.id, jobs = batch.jobs, "a batch is forgotten: the server ended while it was pushed");
                     self.forget_batch(&batch.id).await;
+                } else if !self.0.batches.is_alone() {
+                    return Ok(false); // the next process is at it
                 } else if batch.is_over {
                     // The server ended before it could be pushed.
                     self.0.batches.adopt(&batch.id);
